@@ -1,0 +1,125 @@
+"""The contract between dlperf and a framework's training script.
+
+An adapter is a folder `adapters/<framework>/` with `adapter.toml`, the requirements of its environments and one module
+per model family (`resnet.py`, `bert.py`). Each module has the two functions of `ModelModule`, and `build` returns a
+`Trainer`. Only the worker calls them.
+"""
+
+from typing import Any, Iterable, Mapping, NamedTuple, Optional, Tuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # Protocol is missing in Python 3.7
+    from typing import Protocol
+
+    from numpy import ndarray
+
+    from dlperf.adapters.ranks import Ranks
+else:
+    Protocol = object
+
+#: precision -> what it means; every adapter.toml says of each whether it runs
+PRECISIONS = {
+    "fp64": "float64 everywhere (for checking, not for measuring)",
+    "fp32": "float32 everywhere, TF32 off",
+    "tf32": "float32, with matrix products and convolutions in TF32",
+    "amp_fp16": "mixed precision: float16 where it is safe, float32 weights, dynamic loss scaling",
+    "amp_bf16": "mixed precision: bfloat16 where it is safe, float32 weights, no loss scaling",
+}
+
+#: keys that `Trainer.effective` must have, for every family and for each; more are welcome
+EFFECTIVE = (
+    "precision",  # one of PRECISIONS, as it ran
+    "compute_dtype",  # of the large matrix products: float64 | float32 | tf32 | float16 | bfloat16
+    "compile",  # what compiles the step: "inductor", "xla", "hybridize (static)", "none" ...
+    "threads",  # threads that the framework may use on the CPU
+    "optimizer",  # the kernel: "torch.optim.SGD (fused)" ...
+    "loss_scale",  # "none", "dynamic from 65536", ...
+    "data",  # "synthetic, 4 batches on the device", "rows of DIR, copied each step" ...
+)
+EFFECTIVE_OF = {
+    "resnet": ("layout", "label_smoothing"),
+    "bert": ("clip_norm", "dropout", "masked_positions", "gelu", "attention"),
+}
+
+#: names in `Trainer.shapes`, per family, without the batch axis, channels first
+SHAPES_OF = {
+    "resnet": ("layer2.0.conv1", "logits"),  # output of the first 1x1 of stage 2: (128, 56, 56) in v1.5; (classes,)
+    "bert": ("mlm_logits", "nsp_logits"),  # (masked, vocabulary): 20 gathered positions, not 128; (2,)
+}
+
+
+class Job(NamedTuple):
+    """What one process trains: the content of job.json.
+
+    model: a size that dlperf.models lists, e.g. "resnet50", "bert_base".
+    device: "cpu" or "cuda". precision: a key of PRECISIONS. batch_size: per device.
+    input: "synthetic", "native" or "dali"; data_dir: the prepared folder unless synthetic.
+    distinct_batches: synthetic batches that differ, used in turn.
+    dropout: False turns the model's dropout off (for checking).
+    threads: CPU threads that the framework may use.
+    options: the switches that adapter.toml declares, all of them, as strings: compile, clip_norm, layout ...
+    """
+
+    model: str
+    device: str
+    precision: str
+    batch_size: int
+    input: str = "synthetic"
+    data_dir: Optional[str] = None
+    distinct_batches: int = 4
+    dropout: bool = True
+    warmup_steps: int = 2
+    windows: int = 3
+    steps_per_window: int = 2
+    seed: int = 1
+    threads: int = 1
+    options: Mapping[str, str] = {}
+
+
+class Trainer(Protocol):
+    """A model built and ready to train. It owns no loop, no clock and no log.
+
+    parameter_count: trained values, as the framework counts them.
+    effective: what really runs, read back from the framework where that is possible; keys in EFFECTIVE.
+    shapes: shapes of a few activations as they were in the step that ran (filled by the first step or its trace);
+        keys in SHAPES_OF. They tell ResNet v1 from v1.5, and a gathered MLM head from a full one.
+    """
+
+    parameter_count: int
+    effective: Mapping[str, str]
+    shapes: Mapping[str, Tuple[int, ...]]
+
+    def step(self) -> Any:
+        """Enqueue one optimizer step, fetching its batch included, and return its loss, unread.
+
+        Step number i (from 0) trains on `Batches(job, ranks)[i]`.
+        """
+
+    def wait(self) -> None:
+        """Return once everything enqueued is done on the device, the update of the weights included."""
+
+    def read(self, loss: Any) -> float:
+        """The value of a loss that `step` returned: of the whole batch, before the update. May block."""
+
+    def parameters(self) -> "Iterable[Tuple[str, ndarray]]":
+        """All tensors that dlperf.models lists, BatchNorm's statistics included, as canonical names and layouts."""
+
+    def peak_memory(self) -> Optional[int]:
+        """Most bytes on the device so far, by the framework's allocator; None where it cannot tell, and on CPU."""
+
+    def close(self) -> None:
+        """Free the device, end helper threads and process groups."""
+
+
+class ModelModule(Protocol):
+    """What `adapters/<framework>/<family>.py` offers."""
+
+    def versions(self) -> Mapping[str, str]:
+        """Versions of the framework and of what it computes with: {"torch": "2.13.0+cpu", "onednn": "3.7.1"}."""
+
+    def build(self, job: Job, ranks: "Ranks") -> Trainer:
+        """Build the network with the weights of dlperf.models, its optimizer and its input."""
+
+
+class Unsupported(Exception):
+    """Raised by `build` when this build of the framework cannot run the job; the message says why."""

@@ -1,0 +1,73 @@
+"""The fake framework's "ResNet": the whole contract, with sleep in place of work."""
+
+import os
+import signal
+import time
+
+import numpy
+
+from dlperf import models
+from dlperf.adapters.api import EFFECTIVE, EFFECTIVE_OF, SHAPES_OF
+from dlperf.models.batches import Batches
+from dlperf.models.parameters import count, initial
+
+
+def versions():
+    return {"numpy": numpy.__version__}
+
+
+def build(job, ranks):
+    return Trainer(job, ranks)
+
+
+class Trainer:
+    """Steps are asynchronous, as on a GPU: `step` only sets when the work will be done, `wait` sleeps until then."""
+
+    def __init__(self, job, ranks):
+        self._job = job
+        self._family = models.FAMILY_OF[job.model]
+        self._parameters = models.family(job.model).parameters(models.config(job.model))
+        self._batches = Batches(job, ranks)
+        self._seconds = float(job.options.get("step_seconds", "0.001"))
+        self._behave = job.options.get("behave", "well")
+        self._done_at = time.perf_counter()
+        self._steps = 0
+        self.parameter_count = count(self._parameters)
+        self.effective = dict.fromkeys(EFFECTIVE + EFFECTIVE_OF[self._family], "none")
+        self.effective.update(precision=job.precision, threads="1")
+        self.shapes = dict.fromkeys(SHAPES_OF[self._family], (1,))
+
+    def step(self):
+        self._batches[self._steps]
+        self._steps += 1
+        self._done_at = max(self._done_at, time.perf_counter()) + self._seconds
+        if self._steps > self._job.warmup_steps:
+            self._misbehave()
+        return 1.0 / self._steps
+
+    def _misbehave(self):
+        if self._behave == "crash":
+            raise RuntimeError("the fake framework crashed, as asked")
+        if self._behave == "out_of_memory":
+            raise MemoryError("the fake framework ran out of memory, as asked")
+        if self._behave == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        while self._behave == "hang":
+            time.sleep(1)
+
+    def wait(self):
+        if self._behave != "no_wait":
+            time.sleep(max(0.0, self._done_at - time.perf_counter()))
+
+    def read(self, loss):
+        time.sleep(max(0.0, self._done_at - time.perf_counter()))
+        return float("nan") if self._behave == "nan" else loss
+
+    def parameters(self):
+        return ((parameter.name, initial(parameter, self._job.seed)) for parameter in self._parameters)
+
+    def peak_memory(self):
+        return None
+
+    def close(self):
+        pass

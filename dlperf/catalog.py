@@ -1,0 +1,234 @@
+"""The adapters there are, read from their adapter.toml: environments, support, options. Imports no framework.
+
+An adapter is a folder beside this package's other adapters, or in a folder named by DLPERF_ADAPTERS (several, with a
+colon between).
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import dlperf.adapters
+from dlperf.adapters.api import PRECISIONS
+from dlperf.errors import Problem, UsageError
+from dlperf.models import FAMILIES
+
+DEVICES = ("cpu", "cuda")
+INPUTS = ("synthetic", "native", "dali")
+STATUSES = ("yes", "untested", "not_yet", "upstream", "never")
+#: statuses that run
+RUNNABLE = frozenset(["yes", "untested"])
+
+
+@dataclass(frozen=True)
+class Option:
+    """A switch of an adapter. `values[0]` is the default; `any` allows others; `family` empty means all."""
+
+    name: str
+    about: str
+    values: tuple[str, ...]
+    any: bool = False
+    family: tuple[str, ...] = ()
+
+    @property
+    def default(self) -> str:
+        return self.values[0]
+
+
+@dataclass(frozen=True)
+class Support:
+    """Whether some combinations run; `why` is printed in the cell of those that do not."""
+
+    status: str
+    why: str
+    family: tuple[str, ...]
+    device: tuple[str, ...]
+    precision: tuple[str, ...]
+    input: tuple[str, ...]
+
+    def covers(self, family: str, device: str, precision: str, input: str) -> bool:
+        return (
+            family in self.family
+            and device in self.device
+            and precision in self.precision
+            and input in self.input
+        )
+
+
+@dataclass(frozen=True)
+class EnvironmentSpec:
+    """How the environment of an adapter on a device is made.
+
+    python: minor versions, best first. extra_index: where pip also looks if the usual index lacks a package.
+    variables: set for every worker; `{site_packages}` stands for the environment's.
+    """
+
+    device: str
+    python: tuple[str, ...]
+    lock: Path
+    extra_index: tuple[str, ...] = ()
+    variables: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """One framework's adapter. `folder` holds its adapter.toml, requirements and modules."""
+
+    name: str
+    folder: Path
+    title: str
+    homepage: str
+    distribution: str
+    default: bool
+    environments: Mapping[str, EnvironmentSpec]
+    support: Sequence[Support]
+    options: Mapping[str, Option]
+
+    def support_of(self, family: str, device: str, precision: str, input: str) -> Support:
+        """The one entry that covers a combination."""
+        for entry in self.support:
+            if entry.covers(family, device, precision, input):
+                return entry
+        return Support("not_yet", "adapter.toml does not mention it", (), (), (), ())
+
+    def options_of(self, family: str) -> dict[str, Option]:
+        return {
+            name: option
+            for name, option in self.options.items()
+            if not option.family or family in option.family
+        }
+
+
+def combinations() -> Iterator[tuple[str, str, str, str]]:
+    """Every (family, device, precision, input)."""
+    return product(FAMILIES, DEVICES, PRECISIONS, INPUTS)
+
+
+def adapters() -> dict[str, Adapter]:
+    """All adapters by name, in alphabetical order. UsageError names every adapter.toml that is wrong."""
+    found: dict[str, Adapter] = {}
+    problems: list[Problem] = []
+    for folder in _folders():
+        try:
+            found.setdefault(folder.name, read(folder))
+        except UsageError as error:
+            problems += error.problems
+    if problems:
+        raise UsageError(problems)
+    return dict(sorted(found.items()))
+
+
+def _folders() -> list[Path]:
+    extra = [Path(part) for part in os.environ.get("DLPERF_ADAPTERS", "").split(os.pathsep) if part]
+    roots = [Path(part) for part in dlperf.adapters.__path__] + extra
+    return [toml.parent for root in roots for toml in sorted(root.glob("*/adapter.toml"))]
+
+
+def read(folder: Path) -> Adapter:
+    """Read one adapter.toml. UsageError lists everything that is wrong with it."""
+    path = folder / "adapter.toml"
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise UsageError([Problem(str(path), error, "a readable TOML file")]) from None
+    reader = _Reader(path)
+    reader.known(
+        "", data, {"title", "homepage", "distribution", "default", "environment", "support", "options"}
+    )
+    adapter = Adapter(
+        name=folder.name,
+        folder=folder,
+        title=reader.text(data, "title"),
+        homepage=str(data.get("homepage", "")),
+        distribution=reader.text(data, "distribution"),
+        default=bool(data.get("default", True)),
+        environments={
+            device: reader.environment(device, table) for device, table in data.get("environment", {}).items()
+        },
+        support=[reader.support(index, table) for index, table in enumerate(data.get("support", []))],
+        options={name: reader.option(name, table) for name, table in data.get("options", {}).items()},
+    )
+    if reader.problems:
+        raise UsageError(reader.problems)
+    return adapter
+
+
+class _Reader:
+    """Turns tables into dataclasses and collects what is wrong."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.problems: list[Problem] = []
+
+    def known(self, where: str, table: Mapping[str, Any], keys: set[str]) -> None:
+        for key in sorted(set(table) - keys):
+            self.problems.append(
+                Problem(f"{self.path}: {where}{key}", table[key], f"a key of {', '.join(sorted(keys))}")
+            )
+
+    def text(self, table: Mapping[str, Any], key: str) -> str:
+        value = table.get(key, "")
+        if not isinstance(value, str) or not value:
+            self.problems.append(Problem(f"{self.path}: {key}", value, "a text"))
+        return str(value)
+
+    def choices(
+        self, where: str, table: Mapping[str, Any], key: str, allowed: Sequence[str]
+    ) -> tuple[str, ...]:
+        values = table.get(key, list(allowed))
+        for value in values:
+            if value not in allowed:
+                self.problems.append(Problem(f"{self.path}: {where}.{key}", value, ", ".join(allowed)))
+        return tuple(values)
+
+    def environment(self, device: str, table: Mapping[str, Any]) -> EnvironmentSpec:
+        where = f"environment.{device}"
+        self.known(where + ".", table, {"python", "extra_index", "variables"})
+        if device not in DEVICES:
+            self.problems.append(Problem(f"{self.path}: environment", device, ", ".join(DEVICES)))
+        if not table.get("python"):
+            self.problems.append(Problem(f"{self.path}: {where}.python", "", "minor versions, best first"))
+        return EnvironmentSpec(
+            device=device,
+            python=tuple(table.get("python", ())),
+            lock=self.path.parent / f"requirements.{device}.txt",
+            extra_index=tuple(table.get("extra_index", ())),
+            variables=dict(table.get("variables", {})),
+        )
+
+    def support(self, index: int, table: Mapping[str, Any]) -> Support:
+        where = f"support[{index}]"
+        self.known(where + ".", table, {"family", "device", "precision", "input", "status", "why"})
+        status, why = str(table.get("status", "")), str(table.get("why", ""))
+        if status not in STATUSES:
+            self.problems.append(Problem(f"{self.path}: {where}.status", status, ", ".join(STATUSES)))
+        if status not in RUNNABLE and not why:
+            self.problems.append(Problem(f"{self.path}: {where}.why", why, "the reason, for the report's cell"))
+        return Support(
+            status=status,
+            why=why,
+            family=self.choices(where, table, "family", tuple(FAMILIES)),
+            device=self.choices(where, table, "device", DEVICES),
+            precision=self.choices(where, table, "precision", tuple(PRECISIONS)),
+            input=self.choices(where, table, "input", INPUTS),
+        )
+
+    def option(self, name: str, table: Mapping[str, Any]) -> Option:
+        where = f"options.{name}"
+        self.known(where + ".", table, {"about", "values", "any", "family"})
+        values = tuple(str(value) for value in table.get("values", ()))
+        if not values:
+            self.problems.append(Problem(f"{self.path}: {where}.values", "", "at least the default"))
+        return Option(
+            name=name,
+            about=str(table.get("about", "")),
+            values=values,
+            any=bool(table.get("any", False)),
+            family=self.choices(where, table, "family", tuple(FAMILIES)) if "family" in table else (),
+        )

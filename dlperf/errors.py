@@ -1,0 +1,49 @@
+"""Errors that a user reads: each names the field, the value, what is allowed and what to do next."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong with what was asked.
+
+    `field` is the flag, file or key; `value` what was given; `allowed` what it may be; `step` what to do.
+    """
+
+    field: str
+    value: object
+    allowed: str
+    step: str = ""
+
+    def __str__(self) -> str:
+        step = f" {self.step}" if self.step else ""
+        return f"{self.field}: {str(self.value)!r} is not usable; allowed: {self.allowed}.{step}"
+
+
+class UsageError(Exception):
+    """The request is wrong. Carries every problem found, not only the first. Exit code 2."""
+
+    def __init__(self, problems: Iterable[Problem]):
+        self.problems: Sequence[Problem] = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class RunError(Exception):
+    """Something that a row of the report states: an environment that cannot be made, a job that failed.
+
+    `kind` is one word for the table; the message is what a person needs; `lines` are the last lines of output.
+    """
+
+    def __init__(self, kind: str, message: str, lines: Sequence[str] = ()):
+        self.kind = kind
+        self.lines = tuple(lines)
+        super().__init__(message)
+
+
+def did_you_mean(value: str, known: Iterable[str]) -> str:
+    """A sentence with the nearest known name, or nothing."""
+    near = difflib.get_close_matches(value, list(known), n=1, cutoff=0.5)
+    return f"Did you mean {near[0]!r}?" if near else ""

@@ -1,0 +1,1 @@
+"""Places ranks on machines: one module per engine."""

@@ -1,0 +1,177 @@
+"""BERT pretraining: the network, its optimizer and its synthetic batches.
+
+Devlin et al., "BERT" (2018), pretraining with masked words and next sentence, as google-research/bert computes it.
+
+Network: word + position + token-type embeddings - LayerNorm - dropout - layers - pooler (dense, tanh) of position 0 -
+NSP head (2); MLM head: the hidden states at the masked positions only (gathered: 20, not 128) - dense - GELU -
+LayerNorm - decoder, whose weight is the word embedding (tied), plus a bias. A layer, post-norm:
+
+    query, key, value (dense) -> softmax(q k^T / sqrt(head) + mask) -> dropout -> times v -> dense -> dropout
+    -> LayerNorm(input + that) -> dense -> GELU -> dense -> dropout -> LayerNorm(attention output + that)
+
+GELU is the exact one (erf), LayerNorm's eps is 1e-12, dropout 0.1 in all four places. `mask` keeps attention from
+padding: positions >= the row's length get -10000 or minus infinity, the same thing after softmax. Names are those of
+Hugging Face's BertForPreTraining.
+
+Loss: cross-entropy of the masked words, weighted mean over the whole batch (sum of weight * loss / sum of weights),
+plus cross-entropy of next sentence, mean over the batch; in float32 or better.
+"""
+
+from typing import List, NamedTuple
+
+import numpy
+
+from dlperf.models.parameters import Parameter, random_state
+
+
+class Config(NamedTuple):
+    layers: int = 12
+    hidden: int = 768
+    heads: int = 12
+    intermediate: int = 3072
+    vocabulary: int = 30522
+    positions: int = 512  # rows of the position table
+    sequence: int = 128  # tokens of a training example
+    masked: int = 20  # masked positions of an example; unused ones have weight 0
+    token_types: int = 2
+    dropout: float = 0.1
+    norm_eps: float = 1e-12
+
+    @property
+    def head_size(self):
+        return self.hidden // self.heads
+
+
+SIZES = {
+    "bert_base": Config(),
+    "bert_large": Config(layers=24, hidden=1024, heads=16, intermediate=4096),
+    "bert_tiny": Config(
+        layers=2, hidden=32, heads=2, intermediate=64, vocabulary=256, positions=32, sequence=32, masked=5
+    ),
+}
+
+#: what the report counts, and its unit
+SAMPLE = "sentences"
+RATE_UNIT = "sentences/s"
+#: batch per device where none is asked: DLPerf's on an accelerator; on CPU what a step of a few seconds allows
+BATCH_SIZE = {"cuda": {"fp32": 32, "tf32": 32, "amp": 64}, "cpu": 4}
+
+
+class Optimizer(NamedTuple):
+    """AdamW (Loshchilov and Hutter, 2017), with bias correction:
+
+    m = beta1 * m + (1 - beta1) * g; v = beta2 * v + (1 - beta2) * g^2
+    w -= learning_rate * (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay * w)
+
+    Before that, all gradients are scaled by min(1, clip_norm / (their global norm)), unless the job's option
+    clip_norm is "off". Weight decay spares biases and LayerNorm. The learning rate is constant, as a benchmark of
+    some hundred steps stays inside any warm-up.
+    """
+
+    learning_rate: float = 1e-4
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-6
+    weight_decay: float = 0.01
+    clip_norm: float = 1.0
+
+
+def optimizer(global_batch_size):
+    return Optimizer()
+
+
+def parameters(config):
+    # type: (Config) -> List[Parameter]
+    """Every tensor, in the order of the forward pass. BERT-base has 110,106,428 trained values."""
+    hidden = config.hidden
+    embeddings = "bert.embeddings."
+    result = [
+        Parameter(embeddings + "word_embeddings.weight", (config.vocabulary, hidden), "embedding", 0.02),
+        Parameter(embeddings + "position_embeddings.weight", (config.positions, hidden), "embedding", 0.02),
+        Parameter(embeddings + "token_type_embeddings.weight", (config.token_types, hidden), "embedding", 0.02),
+    ]
+    result += _norm(embeddings + "LayerNorm", hidden)
+    for index in range(config.layers):
+        layer = "bert.encoder.layer.{}.".format(index)
+        for part in ("query", "key", "value"):
+            result += _dense(layer + "attention.self." + part, hidden, hidden)
+        result += _dense(layer + "attention.output.dense", hidden, hidden)
+        result += _norm(layer + "attention.output.LayerNorm", hidden)
+        result += _dense(layer + "intermediate.dense", hidden, config.intermediate)
+        result += _dense(layer + "output.dense", config.intermediate, hidden)
+        result += _norm(layer + "output.LayerNorm", hidden)
+    result += _dense("bert.pooler.dense", hidden, hidden)
+    result += _dense("cls.predictions.transform.dense", hidden, hidden)
+    result += _norm("cls.predictions.transform.LayerNorm", hidden)
+    result.append(Parameter("cls.predictions.bias", (config.vocabulary,), "bias", "zeros"))
+    result += _dense("cls.seq_relationship", hidden, 2)
+    return result
+
+
+def _dense(name, inputs, outputs):
+    return [
+        Parameter(name + ".weight", (outputs, inputs), "dense", 0.02),
+        Parameter(name + ".bias", (outputs,), "bias", "zeros"),
+    ]
+
+
+def _norm(name, width):
+    return [
+        Parameter(name + ".weight", (width,), "scale", "ones"),
+        Parameter(name + ".bias", (width,), "shift", "zeros"),
+    ]
+
+
+#: the arrays of a batch: name -> (shape without the batch axis, dtype); `sequence` and `masked` stand for sizes
+FIELDS = {
+    "input_ids": (("sequence",), "int32"),  # words, with [MASK] and its substitutes in place
+    "token_type_ids": (("sequence",), "int32"),  # 0 first sentence, 1 second
+    "lengths": ((), "int32"),  # tokens that are not padding; 3 to sequence
+    "masked_positions": (("masked",), "int32"),
+    "masked_ids": (("masked",), "int32"),  # the original words there
+    "masked_weights": (("masked",), "float32"),  # 1, or 0 for an unused place
+    "next_sentence_labels": ((), "int32"),  # 0 follows, 1 random
+}
+
+
+def batch(config, batch_size, seed, index):
+    """Synthetic batch number `index`: the arrays of FIELDS, batch axis first.
+
+    Half of the rows fill the sequence, half are shorter, as in prepared text; every system computes on the padding
+    too, so that the work does not depend on it.
+    """
+    random = random_state(seed, "bert batch {}".format(index))
+    full = config.sequence
+    lengths = numpy.where(
+        numpy.arange(batch_size) % 2 == 0, full, random.randint(full // 2, full + 1, batch_size)
+    )
+    columns = numpy.arange(full)[None, :]
+    inside = columns < lengths[:, None]
+    words = random.randint(0, config.vocabulary, (batch_size, full))
+    second = columns >= random.randint(1, full // 2, batch_size)[:, None]
+    positions = numpy.stack(
+        [numpy.sort(random.permutation(full // 2)[: config.masked]) for _ in range(batch_size)]
+    )
+    used = random.randint(max(1, config.masked // 2), config.masked + 1, batch_size)
+    weights = numpy.arange(config.masked)[None, :] < used[:, None]
+    arrays = {
+        "input_ids": numpy.where(inside, words, 0),
+        "token_type_ids": second & inside,
+        "lengths": lengths,
+        "masked_positions": numpy.where(weights, positions, 0),
+        "masked_ids": numpy.where(weights, random.randint(0, config.vocabulary, positions.shape), 0),
+        "masked_weights": weights,
+        "next_sentence_labels": random.randint(0, 2, batch_size),
+    }
+    return {name: numpy.ascontiguousarray(arrays[name], dtype) for name, (_, dtype) in FIELDS.items()}
+
+
+def flops(config):
+    """Floating-point operations of one training step for one sentence: 3 times the forward pass, 2 per multiply-add,
+    matrix products only. BERT-base at sequence 128 and 20 masked words: 7.1e10."""
+    tokens, hidden = config.sequence, config.hidden
+    macs = config.layers * tokens * (4 * hidden * hidden + 2 * hidden * config.intermediate)
+    macs += config.layers * 2 * tokens * tokens * hidden
+    macs += hidden * hidden + 2 * hidden
+    macs += config.masked * (hidden * hidden + hidden * config.vocabulary)
+    return 3 * 2 * macs

@@ -1,0 +1,155 @@
+"""ResNet-50 v1.5: the network, its optimizer and its synthetic batches.
+
+He et al., "Deep Residual Learning for Image Recognition" (2015), with the stride of 2 in the 3x3 convolution
+("v1.5", as NVIDIA DeepLearningExamples, torchvision and TensorFlow's model garden have it).
+
+Network, NCHW: conv1 7x7/2 padding 3 - bn1 - ReLU - max-pool 3x3/2 padding 1 (never SAME) - layer1..4 of bottleneck
+blocks - global average - fc. Every padding is symmetric: (kernel - 1) / 2. A block:
+
+    conv1 1x1 -> bn1 -> ReLU -> conv2 3x3 (stride here) -> bn2 -> ReLU -> conv3 1x1 -> bn3 -> + shortcut -> ReLU
+
+The shortcut is the identity, or `downsample.0` (1x1, strided) and `downsample.1` (BatchNorm) in the first block of a
+layer. BatchNorm: eps 1e-5; running statistics keep 0.9 of the old value; the running variance is the unbiased one, as
+cuDNN and PyTorch have it. Names are torchvision's.
+
+Loss: cross-entropy with label smoothing 0.1 (target 0.9 + 0.1/classes on the class, 0.1/classes elsewhere), mean over
+the batch, in float32 or better. Weight decay is in the optimizer, not in the loss.
+"""
+
+from typing import List, NamedTuple, Tuple
+
+import numpy
+
+from dlperf.models.parameters import Parameter, random_state
+
+
+class Config(NamedTuple):
+    blocks: Tuple[int, ...] = (3, 4, 6, 3)
+    width: int = 64  # channels of the stem; layer i has width * 2**i inside its blocks, and 4 times that outside
+    classes: int = 1000
+    image_size: int = 224
+    label_smoothing: float = 0.1
+    bn_eps: float = 1e-5
+    bn_decay: float = 0.9  # share of the old running statistics that is kept; PyTorch calls 0.1 momentum
+
+
+SIZES = {
+    "resnet50": Config(),
+    "resnet_tiny": Config(blocks=(1, 1, 1, 1), width=8, classes=16, image_size=64),
+}
+
+#: what the report counts, and its unit
+SAMPLE = "images"
+RATE_UNIT = "img/s"
+#: batch per device where none is asked: DLPerf's on an accelerator; on CPU what a step of a few seconds allows
+BATCH_SIZE = {"cuda": {"fp32": 128, "tf32": 128, "amp": 256}, "cpu": 16}
+
+EXPANSION = 4
+
+
+class Optimizer(NamedTuple):
+    """SGD with momentum: g += weight_decay * w; v = momentum * v + g; w -= learning_rate * v. Not Nesterov.
+
+    The values of NVIDIA DeepLearningExamples' ResNet-50 v1.5. The learning rate is 0.256 for a global batch of 256
+    and proportional to it, constant: a benchmark of some hundred steps stays inside any warm-up. Weight decay applies
+    to weights of convolutions and the dense layer only, not to biases nor BatchNorm.
+    """
+
+    learning_rate: float
+    momentum: float = 0.875
+    weight_decay: float = 2.0**-15
+
+
+def optimizer(global_batch_size):
+    return Optimizer(learning_rate=0.256 * global_batch_size / 256)
+
+
+class Block(NamedTuple):
+    """One bottleneck block: `name` as in "layer2.0"; strided and projected only in the first block of a layer."""
+
+    name: str
+    channels_in: int
+    channels: int
+    stride: int
+    projected: bool
+
+    @property
+    def channels_out(self):
+        return self.channels * EXPANSION
+
+
+def blocks(config):
+    # type: (Config) -> List[Block]
+    """All blocks from input to output."""
+    result = []
+    channels_in = config.width
+    for layer, repeats in enumerate(config.blocks):
+        channels = config.width * 2**layer
+        for index in range(repeats):
+            stride = 2 if layer > 0 and index == 0 else 1
+            name = "layer{}.{}".format(layer + 1, index)
+            result.append(Block(name, channels_in, channels, stride, projected=index == 0))
+            channels_in = channels * EXPANSION
+    return result
+
+
+def parameters(config):
+    # type: (Config) -> List[Parameter]
+    """Every tensor, in the order of the forward pass. ResNet-50 has 25,557,032 trained values."""
+    result = _conv_bn("conv1", "bn1", 3, config.width, 7)
+    for block in blocks(config):
+        inner, outer = block.channels, block.channels_out
+        result += _conv_bn(block.name + ".conv1", block.name + ".bn1", block.channels_in, inner, 1)
+        result += _conv_bn(block.name + ".conv2", block.name + ".bn2", inner, inner, 3)
+        result += _conv_bn(block.name + ".conv3", block.name + ".bn3", inner, outer, 1, scale="zeros")
+        if block.projected:
+            result += _conv_bn(
+                block.name + ".downsample.0", block.name + ".downsample.1", block.channels_in, outer, 1
+            )
+    width = config.width * 2 ** (len(config.blocks) - 1) * EXPANSION
+    result.append(Parameter("fc.weight", (config.classes, width), "dense", 0.01))
+    result.append(Parameter("fc.bias", (config.classes,), "bias", "zeros"))
+    return result
+
+
+def _conv_bn(conv, bn, channels_in, channels_out, kernel, scale="ones"):
+    # He initialisation, fan-out, as torchvision's and Goyal et al.'s; the last scale of a block starts at zero.
+    deviation = (2.0 / (channels_out * kernel * kernel)) ** 0.5
+    return [
+        Parameter(conv + ".weight", (channels_out, channels_in, kernel, kernel), "conv", deviation),
+        Parameter(bn + ".weight", (channels_out,), "scale", scale),
+        Parameter(bn + ".bias", (channels_out,), "shift", "zeros"),
+        Parameter(bn + ".running_mean", (channels_out,), "running_mean", "zeros"),
+        Parameter(bn + ".running_var", (channels_out,), "running_var", "ones"),
+    ]
+
+
+def batch(config, batch_size, seed, index):
+    """Synthetic batch number `index`.
+
+    Returns images: float32 (batch_size, 3, image_size, image_size), NCHW, with the mean and the deviation of
+    normalised photographs (0 and 1, uniform); labels: int32 (batch_size,).
+    """
+    random = random_state(seed, "resnet batch {}".format(index))
+    size = (batch_size, 3, config.image_size, config.image_size)
+    images = random.random_sample(size).astype("float32")
+    images -= numpy.float32(0.5)
+    images *= numpy.float32(12**0.5)
+    return {"images": images, "labels": random.randint(0, config.classes, batch_size).astype("int32")}
+
+
+def flops(config):
+    """Floating-point operations of one training step for one image: 3 times the forward pass (forward, gradient of
+    the input, gradient of the weights), 2 per multiply-add, convolutions and the dense layer only."""
+    size = config.image_size // 2
+    macs = config.width * 3 * 49 * size * size
+    size //= 2
+    for block in blocks(config):
+        inner, outer = block.channels, block.channels_out
+        macs += block.channels_in * inner * size * size
+        size //= block.stride
+        macs += inner * inner * 9 * size * size + inner * outer * size * size
+        if block.projected:
+            macs += block.channels_in * outer * size * size
+    macs += config.width * 2 ** (len(config.blocks) - 1) * EXPANSION * config.classes
+    return 3 * 2 * macs

@@ -1,0 +1,1 @@
+"""Turns records into report.md, report.html, results.csv, results.json and charts."""
