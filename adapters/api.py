@@ -43,7 +43,10 @@ EFFECTIVE_OF = {
 
 #: names in `Trainer.shapes`, per family, without the batch axis, channels first
 SHAPES_OF = {
-    "resnet": ("layer2.0.conv1", "logits"),  # output of the first 1x1 of stage 2: (128, 56, 56) in v1.5; (classes,)
+    "resnet": (
+        "layer2.0.conv1",
+        "logits",
+    ),  # output of the first 1x1 of stage 2: (128, 56, 56) in v1.5; (classes,)
     "bert": ("mlm_logits", "nsp_logits"),  # (masked, vocabulary): 20 gathered positions, not 128; (2,)
 }
 

@@ -15,6 +15,11 @@ class Ranks(NamedTuple):
 
 def from_environment(environ=os.environ):
     """The ranks that the launcher set, in torchrun's names; one process where it set none."""
-    names = {"rank": "RANK", "world_size": "WORLD_SIZE", "local_rank": "LOCAL_RANK", "local_size": "LOCAL_WORLD_SIZE"}
+    names = {
+        "rank": "RANK",
+        "world_size": "WORLD_SIZE",
+        "local_rank": "LOCAL_RANK",
+        "local_size": "LOCAL_WORLD_SIZE",
+    }
     defaults = Ranks()._asdict()
     return Ranks(**{field: int(environ.get(name, defaults[field])) for field, name in names.items()})

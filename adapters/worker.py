@@ -13,6 +13,7 @@ clock, so that the same lines time every framework, and writes one JSON object p
 A stream that does not close with `end` is a failed run.
 """
 
+import contextlib
 import ctypes
 import importlib
 import json
@@ -36,7 +37,7 @@ class Events:
     """An append-only file of JSON lines; each line is on disk before the next step runs."""
 
     def __init__(self, path):
-        self._file = open(path, "w", encoding="utf-8")
+        self._file = open(path, "w", encoding="utf-8")  # noqa: SIM115 (open as long as the process)
 
     def write(self, event, **fields):
         line = {"event": event, "time": time.time()}
@@ -51,11 +52,11 @@ def main(argv):
     with open(job_path, encoding="utf-8") as file:
         request = json.load(file)
     place = ranks.from_environment()
-    events = Events(os.path.join(events_dir, "events.rank{}.jsonl".format(place.rank)))
+    events = Events(os.path.join(events_dir, f"events.rank{place.rank}.jsonl"))
     try:
         run(request["adapter"], Job(**request["job"]), place, events)
     except BaseException as error:
-        message = "{}: {}".format(type(error).__name__, error)
+        message = f"{type(error).__name__}: {error}"
         events.write("failed", kind=_kind(error), message=message, traceback=traceback.format_exc())
         traceback.print_exc()
         return 1
@@ -65,7 +66,7 @@ def main(argv):
 def run(adapter, job, place, events):
     """Build, warm up, time the windows."""
     began = time.perf_counter()
-    module = importlib.import_module("dlperf.adapters.{}.{}".format(adapter, models.FAMILY_OF[job.model]))
+    module = importlib.import_module(f"dlperf.adapters.{adapter}.{models.FAMILY_OF[job.model]}")
     events.write(
         "start",
         rank=place.rank,
@@ -128,17 +129,23 @@ def _window(trainer, job, place, index, events):
         samples=job.steps_per_window * job.batch_size * place.world_size,
         seconds=seconds,
         cpu_seconds=cpu_seconds,
-        loss=_finite(trainer.read(loss), "window {}".format(index)),
+        loss=_finite(trainer.read(loss), f"window {index}"),
     )
 
 
 def _finite(loss, where):
     if not math.isfinite(loss):
-        raise NotFinite("the loss is {} after {}".format(loss, where))
+        raise NotFinite(f"the loss is {loss} after {where}")
     return loss
 
 
-_OUT_OF_MEMORY = ("out of memory", "resource_exhausted", "bad_alloc", "can't allocate memory", "cannot allocate memory")
+_OUT_OF_MEMORY = (
+    "out of memory",
+    "resource_exhausted",
+    "bad_alloc",
+    "can't allocate memory",
+    "cannot allocate memory",
+)
 
 
 def _kind(error):
@@ -147,7 +154,7 @@ def _kind(error):
         return "nan"
     if isinstance(error, Unsupported):
         return "unsupported"
-    text = "{} {}".format(type(error).__name__, error).lower()
+    text = f"{type(error).__name__} {error}".lower()
     if isinstance(error, MemoryError) or any(sign in text for sign in _OUT_OF_MEMORY):
         return "out_of_memory"
     return "crash"
@@ -156,10 +163,8 @@ def _kind(error):
 def _die_with_parent():
     """Linux ends this process when the core is killed, so that no orphan disturbs later measurements."""
     PR_SET_PDEATHSIG = 1
-    try:
+    with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    except (OSError, AttributeError):
-        pass
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ This file travels with every worker, so it is valid on Python 3.7 and imports no
 __version__ = "0.1.0"
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> object:
     if name == "load":  # pandas is slow to import and absent from the workers
         from dlperf.store import load
 

@@ -53,12 +53,7 @@ class Support:
     input: tuple[str, ...]
 
     def covers(self, family: str, device: str, precision: str, input: str) -> bool:
-        return (
-            family in self.family
-            and device in self.device
-            and precision in self.precision
-            and input in self.input
-        )
+        return family in self.family and device in self.device and precision in self.precision and input in self.input
 
 
 @dataclass(frozen=True)
@@ -78,13 +73,16 @@ class EnvironmentSpec:
 
 @dataclass(frozen=True)
 class Adapter:
-    """One framework's adapter. `folder` holds its adapter.toml, requirements and modules."""
+    """One framework's adapter. `folder` holds its adapter.toml, requirements and modules.
+
+    distribution: the packages that may bring the framework (tensorflow, tensorflow-cpu); one is installed.
+    """
 
     name: str
     folder: Path
     title: str
     homepage: str
-    distribution: str
+    distribution: tuple[str, ...]
     default: bool
     environments: Mapping[str, EnvironmentSpec]
     support: Sequence[Support]
@@ -98,11 +96,7 @@ class Adapter:
         return Support("not_yet", "adapter.toml does not mention it", (), (), (), ())
 
     def options_of(self, family: str) -> dict[str, Option]:
-        return {
-            name: option
-            for name, option in self.options.items()
-            if not option.family or family in option.family
-        }
+        return {name: option for name, option in self.options.items() if not option.family or family in option.family}
 
 
 def combinations() -> Iterator[tuple[str, str, str, str]]:
@@ -138,15 +132,13 @@ def read(folder: Path) -> Adapter:
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise UsageError([Problem(str(path), error, "a readable TOML file")]) from None
     reader = _Reader(path)
-    reader.known(
-        "", data, {"title", "homepage", "distribution", "default", "environment", "support", "options"}
-    )
+    reader.known("", data, {"title", "homepage", "distribution", "default", "environment", "support", "options"})
     adapter = Adapter(
         name=folder.name,
         folder=folder,
         title=reader.text(data, "title"),
         homepage=str(data.get("homepage", "")),
-        distribution=reader.text(data, "distribution"),
+        distribution=reader.texts(data, "distribution"),
         default=bool(data.get("default", True)),
         environments={
             device: reader.environment(device, table) for device, table in data.get("environment", {}).items()
@@ -178,9 +170,15 @@ class _Reader:
             self.problems.append(Problem(f"{self.path}: {key}", value, "a text"))
         return str(value)
 
-    def choices(
-        self, where: str, table: Mapping[str, Any], key: str, allowed: Sequence[str]
-    ) -> tuple[str, ...]:
+    def texts(self, table: Mapping[str, Any], key: str) -> tuple[str, ...]:
+        """A text, or a list of them."""
+        value = table.get(key, "")
+        values = value if isinstance(value, list) else [value]
+        if not values or not all(isinstance(one, str) and one for one in values):
+            self.problems.append(Problem(f"{self.path}: {key}", value, "a text, or a list of texts"))
+        return tuple(str(one) for one in values)
+
+    def choices(self, where: str, table: Mapping[str, Any], key: str, allowed: Sequence[str]) -> tuple[str, ...]:
         values = table.get(key, list(allowed))
         for value in values:
             if value not in allowed:

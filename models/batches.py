@@ -18,8 +18,7 @@ class Batches:
         if job.input == "synthetic":
             first = ranks.rank * job.distinct_batches
             self._batches = [
-                family.batch(config, job.batch_size, job.seed, first + index)
-                for index in range(job.distinct_batches)
+                family.batch(config, job.batch_size, job.seed, first + index) for index in range(job.distinct_batches)
             ]
         else:
             self._batches = pretraining.Rows(

@@ -17,7 +17,7 @@ Loss: cross-entropy of the masked words, weighted mean over the whole batch (sum
 plus cross-entropy of next sentence, mean over the batch; in float32 or better.
 """
 
-from typing import List, NamedTuple
+from typing import NamedTuple
 
 import numpy
 
@@ -92,7 +92,7 @@ def parameters(config):
     ]
     result += _norm(embeddings + "LayerNorm", hidden)
     for index in range(config.layers):
-        layer = "bert.encoder.layer.{}.".format(index)
+        layer = f"bert.encoder.layer.{index}."
         for part in ("query", "key", "value"):
             result += _dense(layer + "attention.self." + part, hidden, hidden)
         result += _dense(layer + "attention.output.dense", hidden, hidden)
@@ -140,18 +140,14 @@ def batch(config, batch_size, seed, index):
     Half of the rows fill the sequence, half are shorter, as in prepared text; every system computes on the padding
     too, so that the work does not depend on it.
     """
-    random = random_state(seed, "bert batch {}".format(index))
+    random = random_state(seed, f"bert batch {index}")
     full = config.sequence
-    lengths = numpy.where(
-        numpy.arange(batch_size) % 2 == 0, full, random.randint(full // 2, full + 1, batch_size)
-    )
+    lengths = numpy.where(numpy.arange(batch_size) % 2 == 0, full, random.randint(full // 2, full + 1, batch_size))
     columns = numpy.arange(full)[None, :]
     inside = columns < lengths[:, None]
     words = random.randint(0, config.vocabulary, (batch_size, full))
     second = columns >= random.randint(1, full // 2, batch_size)[:, None]
-    positions = numpy.stack(
-        [numpy.sort(random.permutation(full // 2)[: config.masked]) for _ in range(batch_size)]
-    )
+    positions = numpy.stack([numpy.sort(random.permutation(full // 2)[: config.masked]) for _ in range(batch_size)])
     used = random.randint(max(1, config.masked // 2), config.masked + 1, batch_size)
     weights = numpy.arange(config.masked)[None, :] < used[:, None]
     arrays = {

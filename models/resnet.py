@@ -16,7 +16,7 @@ Loss: cross-entropy with label smoothing 0.1 (target 0.9 + 0.1/classes on the cl
 the batch, in float32 or better. Weight decay is in the optimizer, not in the loss.
 """
 
-from typing import List, NamedTuple, Tuple
+from typing import NamedTuple, Tuple
 
 import numpy
 
@@ -87,7 +87,7 @@ def blocks(config):
         channels = config.width * 2**layer
         for index in range(repeats):
             stride = 2 if layer > 0 and index == 0 else 1
-            name = "layer{}.{}".format(layer + 1, index)
+            name = f"layer{layer + 1}.{index}"
             result.append(Block(name, channels_in, channels, stride, projected=index == 0))
             channels_in = channels * EXPANSION
     return result
@@ -103,9 +103,7 @@ def parameters(config):
         result += _conv_bn(block.name + ".conv2", block.name + ".bn2", inner, inner, 3)
         result += _conv_bn(block.name + ".conv3", block.name + ".bn3", inner, outer, 1, scale="zeros")
         if block.projected:
-            result += _conv_bn(
-                block.name + ".downsample.0", block.name + ".downsample.1", block.channels_in, outer, 1
-            )
+            result += _conv_bn(block.name + ".downsample.0", block.name + ".downsample.1", block.channels_in, outer, 1)
     width = config.width * 2 ** (len(config.blocks) - 1) * EXPANSION
     result.append(Parameter("fc.weight", (config.classes, width), "dense", 0.01))
     result.append(Parameter("fc.bias", (config.classes,), "bias", "zeros"))
@@ -130,7 +128,7 @@ def batch(config, batch_size, seed, index):
     Returns images: float32 (batch_size, 3, image_size, image_size), NCHW, with the mean and the deviation of
     normalised photographs (0 and 1, uniform); labels: int32 (batch_size,).
     """
-    random = random_state(seed, "resnet batch {}".format(index))
+    random = random_state(seed, f"resnet batch {index}")
     size = (batch_size, 3, config.image_size, config.image_size)
     images = random.random_sample(size).astype("float32")
     images -= numpy.float32(0.5)

@@ -1,0 +1,43 @@
+# Two commands need nothing but python3 (3.11 or newer): `make compare` and `make test`. ARGS= passes options on.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+MODEL_ARGS ?= --model bert --precision amp
+ARGS ?= $(MODEL_ARGS)
+
+.PHONY: compare test check format types lint bench clean
+
+compare: $(VENV)/ready
+	$(BIN)/python -m dlperf.compare $(ARGS)
+
+test: $(VENV)/ready
+	$(BIN)/python -m pytest $(TEST_ARGS)
+
+# The part to run before each commit: format, lint, types, the tests that need no framework.
+check: lint types
+	$(BIN)/python -m pytest -q -m "not framework"
+
+lint: $(VENV)/ready
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+format: $(VENV)/ready
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# mypy does not know setup.cfg's package_dir, so links lay the folders out as the package that they are.
+types: $(VENV)/ready
+	@rm -rf .typing && mkdir -p .typing/dlperf
+	@ln -s $(CURDIR)/dlperf/*.py $(CURDIR)/adapters $(CURDIR)/models $(CURDIR)/launchers $(CURDIR)/report .typing/dlperf/
+	cd .typing && ../$(BIN)/mypy --config-file ../pyproject.toml -p dlperf
+
+# Built aside and moved into place, so that an interrupted set-up is never taken for a finished one.
+$(VENV)/ready: setup.cfg pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "dlperf needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .typing build *.egg-info .mypy_cache .ruff_cache .pytest_cache

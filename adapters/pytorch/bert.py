@@ -1,0 +1,140 @@
+"""BERT pretraining in PyTorch: scaled_dot_product_attention, autocast, fused AdamW."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from dlperf import models
+from dlperf.adapters.pytorch import runtime
+from dlperf.adapters.pytorch.runtime import versions
+from dlperf.models import bert
+
+__all__ = ["Network", "build", "loss", "versions"]
+
+
+def build(job, ranks):
+    device = runtime.configure(job, ranks)
+    config = models.config(job.model)
+    dtype = torch.float64 if job.precision == "fp64" else torch.float32
+    network = Network(config, config.dropout if job.dropout else 0.0).to(device=device, dtype=dtype)
+    runtime.load(network, job)
+    recipe = bert.optimizer(job.batch_size * ranks.world_size)
+    optimizer = torch.optim.AdamW(
+        runtime.parameter_groups(network, job, recipe.weight_decay),
+        lr=recipe.learning_rate,
+        betas=(recipe.beta1, recipe.beta2),
+        eps=recipe.eps,
+        fused=True,
+    )
+    clip_norm = None if job.options["clip_norm"] == "off" else float(job.options["clip_norm"])
+    feed = runtime.Feed(job, ranks, device, torch.contiguous_format)
+    effective = {
+        "clip_norm": str(clip_norm or "off"),
+        "dropout": str(network.dropout),
+        "masked_positions": str(config.masked),
+        "gelu": "erf",
+        "attention": "scaled_dot_product_attention",
+    }
+    return runtime.Trainer(job, ranks, device, network, loss, optimizer, feed, clip_norm, effective)
+
+
+def loss(network, batch):
+    mlm, nsp = network(batch)
+    words = F.cross_entropy(mlm.flatten(0, 1), batch["masked_ids"].flatten().long(), reduction="none")
+    weights = batch["masked_weights"].flatten()
+    return (words * weights).sum() / weights.sum() + F.cross_entropy(nsp, batch["next_sentence_labels"].long())
+
+
+class Network(nn.Module):
+    """Names are the canonical ones of dlperf.models.bert."""
+
+    def __init__(self, config, dropout):
+        super().__init__()
+        self.config, self.dropout = config, dropout
+        self.shapes, self.compute_dtype = {}, None
+        self.bert = nn.ModuleDict(
+            {
+                "embeddings": Embeddings(config, dropout),
+                "encoder": nn.ModuleDict(
+                    {"layer": nn.ModuleList(Layer(config, dropout) for _ in range(config.layers))}
+                ),
+                "pooler": nn.ModuleDict({"dense": nn.Linear(config.hidden, config.hidden)}),
+            }
+        )
+        self.cls = nn.ModuleDict(
+            {"predictions": Predictions(config), "seq_relationship": nn.Linear(config.hidden, 2)}
+        )
+
+    def forward(self, batch):
+        hidden = self.bert["embeddings"](batch["input_ids"], batch["token_type_ids"])
+        columns = torch.arange(hidden.shape[1], device=hidden.device)
+        mask = (columns < batch["lengths"][:, None])[:, None, None, :]
+        for layer in self.bert["encoder"]["layer"]:
+            hidden = layer(hidden, mask)
+        rows = torch.arange(hidden.shape[0], device=hidden.device)[:, None]
+        masked = hidden[rows, batch["masked_positions"].long()]
+        mlm = self.cls["predictions"](masked, self.bert["embeddings"].word_embeddings.weight)
+        nsp = self.cls["seq_relationship"](torch.tanh(self.bert["pooler"]["dense"](hidden[:, 0])))
+        self.compute_dtype = mlm.dtype
+        self.shapes.update(mlm_logits=tuple(mlm.shape[1:]), nsp_logits=tuple(nsp.shape[1:]))
+        return mlm, nsp
+
+
+class Embeddings(nn.Module):
+    def __init__(self, config, dropout):
+        super().__init__()
+        self.dropout = dropout
+        self.word_embeddings = nn.Embedding(config.vocabulary, config.hidden)
+        self.position_embeddings = nn.Embedding(config.positions, config.hidden)
+        self.token_type_embeddings = nn.Embedding(config.token_types, config.hidden)
+        self.LayerNorm = nn.LayerNorm(config.hidden, eps=config.norm_eps)
+
+    def forward(self, words, types):
+        positions = self.position_embeddings.weight[: words.shape[1]]
+        x = self.word_embeddings(words) + self.token_type_embeddings(types) + positions
+        return F.dropout(self.LayerNorm(x), self.dropout, self.training)
+
+
+class Layer(nn.Module):
+    def __init__(self, config, dropout):
+        super().__init__()
+        self.heads, self.dropout = config.heads, dropout
+        hidden = config.hidden
+        parts = {name: nn.Linear(hidden, hidden) for name in ("query", "key", "value")}
+        self.attention = nn.ModuleDict({"self": nn.ModuleDict(parts), "output": Output(hidden, config)})
+        self.intermediate = nn.ModuleDict({"dense": nn.Linear(hidden, config.intermediate)})
+        self.output = Output(config.intermediate, config)
+
+    def forward(self, x, mask):
+        query, key, value = (self._split(self.attention["self"][name](x)) for name in ("query", "key", "value"))
+        context = F.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, dropout_p=self.dropout if self.training else 0.0
+        )
+        x = self._add_norm(self.attention["output"], context.transpose(1, 2).flatten(2), x)
+        return self._add_norm(self.output, F.gelu(self.intermediate["dense"](x)), x)
+
+    def _split(self, x):
+        return x.unflatten(2, (self.heads, -1)).transpose(1, 2)
+
+    def _add_norm(self, output, x, residual):
+        return output.LayerNorm(residual + F.dropout(output.dense(x), self.dropout, self.training))
+
+
+class Output(nn.Module):
+    def __init__(self, inputs, config):
+        super().__init__()
+        self.dense = nn.Linear(inputs, config.hidden)
+        self.LayerNorm = nn.LayerNorm(config.hidden, eps=config.norm_eps)
+
+
+class Predictions(nn.Module):
+    """The MLM head; its decoder is the word embedding."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.transform = Output(config.hidden, config)
+        self.bias = nn.Parameter(torch.zeros(config.vocabulary))
+
+    def forward(self, x, embedding):
+        x = self.transform.LayerNorm(F.gelu(self.transform.dense(x)))
+        return F.linear(x, embedding, self.bias)

@@ -1,0 +1,95 @@
+"""ResNet-50 v1.5 in PyTorch: channels_last, autocast, fused SGD."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from dlperf import models
+from dlperf.adapters.pytorch import runtime
+from dlperf.adapters.pytorch.runtime import versions
+from dlperf.models import resnet
+
+__all__ = ["Network", "build", "loss", "versions"]
+
+LAYOUTS = {"nhwc": torch.channels_last, "nchw": torch.contiguous_format}
+
+
+def build(job, ranks):
+    device = runtime.configure(job, ranks)
+    config = models.config(job.model)
+    layout = LAYOUTS[job.options["layout"]]
+    dtype = torch.float64 if job.precision == "fp64" else torch.float32
+    network = Network(config).to(device=device, dtype=dtype, memory_format=layout)
+    runtime.load(network, job)
+    recipe = resnet.optimizer(job.batch_size * ranks.world_size)
+    optimizer = torch.optim.SGD(
+        runtime.parameter_groups(network, job, recipe.weight_decay),
+        lr=recipe.learning_rate,
+        momentum=recipe.momentum,
+        fused=True,
+    )
+    feed = runtime.Feed(job, ranks, device, layout)
+    nhwc = network.layer2[0].conv2.weight.is_contiguous(memory_format=torch.channels_last)
+    effective = {"layout": "NHWC" if nhwc else "NCHW", "label_smoothing": str(config.label_smoothing)}
+    return runtime.Trainer(job, ranks, device, network, loss, optimizer, feed, None, effective)
+
+
+def loss(network, batch):
+    logits = network(batch["images"])
+    return F.cross_entropy(logits, batch["labels"].long(), label_smoothing=network.config.label_smoothing)
+
+
+class Network(nn.Module):
+    """Names are the canonical ones of dlperf.models.resnet."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        self.shapes, self.compute_dtype = {}, None
+        self.conv1 = conv(3, config.width, 7, stride=2)
+        self.bn1 = norm(config.width, config)
+        blocks = resnet.blocks(config)
+        for index in range(len(config.blocks)):
+            layer = [Bottleneck(block, config) for block in blocks if block.name.startswith(f"layer{index + 1}.")]
+            setattr(self, f"layer{index + 1}", nn.Sequential(*layer))
+        self.fc = nn.Linear(blocks[-1].channels_out, config.classes)
+
+    def forward(self, x):
+        x = F.relu(self.bn1(self.conv1(x)), inplace=True)
+        x = F.max_pool2d(x, 3, stride=2, padding=1)
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        logits = self.fc(torch.flatten(F.adaptive_avg_pool2d(x, 1), 1))
+        self.shapes["layer2.0.conv1"], self.compute_dtype = self.layer2[0].observed
+        self.shapes["logits"] = tuple(logits.shape[1:])
+        return logits
+
+
+class Bottleneck(nn.Module):
+    def __init__(self, block, config):
+        super().__init__()
+        self.conv1 = conv(block.channels_in, block.channels, 1)
+        self.bn1 = norm(block.channels, config)
+        self.conv2 = conv(block.channels, block.channels, 3, stride=block.stride)
+        self.bn2 = norm(block.channels, config)
+        self.conv3 = conv(block.channels, block.channels_out, 1)
+        self.bn3 = norm(block.channels_out, config)
+        self.downsample = None
+        if block.projected:
+            projection = conv(block.channels_in, block.channels_out, 1, stride=block.stride)
+            self.downsample = nn.Sequential(projection, norm(block.channels_out, config))
+
+    def forward(self, x):
+        shortcut = x if self.downsample is None else self.downsample(x)
+        y = self.conv1(x)
+        self.observed = tuple(y.shape[1:]), y.dtype
+        y = F.relu(self.bn1(y), inplace=True)
+        y = F.relu(self.bn2(self.conv2(y)), inplace=True)
+        return F.relu(self.bn3(self.conv3(y)) + shortcut, inplace=True)
+
+
+def conv(channels_in, channels_out, kernel, stride=1):
+    return nn.Conv2d(channels_in, channels_out, kernel, stride=stride, padding=kernel // 2, bias=False)
+
+
+def norm(channels, config):
+    return nn.BatchNorm2d(channels, eps=config.bn_eps, momentum=1 - config.bn_decay)

@@ -1,0 +1,158 @@
+"""What ResNet and BERT share in PyTorch: set-up, weights, batches, and the training step."""
+
+import contextlib
+
+import torch
+
+from dlperf import models
+from dlperf.models.batches import Batches
+from dlperf.models.parameters import initial
+
+DTYPES = {"amp_fp16": torch.float16, "amp_bf16": torch.bfloat16}
+
+
+def versions():
+    found = {"torch": torch.__version__}
+    if torch.backends.mkldnn.is_available():
+        found["onednn"] = torch.__config__.show().partition("Intel(R) MKL-DNN v")[2].partition(" ")[0]
+    if torch.cuda.is_available():
+        found["cuda"] = torch.version.cuda
+        found["cudnn"] = str(torch.backends.cudnn.version())
+    return found
+
+
+def configure(job, ranks):
+    """Threads, TF32 and cuDNN's search, before the first tensor. Returns the device of this rank."""
+    torch.set_num_threads(job.threads)
+    torch.backends.cuda.matmul.allow_tf32 = job.precision == "tf32"
+    torch.backends.cudnn.allow_tf32 = job.precision == "tf32"
+    torch.backends.cudnn.benchmark = True
+    if job.device == "cpu":
+        return torch.device("cpu")
+    torch.cuda.set_device(ranks.local_rank)
+    return torch.device("cuda", ranks.local_rank)
+
+
+def load(network, job):
+    """Copy the initial weights of dlperf.models into a network whose names and layouts are the canonical ones."""
+    state = network.state_dict()
+    with torch.no_grad():
+        for parameter in models.family(job.model).parameters(models.config(job.model)):
+            state[parameter.name].copy_(torch.from_numpy(initial(parameter, job.seed, "float64")))
+
+
+def parameter_groups(network, job, weight_decay):
+    """Weights that decay, and the rest, as torch.optim takes them."""
+    trained = dict(network.named_parameters())
+    groups = [{"params": [], "weight_decay": weight_decay}, {"params": [], "weight_decay": 0.0}]
+    for parameter in models.family(job.model).parameters(models.config(job.model)):
+        if parameter.trained:
+            groups[0 if parameter.decayed else 1]["params"].append(trained[parameter.name])
+    return groups
+
+
+class Feed:
+    """Batches as tensors: synthetic ones wait on the device, rows of a data folder are copied at each step."""
+
+    def __init__(self, job, ranks, device, layout):
+        self._batches = Batches(job, ranks)
+        self._device, self._layout = device, layout
+        self._dtype = torch.float64 if job.precision == "fp64" else torch.float32
+        self._ready = [self._place(batch) for batch in self._batches.pool()] if self._batches.synthetic else []
+        count = len(self._ready)
+        self.description = f"synthetic, {count} batches on the device" if count else f"rows of {job.data_dir}"
+
+    def __getitem__(self, step):
+        return self._ready[step % len(self._ready)] if self._ready else self._place(self._batches[step])
+
+    def _place(self, batch):
+        return {name: self._tensor(array) for name, array in batch.items()}
+
+    def _tensor(self, array):
+        tensor = torch.tensor(array)  # a copy: rows are read-only views of a file
+        if tensor.is_floating_point():
+            tensor = tensor.to(self._dtype)
+        if tensor.dim() == 4:
+            tensor = tensor.contiguous(memory_format=self._layout)
+        if self._device.type == "cuda":
+            tensor = tensor.pin_memory().to(self._device, non_blocking=True)
+        return tensor
+
+
+class Trainer:
+    """One network, its loss and its optimizer, stepped eagerly or through torch.compile.
+
+    loss: network, batch -> scalar. effective: what the family adds to the facts that this class reads back.
+    """
+
+    def __init__(self, job, ranks, device, network, loss, optimizer, feed, clip_norm, effective):
+        self._job, self._device, self._network, self._feed = job, device, network, feed
+        self._optimizer, self._clip_norm = optimizer, clip_norm
+        self._weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+        self._scaler = torch.amp.GradScaler(device.type, enabled=job.precision == "amp_fp16")
+        self._loss = torch.compile(loss) if job.options["compile"] == "on" else loss
+        self._steps = 0
+        self.shapes = network.shapes
+        self.parameter_count = sum(weight.numel() for weight in self._weights)
+        self.effective = {
+            "precision": job.precision,
+            "compile": "inductor" if job.options["compile"] == "on" else "none",
+            "threads": str(torch.get_num_threads()),
+            "optimizer": f"torch.optim.{type(optimizer).__name__} (fused={optimizer.defaults['fused']})",
+            "loss_scale": "none",
+            "data": feed.description,
+            **effective,
+        }
+
+    def step(self):
+        batch = self._feed[self._steps]
+        self._steps += 1
+        with self._autocast():
+            loss = self._loss(self._network, batch)
+        self._scaler.scale(loss).backward()
+        if self._clip_norm is not None:
+            self._scaler.unscale_(self._optimizer)
+            self._clip()
+        self._scaler.step(self._optimizer)
+        self._scaler.update()
+        self._optimizer.zero_grad(set_to_none=True)
+        if self._steps == 1:
+            self._observe()
+        return loss.detach()
+
+    def _autocast(self):
+        if self._job.precision not in DTYPES:
+            return contextlib.nullcontext()
+        return torch.autocast(self._device.type, DTYPES[self._job.precision])
+
+    def _clip(self):
+        # torch.nn.utils.clip_grad_norm_ divides by norm + 1e-6; the other frameworks, and the paper, by the norm
+        gradients = [weight.grad for weight in self._weights]
+        norm = torch.nn.utils.get_total_norm(gradients)
+        torch._foreach_mul_(gradients, (self._clip_norm / norm).clamp(max=1.0))
+
+    def _observe(self):
+        """Read back what the first step really did."""
+        name = {torch.float32: "tf32" if self._job.precision == "tf32" else "float32"}
+        dtype = self._network.compute_dtype
+        self.effective["compute_dtype"] = name.get(dtype, str(dtype).replace("torch.", ""))
+        if self._scaler.is_enabled():
+            self.effective["loss_scale"] = f"dynamic, {self._scaler.get_scale():g} after the first step"
+
+    def wait(self):
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+
+    def read(self, loss):
+        return loss.item()
+
+    def parameters(self):
+        state = self._network.state_dict()
+        for parameter in models.family(self._job.model).parameters(models.config(self._job.model)):
+            yield parameter.name, state[parameter.name].detach().cpu().contiguous().numpy()
+
+    def peak_memory(self):
+        return torch.cuda.max_memory_allocated(self._device) if self._device.type == "cuda" else None
+
+    def close(self):
+        pass

@@ -1,0 +1,207 @@
+"""What the machine is, for the report: processor, memory, GPUs, system. Linux; standard library only.
+
+Every source may be missing; then its key is missing too. The host's name and addresses are left out, since reports are
+published.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+#: instruction sets that decide which kernels a framework picks, as /proc/cpuinfo spells them (x86, then Arm)
+INSTRUCTION_SETS = (
+    *("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "amx_fp16"),
+    *("asimd", "asimddp", "bf16", "i8mm", "sve", "sve2", "sme"),
+)
+#: nvidia-smi hangs when a driver is stuck
+TIMEOUT_SECONDS = 20.0
+#: cgroup v1 writes "no limit" as a number near 2**63
+UNLIMITED = 2**60
+
+
+def describe() -> dict[str, Any]:
+    """The machine as this process may use it. Keys, each only where its source is there:
+
+    cpu (model), architecture, sockets, cores, threads, usable_threads (affinity), cpu_quota (cores, from cgroups),
+    instruction_sets, governor, memory_bytes, memory_limit_bytes (cgroups), kernel, os, virtual, container,
+    load_average (1, 5 and 15 minutes, now), gpus (list of {name, memory_bytes}), driver, cuda, topo (text).
+    """
+    found = {
+        **_processor(),
+        "architecture": platform.machine(),
+        "usable_threads": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cpu_quota": _cpu_quota(),
+        "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "memory_bytes": _memory(),
+        "memory_limit_bytes": _memory_limit(),
+        "kernel": f"{platform.system()} {platform.release()}",
+        "os": _os(),
+        "virtual": _virtual(),
+        "container": _container(),
+        "load_average": [round(load, 2) for load in os.getloadavg()],
+        **_gpus(),
+    }
+    return {key: value for key, value in found.items() if value not in (None, "", [])}
+
+
+def _read(path: str | Path) -> str | None:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace").strip() or None
+    except OSError:
+        return None
+
+
+# The processor
+
+
+def _processor() -> dict[str, Any]:
+    """Model, topology and instruction sets from /proc/cpuinfo, whose blocks are one per thread."""
+    text = _read("/proc/cpuinfo") or ""
+    threads = [dict(_pairs(block)) for block in text.split("\n\n") if "processor" in block]
+    first = threads[0] if threads else {}
+    flags = set((first.get("flags") or first.get("Features") or "").split())
+    packages, cores = _topology()
+    return {
+        "cpu": first.get("model name") or _read("/proc/device-tree/model") or platform.processor(),
+        "sockets": packages,
+        "cores": cores,
+        "threads": len(threads) or os.cpu_count(),
+        "instruction_sets": [name for name in INSTRUCTION_SETS if name in flags],
+    }
+
+
+def _pairs(block: str) -> Iterator[tuple[str, str]]:
+    for line in block.splitlines():
+        key, colon, value = line.partition(":")
+        if colon:
+            yield key.strip(), value.strip()
+
+
+def _topology() -> tuple[int | None, int | None]:
+    """Sockets and physical cores that are online."""
+    places = [
+        (_read(folder / "physical_package_id"), _read(folder / "core_id"))
+        for folder in Path("/sys/devices/system/cpu").glob("cpu[0-9]*/topology")
+    ]
+    return len({package for package, _ in places}) or None, len(set(places)) or None
+
+
+# Limits of control groups
+
+
+def _cgroup_folders(controller: str) -> Iterator[Path]:
+    """This process's folder and those above it: a limit anywhere on the way up holds. Version 2, then 1."""
+    for line in (_read("/proc/self/cgroup") or "").splitlines():
+        number, controllers, path = line.split(":", 2)
+        if number == "0":
+            root = Path("/sys/fs/cgroup")
+        elif controller in controllers.split(","):
+            root = Path("/sys/fs/cgroup", controllers)
+        else:
+            continue
+        folder = root / path.strip("/")
+        yield folder
+        while folder != root:
+            folder = folder.parent
+            yield folder
+
+
+def _cpu_quota() -> float | None:
+    """Cores' worth of time that control groups allow; None where they set no limit."""
+    quotas = []
+    for folder in _cgroup_folders("cpu"):
+        both = _read(folder / "cpu.max") or (
+            f"{_read(folder / 'cpu.cfs_quota_us')} {_read(folder / 'cpu.cfs_period_us')}"
+        )
+        quota, _, period = both.partition(" ")
+        if quota.isdigit() and period.isdigit() and int(period):
+            quotas.append(int(quota) / int(period))
+    return min(quotas, default=None)
+
+
+def _memory_limit() -> int | None:
+    limits = []
+    for folder in _cgroup_folders("memory"):
+        limit = _read(folder / "memory.max") or _read(folder / "memory.limit_in_bytes") or ""
+        if limit.isdigit() and int(limit) < UNLIMITED:
+            limits.append(int(limit))
+    return min(limits, default=None)
+
+
+# Memory and system
+
+
+def _memory() -> int | None:
+    match = re.search(r"^MemTotal:\s+(\d+) kB", _read("/proc/meminfo") or "", re.MULTILINE)
+    return int(match[1]) * 1024 if match else None
+
+
+def _os() -> str | None:
+    match = re.search(r'^PRETTY_NAME="?([^"\n]+)', _read("/etc/os-release") or "", re.MULTILINE)
+    return match[1] if match else None
+
+
+def _virtual() -> str | None:
+    """The hypervisor's name for the machine, or that there is one; None on bare metal, as far as can be seen."""
+    if "hypervisor" not in (_read("/proc/cpuinfo") or ""):
+        return None
+    names = [_read(f"/sys/class/dmi/id/{name}") for name in ("sys_vendor", "product_name")]
+    return " ".join(name for name in names if name) or "yes"
+
+
+def _container() -> str | None:
+    if "KUBERNETES_SERVICE_HOST" in os.environ:
+        return "kubernetes"
+    if "APPTAINER_CONTAINER" in os.environ or "SINGULARITY_CONTAINER" in os.environ:
+        return "apptainer"
+    if Path("/.dockerenv").exists():
+        return "docker"
+    if Path("/run/.containerenv").exists():
+        return "podman"
+    return os.environ.get("container") or None  # noqa: SIM112 (systemd and LXC write it small)
+
+
+# GPUs
+
+
+def _gpus() -> dict[str, Any]:
+    """What nvidia-smi says; empty without it, or when it does not answer in time."""
+    query = _run("nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits")
+    if not query:
+        return {}
+    rows = [[cell.strip() for cell in line.split(",")] for line in query.splitlines()]
+    cuda = re.search(r"CUDA Version: ([\d.]+)", _run("nvidia-smi") or "")
+    return {
+        "gpus": [_gpu(row[0], row[1]) for row in rows if len(row) == 3],
+        "driver": next((row[2] for row in rows if len(row) == 3), None),
+        "cuda": cuda[1] if cuda else None,
+        "topo": _run("nvidia-smi", "topo", "-m"),
+    }
+
+
+def _gpu(name: str, mebibytes: str) -> dict[str, Any]:
+    return {"name": name, "memory_bytes": int(mebibytes) * 2**20 if mebibytes.isdigit() else None}
+
+
+def _run(*command: str) -> str | None:
+    """Output of a command without its colours; None when it fails, is missing or takes more than TIMEOUT_SECONDS."""
+    try:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    except OSError:
+        return None
+    assert process.stdout is not None
+    try:
+        output, _ = process.communicate(timeout=TIMEOUT_SECONDS)
+    except subprocess.TimeoutExpired:
+        # Not waited for: a process stuck in the driver does not even die of SIGKILL.
+        process.kill()
+        process.stdout.close()
+        return None
+    text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", output.decode(errors="replace"))
+    return text.strip("\n") if process.returncode == 0 else None

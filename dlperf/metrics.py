@@ -1,0 +1,226 @@
+"""From windows to figures. Pure; every figure comes with its n."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median, stdev, variance
+
+from dlperf.schema import Comparison, Job, Record
+
+CONFIDENCE = 0.95
+
+
+def throughput(record: Record) -> float:
+    """Samples per second of one run: all samples over all seconds of its windows, never a mean of rates."""
+    return sum(window.samples for window in record.windows) / sum(window.seconds for window in record.windows)
+
+
+def cpu_use(record: Record) -> float:
+    """CPU seconds per second inside the windows: 2.0 is two cores busy all the time."""
+    return sum(w.cpu_seconds for w in record.windows) / sum(w.seconds for w in record.windows)
+
+
+def cpu_seconds_per_sample(record: Record) -> float:
+    return sum(w.cpu_seconds for w in record.windows) / sum(w.samples for w in record.windows)
+
+
+def window_spread(record: Record) -> float:
+    """The fastest window's rate over the slowest's, within one run: 1.0 when the machine was perfectly quiet."""
+    rates = [window.samples / window.seconds for window in record.windows]
+    return max(rates) / min(rates)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The median of n runs, and the 95 % interval of the median that the runs come from (None when n < 2)."""
+
+    median: float
+    low: float | None
+    high: float | None
+    n: int
+
+
+def estimate(values: Sequence[float]) -> Estimate:
+    """Median with a 95 % interval: Student's t on the logarithms of the n values.
+
+    Run times are positive and skewed to the right, so the runs are taken as log-normal; then exp(mean of logarithms)
+    is the median of the population, and this interval is exact for it. The replicate is the process.
+    """
+    if len(values) < 2:
+        return Estimate(median(values), None, None, len(values))
+    logs = [math.log(value) for value in values]
+    half = _t(len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
+    centre = fmean(logs)
+    return Estimate(median(values), math.exp(centre - half), math.exp(centre + half), len(values))
+
+
+def ratio(values: Sequence[float], reference: Sequence[float]) -> Estimate:
+    """Median of `values` over median of `reference`, with Welch's 95 % interval of the ratio (on logarithms).
+
+    An interval that contains 1 is a tie. n is the smaller of the two. Bounds are None when either has one value.
+    """
+    middle = median(values) / median(reference)
+    n = min(len(values), len(reference))
+    if n < 2:
+        return Estimate(middle, None, None, n)
+    ours, theirs = _logs(values), _logs(reference)
+    half = _welch(variance(ours) / len(ours), len(ours) - 1, variance(theirs) / len(theirs), len(theirs) - 1)
+    centre = fmean(ours) - fmean(theirs)
+    return Estimate(middle, math.exp(centre - half), math.exp(centre + half), n)
+
+
+def _welch(a: float, freedom_a: int, b: float, freedom_b: int) -> float:
+    """Half width of the interval of a difference of means, whose squared standard errors are a and b.
+
+    Degrees of freedom by Welch (1947) and Satterthwaite (1946). 0 when nothing varies.
+    """
+    if a + b == 0:
+        return 0.0
+    freedom = (a + b) ** 2 / (a**2 / freedom_a + b**2 / freedom_b)
+    return _t(freedom) * math.sqrt(a + b)
+
+
+def tie(relative: Estimate) -> bool:
+    """Whether a ratio's interval contains 1. False too when there is no interval: see `unresolved`."""
+    return relative.low is not None and relative.high is not None and relative.low <= 1 <= relative.high
+
+
+def unresolved(relative: Estimate) -> bool:
+    """Whether a ratio has no interval, as one run gives none: nobody knows whether the two differ."""
+    return relative.low is None
+
+
+def _logs(values: Sequence[float]) -> list[float]:
+    return [math.log(value) for value in values]
+
+
+def _t(freedom: float) -> float:
+    from scipy import stats  # a slow import that only a report needs
+
+    return float(stats.t.ppf(0.5 + CONFIDENCE / 2, freedom))
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One row's figures. `done` are the runs that ended well, `failed` the others; figures are None without any.
+
+    throughput in samples/s; peak memory in bytes; cpu_use in cores; first_step_seconds includes compilation.
+    """
+
+    job: Job
+    done: tuple[Record, ...]
+    failed: tuple[Record, ...]
+    throughput: Estimate | None
+    cpu_use: float | None
+    cpu_seconds_per_sample: float | None
+    peak_memory_bytes: int | None
+    peak_device_memory_bytes: int | None
+    first_step_seconds: float | None
+
+
+def summarize(job: Job, records: Iterable[Record]) -> Summary:
+    """The figures of one job from the records of its runs: medians over runs, peaks as the largest."""
+    mine = [record for record in records if record.job.id == job.id]
+    done = tuple(record for record in mine if record.done)
+    failed = tuple(record for record in mine if not record.done)
+    host_memory = [r.peak_memory_bytes for r in done if r.peak_memory_bytes is not None]
+    device_memory = [r.peak_device_memory_bytes for r in done if r.peak_device_memory_bytes is not None]
+    first_steps = [r.first_step_seconds for r in done if r.first_step_seconds is not None]
+    return Summary(
+        job=job,
+        done=done,
+        failed=failed,
+        throughput=estimate([throughput(r) for r in done]) if done else None,
+        cpu_use=median(cpu_use(r) for r in done) if done else None,
+        cpu_seconds_per_sample=median(cpu_seconds_per_sample(r) for r in done) if done else None,
+        peak_memory_bytes=max(host_memory, default=None),
+        peak_device_memory_bytes=max(device_memory, default=None),
+        first_step_seconds=median(first_steps) if first_steps else None,
+    )
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A row beside the fastest of its group. `relative` is its rate over the fastest's; None for the fastest itself."""
+
+    summary: Summary
+    relative: Estimate | None
+
+
+def standings(summaries: Iterable[Summary]) -> list[Standing]:
+    """Rows that have a figure, fastest first. All must do the same work: same model, precision, sizes and input."""
+    done = [(summary, summary.throughput.median) for summary in summaries if summary.throughput]
+    ranked = [summary for summary, _ in sorted(done, key=lambda pair: -pair[1])]
+    if not ranked:
+        return []
+    best = _rates(ranked[0])
+    return [Standing(ranked[0], None)] + [Standing(other, ratio(_rates(other), best)) for other in ranked[1:]]
+
+
+def _rates(summary: Summary) -> list[float]:
+    return [throughput(record) for record in summary.done]
+
+
+def rows(comparison: Comparison) -> list[dict[str, object]]:
+    """One flat row per run, failed ones included: what results.csv and `dlperf.load` show.
+
+    Units are in the names; None where a run has no such figure. Options, versions and what really ran follow as
+    option.x, version.x and effective.x; every row has the same keys in the same order.
+    """
+    flat = [(record, _groups(record)) for record in comparison.records]
+    extra = sorted({key for _, groups in flat for key in groups}, key=_group_order)
+    return [{**_row(record), **{key: groups.get(key) for key in extra}} for record, groups in flat]
+
+
+def _row(record: Record) -> dict[str, object]:
+    job, failure = record.job, record.failure
+    measured = record.done and bool(record.windows)
+    return {
+        "job": job.id,
+        "system": job.system,
+        "adapter": job.adapter,
+        "framework_version": next(iter(record.versions.values()), None),
+        "model": job.model,
+        "device": job.device,
+        "precision_asked": job.precision_asked,
+        "precision": job.precision,
+        "input": job.input,
+        "batch_size_per_device": job.batch_size,
+        "global_batch_size": job.global_batch_size,
+        "nnodes": job.nnodes,
+        "nproc_per_node": job.nproc_per_node,
+        "untested": job.untested,
+        "repeat": record.repeat,
+        "started": record.started,
+        "run_seconds": record.seconds,
+        "throughput_samples_per_second": throughput(record) if measured else None,
+        "samples": sum(window.samples for window in record.windows),
+        "steps": sum(window.steps for window in record.windows),
+        "windows": len(record.windows),
+        "window_seconds": sum(window.seconds for window in record.windows),
+        "cpu_cores_busy": cpu_use(record) if measured else None,
+        "cpu_seconds_per_sample": cpu_seconds_per_sample(record) if measured else None,
+        "peak_memory_bytes": record.peak_memory_bytes,
+        "peak_device_memory_bytes": record.peak_device_memory_bytes,
+        "start_seconds": record.start_seconds,
+        "first_step_seconds": record.first_step_seconds,
+        "last_loss": record.windows[-1].loss if record.windows else None,
+        "parameter_count": record.parameter_count,
+        "failure_kind": failure.kind if failure else None,
+        "failure_message": failure.message if failure else None,
+        "environment_kind": record.environment.get("kind"),
+        "environment_digest": record.environment.get("digest"),
+        "python": record.environment.get("python"),
+        "folder": record.folder,
+    }
+
+
+def _groups(record: Record) -> dict[str, object]:
+    groups = {"option": record.job.options, "version": record.versions, "effective": record.effective}
+    return {f"{group}.{key}": value for group, values in groups.items() for key, value in values.items()}
+
+
+def _group_order(key: str) -> tuple[int, str]:
+    return ("option", "version", "effective").index(key.split(".")[0]), key

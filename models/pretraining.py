@@ -1,0 +1,162 @@
+"""Prepared BERT examples on disk, and the rows that a rank reads from them.
+
+A data folder, as `python -m dlperf.data bert` writes it:
+
+    dataset.json    what it is: the keys of KEYS, and how it was made
+    vocab.txt       the words, one per line; a word's number is its line, from 0
+    <field>.npy     for each field of `bert.FIELDS`: (rows,) + the field's shape, in the field's own dtype
+
+Rows were shuffled when they were written, so a batch is one contiguous slice of each array. It is read from a memory
+map: no copy, no conversion, and one page cache for all processes of a machine.
+"""
+
+import json
+import os
+
+import numpy
+
+from dlperf.models.bert import FIELDS
+from dlperf.models.parameters import random_state
+
+FORMAT = "dlperf-bert-pretraining"
+VERSION = 1
+DESCRIPTION = "dataset.json"
+VOCABULARY = "vocab.txt"
+#: keys of dataset.json that a reader needs; each is a count, 1 or more
+KEYS = ("rows", "sequence", "masked", "vocabulary")
+#: keys of dataset.json that are sizes of the model too, and must be the same there
+SIZES = ("sequence", "masked")
+
+PREPARE = "Prepare a folder with `python -m dlperf.data bert --corpus DIR --output DIR`"
+
+
+class Rows:
+    """The batches of one rank for one epoch: `rows[i]` is a dict of FIELDS, each (batch_size,) + the field's shape.
+
+    The arrays are read-only, C-contiguous views of the memory map. Global batch number k is world_size * batch_size
+    rows, of which rank r has its r-th slice; rows that do not fill a last global batch are left out. The seed chooses
+    the global batch to begin with, the same in every rank. Raises ValueError with all problems that `check` finds.
+    """
+
+    def __init__(self, data_dir, config, batch_size, rank, world_size, seed):
+        problems = check(data_dir, config, batch_size * world_size)
+        if problems:
+            raise ValueError("\n".join(problems))
+        self._arrays = {field: numpy.asarray(_map(data_dir, field)) for field in FIELDS}
+        self._batch_size = batch_size
+        self._rank = rank
+        self._world_size = world_size
+        self._count = len(self._arrays["lengths"]) // (batch_size * world_size)
+        self._first = int(random_state(seed, "first batch").randint(self._count))
+
+    def __len__(self):
+        return self._count
+
+    def __getitem__(self, index):
+        if not 0 <= index < self._count:
+            raise IndexError(f"batch {index} of {self._count}")
+        batch = (self._first + index) % self._count
+        start = (batch * self._world_size + self._rank) * self._batch_size
+        return {field: array[start : start + self._batch_size] for field, array in self._arrays.items()}
+
+
+def path(data_dir, field):
+    """The file of one field."""
+    return os.path.join(data_dir, field + ".npy")
+
+
+def describe(data_dir):
+    """What dataset.json says, as a dict. ValueError, one sentence, when the folder is not one that we can read."""
+    file = os.path.join(data_dir, DESCRIPTION)
+    if not os.path.isdir(data_dir):
+        what = "is not a folder" if os.path.exists(data_dir) else "does not exist"
+        raise ValueError(f"{data_dir}: {what}; allowed: a folder of prepared BERT examples. {PREPARE}.")
+    if not os.path.isfile(file):
+        raise ValueError(f"{data_dir}: has no {DESCRIPTION}; allowed: a folder of prepared BERT examples. {PREPARE}.")
+    try:
+        with open(file, encoding="utf-8") as stream:
+            found = json.load(stream)
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"{file}: cannot be read as JSON ({_first_line(error)}). {PREPARE} anew.") from None
+    _recognise(file, found)
+    return found
+
+
+def check(data_dir, config, global_batch_size=1):
+    """What keeps this folder from feeding a model of these sizes: a list of sentences, empty if nothing.
+
+    Each names the file, the value, what is allowed and the next step. Opens every file, reads no row.
+    """
+    try:
+        found = describe(data_dir)
+    except ValueError as error:
+        return [str(error)]
+    problems = _sizes(os.path.join(data_dir, DESCRIPTION), found, config)
+    for field in FIELDS:
+        problems += _array(data_dir, field, found)
+    if found["rows"] < global_batch_size:
+        problems.append(
+            f"{data_dir}: has {found['rows']} rows; one global batch needs {global_batch_size}. "
+            "Take a smaller batch, or prepare more text."
+        )
+    return problems
+
+
+def _recognise(file, found):
+    """ValueError unless `found` is a description that this version reads."""
+    name = found.get("format") if isinstance(found, dict) else None
+    if name != FORMAT:
+        raise ValueError(f"{file}: format is {name!r:.60}; allowed: {FORMAT!r}. {PREPARE}.")
+    if found.get("version") != VERSION:
+        raise ValueError(
+            f"{file}: version is {found.get('version')!r:.60}; this dlperf reads {VERSION}. {PREPARE} anew."
+        )
+    wrong = [f"{key} is {found.get(key)!r:.60}" for key in KEYS if not _is_count(found.get(key))]
+    if wrong:
+        raise ValueError(f"{file}: {', '.join(wrong)}; allowed: whole numbers from 1. {PREPARE} anew.")
+
+
+def _is_count(value):
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _sizes(file, found, config):
+    """Where the sizes of the data and of the model disagree."""
+    problems = []
+    for key in SIZES:
+        data, model = found[key], getattr(config, key)
+        if data != model:
+            problems.append(f"{file}: {key} is {data}; the model needs {model}. Prepare with --{key} {model}.")
+    data, model = found["vocabulary"], config.vocabulary
+    if data > model:
+        problems.append(
+            f"{file}: vocabulary is {data} words; the model has {model}. Prepare with --vocab-size {model}."
+        )
+    return problems
+
+
+def _array(data_dir, field, found):
+    """Problems of one array, by what dataset.json promises."""
+    file = path(data_dir, field)
+    if not os.path.isfile(file):
+        return [f"{file}: is missing. {PREPARE} anew."]
+    axes, dtype = FIELDS[field]
+    promised = (dtype, (found["rows"], *(found[axis] for axis in axes)))
+    try:
+        array = _map(data_dir, field)
+        actual = (str(array.dtype), array.shape)
+        ordered = array.flags.c_contiguous
+    except Exception as error:  # for a damaged file numpy raises whatever its parser met
+        return [f"{file}: is damaged or cut short ({_first_line(error)}). {PREPARE} anew."]
+    if actual != promised or not ordered:
+        order = "" if ordered else " in Fortran order"
+        return [f"{file}: holds {actual}{order}; {DESCRIPTION} promises {promised}. {PREPARE} anew."]
+    return []
+
+
+def _map(data_dir, field):
+    return numpy.load(path(data_dir, field), mmap_mode="r", allow_pickle=False)
+
+
+def _first_line(error):
+    return (str(error).splitlines() or [type(error).__name__])[0]

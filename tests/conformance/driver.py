@@ -1,0 +1,146 @@
+"""Observes one adapter in its own environment: `python driver.py ADAPTER FAMILY OPTIONS_JSON THREADS OUT.json`.
+
+Runs where dlperf's code bundle is on PYTHONPATH and only the framework is installed (Python >= 3.7). Each observation
+is a function; one that raises is written down as its traceback, and the tests that need it fail with that text.
+"""
+
+import importlib
+import json
+import sys
+import time
+import traceback
+
+import numpy
+
+from dlperf import models
+from dlperf.adapters.api import Job
+from dlperf.adapters.ranks import Ranks
+from dlperf.models.parameters import initial
+
+TINY = {"resnet": "resnet_tiny", "bert": "bert_tiny"}
+FULL = {"resnet": "resnet50", "bert": "bert_base"}
+
+
+class Subject:
+    """The adapter under test."""
+
+    def __init__(self, adapter, family, options, threads):
+        self.module = importlib.import_module(f"dlperf.adapters.{adapter}.{family}")
+        self.family, self.options, self.threads = family, options, threads
+
+    def build(self, model, **fields):
+        settings = {"device": "cpu", "precision": "fp32", "batch_size": 4, "threads": self.threads, "seed": 7}
+        settings.update(options=self.options, **fields)
+        return self.module.build(Job(model=model, **settings), Ranks())
+
+    def losses(self, trainer, steps):
+        return [trainer.read(trainer.step()) for _ in range(steps)]
+
+
+def observe_versions(subject):
+    return dict(subject.module.versions())
+
+
+def observe_tiny(subject):
+    """A tiny model, dropout off: parameters as built, ten losses, parameters after them."""
+    trainer = subject.build(TINY[subject.family], dropout=False, distinct_batches=10)
+    found = {"parameter_count": trainer.parameter_count, "built": _against_initial(subject, trainer)}
+    losses = subject.losses(trainer, 10)
+    trainer.wait()
+    found.update(losses=losses, trained=_against_initial(subject, trainer), effective=dict(trainer.effective))
+    found["shapes"] = {name: list(shape) for name, shape in trainer.shapes.items()}
+    trainer.close()
+    return found
+
+
+def _against_initial(subject, trainer):
+    """name -> shape, dtype and largest difference from the initial value."""
+    config = models.config(TINY[subject.family])
+    expected = {p.name: initial(p, 7) for p in models.family(TINY[subject.family]).parameters(config)}
+    found = {}
+    for name, value in trainer.parameters():
+        same_shape = name in expected and value.shape == expected[name].shape
+        difference = float(numpy.abs(value - expected[name]).max()) if same_shape else None
+        found[name] = {"shape": list(value.shape), "dtype": str(value.dtype), "difference": difference}
+    return found
+
+
+def observe_float64(subject):
+    """The same ten losses in float64."""
+    trainer = subject.build(TINY[subject.family], dropout=False, distinct_batches=10, precision="fp64")
+    losses = subject.losses(trainer, 10)
+    dtypes = sorted({str(value.dtype) for _, value in trainer.parameters()})
+    found = {"losses": losses, "dtypes": dtypes, "effective": dict(trainer.effective)}
+    trainer.close()
+    return found
+
+
+def observe_one_batch(subject):
+    """Thirty steps on one batch, with dropout as when measured."""
+    trainer = subject.build(TINY[subject.family], distinct_batches=1)
+    losses = subject.losses(trainer, 30)
+    trainer.close()
+    return losses
+
+
+def observe_time(subject):
+    """Seconds of K and of 2K steps, each ended by `wait`, and of a read right after it. K steps take about 0.3 s."""
+    trainer = subject.build(TINY[subject.family], batch_size=32)
+    _timed(trainer, 3)
+    steps = max(2, int(0.3 / (_timed(trainer, 3)[0] / 3)))
+    rounds = [(_timed(trainer, steps), _timed(trainer, 2 * steps)) for _ in range(5)]
+    trainer.close()
+    return {
+        "steps": steps,
+        "once": [once[0] for once, _ in rounds],
+        "twice": [twice[0] for _, twice in rounds],
+        "read_after_wait": [once[1] for once, _ in rounds],
+    }
+
+
+def _timed(trainer, steps):
+    trainer.wait()
+    began = time.perf_counter()
+    for _ in range(steps):
+        loss = trainer.step()
+    trainer.wait()
+    waited = time.perf_counter()
+    trainer.read(loss)
+    return waited - began, time.perf_counter() - waited
+
+
+def observe_full(subject):
+    """The full-size model: its parameter count, one step's loss, the shapes of that step."""
+    trainer = subject.build(FULL[subject.family], batch_size=2, distinct_batches=1)
+    loss = subject.losses(trainer, 1)[0]
+    found = {"parameter_count": trainer.parameter_count, "loss": loss, "effective": dict(trainer.effective)}
+    found["shapes"] = {name: list(shape) for name, shape in trainer.shapes.items()}
+    trainer.close()
+    return found
+
+
+OBSERVATIONS = {
+    "versions": observe_versions,
+    "tiny": observe_tiny,
+    "float64": observe_float64,
+    "one_batch": observe_one_batch,
+    "time": observe_time,
+    "full": observe_full,
+}
+
+
+def main(argv):
+    adapter, family, options, threads, out = argv
+    subject = Subject(adapter, family, json.loads(options), int(threads))
+    found = {}
+    for name, observation in OBSERVATIONS.items():
+        try:
+            found[name] = {"value": observation(subject)}
+        except Exception:
+            found[name] = {"error": traceback.format_exc()}
+        with open(out, "w", encoding="utf-8") as file:
+            json.dump(found, file)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
