@@ -31,7 +31,7 @@ types: $(VENV)/ready
 	@ln -s $(CURDIR)/dlperf/*.py $(CURDIR)/adapters $(CURDIR)/models $(CURDIR)/launchers $(CURDIR)/report .typing/dlperf/
 	cd .typing && ../$(BIN)/mypy --config-file ../pyproject.toml -p dlperf
 
-# Built aside and moved into place, so that an interrupted set-up is never taken for a finished one.
+# `ready` is touched last, so that an interrupted set-up is never taken for a finished one.
 $(VENV)/ready: setup.cfg pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "dlperf needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }

@@ -15,9 +15,14 @@ def machine():
         "platform": platform.platform(),
         "python": platform.python_version(),
         "executable": sys.executable,
-        "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cpus": machine_cpus(),
         "gpus": gpus(),
     }
+
+
+def machine_cpus():
+    """CPUs that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
 def gpus():

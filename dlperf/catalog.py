@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -28,17 +28,24 @@ RUNNABLE = frozenset(["yes", "untested"])
 
 @dataclass(frozen=True)
 class Option:
-    """A switch of an adapter. `values[0]` is the default; `any` allows others; `family` empty means all."""
+    """A switch of an adapter. `values[0]` is the default; `any` allows others; `family` empty means all.
+
+    labels: value -> what the system's name gets, e.g. {"on": "inductor"} makes "pytorch+inductor".
+    """
 
     name: str
     about: str
     values: tuple[str, ...]
     any: bool = False
     family: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def default(self) -> str:
         return self.values[0]
+
+    def accepts(self, value: str) -> bool:
+        return self.any or value in self.values
 
 
 @dataclass(frozen=True)
@@ -219,7 +226,7 @@ class _Reader:
 
     def option(self, name: str, table: Mapping[str, Any]) -> Option:
         where = f"options.{name}"
-        self.known(where + ".", table, {"about", "values", "any", "family"})
+        self.known(where + ".", table, {"about", "values", "any", "family", "labels"})
         values = tuple(str(value) for value in table.get("values", ()))
         if not values:
             self.problems.append(Problem(f"{self.path}: {where}.values", "", "at least the default"))
@@ -229,4 +236,5 @@ class _Reader:
             values=values,
             any=bool(table.get("any", False)),
             family=self.choices(where, table, "family", tuple(FAMILIES)) if "family" in table else (),
+            labels={str(value): str(label) for value, label in table.get("labels", {}).items()},
         )

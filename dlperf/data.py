@@ -19,10 +19,8 @@ import json
 import os
 import random
 import re
-import shutil
 import sys
 import tempfile
-import textwrap
 import time
 from array import array
 from bisect import bisect_left
@@ -87,7 +85,9 @@ NUMBERS = {
     "vocab_size": _whole(30522, 6, 10**6, "most words of a trained vocabulary; a small corpus yields fewer"),
     "sequence": _whole(128, 8, 512, "tokens of a row"),
     "masked": _whole(20, 1, 509, "most masked words of a row"),
-    "masking": Number(float, 0.15, lambda value: 0 < value < 1, "a number between 0 and 1", "share of masked words"),
+    "masking": Number(
+        float, 0.15, lambda value: 0 < value < 1, "a number above 0 and below 1", "share of masked words"
+    ),
     "short_sequence_probability": Number(
         float, 0.1, lambda value: 0 <= value <= 1, "a number from 0 to 1", "share of documents cut into shorter rows"
     ),
@@ -238,9 +238,9 @@ def scan(files: Sequence[Path], advance: Advance) -> Counter[str]:
         try:
             for text in _decoded(file, advance):
                 characters.update(text)
-        except UnicodeDecodeError as error:
-            found = f"Byte {error.start} is 0x{error.object[0]:02x}; convert it: iconv -f latin1 -t utf-8."
-            problems.append(Problem("--corpus", file, "UTF-8 text", found))
+        except _NotText as error:
+            step = f"Byte {error.position} is 0x{error.value:02x}; convert it: iconv -f latin1 -t utf-8."
+            problems.append(Problem("--corpus", file, "UTF-8 text", step))
         except OSError as error:
             problems.append(Problem("--corpus", file, "a file that can be read", f"{error.strerror}."))
     if problems:
@@ -248,8 +248,16 @@ def scan(files: Sequence[Path], advance: Advance) -> Counter[str]:
     return characters
 
 
+class _NotText(ValueError):
+    """A file is not UTF-8: the first byte that cannot be, counted from 0, and its value."""
+
+    def __init__(self, position: int, value: int):
+        super().__init__(position, value)
+        self.position, self.value = position, value
+
+
 def _decoded(file: Path, advance: Advance) -> Iterator[str]:
-    """The text of a file in blocks. UnicodeDecodeError: `start` counts from the file's begin, `object` from there."""
+    """The text of a file in blocks; _NotText if it is none."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     position = 0
     with file.open("rb") as stream:
@@ -259,9 +267,7 @@ def _decoded(file: Path, advance: Advance) -> Iterator[str]:
             try:
                 yield decoder.decode(block, final=not block)
             except UnicodeDecodeError as error:
-                start = position - len(pending) + error.start
-                rest = error.object[error.start :]
-                raise UnicodeDecodeError("utf-8", rest, start, start + 1, error.reason) from None
+                raise _NotText(position - len(pending) + error.start, error.object[error.start]) from None
             if not block:
                 return
             position += len(block)
@@ -271,7 +277,7 @@ def _decoded(file: Path, advance: Advance) -> Iterator[str]:
 def sentences(file: Path) -> Iterator[str]:
     """The sentences of a file, and an empty string after each document."""
     with file.open(encoding="utf-8-sig") as stream:
-        # A limit, as some corpora are one single line.
+        # A limit, as some corpora are one single line; the word there may be cut.
         for line in iter(lambda: stream.readline(BLOCK), ""):
             text = line.strip()
             yield from split(text) if text else [""]
@@ -284,8 +290,19 @@ def split(text: str) -> list[str]:
         return [text]
     found: list[str] = []
     for sentence in filter(None, SENTENCE_END.split(text)):
-        found += [sentence] if len(sentence) <= LONG_LINE else textwrap.wrap(sentence, LONG_LINE)
+        found += _cut(sentence)
     return found
+
+
+def _cut(sentence: str) -> Iterator[str]:
+    """Pieces of at most LONG_LINE characters, cut at blanks where there are some."""
+    start = 0
+    while len(sentence) - start > LONG_LINE:
+        end = sentence.rfind(" ", start + 1, start + LONG_LINE + 1)
+        end = end if end > 0 else start + LONG_LINE
+        yield sentence[start:end].strip()
+        start = end
+    yield sentence[start:].strip()
 
 
 # --- vocabulary -------------------------------------------------------------------------------------------------
@@ -399,9 +416,8 @@ def tokenize(texts: Iterable[list[str]], words: Sequence[str], file: Path) -> Co
                 elif not text and len(ends) - 1 > documents[-1]:
                     documents.append(len(ends) - 1)
             tokens.tofile(stream)
-    if len(ends) < 3:
-        raise UsageError([Problem("--corpus", file.name, "text of at least two sentences", "Add text.")])
-    return Corpus(numpy.asarray(numpy.memmap(file, code, "r")), ends, documents)
+    tokens_of_all = numpy.memmap(file, code, "r") if ends[-1] else numpy.zeros(0, code)  # no map of an empty file
+    return Corpus(numpy.asarray(tokens_of_all), ends, documents)
 
 
 # --- pairs ------------------------------------------------------------------------------------------------------
@@ -474,8 +490,8 @@ def _elsewhere(
 ) -> tuple[int, int] | None:
     """A random sentence of another document, and where that document ends.
 
-    In a corpus of one document: a sentence that is neither in [here, middle) nor `middle`, which follows; None if
-    there is no such sentence.
+    In a corpus of one document: a sentence before or after the first part, [here, middle), but not `middle` itself,
+    which follows it; and where the text from there must end. None if there is no such sentence.
     """
     documents = corpus.documents
     count = len(documents) - 1
@@ -489,7 +505,7 @@ def _elsewhere(
     if barred == last:
         return None
     sentence = _below(last - barred, draw)
-    return (sentence if sentence < here else sentence + barred), last
+    return (sentence, here) if sentence < here else (sentence + barred, last)
 
 
 # --- rows -------------------------------------------------------------------------------------------------------
@@ -502,7 +518,7 @@ def rows(corpus: Corpus, found: list[NDArray[Any]], words: Sequence[str], option
     generator = random_state(options.seed, "rows")
     for start in range(0, len(order), CHUNK):
         chosen = order[start : start + CHUNK]
-        parts = truncate(*(column[chosen].astype("int64") for column in found[:4]), options.room, generator)
+        parts = truncate([column[chosen].astype("int64") for column in found[:4]], options.room, generator)
         ids, types, lengths, maskable = _lay_out(corpus.tokens, parts, numbers, options.sequence)
         positions, originals, weights = mask(ids, lengths, maskable, numbers, options, generator)
         arrays = {
@@ -517,16 +533,10 @@ def rows(corpus: Corpus, found: list[NDArray[Any]], words: Sequence[str], option
         yield {name: numpy.ascontiguousarray(arrays[name], dtype) for name, (_, dtype) in FIELDS.items()}
 
 
-def truncate(
-    start_a: NDArray[Any],
-    length_a: NDArray[Any],
-    start_b: NDArray[Any],
-    length_b: NDArray[Any],
-    room: int,
-    generator: numpy.random.RandomState,
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Cuts pairs to `room` words: one word at a time from the longer part (the second if equal), at its begin or end
-    by the toss of a coin; here for all words and pairs at once."""
+def truncate(parts: Sequence[NDArray[Any]], room: int, generator: numpy.random.RandomState) -> tuple[NDArray[Any], ...]:
+    """Cuts pairs (start_a, length_a, start_b, length_b) to `room` words: one word at a time from the longer part (the
+    second if equal), at its begin or end by the toss of a coin; here for all words and pairs at once."""
+    start_a, length_a, start_b, length_b = parts
     keep_a = numpy.minimum(length_a, numpy.maximum(room - room // 2, room - length_b))
     keep_b = numpy.minimum(length_b, numpy.maximum(room // 2, room - length_a))
     start_a = start_a + generator.binomial(length_a - keep_a, 0.5)
@@ -589,23 +599,29 @@ def prepare(options: Options, quiet: bool = False) -> dict[str, Any]:
     folder that looks complete. UsageError for a corpus that will not do, RunError when files cannot be written.
     """
     begin = time.monotonic()
+    output = options.output.resolve()
     try:
-        options.output.parent.mkdir(parents=True, exist_ok=True)
-        aside = Path(tempfile.mkdtemp(prefix=f".{options.output.name}.", dir=options.output.parent))
-        try:
-            description = _prepare_in(aside, options, quiet)
-            aside.chmod(0o755)  # mkdtemp's is for the owner only
-            aside.rename(options.output)  # over an empty folder at most
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
+        output.parent.mkdir(parents=True, exist_ok=True)
+        aside = tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent)
     except OSError as error:
-        raise RunError("files", f"{options.output}: cannot be written: {error.strerror or error}.") from None
+        step = f"{error.strerror or error}."
+        raise UsageError([Problem("--output", options.output, "a folder that can be written", step)]) from None
+    try:
+        with aside:
+            data = Path(aside.name, "data")
+            data.mkdir()
+            description = _prepare_in(data, Path(aside.name, "tokens"), options, quiet)
+            data.rename(output)  # over an empty folder at most
+    except OSError as error:
+        where = error.filename or options.output
+        raise RunError("files", f"{where}: {error.strerror or error}. Nothing was kept.") from None
     if not quiet:
         _summary(description, options.output, time.monotonic() - begin)
     return description
 
 
-def _prepare_in(folder: Path, options: Options, quiet: bool) -> dict[str, Any]:
+def _prepare_in(data: Path, tokens: Path, options: Options, quiet: bool) -> dict[str, Any]:
+    """Fills the folder `data`; `tokens` is a file for the time being."""
     files = text_files(options.corpus)
     with stage("read", sum(file.stat().st_size for file in files), quiet) as advance:
         characters = scan(files, advance)
@@ -614,17 +630,17 @@ def _prepare_in(folder: Path, options: Options, quiet: bool) -> dict[str, Any]:
     if words is None:
         with stage("vocabulary", size, quiet) as advance:
             words = train(_batches(files, advance), characters, options.vocab_size)
-    tokens = folder / "tokens"
     with stage("tokens", size, quiet) as advance:
         corpus = tokenize(_batches(files, advance), words, tokens)
+    if len(corpus.sentences) < 3:
+        raise UsageError([Problem("--corpus", options.corpus, "text of at least two sentences", "Add text.")])
     with stage("pairs", options.duplicate_factor * (len(corpus.documents) - 1), quiet) as advance:
         found = pairs(corpus, options, advance)
     with stage("rows", len(found[0]), quiet) as advance:
-        digest = _write(folder, rows(corpus, found, words, options), len(found[0]), options, advance)
-    tokens.unlink()
-    (folder / pretraining.VOCABULARY).write_text("".join(word + "\n" for word in words), "utf-8")
+        digest = _write(data, rows(corpus, found, words, options), len(found[0]), options, advance)
+    (data / pretraining.VOCABULARY).write_text("".join(word + "\n" for word in words), "utf-8")
     description = _describe(options, words, corpus, found, digest, len(files))
-    (folder / pretraining.DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n", "utf-8")
+    (data / pretraining.DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n", "utf-8")
     return description
 
 

@@ -1,9 +1,9 @@
 """The environments of the adapters: made on first use in the user's cache folder, shared by parallel callers.
 
-An environment is a venv in `<cache>/envs/<adapter>-<device>-<digest>`, where the digest is that of its lock. It is built
-in a folder beside that one and moved into place whole; whoever builds it, and every pip that still writes to it, holds a
-file lock, so what lies in an unlocked building folder is left over from a builder that died. Because of the move,
-everything in it is started as `bin/python -m ...`: the scripts in bin/ name a folder that is gone.
+An environment is a venv in `<cache>/envs/<adapter>-<device>-<digest>`, where the digest is that of its lock. It is
+built in a folder beside that one and moved into place whole. Whoever builds it, and every pip that still writes to it,
+holds a file lock; so what lies in an unlocked building folder is left over from a builder that died. Because of the
+move, everything in it is started as `bin/python -m ...`: the scripts in bin/ name a folder that is gone.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Requirement(NamedTuple):
     name: str
     version: str
 
-    def __str__(self) -> str:
+    def __str__(self) -> str:  # for people; the lock has ==
         return f"{self.name} {self.version}"
 
 
@@ -120,7 +120,9 @@ def _target(adapter: Adapter, device: str) -> _Target:
     try:
         lock = spec.lock.read_bytes()
     except OSError as error:
-        raise RunError("environment", f"{adapter.name} {device}: the lock {spec.lock} cannot be read: {error}") from None
+        raise RunError(
+            "environment", f"{adapter.name} {device}: the lock {spec.lock} cannot be read: {error}"
+        ) from None
     digest = _digest(str(RECIPE), os.uname().machine, *spec.python, lock.decode(errors="replace"))
     return _Target(adapter, device, spec, digest, cache_folder() / "envs")
 
@@ -145,8 +147,23 @@ def commands(adapter: Adapter, device: str) -> list[str]:
     return [shlex.join(line) for line in lines]
 
 
+def planned(adapter: Adapter, device: str, kind: str = "venv") -> Environment:
+    """The environment that `ensure` would return, whether it is there or not. Runs nothing."""
+    if kind == "current":
+        spec = adapter.environments.get(device)
+        variables = dict(spec.variables or {}) if spec else {}
+        version = ".".join(map(str, sys.version_info[:3]))
+        return Environment(adapter.name, device, kind, Path(sys.executable), version, "", None, variables)
+    target = _target(adapter, device)
+    version = target.spec.python[0]
+    packages = target.folder / "lib" / f"python{version}" / "site-packages"
+    python = target.folder / "bin" / "python"
+    variables = _variables(target.spec, packages)
+    return Environment(adapter.name, device, kind, python, version, target.digest, target.folder, variables)
+
+
 def state(adapter: Adapter, device: str) -> str:
-    """"ready", "building" (by some process, now), "stale" (only of an older lock) or "not made". Starts nothing."""
+    """ "ready", "building" (by some process, now), "stale" (only of an older lock) or "not made". Starts nothing."""
     target = _target(adapter, device)
     if _held(target.folder):
         return "building"
@@ -169,7 +186,9 @@ def ensure(adapter: Adapter, device: str, kind: str = "venv", progress: Progress
         return found
     try:
         target.root.mkdir(parents=True, exist_ok=True)
-        with _guard(target.folder, lambda: progress(f"{target.label}: waiting for another process that makes it")) as held:
+        with _guard(
+            target.folder, lambda: progress(f"{target.label}: waiting for another process that makes it")
+        ) as held:
             return _ready(target) or _make(target, held, progress)
     except OSError as error:
         raise _os_error(target, error) from None
@@ -322,10 +341,12 @@ def _discard(folder: Path) -> None:
 def _sweep(root: Path) -> None:
     """Delete what dead builders of other environments left."""
     for leftover in root.glob(BUILDING + "*"):
-        folder = root / leftover.name.removeprefix(BUILDING)
-        if not _held(folder):
-            with _guard(folder, busy=lambda: None):
-                shutil.rmtree(leftover, ignore_errors=True)
+        with suppress(BlockingIOError), _guard(root / leftover.name.removeprefix(BUILDING), busy=_give_up):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _give_up() -> NoReturn:
+    raise BlockingIOError
 
 
 def _size(folder: Path) -> int:
@@ -341,12 +362,12 @@ def _make(target: _Target, held: int, progress: Progress) -> Environment:
     """Build aside, move into place. The caller holds the lock `held`."""
     requirements = read_lock(target.spec.lock)
     _discard(target.folder)
-    _sweep_others(target)
+    _sweep(target.root)
     started = time.monotonic()
     try:
-        _build(target, requirements, held, progress)
+        version = _build(target, requirements, held, progress)
         size = _size(target.building)
-        noted = {"adapter": target.adapter.name, "device": target.device, "digest": target.digest, "bytes": size}
+        noted = {"python": version, "digest": target.digest, "bytes": size}
         (target.building / MARKER).write_text(json.dumps(noted) + "\n", encoding="utf-8")
         os.rename(target.building, target.folder)
     finally:  # Ctrl-C and a full disk included
@@ -357,3 +378,500 @@ def _make(target: _Target, held: int, progress: Progress) -> Environment:
     seconds = time.monotonic() - started
     progress(f"{target.label}: ready after {seconds:.0f} s, {_gigabytes(size)} in {target.folder}")
     return made
+
+
+def _build(target: _Target, requirements: Sequence[Requirement], held: int, progress: Progress) -> str:
+    """Fill the building folder: a venv with what the lock lists. Returns its Python version."""
+    python, version = _find_python(target.spec.python, progress)
+    progress(f"{target.label}: making an environment with Python {version} (1 of 2)")
+    code, lines = _run([str(python), "-m", "venv", str(target.building)], _plain_environ(), held)
+    if code:
+        raise _explained(target, lines, f"{python} -m venv failed")
+    environ = _pip_environ(target, progress)
+    _upgrade_pip(target, environ, held)
+    progress(f"{target.label}: installing {_summary(target.adapter, requirements)} (2 of 2)")
+    _install(target, environ, held, progress)
+    return version
+
+
+def _summary(adapter: Adapter, requirements: Sequence[Requirement]) -> str:
+    """ "torch 2.13.0 and 9 more", for people. A lock may list several versions, for several Pythons."""
+    names = {one.name for one in requirements}
+    main = [one for one in requirements if one.name in adapter.distribution] or list(requirements[:1])
+    first = str(main[0]) if len(main) == 1 else main[0].name
+    return first if len(names) == 1 else f"{first} and {len(names) - 1} more"
+
+
+def _pip_install(target: _Target) -> list[str]:
+    """Everything is pinned with its hash, so pip need not resolve; wheels only, so nothing is built."""
+    python, lock = str(target.building / "bin" / "python"), str(target.spec.lock)
+    options = ["--require-hashes", "--no-deps", "--only-binary", ":all:", "--progress-bar", "off"]
+    return [python, "-I", "-m", "pip", "install", *options, "-r", lock]
+
+
+def _install(target: _Target, environ: Mapping[str, str], held: int, progress: Progress) -> None:
+    """With the user's indexes; only if they lack a package, with adapter.toml's too."""
+
+    def large(line: str) -> None:
+        found = re.match(r"\s*Downloading (\S+) \(([\d.]+) (MB|GB)\)", line)
+        if found and float(found[2]) * (1000 if found[3] == "GB" else 1) >= LARGE_MB:
+            progress(f"{target.label}: downloading {found[1].rpartition('/')[2]}, {found[2]} {found[3]}")
+
+    command = _pip_install(target)
+    code, lines = _run(command, environ, held, large)
+    extra = target.spec.extra_index
+    if code and extra and _missing(lines) and not _unreachable(lines):
+        progress(f"{target.label}: {_missing(lines)} is not on the usual index; also looking at {', '.join(extra)}")
+        command += [part for index in extra for part in ("--extra-index-url", index)]
+        code, lines = _run(command, environ, held, large)
+    if code:
+        raise _explained(target, lines, "pip failed")
+
+
+def _upgrade_pip(target: _Target, environ: Mapping[str, str], held: int) -> None:
+    """The pip that early Python 3.6 and 3.7 bring (before 20.3) does not know today's wheels."""
+    for folder in target.building.glob("lib/python3*/site-packages/pip-*.dist-info"):
+        version = tuple(int(part) for part in re.findall(r"\d+", folder.name)[:2])
+        if version < (20, 3):
+            python = str(target.building / "bin" / "python")
+            code, lines = _run([python, "-I", "-m", "pip", "install", "--upgrade", "pip>=20.3"], environ, held)
+            if code:
+                raise _explained(target, lines, f"pip {folder.name[4:-10]} is too old and cannot be upgraded")
+
+
+def _run(
+    command: Sequence[str], environ: Mapping[str, str], held: int, each: Progress = _silent
+) -> tuple[int, list[str]]:
+    """Run a command that writes to the environment; its exit status and lines. It ends when we are interrupted."""
+    process = subprocess.Popen(
+        command,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,  # so that Ctrl-C reaches us alone, and that we can end its children too
+        pass_fds=[held],
+    )
+    lines: list[str] = []
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.append(line.rstrip())
+            each(lines[-1])
+        return process.wait(), lines
+    except BaseException:
+        _end(process)
+        raise
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End a process and its children."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=5)
+
+
+def read_lock(path: Path) -> list[Requirement]:
+    """The packages of a lock. RunError names the file and the line that is not `name==version --hash=sha256:...`."""
+    found = []
+    for number, line in _logical_lines(path):
+        match = re.fullmatch(
+            r"([A-Za-z0-9._-]+)(?:\[[\w,.-]+\])?==([^\s;]+)\s*(?:;[^#]*?)?(?:\s+--hash=sha256:[0-9a-f]{64})+", line
+        )
+        if not match:
+            shown = line if len(line) < 60 else line[:57] + "..."
+            raise _bad_lock(path, number, f"{shown!r} is not name==version --hash=sha256:...")
+        found.append(Requirement(match[1].lower(), match[2]))
+    if not found:
+        raise _bad_lock(path, 1, "it lists no package")
+    return found
+
+
+def _logical_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Number and text of the lines, those that end in a backslash joined; no comments, no empty ones."""
+    start, text = 1, ""
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+        start = start if text else number
+        text += " " + re.sub(r"(^|\s)#.*", "", line).strip()
+        if text.endswith("\\"):
+            text = text[:-1]
+            continue
+        if text.strip():
+            yield start, text.strip()
+        text = ""
+    if text.strip():
+        yield start, text.strip()
+
+
+# --- what went wrong, in a sentence -----------------------------------------------------------------------------------
+
+
+def _bad_lock(path: Path, number: int, what: str) -> RunError:
+    step = "Restore the file from the repository, or make it anew with `make lock`."
+    return RunError("environment", f"{path}, line {number}: {what}. {step}")
+
+
+def _missing(lines: Iterable[str]) -> str:
+    """The package that pip did not find, or nothing."""
+    found = re.search(r"No matching distribution found for (\S+)", "\n".join(lines))
+    return found[1] if found else ""
+
+
+def _unreachable(lines: Iterable[str]) -> bool:
+    """Whether pip had trouble with the network."""
+    signs = (
+        r"NewConnectionError|ConnectTimeout|ReadTimeout|NameResolutionError|ProxyError|Max retries exceeded|Retrying \("
+    )
+    return re.search(signs, "\n".join(lines)) is not None
+
+
+def _explained(target: _Target, lines: Sequence[str], otherwise: str) -> RunError:
+    """What the output of venv or pip means."""
+    text = "\n".join(lines)
+    if re.search(r"No space left on device|Errno 28\b|Disk quota exceeded", text):
+        return _full(target, lines)
+    if "DO NOT MATCH THE HASHES" in text:
+        line = re.search(r"\(line (\d+)\)", text)
+        package = re.search(r"^\s+(\S+) from \S+ \(from -r", text, re.MULTILINE)
+        what = f"the hash of {package[1] if package else 'a package'} is not that of the file that the index offers"
+        error = _bad_lock(target.spec.lock, int(line[1]) if line else 1, what)
+        return RunError("environment", f"{target.label}: {error}", lines[-15:])
+    if _unreachable(lines):
+        missing = f", so {_missing(lines)} was not found" if _missing(lines) else ""
+        return target.error(f"no network: pip cannot reach a package index{missing}", lines)
+    if _missing(lines):
+        return target.error(f"no package index offers {_missing(lines)} for this Python and machine", lines)
+    last = [line for line in lines if line.startswith(("ERROR:", "Error:"))] or [line for line in lines if line]
+    return target.error(f"{otherwise}: {last[-1] if last else 'it printed nothing'}", lines)
+
+
+def _full(target: _Target, lines: Sequence[str] = ()) -> RunError:
+    with suppress(OSError):
+        free = _gigabytes(shutil.disk_usage(target.root).free)
+        message = f"the disk is full ({free} free in {target.root}, temporary files in {_temporary()})"
+        return target.error(f"{message}; free some, or set DLPERF_CACHE and TMPDIR to folders on another disk", lines)
+    return target.error("the disk is full", lines)
+
+
+def _temporary() -> str:
+    return os.environ.get("TMPDIR") or "/tmp"
+
+
+def _os_error(target: _Target, error: OSError) -> RunError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return _full(target)
+    return target.error(f"{error}; DLPERF_CACHE names another folder for environments than {target.root}")
+
+
+def _gigabytes(size: float) -> str:
+    return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.0f} MB"
+
+
+# --- the Pythons of this machine --------------------------------------------------------------------------------------
+
+
+class _Interpreter(NamedTuple):
+    path: Path
+    version: str
+    makes_venvs: bool
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
+
+
+def _plain_environ() -> dict[str, str]:
+    """The environment of the user without what would redirect Python or pip to other folders."""
+    redirect = {"PYTHONPATH", "PYTHONHOME", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON", "PIP_REQUIREMENT"}
+    kept = {name: value for name, value in os.environ.items() if name not in redirect}
+    return {**kept, "PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
+
+
+def _interpreter(path: str) -> _Interpreter | None:
+    """What an interpreter says of itself, or None where it does not run."""
+    ask = "import os, sys; print(os.path.realpath(sys.executable)); print('%d.%d.%d' % sys.version_info[:3])"
+    try:
+        asked = subprocess.run(
+            [path, "-I", "-S", "-c", ask + "; sys.stdout.flush(); import venv, ensurepip"],
+            env=_plain_environ(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    said = asked.stdout.splitlines()
+    return _Interpreter(Path(said[0]), said[1], asked.returncode == 0) if len(said) == 2 else None
+
+
+def _find_python(versions: Sequence[str], progress: Progress) -> tuple[Path, str]:
+    known: dict[str, _Interpreter | None] = {}
+    without_venv = []
+    for version in versions:
+        for path in _candidates(version):
+            if path not in known:
+                known[path] = _interpreter(path)
+            found = known[path]
+            if found and _minor(found.version) == version:
+                if found.makes_venvs:
+                    return found.path, found.version
+                without_venv.append(str(found.path))
+    downloaded = _download_python(versions[0], progress)
+    if downloaded:
+        return downloaded.path, downloaded.version
+    raise _no_python(versions, without_venv)
+
+
+def _candidates(version: str) -> Iterator[str]:
+    """Interpreters that may be of a minor version, the likely ones first."""
+    folders = [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
+    yield sys.executable
+    yield from (str(folder / f"python{version}") for folder in folders if (folder / f"python{version}").exists())
+    pyenv = Path(os.environ.get("PYENV_ROOT") or "~/.pyenv").expanduser() / "versions"
+    yield from (str(path) for path in sorted(pyenv.glob(f"{version}.*/bin/python"), key=_patch, reverse=True))
+    plain = (folder / name for name in ("python3", "python") for folder in folders)
+    yield from (str(path) for path in plain if path.exists())
+    found = _uv("find", version)
+    if found:
+        yield found
+
+
+def _patch(path: Path) -> int:
+    """9 of .../3.10.9/bin/python"""
+    digits = re.match(r"\d+\.\d+\.(\d+)", path.parent.parent.name)
+    return int(digits[1]) if digits else -1
+
+
+def _uv(verb: str, version: str) -> str:
+    """What `uv python find|install` prints, or nothing."""
+    uv = shutil.which("uv")
+    if uv is None:
+        return ""
+    downloads = ["--no-python-downloads"] if verb == "find" else []
+    with suppress(OSError, subprocess.TimeoutExpired):
+        asked = subprocess.run(
+            [uv, "python", verb, *downloads, version], capture_output=True, text=True, timeout=30 if downloads else 600
+        )
+        return asked.stdout.strip() if asked.returncode == 0 else ""
+    return ""
+
+
+def _download_python(version: str, progress: Progress) -> _Interpreter | None:
+    if shutil.which("uv") is None:
+        return None
+    progress(f"no Python {version} here; uv downloads one")
+    _uv("install", version)
+    path = _uv("find", version)
+    found = _interpreter(path) if path else None
+    return found if found and found.makes_venvs and _minor(found.version) == version else None
+
+
+def _no_python(versions: Sequence[str], without_venv: Sequence[str]) -> RunError:
+    best = versions[0]
+    wanted = best if len(versions) == 1 else f"{', '.join(versions[:-1])} or {versions[-1]}"
+    if without_venv:
+        message = f"{without_venv[0]} cannot make environments: its venv or ensurepip is missing"
+        return RunError("environment", f"{message}. Install it: apt-get install python{best}-venv")
+    ways = f"`uv python install {best}`, `pyenv install {best}`, or your system's python{best} and python{best}-venv"
+    message = f"no Python {wanted} on PATH, in pyenv or in uv"
+    return RunError("environment", f"{message}. Install one: {ways}")
+
+
+# --- the package indexes that the user configured ---------------------------------------------------------------------
+
+
+def _pip_environ(target: _Target, progress: Progress) -> dict[str, str]:
+    """The environment variables for pip: as they are, or without the extra indexes that do not answer.
+
+    pip would wait and retry for each package, for some minutes at a black hole. Leaving a source out is possible
+    only by restating the whole configuration: pip ignores a variable that is empty.
+    """
+    environ = _plain_environ()
+    settings = _pip_settings(target.building / "bin" / "python", environ)
+    sources = {key: settings.get(key, "").split() for key in ("extra-index-url", "find-links")}
+    dead = _dead([source for several in sources.values() for source in several])
+    if not dead:
+        return environ
+    for source in sorted(dead):
+        progress(f"{target.label}: leaving out the package index {_redacted(source)}: it does not answer")
+    settings.update({key: " ".join(one for one in several if one not in dead) for key, several in sources.items()})
+    restated = {"PIP_" + key.upper().replace("-", "_"): value for key, value in settings.items()}
+    kept = {name: value for name, value in environ.items() if name not in restated}
+    return {**kept, **{name: value for name, value in restated.items() if value}, "PIP_CONFIG_FILE": os.devnull}
+
+
+def _pip_settings(python: Path, environ: Mapping[str, str]) -> dict[str, str]:
+    """What `pip install` is configured to do: files, then its own sections, then variables."""
+    import ast
+
+    command = [str(python), "-I", "-m", "pip", "config", "list"]
+    asked = subprocess.run(command, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    settings: dict[str, str] = {}
+    for section in ("global", "install", ":env:"):
+        for line in asked.stdout.splitlines():
+            key, equals, value = line.partition("=")
+            if equals and key.startswith(section + "."):
+                with suppress(ValueError, SyntaxError):
+                    settings[key.removeprefix(section + ".")] = str(ast.literal_eval(value))
+    return settings
+
+
+def _dead(sources: Sequence[str]) -> set[str]:
+    """Those that do not answer. All are asked at once; a thread that never gets an answer is left behind."""
+    alive: set[str] = set()
+
+    def ask(source: str) -> None:
+        if _answers(source):
+            alive.add(source)
+
+    threads = [threading.Thread(target=ask, args=(source,), daemon=True) for source in sources]
+    deadline = time.monotonic() + PROBE_SECONDS
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    return set(sources) - alive
+
+
+def _answers(source: str) -> bool:
+    """Whether a folder exists or a server says anything: 404 and 401 are answers too."""
+    import http.client
+    import ssl
+    import urllib.error
+    import urllib.parse
+    import urllib.request
+
+    parts = urllib.parse.urlsplit(source)
+    if parts.scheme not in ("http", "https"):
+        return Path(urllib.parse.unquote(parts.path) if parts.scheme == "file" else source).expanduser().exists()
+    unverified = ssl.create_default_context()  # pip may know certificates that we do not, and nothing is read here
+    unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
+    request = urllib.request.Request(_redacted(source), method="HEAD")
+    try:
+        urllib.request.urlopen(request, timeout=PROBE_SECONDS, context=unverified).close()
+    except urllib.error.HTTPError:
+        return True
+    except (OSError, http.client.HTTPException, ValueError):
+        return False
+    return True
+
+
+def _redacted(source: str) -> str:
+    """Without the user and password that a URL may hold."""
+    return re.sub(r"^(\w+://)[^/@]*@", r"\1", source)
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """`python -m dlperf.envs`; returns the exit status."""
+    try:
+        return _command(arguments)
+    except (UsageError, RunError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
+    except KeyboardInterrupt:
+        print("interrupted; nothing half-made is left", file=sys.stderr)
+        return 130
+
+
+def _command(arguments: Sequence[str] | None) -> int:
+    import argparse
+
+    from dlperf.catalog import DEVICES, adapters
+
+    parser = argparse.ArgumentParser(prog="python -m dlperf.envs", description="Environments of the frameworks.")
+    parser.add_argument("verb", choices=["list", "install", "remove"], help="what to do")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="an adapter (default: all; to install, those of dlperf compare)"
+    )
+    parser.add_argument("--device", choices=DEVICES, help="default: cpu to install, otherwise both")
+    asked = parser.parse_args(arguments)
+    known = adapters()
+    every = [one for one in known.values() if one.default or asked.verb != "install"]
+    chosen = _chosen(asked.names, known) if asked.names else every
+    devices = [asked.device] if asked.device else ["cpu"] if asked.verb == "install" else list(DEVICES)
+    # a device may have no lock, but saying so is due only where one asked for it
+    pairs = [(one, device) for one in chosen for device in devices if asked.verb == "install" or _has_lock(one, device)]
+    if asked.verb == "list":
+        print(_table(pairs))
+        return 0
+    return _each(_install_one if asked.verb == "install" else _remove_one, pairs)
+
+
+def _has_lock(adapter: Adapter, device: str) -> bool:
+    return device in adapter.environments and adapter.environments[device].lock.exists()
+
+
+def _chosen(names: Sequence[str], known: Mapping[str, Adapter]) -> list[Adapter]:
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise UsageError(Problem("NAME", name, ", ".join(known), did_you_mean(name, known)) for name in unknown)
+    return [known[name] for name in dict.fromkeys(names)]
+
+
+def _each(act: Callable[[Adapter, str], None], pairs: Sequence[tuple[Adapter, str]]) -> int:
+    """Act on all, whatever becomes of the others; 1 if one failed."""
+    failed = 0
+    for adapter, device in pairs:
+        try:
+            act(adapter, device)
+        except RunError as error:
+            failed = 1
+            for line in error.lines:
+                print(f"  {line}", file=sys.stderr)
+            print(f"error: {error}", file=sys.stderr)
+    return failed
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _install_one(adapter: Adapter, device: str) -> None:
+    made: list[str] = []
+
+    def say(line: str) -> None:
+        made.append(line)
+        _say(line)
+
+    env = ensure(adapter, device, progress=say)
+    if not made:
+        _say(f"{adapter.name} {device}: ready in {env.folder}")
+
+
+def _remove_one(adapter: Adapter, device: str) -> None:
+    for folder in remove(adapter, device):
+        _say(f"{adapter.name} {device}: removed {folder}")
+
+
+def _table(pairs: Sequence[tuple[Adapter, str]]) -> str:
+    rows = [("adapter", "device", "state", "python", "size", "folder")]
+    rows += [row for adapter, device in pairs for row in _rows(adapter, device)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _rows(adapter: Adapter, device: str) -> list[tuple[str, str, str, str, str, str]]:
+    """One line for the environment, and one for each of an older lock."""
+    target = _target(adapter, device)
+    folders = [(target.folder, "building" if _held(target.folder) else ""), *((one, "stale") for one in _older(target))]
+    rows = []
+    for folder, state in folders:
+        noted = _marker(folder)
+        size = _gigabytes(int(noted.get("bytes", 0))) if noted else "-"
+        shown = str(folder) if folder.exists() else "-"
+        ready = "ready" if noted else "not made"
+        rows.append((adapter.name, device, state or ready, noted.get("python", "-"), size, shown))
+    return rows
+
+
+if __name__ == "__main__":
+    sys.exit(main())

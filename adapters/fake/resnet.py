@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import time
 
 import numpy
@@ -52,8 +53,8 @@ class Trainer:
             raise MemoryError("the fake framework ran out of memory, as asked")
         if self._behave == "killed":
             os.kill(os.getpid(), signal.SIGKILL)
-        while self._behave == "hang":
-            time.sleep(1)
+        if self._behave == "hang":
+            subprocess.call(["sleep", "1000"])  # a child process: ending the worker alone would leave it behind
 
     def wait(self):
         if self._behave != "no_wait":

@@ -1,0 +1,129 @@
+"""BERT pretraining in JAX: pure functions over a dict of arrays, one jitted step with donated state."""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from dlperf import models
+from dlperf.adapters.jax import runtime
+from dlperf.adapters.jax.runtime import versions
+from dlperf.models import bert
+
+__all__ = ["Network", "build", "loss", "versions"]
+
+
+def build(job, ranks):
+    runtime.configure(job, ranks)
+    config = models.config(job.model)
+    network = Network(config, runtime.compute_dtype(job), config.dropout if job.dropout else 0.0)
+    recipe = bert.optimizer(job.batch_size * ranks.world_size)
+    clip_norm = None if job.options["clip_norm"] == "off" else float(job.options["clip_norm"])
+    optimizer = runtime.AdamW(recipe, runtime.decayed(job), clip_norm)
+    feed = runtime.Feed(job, ranks)
+    effective = {
+        "clip_norm": str(clip_norm or "off"),
+        "dropout": str(network.dropout),
+        "masked_positions": str(config.masked),
+        "gelu": "erf",
+        "attention": "softmax written out, fused by XLA",
+    }
+    return runtime.Trainer(job, ranks, network, loss, optimizer, feed, effective)
+
+
+def loss(network, weights, statistics, batch, key):
+    mlm, nsp = network(weights, batch, key)
+    words = cross_entropy(mlm, batch["masked_ids"])
+    of_words = (words * batch["masked_weights"]).sum() / batch["masked_weights"].sum()
+    return of_words + cross_entropy(nsp, batch["next_sentence_labels"]).mean(), statistics
+
+
+def cross_entropy(logits, labels):
+    logs = jax.nn.log_softmax(runtime.wide(logits))
+    return -jnp.take_along_axis(logs, labels[..., None], axis=-1)[..., 0]
+
+
+class Network:
+    """weights: a dict of arrays under the canonical names of dlperf.models.bert."""
+
+    def __init__(self, config, dtype, dropout):
+        self.config, self.dtype, self.dropout = config, dtype, dropout
+        self.shapes, self.compute_dtype = {}, None
+
+    def __call__(self, weights, batch, key):
+        """Logits of the masked words and of the next sentence."""
+        part = Parts(self.config, weights, Dropout(self.dropout, key))
+        hidden = self._embed(part, weights, batch)
+        columns = jnp.arange(hidden.shape[1])
+        mask = (columns < batch["lengths"][:, None])[:, None, None, :]
+        for index in range(self.config.layers):
+            hidden = self._layer(part, hidden, mask, f"bert.encoder.layer.{index}.")
+        masked = jnp.take_along_axis(hidden, batch["masked_positions"][..., None], axis=1)
+        mlm = self._predict(part, weights, masked)
+        nsp = part.dense(jnp.tanh(part.dense(hidden[:, 0], "bert.pooler.dense")), "cls.seq_relationship")
+        self.compute_dtype = mlm.dtype
+        self.shapes.update(mlm_logits=mlm.shape[1:], nsp_logits=nsp.shape[1:])
+        return mlm, nsp
+
+    def _embed(self, part, weights, batch):
+        name = "bert.embeddings."
+        x = weights[name + "word_embeddings.weight"][batch["input_ids"]]
+        x = x + weights[name + "token_type_embeddings.weight"][batch["token_type_ids"]]
+        x = x + weights[name + "position_embeddings.weight"][: x.shape[1]]
+        return part.dropout(part.norm(x, name + "LayerNorm").astype(self.dtype))
+
+    def _layer(self, part, x, mask, name):
+        context = self._attend(part, x, mask, name + "attention.self.")
+        context = part.dropout(part.dense(context, name + "attention.output.dense"))
+        x = part.norm(x + context, name + "attention.output.LayerNorm")
+        inner = jax.nn.gelu(part.dense(x, name + "intermediate.dense"), approximate=False)
+        return part.norm(x + part.dropout(part.dense(inner, name + "output.dense")), name + "output.LayerNorm")
+
+    def _attend(self, part, x, mask, name):
+        split = (*x.shape[:2], self.config.heads, self.config.head_size)
+        query, key, value = (
+            part.dense(x, name + kind).reshape(split).transpose(0, 2, 1, 3) for kind in ("query", "key", "value")
+        )
+        scores = runtime.wide(runtime.matmul(query, key.swapaxes(2, 3))) / self.config.head_size**0.5
+        shares = jax.nn.softmax(jnp.where(mask, scores, -jnp.inf)).astype(x.dtype)
+        context = runtime.matmul(part.dropout(shares), value)
+        return context.transpose(0, 2, 1, 3).reshape(x.shape)
+
+    def _predict(self, part, weights, x):
+        name = "cls.predictions."
+        x = jax.nn.gelu(part.dense(x, name + "transform.dense"), approximate=False)
+        x = part.norm(x, name + "transform.LayerNorm")
+        decoder = weights["bert.embeddings.word_embeddings.weight"].T
+        flat = runtime.matmul(x.reshape(-1, x.shape[-1]), decoder) + weights[name + "bias"].astype(x.dtype)
+        return flat.reshape(*x.shape[:-1], -1)
+
+
+class Parts:
+    """The layers that have weights, by name, and dropout."""
+
+    def __init__(self, config, weights, dropout):
+        self._config, self._weights, self.dropout = config, weights, dropout
+
+    def dense(self, x, name):
+        flat = runtime.matmul(x.reshape(-1, x.shape[-1]), self._weights[name + ".weight"])
+        return (flat + self._weights[name + ".bias"].astype(x.dtype)).reshape(*x.shape[:-1], -1)
+
+    def norm(self, x, name):
+        values = runtime.wide(x)
+        mean = values.mean(-1, keepdims=True)
+        variance = jnp.square(values - mean).mean(-1, keepdims=True)
+        normal = (values - mean) * lax.rsqrt(variance + self._config.norm_eps)
+        return (normal * self._weights[name + ".weight"] + self._weights[name + ".bias"]).astype(x.dtype)
+
+
+class Dropout:
+    """A new mask at each call."""
+
+    def __init__(self, rate, key):
+        self._rate, self._key, self._calls = rate, key, 0
+
+    def __call__(self, x):
+        if not self._rate:
+            return x
+        self._calls += 1
+        kept = jax.random.bernoulli(jax.random.fold_in(self._key, self._calls), 1 - self._rate, x.shape)
+        return jnp.where(kept, x / (1 - self._rate), 0)

@@ -1,0 +1,112 @@
+"""ResNet-50 v1.5 in JAX: NHWC, pure functions over dicts of arrays, one jitted step with donated state."""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from dlperf import models
+from dlperf.adapters.jax import runtime
+from dlperf.adapters.jax.runtime import versions
+from dlperf.models import resnet
+
+__all__ = ["Network", "build", "loss", "versions"]
+
+
+def build(job, ranks):
+    runtime.configure(job, ranks)
+    config = models.config(job.model)
+    network = Network(config, runtime.compute_dtype(job))
+    recipe = resnet.optimizer(job.batch_size * ranks.world_size)
+    optimizer = runtime.SGD(recipe, runtime.decayed(job))
+    feed = runtime.Feed(job, ranks)
+    effective = {
+        "layout": "NHWC",
+        "label_smoothing": str(config.label_smoothing),
+        "bn_running_variance": "unbiased",
+    }
+    return runtime.Trainer(job, ranks, network, loss, optimizer, feed, effective)
+
+
+def loss(network, weights, statistics, batch, key):
+    logits, statistics = network(weights, statistics, batch["images"])
+    logs = jax.nn.log_softmax(runtime.wide(logits))
+    smoothing = network.config.label_smoothing
+    right = jnp.take_along_axis(logs, batch["labels"][:, None], axis=1)
+    return -((1 - smoothing) * right.mean() + smoothing * logs.mean()), statistics
+
+
+class Network:
+    """weights and statistics: dicts of arrays under the canonical names of dlperf.models.resnet."""
+
+    def __init__(self, config, dtype):
+        self.config, self.dtype = config, dtype
+        self.shapes, self.compute_dtype = {}, None
+
+    def __call__(self, weights, statistics, images):
+        """Logits, and the new running statistics."""
+        norm = Norm(self.config, weights, statistics)
+        x = conv(images.astype(self.dtype), weights["conv1.weight"], stride=2)
+        x = max_pool(jax.nn.relu(norm(x, "bn1")))
+        for block in resnet.blocks(self.config):
+            x = self._bottleneck(x, block, weights, norm)
+        x = runtime.wide(x).mean((1, 2)).astype(self.dtype)
+        logits = runtime.matmul(x, weights["fc.weight"]) + weights["fc.bias"].astype(self.dtype)
+        self.shapes["logits"] = logits.shape[1:]
+        return logits, norm.updated
+
+    def _bottleneck(self, x, block, weights, norm):
+        name = block.name
+        shortcut = x
+        if block.projected:
+            shortcut = conv(x, weights[name + ".downsample.0.weight"], block.stride)
+            shortcut = norm(shortcut, name + ".downsample.1")
+        y = conv(x, weights[name + ".conv1.weight"])
+        if name == "layer2.0":
+            _, height, width, channels = y.shape
+            self.shapes["layer2.0.conv1"], self.compute_dtype = (channels, height, width), y.dtype
+        y = jax.nn.relu(norm(y, name + ".bn1"))
+        y = jax.nn.relu(norm(conv(y, weights[name + ".conv2.weight"], block.stride), name + ".bn2"))
+        return jax.nn.relu(norm(conv(y, weights[name + ".conv3.weight"]), name + ".bn3") + shortcut)
+
+
+def conv(x, weight, stride=1):
+    """weight: (height, width, in, out), float32 unless fp64."""
+    kernel = weight.shape[0]
+    if kernel == 1:  # a matrix product, which XLA computes faster on a CPU than a convolution
+        return pointwise(x[:, ::stride, ::stride], weight[0, 0])
+    padding = (kernel // 2, kernel // 2)
+    return lax.conv_general_dilated(
+        x, weight.astype(x.dtype), (stride, stride), (padding, padding), dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+
+
+def pointwise(x, weight):
+    flat = runtime.matmul(x.reshape(-1, x.shape[-1]), weight)
+    return flat.reshape(*x.shape[:-1], -1)
+
+
+def max_pool(x):
+    padding = ((0, 0), (1, 1), (1, 1), (0, 0))
+    return lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), padding)
+
+
+class Norm:
+    """BatchNorm by name; collects the new running statistics in `updated`."""
+
+    def __init__(self, config, weights, statistics):
+        self._config, self._weights, self._statistics = config, weights, statistics
+        self.updated = {}
+
+    def __call__(self, x, name):
+        values = runtime.wide(x)
+        mean = values.mean((0, 1, 2))
+        variance = jnp.square(values - mean).mean((0, 1, 2))
+        count = x.size // x.shape[-1]
+        self._keep(name + ".running_mean", mean)
+        self._keep(name + ".running_var", variance * (count / (count - 1)))
+        scale = self._weights[name + ".weight"] * lax.rsqrt(variance + self._config.bn_eps)
+        return ((values - mean) * scale + self._weights[name + ".bias"]).astype(x.dtype)
+
+    def _keep(self, name, value):
+        decay = self._config.bn_decay
+        self.updated[name] = decay * self._statistics[name] + (1 - decay) * value

@@ -1,0 +1,282 @@
+"""What ResNet and BERT share in JAX: set-up, weights, batches, matrix products, and the training step."""
+
+import math
+import os
+
+import jax
+import jax.numpy as jnp
+import numpy
+
+from dlperf import models
+from dlperf.models.batches import Batches
+from dlperf.models.parameters import initial
+
+DTYPES = {"fp64": jnp.float64, "amp_fp16": jnp.float16, "amp_bf16": jnp.bfloat16}
+#: of float32 products on CUDA, where XLA takes TF32 unless told otherwise
+MATMUL_PRECISION = {"fp32": "highest", "tf32": "tensorfloat32"}
+#: dynamic loss scaling as torch.amp.GradScaler has it
+FIRST_SCALE, GROWTH_STEPS = 2.0**16, 2000
+
+
+def versions():
+    found = {"jax": jax.__version__, "jaxlib": jax.lib.__version__}
+    if jax.default_backend() == "gpu":
+        found["platform"] = jax.devices()[0].client.platform_version
+    return found
+
+
+def configure(job, ranks):
+    """Device, threads, float64 and TF32, before the first array."""
+    # XLA's CPU client reads its number of threads from here when it is made, else it takes all CPUs it may use.
+    os.environ["NPROC"] = str(job.threads)
+    jax.config.update("jax_platforms", job.device)
+    jax.config.update("jax_enable_x64", job.precision == "fp64")
+    # Dropout draws millions of numbers at each step, and threefry, the default, is dearer than XLA's own generator.
+    jax.config.update("jax_default_prng_impl", "rbg")
+    if job.device == "cuda":
+        jax.config.update("jax_default_matmul_precision", MATMUL_PRECISION.get(job.precision))
+        jax.config.update("jax_default_device", jax.local_devices()[ranks.local_rank])
+
+
+def compute_dtype(job):
+    """Of activations, and of weights where a product takes them."""
+    return DTYPES.get(job.precision, jnp.float32)
+
+
+def wide(x):
+    """In float32 or better: for statistics, softmax and losses."""
+    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+
+
+@jax.custom_vjp
+def matmul(a, b):
+    """a @ b in a's dtype, of matrices or of equal stacks of them; half precision is summed up in float32.
+
+    b may be a float32 weight: it is cast here, and has its gradient in float32.
+    """
+    return _product(a, b.astype(a.dtype)).astype(a.dtype)
+
+
+def _forward(a, b):
+    cast = b.astype(a.dtype)
+    return _product(a, cast).astype(a.dtype), (a, cast, jnp.zeros((), b.dtype))
+
+
+def _backward(saved, gradient):
+    # JAX's own derivative of a product summed up in float32 has products of float32 with bfloat16.
+    a, b, like = saved
+    of_a = _product(gradient, jnp.swapaxes(b, -1, -2)).astype(a.dtype)
+    of_b = _product(jnp.swapaxes(a, -1, -2), gradient).astype(like.dtype)
+    return of_a, of_b
+
+
+def _product(a, b):
+    return jnp.matmul(a, b, preferred_element_type=jnp.promote_types(a.dtype, jnp.float32))
+
+
+matmul.defvjp(_forward, _backward)
+
+
+def arrays(job):
+    """The initial weights of dlperf.models in JAX's layouts: trained ones and statistics, by canonical name."""
+    dtype = jnp.float64 if job.precision == "fp64" else jnp.float32
+    weights, statistics = {}, {}
+    for parameter in models.family(job.model).parameters(models.config(job.model)):
+        array = numpy.ascontiguousarray(_to_jax(parameter.kind, initial(parameter, job.seed, "float64")), dtype)
+        (weights if parameter.trained else statistics)[parameter.name] = jax.device_put(array)
+    return weights, statistics
+
+
+def _to_jax(kind, array):
+    """Convolutions (height, width, in, out), dense layers (in, out)."""
+    return array.transpose({"conv": (2, 3, 1, 0), "dense": (1, 0)}.get(kind, range(array.ndim)))
+
+
+def _from_jax(kind, array):
+    return array.transpose({"conv": (3, 2, 0, 1), "dense": (1, 0)}.get(kind, range(array.ndim)))
+
+
+class SGD:
+    """Momentum and weight decay, as dlperf.models.resnet.Optimizer says."""
+
+    name = "SGD, written in JAX (compiled into the step)"
+
+    def __init__(self, recipe, decayed):
+        self._recipe, self._decayed = recipe, decayed
+
+    def initial(self, weights):
+        return {"velocity": jax.tree.map(jnp.zeros_like, weights)}
+
+    def update(self, weights, gradients, state, step):
+        recipe, velocity, updated = self._recipe, {}, {}
+        for name, weight in weights.items():
+            gradient = gradients[name]
+            if name in self._decayed:
+                gradient = gradient + recipe.weight_decay * weight
+            velocity[name] = recipe.momentum * state["velocity"][name] + gradient
+            updated[name] = weight - recipe.learning_rate * velocity[name]
+        return updated, {"velocity": velocity}
+
+
+class AdamW:
+    """Decoupled weight decay, bias correction and clipping, as dlperf.models.bert.Optimizer says."""
+
+    name = "AdamW, written in JAX (compiled into the step)"
+
+    def __init__(self, recipe, decayed, clip_norm):
+        self._recipe, self._decayed, self._clip_norm = recipe, decayed, clip_norm
+
+    def initial(self, weights):
+        return {moment: jax.tree.map(jnp.zeros_like, weights) for moment in ("mean", "square")}
+
+    def update(self, weights, gradients, state, step):
+        recipe, updated, mean, square = self._recipe, {}, {}, {}
+        factor = 1.0
+        if self._clip_norm is not None:
+            norm = jnp.sqrt(sum(jnp.sum(jnp.square(gradient)) for gradient in gradients.values()))
+            factor = jnp.minimum(1.0, self._clip_norm / norm)
+        for name, weight in weights.items():
+            gradient = gradients[name] * factor
+            mean[name] = recipe.beta1 * state["mean"][name] + (1 - recipe.beta1) * gradient
+            square[name] = recipe.beta2 * state["square"][name] + (1 - recipe.beta2) * jnp.square(gradient)
+            # 1 - beta^t without the digits that float32 loses there
+            steps = (step + 1).astype(weight.dtype)
+            unbiased_mean = mean[name] / -jnp.expm1(steps * math.log(recipe.beta1))
+            unbiased_square = square[name] / -jnp.expm1(steps * math.log(recipe.beta2))
+            change = unbiased_mean / (jnp.sqrt(unbiased_square) + recipe.eps)
+            if name in self._decayed:
+                change = change + recipe.weight_decay * weight
+            updated[name] = weight - recipe.learning_rate * change
+        return updated, {"mean": mean, "square": square}
+
+
+def decayed(job):
+    """Names of the weights that decay."""
+    parameters = models.family(job.model).parameters(models.config(job.model))
+    return {parameter.name for parameter in parameters if parameter.decayed}
+
+
+class Feed:
+    """Batches as arrays: synthetic ones wait on the device, rows of a data folder are copied at each step."""
+
+    def __init__(self, job, ranks):
+        self._batches = Batches(job, ranks)
+        self._dtype = numpy.float64 if job.precision == "fp64" else numpy.float32
+        self._ready = [self._place(batch) for batch in self._batches.pool()] if self._batches.synthetic else []
+        count = len(self._ready)
+        self.description = f"synthetic, {count} batches on the device" if count else f"rows of {job.data_dir}"
+
+    def __getitem__(self, step):
+        return self._ready[step % len(self._ready)] if self._ready else self._place(self._batches[step])
+
+    def _place(self, batch):
+        return {name: jax.device_put(self._array(array)) for name, array in batch.items()}
+
+    def _array(self, array):
+        if array.ndim == 4:
+            array = array.transpose(0, 2, 3, 1)
+        # a copy: rows are read-only views of a file, and on CPU JAX may use numpy's memory as it is
+        return numpy.array(array, self._dtype if array.dtype.kind == "f" else array.dtype, order="C")
+
+
+class Trainer:
+    """One network, its loss and its optimizer as one compiled program, whose state is updated in place (donated).
+
+    loss: network, weights, statistics, batch, key -> scalar, new statistics. effective: what the family adds.
+    """
+
+    def __init__(self, job, ranks, network, loss, optimizer, feed, effective):
+        self._job, self._network, self._loss, self._optimizer, self._feed = job, network, loss, optimizer, feed
+        weights, statistics = arrays(job)
+        self._state = {
+            "weights": weights,
+            "statistics": statistics,
+            "optimizer": optimizer.initial(weights),
+            "step": jnp.zeros((), jnp.int32),
+        }
+        if job.precision == "amp_fp16":
+            self._state["scale"] = {"value": jnp.float32(FIRST_SCALE), "good_steps": jnp.zeros((), jnp.int32)}
+        self._compiled = jax.jit(self._train, donate_argnums=0)
+        self._steps = 0
+        self.shapes = network.shapes
+        self.parameter_count = sum(weight.size for weight in weights.values())
+        self.effective = {
+            "precision": job.precision,
+            "compile": "xla",
+            "threads": str(job.threads),
+            "optimizer": optimizer.name,
+            "loss_scale": "none",
+            "data": feed.description,
+            **effective,
+        }
+
+    def _train(self, state, batch):
+        """One step: state, batch -> new state, loss."""
+        key = jax.random.fold_in(jax.random.key(self._job.seed), state["step"])
+        scale = state["scale"]["value"] if "scale" in state else 1.0
+
+        def scaled(weights):
+            loss, statistics = self._loss(self._network, weights, state["statistics"], batch, key)
+            return loss * scale, (loss, statistics)
+
+        gradients, (loss, statistics) = jax.grad(scaled, has_aux=True)(state["weights"])
+        if "scale" in state:
+            gradients = jax.tree.map(lambda gradient: gradient / scale, gradients)
+        weights, optimizer = self._optimizer.update(state["weights"], gradients, state["optimizer"], state["step"])
+        new = {"weights": weights, "statistics": statistics, "optimizer": optimizer, "step": state["step"] + 1}
+        if "scale" in state:
+            new = _guarded(state, new, gradients)
+        return new, loss
+
+    def step(self):
+        batch = self._feed[self._steps]
+        self._state, loss = self._compiled(self._state, batch)
+        self._steps += 1
+        if self._steps == 1:
+            self._observe()
+        return loss
+
+    def _observe(self):
+        """Read back what the first step's trace really did."""
+        name = str(jnp.dtype(self._network.compute_dtype))
+        self.effective["compute_dtype"] = "tf32" if self._job.precision == "tf32" else name
+        if "scale" in self._state:
+            self.effective["loss_scale"] = f"dynamic from {FIRST_SCALE:g}"
+
+    def wait(self):
+        jax.block_until_ready(self._state)
+
+    def read(self, loss):
+        return float(loss)
+
+    def parameters(self):
+        held = dict(self._state["weights"], **self._state["statistics"])
+        for parameter in models.family(self._job.model).parameters(models.config(self._job.model)):
+            array = _from_jax(parameter.kind, numpy.asarray(held[parameter.name]))
+            yield parameter.name, numpy.ascontiguousarray(array)
+
+    def peak_memory(self):
+        if self._job.device == "cpu":
+            return None
+        device = self._state["step"].devices().pop()
+        return device.memory_stats()["peak_bytes_in_use"]
+
+    def close(self):
+        self._state = self._feed = None
+
+
+def _guarded(old, new, gradients):
+    """Loss scaling: the old state where a gradient is not finite, then half the scale; double after enough steps.
+
+    Selected, not branched: a branch would wait for the device.
+    """
+    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(gradient)) for gradient in gradients.values()]))
+    scale, good_steps = old["scale"]["value"], old["scale"]["good_steps"] + 1
+    grown = jnp.where(good_steps == GROWTH_STEPS, scale * 2, scale)
+    kept = {name: value for name, value in old.items() if name != "scale"}
+    new = jax.tree.map(lambda after, before: jnp.where(finite, after, before), new, kept)
+    new["scale"] = {
+        "value": jnp.where(finite, grown, scale / 2),
+        "good_steps": jnp.where(finite & (good_steps < GROWTH_STEPS), good_steps, 0),
+    }
+    return new

@@ -1,0 +1,144 @@
+"""BERT pretraining in PaddlePaddle."""
+
+import paddle
+import paddle.nn.functional as F
+from paddle import nn
+
+from dlperf import models
+from dlperf.adapters.paddle import runtime
+from dlperf.adapters.paddle.runtime import versions
+from dlperf.models import bert
+
+__all__ = ["Network", "build", "loss", "versions"]
+
+
+def build(job, ranks):
+    runtime.configure(job, ranks)
+    config = models.config(job.model)
+    network = Network(config, config.dropout if job.dropout else 0.0)
+    runtime.load(network, job)
+    recipe = bert.optimizer(job.batch_size * ranks.world_size)
+    decayed = {tensor.name for parameter, tensor in runtime.tensors(network, job) if parameter.decayed}
+    clip = None if job.options["clip_norm"] == "off" else nn.ClipGradByGlobalNorm(float(job.options["clip_norm"]))
+    optimizer = paddle.optimizer.AdamW(
+        learning_rate=recipe.learning_rate,
+        beta1=recipe.beta1,
+        beta2=recipe.beta2,
+        epsilon=recipe.eps,
+        parameters=network.parameters(),
+        weight_decay=recipe.weight_decay,
+        apply_decay_param_fun=decayed.__contains__,
+        grad_clip=clip,
+    )
+    feed = runtime.Feed(job, ranks, None)
+    effective = {
+        "clip_norm": str(clip.clip_norm) if clip else "off",
+        "dropout": str(network.dropout),
+        "masked_positions": str(config.masked),
+        "gelu": "erf",
+        "attention": "matmul, softmax",
+    }
+    return runtime.Trainer(job, network, loss, optimizer, feed, effective)
+
+
+def loss(network, batch):
+    mlm, nsp = network(batch)
+    words = F.cross_entropy(mlm, batch["masked_ids"].flatten(), reduction="none").flatten()
+    weights = batch["masked_weights"].flatten()
+    return (words * weights).sum() / weights.sum() + F.cross_entropy(nsp, batch["next_sentence_labels"])
+
+
+class Network(nn.Layer):
+    """Names are the canonical ones of dlperf.models.bert."""
+
+    def __init__(self, config, dropout):
+        super().__init__()
+        self.config, self.dropout = config, dropout
+        self.shapes, self.compute_dtype = {}, None
+        self.bert = nn.LayerDict(
+            {
+                "embeddings": Embeddings(config, dropout),
+                "encoder": nn.LayerDict(
+                    {"layer": nn.LayerList([Layer(config, dropout) for _ in range(config.layers)])}
+                ),
+                "pooler": nn.LayerDict({"dense": nn.Linear(config.hidden, config.hidden)}),
+            }
+        )
+        self.cls = nn.LayerDict(
+            {"predictions": Predictions(config), "seq_relationship": nn.Linear(config.hidden, 2)}
+        )
+
+    def forward(self, batch):
+        hidden = self.bert["embeddings"](batch["input_ids"], batch["token_type_ids"])
+        rows, columns, width = hidden.shape
+        inside = paddle.arange(columns, dtype="int32") < batch["lengths"].unsqueeze(1)
+        mask = ((inside.astype(hidden.dtype) - 1.0) * 1e4).unsqueeze([1, 2])
+        for layer in self.bert["encoder"]["layer"]:
+            hidden = layer(hidden, mask)
+        starts = paddle.arange(0, rows * columns, columns, dtype="int32").unsqueeze(1)
+        masked = paddle.gather(hidden.reshape([-1, width]), (batch["masked_positions"] + starts).flatten())
+        mlm = self.cls["predictions"](masked, self.bert["embeddings"].word_embeddings.weight)
+        nsp = self.cls["seq_relationship"](paddle.tanh(self.bert["pooler"]["dense"](hidden[:, 0])))
+        self.compute_dtype = mlm.dtype
+        self.shapes.update(mlm_logits=(mlm.shape[0] // rows, mlm.shape[1]), nsp_logits=tuple(nsp.shape[1:]))
+        return mlm, nsp
+
+
+class Embeddings(nn.Layer):
+    def __init__(self, config, dropout):
+        super().__init__()
+        self.dropout = dropout
+        self.word_embeddings = nn.Embedding(config.vocabulary, config.hidden)
+        self.position_embeddings = nn.Embedding(config.positions, config.hidden)
+        self.token_type_embeddings = nn.Embedding(config.token_types, config.hidden)
+        self.LayerNorm = nn.LayerNorm(config.hidden, epsilon=config.norm_eps)
+
+    def forward(self, words, types):
+        positions = self.position_embeddings.weight[: words.shape[1]]
+        x = self.word_embeddings(words) + self.token_type_embeddings(types) + positions
+        return F.dropout(self.LayerNorm(x), self.dropout, training=self.training)
+
+
+class Layer(nn.Layer):
+    def __init__(self, config, dropout):
+        super().__init__()
+        self.heads, self.head_size, self.dropout = config.heads, config.head_size, dropout
+        hidden = config.hidden
+        parts = {name: nn.Linear(hidden, hidden) for name in ("query", "key", "value")}
+        self.attention = nn.LayerDict({"self": nn.LayerDict(parts), "output": Output(hidden, config)})
+        self.intermediate = nn.LayerDict({"dense": nn.Linear(hidden, config.intermediate)})
+        self.output = Output(config.intermediate, config)
+
+    def forward(self, x, mask):
+        query, key, value = [self._split(self.attention["self"][name](x)) for name in ("query", "key", "value")]
+        scores = paddle.matmul(query * paddle.full([1], self.head_size**-0.5, query.dtype), key, transpose_y=True) + mask
+        weights = F.dropout(F.softmax(scores), self.dropout, training=self.training)
+        context = paddle.matmul(weights, value).transpose([0, 2, 1, 3]).flatten(2)
+        x = self._add_norm(self.attention["output"], context, x)
+        return self._add_norm(self.output, F.gelu(self.intermediate["dense"](x)), x)
+
+    def _split(self, x):
+        return x.reshape([0, 0, self.heads, self.head_size]).transpose([0, 2, 1, 3])
+
+    def _add_norm(self, output, x, residual):
+        return output.LayerNorm(residual + F.dropout(output.dense(x), self.dropout, training=self.training))
+
+
+class Output(nn.Layer):
+    def __init__(self, inputs, config):
+        super().__init__()
+        self.dense = nn.Linear(inputs, config.hidden)
+        self.LayerNorm = nn.LayerNorm(config.hidden, epsilon=config.norm_eps)
+
+
+class Predictions(nn.Layer):
+    """The MLM head; its decoder is the word embedding."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.transform = Output(config.hidden, config)
+        self.bias = self.create_parameter([config.vocabulary], is_bias=True)
+
+    def forward(self, x, embedding):
+        x = self.transform.LayerNorm(F.gelu(self.transform.dense(x)))
+        return paddle.matmul(x, embedding, transpose_y=True) + self.bias

@@ -1,0 +1,103 @@
+"""ResNet-50 v1.5 in PaddlePaddle."""
+
+import paddle
+import paddle.nn.functional as F
+from paddle import nn
+
+from dlperf import models
+from dlperf.adapters.paddle import runtime
+from dlperf.adapters.paddle.runtime import versions
+from dlperf.models import resnet
+
+__all__ = ["Network", "build", "loss", "versions"]
+
+
+def build(job, ranks):
+    runtime.configure(job, ranks)
+    config = models.config(job.model)
+    layout = job.options["layout"].upper()
+    network = Network(config, layout)
+    runtime.load(network, job)
+    recipe = resnet.optimizer(job.batch_size * ranks.world_size)
+    optimizer = paddle.optimizer.Momentum(
+        learning_rate=recipe.learning_rate,
+        momentum=recipe.momentum,
+        parameters=runtime.parameter_groups(network, job, recipe.weight_decay),
+    )
+    feed = runtime.Feed(job, ranks, layout)
+    effective = {
+        "layout": network.layer2[0].conv2._data_format,
+        "label_smoothing": str(config.label_smoothing),
+        "bn_running_variance": "biased",
+    }
+    return runtime.Trainer(job, network, loss, optimizer, feed, effective)
+
+
+def loss(network, batch):
+    logits = network(batch["images"])
+    smoothing, classes = network.config.label_smoothing, network.config.classes
+    hit = paddle.full([1], 1 - smoothing, logits.dtype)
+    miss = paddle.full([1], smoothing / classes, logits.dtype)
+    targets = F.one_hot(batch["labels"], classes).astype(logits.dtype) * hit + miss
+    return F.cross_entropy(logits, targets, soft_label=True)
+
+
+class Network(nn.Layer):
+    """Names are the canonical ones of dlperf.models.resnet; BatchNorm's statistics are _mean and _variance here."""
+
+    def __init__(self, config, layout):
+        super().__init__()
+        self.config, self.layout = config, layout
+        self.shapes, self.compute_dtype = {}, None
+        self.conv1 = conv(3, config.width, 7, layout, stride=2)
+        self.bn1 = norm(config.width, config, layout)
+        blocks = resnet.blocks(config)
+        for index in range(len(config.blocks)):
+            layer = [
+                Bottleneck(block, config, layout) for block in blocks if block.name.startswith(f"layer{index + 1}.")
+            ]
+            setattr(self, f"layer{index + 1}", nn.Sequential(*layer))
+        self.fc = nn.Linear(blocks[-1].channels_out, config.classes)
+
+    def forward(self, x):
+        x = F.relu(self.bn1(self.conv1(x)))
+        x = F.max_pool2d(x, 3, stride=2, padding=1, data_format=self.layout)
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        x = F.adaptive_avg_pool2d(x, 1, data_format=self.layout)
+        logits = self.fc(paddle.flatten(x, 1))
+        self.shapes["layer2.0.conv1"], self.compute_dtype = self.layer2[0].observed
+        self.shapes["logits"] = tuple(logits.shape[1:])
+        return logits
+
+
+class Bottleneck(nn.Layer):
+    def __init__(self, block, config, layout):
+        super().__init__()
+        self.conv1 = conv(block.channels_in, block.channels, 1, layout)
+        self.bn1 = norm(block.channels, config, layout)
+        self.conv2 = conv(block.channels, block.channels, 3, layout, stride=block.stride)
+        self.bn2 = norm(block.channels, config, layout)
+        self.conv3 = conv(block.channels, block.channels_out, 1, layout)
+        self.bn3 = norm(block.channels_out, config, layout)
+        self.downsample = None
+        if block.projected:
+            projection = conv(block.channels_in, block.channels_out, 1, layout, stride=block.stride)
+            self.downsample = nn.Sequential(projection, norm(block.channels_out, config, layout))
+
+    def forward(self, x):
+        shortcut = x if self.downsample is None else self.downsample(x)
+        y = self.conv1(x)
+        self.observed = tuple(y.shape[1:]), y.dtype
+        y = F.relu(self.bn1(y))
+        y = F.relu(self.bn2(self.conv2(y)))
+        return F.relu(self.bn3(self.conv3(y)) + shortcut)
+
+
+def conv(channels_in, channels_out, kernel, layout, stride=1):
+    return nn.Conv2D(
+        channels_in, channels_out, kernel, stride=stride, padding=kernel // 2, bias_attr=False, data_format=layout
+    )
+
+
+def norm(channels, config, layout):
+    return nn.BatchNorm2D(channels, momentum=config.bn_decay, epsilon=config.bn_eps, data_format=layout)

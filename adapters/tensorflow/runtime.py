@@ -1,0 +1,254 @@
+"""What ResNet and BERT share in TensorFlow: set-up, weights, batches, optimizers, and the training step."""
+
+import numpy
+import tensorflow as tf
+
+from dlperf import models
+from dlperf.models.batches import Batches
+from dlperf.models.parameters import initial
+
+#: of convolutions and matrix products; weights are float32 (float64) variables
+DTYPES = {"fp64": tf.float64, "amp_fp16": tf.float16, "amp_bf16": tf.bfloat16}
+#: canonical layout -> TensorFlow's, by kind: convolutions HWIO, dense (in, out)
+AXES = {"conv": (2, 3, 1, 0), "dense": (1, 0)}
+
+
+def versions():
+    build = tf.sysconfig.get_build_info()
+    found = {"tensorflow": tf.__version__}
+    for name in ("cuda_version", "cudnn_version"):
+        if build.get(name):
+            found[name.replace("_version", "")] = build[name]
+    return found
+
+
+def configure(job, ranks):
+    """Threads, TF32 and the GPU of this rank, before the first tensor."""
+    # One pool computes inside an op, the other runs ops side by side: more than one of those would add threads.
+    tf.config.threading.set_intra_op_parallelism_threads(job.threads)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    tf.config.experimental.enable_tensor_float_32_execution(job.precision == "tf32")
+    gpus = tf.config.list_physical_devices("GPU")
+    if job.device == "cpu":
+        tf.config.set_visible_devices([], "GPU")
+        return
+    tf.config.set_visible_devices(gpus[ranks.local_rank], "GPU")
+    tf.config.experimental.set_memory_growth(gpus[ranks.local_rank], True)
+
+
+def load(job):
+    """Canonical name -> variable with the initial value of dlperf.models."""
+    dtype = tf.float64 if job.precision == "fp64" else tf.float32
+    weights = {}
+    for parameter in models.family(job.model).parameters(models.config(job.model)):
+        value = initial(parameter, job.seed, dtype.as_numpy_dtype)
+        value = value.transpose(AXES.get(parameter.kind, range(value.ndim)))
+        weights[parameter.name] = tf.Variable(value, trainable=parameter.trained, name=parameter.name)
+    return weights
+
+
+class Feed:
+    """Batches as tensors: synthetic ones wait on the device, rows of a data folder are copied at each step."""
+
+    def __init__(self, job, ranks):
+        self._batches = Batches(job, ranks)
+        self._device = "/GPU:0" if job.device == "cuda" else "/CPU:0"
+        self._dtype = "float64" if job.precision == "fp64" else "float32"
+        self._ready = [self._place(batch) for batch in self._batches.pool()] if self._batches.synthetic else []
+        count = len(self._ready)
+        self.description = f"synthetic, {count} batches on the device" if count else f"rows of {job.data_dir}"
+
+    def __getitem__(self, step):
+        return self._ready[step % len(self._ready)] if self._ready else self._place(self._batches[step])
+
+    def _place(self, batch):
+        with tf.device(self._device):
+            return {name: self._tensor(array) for name, array in batch.items()}
+
+    def _tensor(self, array):
+        if array.dtype.kind == "f":
+            array = array.astype(self._dtype)
+        if array.ndim == 4:
+            array = numpy.ascontiguousarray(array.transpose(0, 2, 3, 1))
+        return tf.identity(array)
+
+
+class SGD:
+    """v = momentum * v + g + weight_decay * w; w -= learning_rate * v."""
+
+    kernel = "ResourceApplyMomentum"
+
+    def __init__(self, recipe, weights, decayed):
+        self._recipe, self._weights, self._decayed = recipe, weights, decayed
+        self._velocity = [zeros(weight) for weight in weights]
+
+    def apply(self, gradients, finite):
+        """finite: whether to step at all; None: yes."""
+        dtype = self._weights[0].dtype
+        rate = unless(finite, 0.0, self._recipe.learning_rate, dtype)
+        momentum = unless(finite, 1.0, self._recipe.momentum, dtype)
+        decay = unless(finite, 0.0, self._recipe.weight_decay, dtype)
+        for weight, velocity, decayed, gradient in zip(self._weights, self._velocity, self._decayed, gradients):
+            if decayed:
+                gradient += decay * weight
+            tf.raw_ops.ResourceApplyMomentum(
+                var=weight.handle, accum=velocity.handle, lr=rate, grad=gradient, momentum=momentum
+            )
+
+
+class AdamW:
+    """Adam with bias correction and decoupled weight decay.
+
+    The kernel takes w -= lr * m / (sqrt(v) + epsilon). With c1 = 1 - beta1^t and c2 = 1 - beta2^t,
+    learning_rate * sqrt(c2) / c1 for lr and eps * sqrt(c2) for epsilon make that the formula of dlperf.models.bert.
+    """
+
+    kernel = "ResourceApplyAdam"
+
+    def __init__(self, recipe, weights, decayed):
+        self._recipe, self._weights, self._decayed = recipe, weights, decayed
+        self._first = [zeros(weight) for weight in weights]
+        self._second = [zeros(weight) for weight in weights]
+        # What the kernel reads: 0.999 in float32 is 1.3e-8 off, 1 - 0.999 in it is 4.7e-5 off.
+        self._beta1, self._beta2 = (
+            float(weights[0].dtype.as_numpy_dtype(beta)) for beta in (recipe.beta1, recipe.beta2)
+        )
+        self._steps = tf.Variable(0.0, trainable=False, dtype=tf.float64)
+
+    def apply(self, gradients, finite):
+        """finite: whether to step at all; None: yes."""
+        recipe, dtype = self._recipe, self._weights[0].dtype
+        step = self._steps.assign_add(unless(finite, 0.0, 1.0, tf.float64))
+        correction1, correction2 = 1 - self._beta1**step, tf.sqrt(1 - self._beta2**step)
+        rate = recipe.learning_rate * correction2 / correction1
+        keep = unless(finite, 1.0, 1 - recipe.learning_rate * recipe.weight_decay, dtype)
+        scalars = {
+            "lr": unless(finite, 0.0, tf.cast(rate, dtype), dtype),
+            "epsilon": tf.cast(recipe.eps * correction2, dtype),
+            "beta1": unless(finite, 1.0, self._beta1, dtype),
+            "beta2": unless(finite, 1.0, self._beta2, dtype),
+            "beta1_power": tf.zeros((), dtype),
+            "beta2_power": tf.zeros((), dtype),
+        }
+        for weight, first, second, decayed, gradient in zip(
+            self._weights, self._first, self._second, self._decayed, gradients
+        ):
+            if decayed:
+                weight.assign(weight * keep)
+            tf.raw_ops.ResourceApplyAdam(
+                var=weight.handle, m=first.handle, v=second.handle, grad=gradient, **scalars
+            )
+
+
+def zeros(weight):
+    return tf.Variable(tf.zeros(weight.shape, weight.dtype), trainable=False)
+
+
+def unless(finite, otherwise, value, dtype):
+    """`value`, or `otherwise` in a step whose gradients are not finite: skipped without asking the device."""
+    value = tf.convert_to_tensor(value, dtype)
+    return value if finite is None else tf.where(finite, value, tf.constant(otherwise, dtype))
+
+
+class LossScale:
+    """Dynamic: halved when gradients are not finite, doubled after 2000 steps in which they were."""
+
+    INTERVAL = 2000
+
+    def __init__(self):
+        self.scale = tf.Variable(65536.0, trainable=False)
+        self._good = tf.Variable(0, trainable=False)
+
+    def update(self, finite):
+        good = tf.where(finite, self._good + 1, 0)
+        grown = tf.where(good == self.INTERVAL, self.scale * 2, self.scale)
+        self.scale.assign(tf.where(finite, grown, self.scale / 2))
+        self._good.assign(tf.where(good == self.INTERVAL, 0, good))
+
+
+class Trainer:
+    """One network, its loss and its optimizer in one tf.function.
+
+    loss: network, batch -> scalar. optimizer: a class of this module. effective: what the family adds.
+    """
+
+    def __init__(self, job, ranks, weights, network, loss, optimizer, clip_norm, effective):
+        self._job, self._variables, self._network, self._loss = job, weights, network, loss
+        self._clip_norm = clip_norm
+        parameters = [p for p in models.family(job.model).parameters(models.config(job.model)) if p.trained]
+        self._weights = [weights[parameter.name] for parameter in parameters]
+        recipe = models.family(job.model).optimizer(job.batch_size * ranks.world_size)
+        self._optimizer = optimizer(recipe, self._weights, [parameter.decayed for parameter in parameters])
+        self._scale = LossScale() if job.precision == "amp_fp16" else None
+        self._feed = Feed(job, ranks)
+        self._steps = 0
+        xla = job.options["compile"] == "on"
+        self._train = tf.function(self._train, jit_compile=xla)
+        self.shapes = network.shapes
+        self.parameter_count = sum(weight.shape.num_elements() for weight in self._weights)
+        self.effective = {
+            "precision": job.precision,
+            "compile": "xla" if xla else "tf.function (grappler, oneDNN)",
+            "threads": str(tf.config.threading.get_intra_op_parallelism_threads()),
+            "optimizer": optimizer.kernel,
+            "loss_scale": "none",
+            "data": self._feed.description,
+            **effective,
+        }
+
+    def step(self):
+        loss = self._train(self._feed[self._steps])
+        self._steps += 1
+        if self._steps == 1:
+            self._observe()
+        return loss
+
+    def _train(self, batch):
+        with tf.GradientTape() as tape:
+            loss = self._loss(self._network, batch)
+            scaled = loss * self._scale.scale if self._scale else loss
+        gradients = tape.gradient(scaled, self._weights)
+        gradients, finite = self._rescale(gradients)
+        self._optimizer.apply(gradients, finite)
+        if self._scale:
+            self._scale.update(finite)
+        return loss
+
+    def _rescale(self, gradients):
+        """Undo the loss scale and clip, in one pass over the gradients. Returns them and whether they are finite."""
+        if self._scale is None and self._clip_norm is None:
+            return gradients, None
+        norm = tf.linalg.global_norm(gradients)
+        scale = 1 / self._scale.scale if self._scale else tf.ones((), norm.dtype)
+        factor = scale if self._clip_norm is None else tf.minimum(scale, self._clip_norm / norm)
+        if self._scale is None:
+            return [gradient * factor for gradient in gradients], None
+        finite = tf.math.is_finite(norm)
+        factor = tf.where(finite, factor, 0.0)
+        return [tf.math.multiply_no_nan(gradient, factor) for gradient in gradients], finite
+
+    def _observe(self):
+        """Read back what the first step really did."""
+        name = self._network.compute_dtype.name
+        self.effective["compute_dtype"] = "tf32" if self._job.precision == "tf32" else name
+        if self._scale:
+            self.effective["loss_scale"] = f"dynamic, {float(self._scale.scale):g} after the first step"
+
+    def wait(self):
+        # On CPU a tf.function has run when it returns; on GPU this waits for all streams.
+        tf.test.experimental.sync_devices()
+
+    def read(self, loss):
+        return float(loss)
+
+    def parameters(self):
+        for parameter in models.family(self._job.model).parameters(models.config(self._job.model)):
+            value = self._variables[parameter.name].numpy()
+            axes = AXES.get(parameter.kind, range(value.ndim))
+            yield parameter.name, numpy.ascontiguousarray(value.transpose(numpy.argsort(axes)))
+
+    def peak_memory(self):
+        return tf.config.experimental.get_memory_info("GPU:0")["peak"] if self._job.device == "cuda" else None
+
+    def close(self):
+        pass

@@ -1,0 +1,33 @@
+"""`dlperf COMMAND ...`: the same commands as `python -m dlperf.COMMAND ...`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+from dlperf.errors import did_you_mean
+
+COMMANDS = {
+    "compare": "train the same models in several frameworks and report who was faster",
+    "data": "prepare text for BERT pretraining",
+    "envs": "list, install and remove the frameworks' environments",
+}
+
+
+def main() -> int:
+    name = sys.argv[1] if len(sys.argv) > 1 else "--help"
+    if name in COMMANDS:
+        command = importlib.import_module(f"dlperf.{name}")
+        return int(command.main(sys.argv[2:]))
+    print("usage: dlperf COMMAND [--help]\n\n" + "\n".join(f"  {key:<9}{text}" for key, text in COMMANDS.items()))
+    if name in ("-h", "--help"):
+        return 0
+    print(
+        f"\ncommand: {name!r} is unknown; allowed: {', '.join(COMMANDS)}. {did_you_mean(name, COMMANDS)}",
+        file=sys.stderr,
+    )
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""The code that a run uses: a copy inside the run's folder, so that every run keeps the code that ran."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+import dlperf
+import dlperf.adapters
+import dlperf.models
+from dlperf.catalog import Adapter
+
+_IGNORE = shutil.ignore_patterns("__pycache__", "*.pyc")
+
+
+def make(folder: Path, adapters: Iterable[Adapter]) -> str:
+    """Copy the worker side to `folder`/dlperf and return its digest. An existing copy stays as it is."""
+    package = folder / "dlperf"
+    if not package.exists():
+        building = folder.with_name(folder.name + ".building")
+        shutil.rmtree(building, ignore_errors=True)
+        _copy(building / "dlperf", adapters)
+        building.rename(folder)
+    return digest(package)
+
+
+def _copy(package: Path, adapters: Iterable[Adapter]) -> None:
+    package.mkdir(parents=True)
+    shutil.copy(Path(dlperf.__file__), package / "__init__.py")
+    shutil.copytree(Path(dlperf.models.__file__).parent, package / "models", ignore=_IGNORE)
+    worker_side = Path(dlperf.adapters.__file__).parent
+    (package / "adapters").mkdir()
+    for file in worker_side.glob("*.py"):
+        shutil.copy(file, package / "adapters")
+    for adapter in adapters:
+        shutil.copytree(adapter.folder, package / "adapters" / adapter.name, ignore=_IGNORE)
+
+
+def digest(package: Path) -> str:
+    """SHA-256 over the names and contents of all files."""
+    total = hashlib.sha256()
+    for file in sorted(path for path in package.rglob("*") if path.is_file() and path.suffix != ".pyc"):
+        total.update(str(file.relative_to(package)).encode() + b"\0" + file.read_bytes() + b"\0")
+    return total.hexdigest()

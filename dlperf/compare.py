@@ -1,0 +1,219 @@
+"""Train the same models in several deep-learning frameworks and report who was faster, by how much, and how sure."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NoReturn
+
+from dlperf import __version__, catalog, envs, plan, runner, store
+from dlperf import progress as progress_
+from dlperf.catalog import Adapter
+from dlperf.errors import Problem, RunError, UsageError, did_you_mean
+from dlperf.schema import Comparison
+from dlperf.spec import Spec, from_arguments
+
+#: flags that make the spec, with the value that stands for "not given"
+DEFAULTS: dict[str, object] = {
+    "model": "resnet50,bert",
+    "precision": "fp32",
+    "frameworks": "all",
+    "batch_size": None,
+    "global_batch_size": None,
+    "device": "auto",
+    "env": "venv",
+    "protocol": None,
+    "warmup_steps": None,
+    "windows": None,
+    "steps_per_window": None,
+    "repeats": None,
+    "compile": None,
+    "set": None,
+    "data": "synthetic",
+    "timeout": None,
+    "seed": None,
+    "threads": None,
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse, with a suggestion for a flag that does not exist."""
+
+    def error(self, message: str) -> NoReturn:
+        flags = [flag for action in self._actions for flag in action.option_strings]
+        unknown = [word for word in message.split() if word.startswith("--")] if "unrecognized" in message else []
+        hints = [did_you_mean(word.partition("=")[0], flags) for word in unknown]
+        self.exit(2, f"{self.prog}: {message}. {' '.join(filter(None, hints))}".rstrip(". ") + ".\n")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line. Values stay text here; dlperf.spec checks them all at once."""
+    made = _Parser(prog="python -m dlperf.compare", description=__doc__, allow_abbrev=False)
+    what = made.add_argument_group("what to compare")
+    add = what.add_argument
+    add("-m", "--model", metavar="M,...", help="resnet50, bert (= bert_base), bert_large; default: resnet50,bert")
+    add(
+        "-p",
+        "--precision",
+        metavar="P,...",
+        help="fp32, tf32, amp (fp16 on CUDA, bf16 on CPU), fp16, bf16; default: fp32",
+    )
+    add("-f", "--frameworks", metavar="F,...", help="default: all")
+    add("-b", "--batch-size", "--batch-size-per-device", metavar="N", help="per device; default: DLPerf's on CUDA")
+    add("--global-batch-size", metavar="N", help="over all devices, instead of --batch-size")
+    add("--data", metavar="DIR", help="synthetic (default), or a folder made by python -m dlperf.data")
+    add("--compile", metavar="on|off", help="the framework's compiler; on,off makes a row of each")
+    add("--set", action="append", metavar="KEY=VALUE", help="an adapter's option: clip_norm=off, pytorch.layout=nchw")
+    where = made.add_argument_group("where")
+    add = where.add_argument
+    add("--device", metavar="D", help="auto (default), cpu or cuda")
+    add("--env", metavar="E", help="venv (default: made on first use) or current (this interpreter)")
+    add("--threads", metavar="N", help="CPU threads for each framework; default: all that this process may use")
+    how = made.add_argument_group("how often")
+    add = how.add_argument
+    add("--protocol", metavar="P", help="dlperf (20 + 100 steps, 7 repeats; default on CUDA) or quick (default on CPU)")
+    for flag in ("--warmup-steps", "--windows", "--steps-per-window"):
+        add(flag, metavar="N", help="instead of the protocol's")
+    add("-r", "--repeats", metavar="N", help="fresh processes for each row, instead of the protocol's")
+    add("--seed", metavar="N", help="of weights, batches and order; default: 1")
+    add("--timeout", metavar="S", help="seconds for one run")
+    out = made.add_argument_group("output")
+    add = out.add_argument
+    add("-o", "--output", metavar="DIR", help="a new folder; default: runs/<date and time>")
+    add("--resume", metavar="DIR", help="run what is missing in the folder of an interrupted comparison")
+    add("--retry-failed", action="store_true", help="with --resume: run failed runs again, too")
+    add("--dry-run", action="store_true", help="print the plan and every command, run nothing")
+    add("-q", "--quiet", action="store_true", help="no progress")
+    add("--version", action="version", version=f"dlperf {__version__}")
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit code 0; 1 if nothing could run; 2 for a wrong request; 130 after Ctrl-C."""
+    arguments = vars(parser().parse_args(argv))
+    try:
+        return _compare(arguments)
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except OSError as error:
+        print(f"{error.filename or 'output'}: {error.strerror or error}. Finished runs are kept.", file=sys.stderr)
+        return 1
+
+
+def _compare(arguments: Mapping[str, object]) -> int:
+    adapters = catalog.adapters()
+    if arguments["resume"]:
+        return _resume(arguments, adapters)
+    given = {name: arguments[name] for name in DEFAULTS if arguments[name] is not None}
+    spec = from_arguments({**DEFAULTS, **given, "dry_run": arguments["dry_run"]}, adapters)
+    planned = plan.make(spec, adapters)
+    folder = Path(str(arguments["output"] or f"runs/{datetime.now():%Y%m%d-%H%M%S}"))
+    if arguments["dry_run"]:
+        print(dry_run(spec, planned, adapters, folder.absolute()))
+        return 0
+    from dlperf import machine
+
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    made = store.create(folder, spec, planned, machine.describe(), created, __version__)
+    return _run(made, adapters, arguments)
+
+
+def _resume(arguments: Mapping[str, object], adapters: Mapping[str, Adapter]) -> int:
+    contradictions = [name for name in [*DEFAULTS, "output", "dry_run"] if arguments[name]]
+    if contradictions:
+        flags = ", ".join("--" + name.replace("_", "-") for name in contradictions)
+        step = f"Leave out {flags}: the comparison keeps what it was started with."
+        raise UsageError([Problem("--resume", arguments["resume"], "no other request beside it", step)])
+    opened = store.open_folder(Path(str(arguments["resume"])))
+    gone = sorted({job.adapter for job in opened.plan.jobs} - set(adapters))
+    if gone:
+        raise UsageError([Problem("--resume", ", ".join(gone), f"adapters that there are: {', '.join(adapters)}")])
+    return _run(opened, adapters, arguments)
+
+
+def _run(opened: store.Store, adapters: Mapping[str, Adapter], arguments: Mapping[str, object]) -> int:
+    """Run, and write the report whatever ends the running."""
+    with store.locked(opened.folder):
+        shown = progress_.choose(bool(arguments["quiet"]))
+        for warning in opened.warnings:
+            shown.note(warning)
+        interrupted = False
+        signal.signal(signal.SIGTERM, _interrupt)
+        try:
+            runner.Runner(opened, adapters, shown, bool(arguments["retry_failed"])).run()
+        except KeyboardInterrupt:
+            interrupted = True
+        finally:
+            shown.close()
+        _report(opened, interrupted)
+    if interrupted:
+        return 130
+    return 0 if any(record.done for record in opened.records.values()) else 1
+
+
+def _interrupt(number: int, frame: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _report(opened: store.Store, interrupted: bool) -> None:
+    from dlperf import report
+
+    comparison = opened.comparison
+    if interrupted:
+        print(f"Interrupted. Go on with: python -m dlperf.compare --resume {opened.folder}", flush=True)
+    report.write(comparison, opened.folder)
+    print(summary(comparison))
+    print(f"Report: {opened.folder / 'report.md'} and {opened.folder / 'report.html'}")
+
+
+def summary(comparison: Comparison) -> str:
+    """The figures in a few plain lines, for the end of the command."""
+    from dlperf import metrics, models
+
+    lines = []
+    for job in comparison.jobs:
+        row = metrics.summarize(job, comparison.records)
+        what = f"{job.model} {job.precision_asked:<5} {job.system}"
+        if row.throughput:
+            failed = f", {len(row.failed)} failed" if row.failed else ""
+            unit = models.FAMILIES[job.family].RATE_UNIT
+            lines.append(f"{what:<40} {row.throughput.median:>9.4g} {unit} (median of {row.throughput.n}{failed})")
+        elif row.failed and row.failed[-1].failure:
+            lines.append(f"{what:<40} {row.failed[-1].failure.kind}: {row.failed[-1].failure.message}")
+        else:
+            lines.append(f"{what:<40} not run")
+    for skip in comparison.skips:
+        lines.append(f"{skip.model} {skip.precision_asked:<5} {skip.system:<30} {skip.status}: {skip.why}")
+    return "\n".join(lines)
+
+
+def dry_run(spec: Spec, planned: plan.Plan, adapters: Mapping[str, Adapter], folder: Path) -> str:
+    """The plan and every command, verbatim, as text. Nothing is run, made or looked up."""
+    lines = [f"# {len(planned.jobs)} rows, {spec.protocol.repeats} repeats each, in {folder}"]
+    lines += [f"# not run: {s.model} {s.precision_asked} {s.system}: {s.status}: {s.why}" for s in planned.skips]
+    for name, device in dict.fromkeys((job.adapter, job.device) for job in planned.jobs):
+        if spec.env == "venv":
+            lines += ["", f"# environment of {name} on {device}, unless it is there already"]
+            lines += _commands(adapters[name], device)
+    for repeat, job in plan.order(planned, spec.protocol.repeats, spec.seed):
+        environment = envs.planned(adapters[job.adapter], job.device, spec.env)
+        lines += ["", runner.script(spec, job, repeat, environment, folder).rstrip()]
+    return "\n".join(lines)
+
+
+def _commands(adapter: Adapter, device: str) -> list[str]:
+    try:
+        return envs.commands(adapter, device)
+    except RunError as error:
+        return [f"# {error}"]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""From a spec to jobs and skips, and the order in which runs go. Pure."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
+
+from dlperf import models
+from dlperf.catalog import RUNNABLE, Adapter
+from dlperf.schema import Job, Skip
+from dlperf.spec import Spec, default_batch_size, resolve_precision
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Rows that run, and rows that don't, with the reason."""
+
+    jobs: tuple[Job, ...]
+    skips: tuple[Skip, ...]
+
+
+def make(spec: Spec, adapters: Mapping[str, Adapter]) -> Plan:
+    """One row for each model, precision, framework and value of --compile."""
+    jobs: dict[str, Job] = {}
+    skips: dict[tuple[str, str, str], Skip] = {}
+    compiles: tuple[str | None, ...] = spec.compile or (None,)
+    for model, asked, name, compile in product(spec.models, spec.precisions, spec.frameworks, compiles):
+        settings = {**spec.settings, **({"compile": compile} if compile else {})}
+        concerned = _concerned(spec, adapters, models.FAMILY_OF[model])
+        row = _row(spec, adapters[name], model, asked, _mine(adapters[name], settings, concerned))
+        if isinstance(row, Job):
+            jobs.setdefault(row.id, row)
+        else:
+            skips.setdefault((row.system, row.model, row.precision_asked), row)
+    return Plan(tuple(jobs.values()), tuple(skips.values()))
+
+
+def _row(spec: Spec, adapter: Adapter, model: str, asked: str, mine: Mapping[str, str]) -> Job | Skip:
+    """`mine`: the settings that address this adapter and this family."""
+    family, precision = models.FAMILY_OF[model], resolve_precision(asked, spec.device)
+    input = "synthetic" if spec.data == "synthetic" else "native"
+    system = system_name(adapter, family, mine)
+    support = adapter.support_of(family, spec.device, precision, input)
+    status, why = support.status, support.why
+    if status in RUNNABLE:
+        why = _misfit(adapter, family, mine)
+        status = "option" if why else status
+    if status not in RUNNABLE:
+        return Skip(system, adapter.name, adapter.title, model, family, spec.device, asked, precision, status, why)
+    options = {name: mine.get(name, option.default) for name, option in adapter.options_of(family).items()}
+    batch_size = spec.batch_size or spec.global_batch_size or default_batch_size(model, spec.device, precision)
+    return Job(
+        id=_id(model, precision, system, batch_size),
+        system=system,
+        adapter=adapter.name,
+        title=adapter.title,
+        model=model,
+        family=family,
+        device=spec.device,
+        precision_asked=asked,
+        precision=precision,
+        batch_size=batch_size,
+        input=input,
+        data_dir=None if input == "synthetic" else spec.data,
+        options=options,
+        untested=status == "untested",
+    )
+
+
+def _concerned(spec: Spec, adapters: Mapping[str, Adapter], family: str) -> set[str]:
+    """The options that some chosen adapter has for a family; --set layout=... does not concern BERT."""
+    return {"compile"}.union(*(adapters[name].options_of(family) for name in spec.frameworks))
+
+
+def _mine(adapter: Adapter, settings: Mapping[str, str], concerned: set[str]) -> dict[str, str]:
+    """The settings for this row: "option" addresses all adapters, "adapter.option" one, and wins."""
+    general = {key: value for key, value in settings.items() if key in concerned}
+    own = {key.partition(".")[2]: value for key, value in settings.items() if key.startswith(adapter.name + ".")}
+    return {**general, **{key: value for key, value in own.items() if key in concerned}}
+
+
+def _misfit(adapter: Adapter, family: str, mine: Mapping[str, str]) -> str:
+    """Why this adapter can't take the settings; empty if it can."""
+    options = adapter.options_of(family)
+    for name, value in mine.items():
+        if name in options and not options[name].accepts(value):
+            return f"option {name} takes {' or '.join(options[name].values)}, not {value}"
+        if name not in options and (name, value) != ("compile", "off"):  # nothing to switch off
+            return f"has no option {name}; it has {', '.join(sorted(options)) or 'none'}"
+    return ""
+
+
+def system_name(adapter: Adapter, family: str, settings: Mapping[str, str]) -> str:
+    """The adapter and what differs from its defaults: "pytorch+inductor", "pytorch clip_norm=off"."""
+    labels, rest = "", ""
+    for name, option in adapter.options_of(family).items():
+        value = settings.get(name, option.default)
+        if value in option.labels:
+            labels += "+" + option.labels[value]
+        elif value != option.default:
+            rest += f" {name}={value}"
+    return adapter.name + labels + rest
+
+
+def _id(model: str, precision: str, system: str, batch_size: int) -> str:
+    """A file name: letters, digits and -._=+ only."""
+    text = f"{model}-{precision}-{system}-b{batch_size}"
+    return "".join(letter if letter.isalnum() or letter in "-._=+" else "_" for letter in text)
+
+
+def order(plan: Plan, repeats: int, seed: int) -> list[tuple[int, Job]]:
+    """Every run: blocks of one repeat of every job, each block in its own random order, so that a drift of the
+    machine hits all systems alike."""
+    runs = []
+    for repeat in range(repeats):
+        block = list(plan.jobs)
+        random.Random(f"{seed} {repeat}").shuffle(block)
+        runs += [(repeat, job) for job in block]
+    return runs

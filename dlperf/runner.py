@@ -1,0 +1,280 @@
+"""Runs the jobs of a comparison, one process group after the other, and stores what came of each."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from dlperf import bundle, envs, events, plan
+from dlperf.catalog import Adapter
+from dlperf.envs import Environment
+from dlperf.errors import RunError
+from dlperf.launchers import local
+from dlperf.progress import Progress
+from dlperf.schema import Failure, Job, Record
+from dlperf.spec import Spec
+from dlperf.store import Store
+
+#: failures of what surrounds a run, not of the run: `--resume` tries them again
+NEVER_RAN = frozenset(["environment"])
+#: seconds between asking a process group to end and ending it
+GRACE = 5.0
+
+
+@dataclass
+class Runner:
+    """One comparison at work. Nothing here computes while a worker measures: it sleeps until the worker ends."""
+
+    store: Store
+    adapters: Mapping[str, Adapter]
+    progress: Progress
+    retry_failed: bool = False
+
+    def run(self) -> None:
+        """Make environments, then run what is missing. KeyboardInterrupt ends every child and goes on."""
+        runs = list(self._missing())
+        jobs = {job.id: job for _, job in runs}
+        used = {job.adapter: self.adapters[job.adapter] for job in jobs.values()}
+        bundle.make(self.store.folder / "code", used.values())
+        self.progress.begin(len(runs))
+        environments = self._environments(list(jobs.values()), runs)
+        for repeat, job in runs:
+            key = (job.adapter, job.device)
+            if key in environments and not self._given_up(job):
+                self.progress.started(job, repeat)
+                self._one(job, repeat, environments[key])
+            else:
+                self.progress.passed()
+
+    def _missing(self) -> Iterator[tuple[int, Job]]:
+        for repeat, job in plan.order(self.store.plan, self.store.spec.protocol.repeats, self.store.spec.seed):
+            record = self.store.records.get((job.id, repeat))
+            again = record and record.failure and (self.retry_failed or record.failure.kind in NEVER_RAN)
+            if record is None or again:
+                if again:
+                    del self.store.records[job.id, repeat]
+                yield repeat, job
+
+    def _given_up(self, job: Job) -> bool:
+        """After two failures without a success, the remaining repeats would only cost time."""
+        mine = [record for record in self.store.records.values() if record.job.id == job.id]
+        return len(mine) >= 2 and not any(record.done for record in mine)
+
+    def _environments(self, jobs: list[Job], runs: list[tuple[int, Job]]) -> dict[tuple[str, str], Environment]:
+        """The environment of each adapter; one that can't be made becomes a failed record of each of its jobs."""
+        ready: dict[tuple[str, str], Environment] = {}
+        for key in dict.fromkeys((job.adapter, job.device) for job in jobs):
+            adapter, device = self.adapters[key[0]], key[1]
+            try:
+                ready[key] = envs.ensure(adapter, device, self.store.spec.env, self.progress.note)
+            except RunError as error:
+                self.progress.note(f"{adapter.name}: {error}")
+                first = {job.id: (repeat, job) for repeat, job in reversed(runs) if (job.adapter, job.device) == key}
+                for repeat, job in first.values():
+                    self._never_ran(job, repeat, error)
+        return ready
+
+    def _never_ran(self, job: Job, repeat: int, error: RunError) -> None:
+        failure = Failure(error.kind, str(error), error.lines)
+        record = Record(job, repeat, _now(), 0.0, "", "", environment={"kind": self.store.spec.env}, failure=failure)
+        self._finish(record)
+
+    def _one(self, job: Job, repeat: int, environment: Environment) -> None:
+        try:
+            envs.check(environment)
+        except RunError as error:
+            self._never_ran(job, repeat, error)
+            return
+        folder = self.store.folder / run_folder(job, repeat)
+        command = script(self.store.spec, job, repeat, environment, self.store.folder.absolute())
+        _prepare(folder, request(job, self.store.spec), command)
+        started, began = _now(), time.monotonic()
+        ended = _execute(folder, self.store.spec.timeout, lambda: self.progress.tick(folder))
+        stream = events.read(folder / "events.rank0.jsonl")
+        self._finish(
+            Record(
+                job=job,
+                repeat=repeat,
+                started=started,
+                seconds=time.monotonic() - began,
+                command=command,
+                folder=str(run_folder(job, repeat)),
+                environment={
+                    "kind": environment.kind,
+                    "python": environment.python_version,
+                    "digest": environment.digest,
+                },
+                versions=stream.start.get("versions", {}),
+                parameter_count=stream.built.get("parameter_count"),
+                effective=stream.warm.get("effective", {}),
+                windows=stream.windows,
+                start_seconds=stream.built.get("seconds"),
+                first_step_seconds=stream.warm.get("first_step_seconds"),
+                peak_memory_bytes=(stream.end or {}).get("peak_memory_bytes"),
+                peak_device_memory_bytes=(stream.end or {}).get("peak_device_memory_bytes"),
+                failure=_failure(ended, stream, folder),
+            )
+        )
+
+    def _finish(self, record: Record) -> None:
+        self.store.append(record)
+        self.progress.finished(record)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def script(spec: Spec, job: Job, repeat: int, environment: Environment, root: Path) -> str:
+    """What `sh` runs for one run of a job, in the comparison's folder `root` (absolute)."""
+    return local.script(
+        local.Launch(
+            title=f"{job.id}, repeat {repeat + 1} of {spec.protocol.repeats}",
+            python=environment.python,
+            code=root / "code",
+            folder=root / run_folder(job, repeat),
+            device=job.device,
+            threads=spec.threads,
+            variables=environment.variables,
+        )
+    )
+
+
+def run_folder(job: Job, repeat: int) -> Path:
+    """Where a run's files are, relative to the comparison."""
+    return Path("runs") / job.id / str(repeat)
+
+
+def request(job: Job, spec: Spec) -> dict[str, object]:
+    """The content of job.json, see dlperf.adapters.api.Job."""
+    return {
+        "adapter": job.adapter,
+        "job": {
+            "model": job.model,
+            "device": job.device,
+            "precision": job.precision,
+            "batch_size": job.batch_size,
+            "input": job.input,
+            "data_dir": os.path.abspath(job.data_dir) if job.data_dir else None,
+            "warmup_steps": spec.protocol.warmup_steps,
+            "windows": spec.protocol.windows,
+            "steps_per_window": spec.protocol.steps_per_window,
+            "seed": spec.seed,
+            "threads": spec.threads,
+            "options": dict(job.options),
+        },
+    }
+
+
+def _prepare(folder: Path, job: Mapping[str, object], command: str) -> None:
+    """A fresh folder for one run; what an interrupted attempt left is moved out of the way, not lost."""
+    if folder.exists():
+        earlier = sum(1 for _ in folder.parent.glob(folder.name + ".earlier*"))
+        folder.rename(folder.with_name(f"{folder.name}.earlier{earlier}"))
+    folder.mkdir(parents=True)
+    (folder / "job.json").write_text(json.dumps(job, indent=1), encoding="utf-8")
+    (folder / "launch.sh").write_text(command, encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """How a process group ended: `code` as Popen.returncode has it."""
+
+    code: int
+    timed_out: bool
+    timeout: float
+    machine_ran_out_of_memory: bool
+
+
+def _execute(folder: Path, timeout: float, tick: Callable[[], None]) -> _Ended:
+    """Run launch.sh as a process group of its own; the group is gone when this returns or raises."""
+    kills = _oom_kills()
+    with open(folder / "stdout.log", "wb") as out, open(folder / "stderr.log", "wb") as err:
+        process = subprocess.Popen(
+            ["sh", str(folder / "launch.sh")],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+        )
+        with _ending(process):
+            timed_out = not _wait(process, timeout, tick)
+    return _Ended(process.returncode, timed_out, timeout, _oom_kills() > kills)
+
+
+@contextmanager
+def _ending(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Whatever happens inside, no process of the group is left behind."""
+    try:
+        yield
+    finally:
+        if process.poll() is None:
+            _signal_group(process, signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(GRACE)
+        _signal_group(process, signal.SIGKILL)  # helpers that the worker left behind, too
+        process.wait()
+
+
+def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
+
+
+def _wait(process: subprocess.Popen[bytes], timeout: float, tick: Callable[[], None]) -> bool:
+    """Sleep until the process ends (True) or the time is over. Wakes once a second, for the display."""
+    deadline = time.monotonic() + timeout
+    descriptor = os.pidfd_open(process.pid)
+    try:
+        while (left := deadline - time.monotonic()) > 0:
+            if select.select([descriptor], [], [], min(left, 1.0))[0]:
+                process.wait()
+                return True
+            tick()
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def _oom_kills() -> int:
+    """How many processes the kernel has ended for want of memory since the machine started."""
+    with suppress(OSError), open("/proc/vmstat", encoding="ascii") as file:
+        return sum(int(line.split()[1]) for line in file if line.startswith("oom_kill "))
+    return 0
+
+
+def _failure(ended: _Ended, stream: events.Stream, folder: Path) -> Failure | None:
+    """What the outside saw goes before what the worker wrote: a killed worker writes nothing."""
+    lines = _last_lines(folder)
+    if ended.timed_out:
+        message = f"it did not end within {ended.timeout:g} s (--timeout) and was ended with its process group"
+        return Failure("timeout", message, lines)
+    failure = stream.failure
+    if ended.code < 0 and stream.failed is None:
+        name = signal.Signals(-ended.code).name
+        if ended.machine_ran_out_of_memory:
+            return Failure("out_of_memory", f"the system ended it for want of memory ({name})", lines)
+        return Failure("killed", f"it was ended by signal {-ended.code} ({name})", lines)
+    if failure is None and ended.code != 0:
+        return Failure("crash", f"it ended with exit code {ended.code} after its last event", lines)
+    return dataclasses.replace(failure, lines=failure.lines or lines) if failure else None
+
+
+def _last_lines(folder: Path, count: int = 15) -> tuple[str, ...]:
+    """The end of what the framework printed: standard error, or standard output where that is empty."""
+    for name in ("stderr.log", "stdout.log"):
+        with suppress(OSError):
+            lines = (folder / name).read_text(encoding="utf-8", errors="replace").splitlines()
+            if lines:
+                return tuple(lines[-count:])
+    return ()

@@ -1,0 +1,143 @@
+"""The folder of a comparison: what was planned, and one line for each run that ended.
+
+comparison.json   the request, the machine, the rows, the environments; written once
+records.jsonl     one Record per line, on disk before the next run starts
+code/             the code that ran
+runs/<job>/<n>/   job.json, launch.sh, events, stdout.log, stderr.log of repeat n
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from dlperf.errors import Problem, UsageError
+from dlperf.plan import Plan
+from dlperf.schema import SCHEMA, Comparison, Record, Skip, job_from, record_from, to_json
+from dlperf.spec import Spec, spec_from
+
+MANIFEST = "comparison.json"
+RECORDS = "records.jsonl"
+
+
+class Store:
+    """One comparison's folder. `records` holds the last record of each run, by (job id, repeat)."""
+
+    def __init__(self, folder: Path, manifest: Mapping[str, Any]):
+        self.folder = folder
+        self.manifest = manifest
+        self.spec: Spec = spec_from(manifest["spec"])
+        self.plan = Plan(
+            jobs=tuple(job_from(job) for job in manifest["jobs"]),
+            skips=tuple(Skip(**skip) for skip in manifest["skips"]),
+        )
+        self.warnings: list[str] = []
+        self.records = {(record.job.id, record.repeat): record for record in self._read()}
+
+    def _read(self) -> Iterator[Record]:
+        """Every whole line. A half-written one, left by a crash, is passed over: its run counts as not done."""
+        path = self.folder / RECORDS
+        if not path.exists():
+            return
+        for number, line in enumerate(path.read_bytes().splitlines(), 1):
+            try:
+                if line.strip():
+                    yield record_from(json.loads(line))
+            except (ValueError, TypeError, KeyError):
+                self.warnings.append(
+                    f"{path}: line {number} is damaged and was passed over; its run counts as missing."
+                )
+
+    def append(self, record: Record) -> None:
+        """Store a record so that it survives the end of this process and of the machine."""
+        path = self.folder / RECORDS
+        with open(path, "ab+") as file:
+            if file.tell():
+                file.seek(-1, os.SEEK_END)
+                if file.read(1) != b"\n":  # a half-written line stays a line of its own
+                    file.write(b"\n")
+            file.write(to_json(record).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        self.records[record.job.id, record.repeat] = record
+
+    @property
+    def comparison(self) -> Comparison:
+        return Comparison(
+            spec=self.manifest["spec"],
+            machine=self.manifest["machine"],
+            created=self.manifest["created"],
+            version=self.manifest["version"],
+            planned=len(self.plan.jobs) * self.spec.protocol.repeats,
+            jobs=self.plan.jobs,
+            records=tuple(self.records.values()),
+            skips=self.plan.skips,
+        )
+
+
+def create(folder: Path, spec: Spec, plan: Plan, machine: Mapping[str, Any], created: str, version: str) -> Store:
+    """Start a comparison's folder. UsageError if it is in use or can't be written."""
+    claim(folder)
+    manifest = {
+        "schema": SCHEMA,
+        "created": created,
+        "version": version,
+        "spec": dataclasses.asdict(spec),
+        "machine": machine,
+        "jobs": [dataclasses.asdict(job) for job in plan.jobs],
+        "skips": [dataclasses.asdict(skip) for skip in plan.skips],
+    }
+    aside = folder / (MANIFEST + ".writing")
+    aside.write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+    aside.rename(folder / MANIFEST)
+    return Store(folder, json.loads(json.dumps(manifest)))
+
+
+def claim(folder: Path) -> None:
+    """Make an empty folder, or raise UsageError saying why not."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        used = any(folder.iterdir())
+        if not used:
+            (folder / "lock").touch()
+    except OSError as error:
+        problem = Problem("--output", folder, "a folder that can be written", f"{error.strerror or error}.")
+        raise UsageError([problem]) from None
+    if used:
+        step = f"Continue with --resume {folder}, or choose another folder."
+        raise UsageError([Problem("--output", folder, "a new or empty folder", step)])
+
+
+def open_folder(folder: Path) -> Store:
+    """Read a comparison's folder. UsageError if it is none, or its comparison.json is damaged."""
+    path = folder / MANIFEST
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        if manifest["schema"] != SCHEMA:
+            allowed = f"schema {SCHEMA}, which this version of dlperf reads"
+            raise UsageError([Problem(str(path), f"schema {manifest['schema']}", allowed)])
+        return Store(folder, manifest)
+    except OSError as error:
+        problem = Problem("--resume", folder, f"the folder of a comparison, with {MANIFEST}", f"{error.strerror}.")
+        raise UsageError([problem]) from None
+    except (ValueError, TypeError, KeyError) as error:
+        problem = Problem(str(path), error, "the file that dlperf wrote", "Start the comparison anew.")
+        raise UsageError([problem]) from None
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes from running the same comparison. UsageError if one does."""
+    with open(folder / "lock", "a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            problem = Problem("--resume", folder, "a comparison that no other process runs", "Wait for it to end.")
+            raise UsageError([problem]) from None
+        yield

@@ -1,0 +1,106 @@
+"""What a reader must know before trusting a figure, each sentence taken from the data. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from dlperf import metrics
+from dlperf.report import names, text
+from dlperf.schema import Comparison, Record
+
+#: keys of `effective` that change how much work a step does
+WORK = ("compute_dtype", "clip_norm", "dropout", "masked_positions", "label_smoothing")
+#: windows of one run that differ more than this were not alike
+SPREAD = 1.2
+#: other work on the machine when the comparison started: load average for each thread
+BUSY = 0.1
+
+
+def caveats(comparison: Comparison) -> Iterator[str]:
+    yield from _machine(comparison)
+    yield from _protocol(comparison)
+    yield from _work(comparison)
+    yield from _runs(comparison)
+
+
+def _machine(comparison: Comparison) -> Iterator[str]:
+    machine = comparison.machine
+    if any(job.device == "cpu" for job in comparison.jobs):
+        yield "These are rates on a CPU. They do not tell which system is faster on a GPU."
+    if machine.get("virtual"):
+        yield "The machine is virtual: other guests of its host may have slowed some runs."
+    if machine.get("cpu_quota"):
+        yield f"A control group limits the processes to {text.number(machine['cpu_quota'], 2)} cores' worth of time."
+    if machine.get("governor") not in (None, "performance"):
+        yield f"The CPU's frequency governor is “{machine['governor']}”, not “performance”: clocks may have varied."
+    load = next(iter(machine.get("load_average", ())), 0.0)
+    if load > BUSY * machine.get("usable_threads", 1):
+        yield f"The machine was at work when the comparison started (load average {text.number(load, 2)})."
+
+
+def _protocol(comparison: Comparison) -> Iterator[str]:
+    spec = comparison.spec
+    if spec.get("protocol") == "quick":
+        yield "The quick protocol times few steps. Figures to publish need --protocol dlperf."
+    if any(job.input == "synthetic" for job in comparison.jobs):
+        yield "Synthetic input: reading and decoding data is not part of these rates."
+    summaries = [metrics.summarize(job, comparison.records) for job in comparison.jobs]
+    few = [summary for summary in summaries if len(summary.done) == 1]
+    if few:
+        yield f"One run only, so no interval: {text.listing(names.system(summary.job) for summary in few)}."
+
+
+def _work(comparison: Comparison) -> Iterator[str]:
+    """Differences that make rates incomparable, by model and precision."""
+    groups: dict[tuple[str, str, str], list[Record]] = {}
+    for record in comparison.records:
+        if record.done:
+            job = record.job
+            groups.setdefault((job.model, job.precision_asked, job.device), []).append(record)
+    for records in groups.values():
+        job = records[0].job
+        where = f"{names.model(job.model)}, {names.precision_short(job)}"
+        for key in WORK:
+            yield from _differing(where, key, [(r, r.effective[key]) for r in records if key in r.effective])
+        counts = [(r, f"{r.parameter_count:,}") for r in records if r.parameter_count is not None]
+        yield from _differing(where, "the number of parameters", counts)
+        if names.sizes_differ(record.job for record in records):
+            yield f"{where}: rows differ in size or input; each is compared only with rows of the same."
+
+
+def _differing(where: str, what: str, values: Iterable[tuple[Record, str]]) -> Iterator[str]:
+    found: dict[str, list[str]] = {}
+    for record, value in values:
+        found.setdefault(text.line(value), []).append(names.system(record.job))
+    if len(found) > 1:
+        which = "; ".join(f"{value} in {text.listing(systems)}" for value, systems in found.items())
+        yield f"{where}: {what} is not the same in all systems, so they do not do the same work: {which}."
+
+
+def _runs(comparison: Comparison) -> Iterator[str]:
+    failed = sum(not record.done for record in comparison.records)
+    if failed:
+        yield f"{text.count(failed, 'run')} failed and {'is' if failed == 1 else 'are'} in no figure; see Failures."
+    untested = text.listing(names.system(job) for job in comparison.jobs if job.untested)
+    if untested:
+        yield f"Combinations that nobody tested before: {untested}."
+    uneven = [record for record in comparison.records if record.done and metrics.window_spread(record) > SPREAD]
+    if uneven:
+        worst = max(metrics.window_spread(record) for record in uneven)
+        yield (
+            f"In {text.count(len(uneven), 'run')} the fastest window was more than {SPREAD} times as fast as the "
+            f"slowest (up to {text.number(worst, 2)} times): the machine was not quiet, or the warm-up too short."
+        )
+    yield from _changed(comparison.records)
+
+
+def _changed(records: Iterable[Record]) -> Iterator[str]:
+    """Systems whose runs did not all have the same environment, as after an update between a run and its resumption."""
+    found: dict[tuple[str, str], set[tuple[str, ...]]] = {}
+    for record in records:
+        if record.done:
+            made = (record.environment.get("digest", ""), *map(str, record.versions.values()))
+            found.setdefault((record.job.system, record.job.device), set()).add(made)
+    for (system, _), all_made in found.items():
+        if len(all_made) > 1:
+            yield f"{system}: its environment or versions changed between runs; see Systems."

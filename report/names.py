@@ -1,0 +1,97 @@
+"""What things are called where people read. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dlperf import models
+from dlperf.adapters.api import PRECISIONS
+from dlperf.report.text import count
+from dlperf.schema import Job, Skip
+
+#: models whose usual name differs from their id
+MODELS = {"resnet50": "ResNet-50 v1.5", "bert_base": "BERT-base pretraining", "bert_large": "BERT-large pretraining"}
+
+#: Skip.status and Failure.kind in words
+STATUSES = {
+    "not_yet": "not supported by dlperf yet",
+    "upstream": "not supported by the framework",
+    "never": "does not apply",
+    "option": "excluded by an option",
+    "environment": "environment could not be made",
+    "crash": "crashed",
+    "timeout": "ran out of time",
+    "out_of_memory": "out of memory",
+    "nan": "loss became NaN or infinite",
+    "killed": "killed",
+    "unsupported": "not supported by this build of the framework",
+}
+
+DEVICES = {"cpu": "CPU", "cuda": "CUDA"}
+
+
+def rows(jobs: Iterable[Job], skips: Iterable[Skip]) -> list[Job | Skip]:
+    """What was asked for, run or not."""
+    return [*jobs, *skips]
+
+
+def model(name: str) -> str:
+    return MODELS.get(name, name)
+
+
+def system(row: Job | Skip) -> str:
+    """The framework's own name with what sets the system apart: `pytorch+compile` is shown as PyTorch+compile."""
+    return row.title + row.system.removeprefix(row.adapter) if row.system.startswith(row.adapter) else row.system
+
+
+def status(word: str) -> str:
+    return STATUSES.get(word, word)
+
+
+def device(name: str) -> str:
+    return DEVICES.get(name, name)
+
+
+def precision(row: Job | Skip) -> str:
+    """One sentence: what was asked, and what that means on this device."""
+    means = f", which on {device(row.device)} is {row.precision}" if row.precision_asked != row.precision else ""
+    meaning = f" ({PRECISIONS[row.precision]})" if row.precision in PRECISIONS else ""
+    return f"Precision: {row.precision_asked}{means}{meaning}."
+
+
+def precision_short(row: Job | Skip) -> str:
+    """`fp32`, or `amp (bf16 mixed precision)` where what was asked depends on the device."""
+    if row.precision_asked == row.precision:
+        return row.precision
+    return f"{row.precision_asked} ({row.precision.removeprefix('amp_')} mixed precision)"
+
+
+def rate_unit(family: str) -> str:
+    return getattr(models.FAMILIES.get(family), "RATE_UNIT", "samples/s")
+
+
+def sample(family: str) -> str:
+    """One of what the family counts, e.g. `image`."""
+    return str(getattr(models.FAMILIES.get(family), "SAMPLE", "samples")).removesuffix("s")
+
+
+def flops(model_name: str) -> int | None:
+    """Floating-point operations of a training step per sample; None for a model that this version does not know."""
+    if model_name not in models.FAMILY_OF:
+        return None
+    return int(models.family(model_name).flops(models.config(model_name)))
+
+
+def size(job: Job) -> str:
+    """`1 node, 2 devices, batch 16 per device`."""
+    places = f"{count(job.nnodes, 'node')}, {count(job.world_size, 'device')}"
+    return f"{places}, batch {job.batch_size} per device"
+
+
+def sizes_differ(jobs: Iterable[Job]) -> bool:
+    return len({work(job) for job in jobs}) > 1
+
+
+def work(job: Job) -> tuple[int, int, int, str]:
+    """What must be the same for two rates to be compared: nodes, devices on each, batch, input."""
+    return job.nnodes, job.nproc_per_node, job.batch_size, job.input

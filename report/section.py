@@ -1,0 +1,294 @@
+"""One model at one precision on one kind of device: summary, table, chart and what really ran. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dlperf import metrics
+from dlperf.metrics import Standing, Summary
+from dlperf.report import names, text
+from dlperf.report.shape import Bar, Chart, Column, Row, Section, Table
+from dlperf.schema import Failure, Job, Skip
+
+
+def section(summaries: list[Summary], skips: list[Skip], repeats: int) -> Section:
+    first = names.rows((summary.job for summary in summaries), skips)[0]
+    by_work: dict[tuple[int, int, int, str], list[Summary]] = {}
+    for summary in summaries:
+        by_work.setdefault(names.work(summary.job), []).append(summary)
+    groups = [by_work[key] for key in sorted(by_work)]
+    standings = [metrics.standings(group) for group in groups]
+    same, differing = _effective(summaries)
+    return Section(
+        anchor=_anchor(first),
+        title=_title(first),
+        about=tuple(_model_facts(first, summaries)),
+        summary=_summary(standings, groups, skips),
+        throughput=_throughput(groups, standings, skips, repeats),
+        chart=_chart(first, standings, groups, skips),
+        same=same,
+        differing=differing,
+    )
+
+
+def _anchor(row: Job | Skip) -> str:
+    return text.slug(f"{row.model}-{row.precision_asked}-{row.device}")
+
+
+def _title(row: Job | Skip) -> str:
+    return f"{names.model(row.model)}, {names.precision_short(row)}, {names.device(row.device)}"
+
+
+def _model_facts(row: Job | Skip, summaries: list[Summary]) -> list[str]:
+    facts = [names.precision(row)]
+    counts = {record.parameter_count for summary in summaries for record in summary.done} - {None}
+    work = names.flops(row.model)
+    if counts:
+        facts.append(f"{text.listing(f'{count:,}' for count in sorted(counts, key=str))} trained parameters.")
+    if work:
+        gigaflops = text.number(work / 1e9, 1)
+        facts.append(f"One {names.sample(row.family)} takes {gigaflops} GFLOP, forward and backward.")
+    inputs = text.listing(summary.job.input for summary in summaries) if summaries else ""
+    return [*facts, f"Input: {inputs}."] if inputs else facts
+
+
+def _summary(standings: list[list[Standing]], groups: list[list[Summary]], skips: list[Skip]) -> str:
+    several = len(groups) > 1
+    parts = [
+        (f"{text.capital(names.size(group[0].job))}: " if several else "On this machine ") + _winner(ranked)
+        for ranked, group in zip(standings, groups, strict=True)
+    ]
+    missing = [names.system(s.job) for group in groups for s in group if not s.done] + [names.system(s) for s in skips]
+    if missing and any(standings):
+        parts.append(f"No figure for {text.listing(missing)}; the table says why.")
+    return " ".join(parts) if any(standings) else "No system has a figure; the table says why."
+
+
+def _winner(ranked: list[Standing]) -> str:
+    """Who was fastest, who ties with it, and who cannot be told apart from it for want of runs."""
+    if not ranked:
+        return "no system has a figure."
+    best = ranked[0]
+    places = _places(ranked)
+    ties = [s for s in ranked[1:] if s.relative and metrics.tie(s.relative)]
+    unknown = [s for s in ranked[1:] if s.relative and metrics.unresolved(s.relative)]
+    rest = [s for s in ranked[1:] if s not in ties and s not in unknown]
+    verb = "was fastest" if len(ranked) > 1 and not ties and not unknown else "had the highest median"
+    parts = [f"{_name(best)} {verb if len(ranked) > 1 else 'reached'}: {_rate(best, places)}"]
+    parts[0] += f"; tie with {text.listing(f'{_name(s)} ({_rate(s, places)})' for s in ties)}." if ties else "."
+    if unknown:
+        others = text.listing(map(_name, unknown))
+        parts.append(f"For want of repeats it is not known whether {others} {_differ(unknown)} from it.")
+    if rest:
+        parts.append(f"{_name(rest[0])} came next, at {_relative(rest[0])} of that rate.")
+    return " ".join(parts)
+
+
+def _differ(standings: list[Standing]) -> str:
+    return "differs" if len(standings) == 1 else "differ"
+
+
+def _name(standing: Standing) -> str:
+    return names.system(standing.summary.job)
+
+
+def _places(ranked: Iterable[Standing]) -> int:
+    return text.decimals(s.summary.throughput for s in ranked if s.summary.throughput)
+
+
+def _rate(standing: Standing, places: int) -> str:
+    """`9.83 img/s [9.41, 10.27], n=3`."""
+    estimate = standing.summary.throughput
+    assert estimate is not None
+    rate = f"{text.number(estimate.median, places)} {names.rate_unit(standing.summary.job.family)}"
+    spread = f" {text.interval(estimate, places)}" if estimate.low is not None else ""
+    return f"{rate}{spread}, n={estimate.n}"
+
+
+def _relative(standing: Standing) -> str:
+    assert standing.relative is not None
+    return f"{text.number(standing.relative.median, 3)} {text.interval(standing.relative, 3)}"
+
+
+# The throughput table
+
+
+def _throughput(groups: list[list[Summary]], standings: list[list[Standing]], skips: list[Skip], repeats: int) -> Table:
+    on_device = any(summary.peak_device_memory_bytes is not None for group in groups for summary in group)
+    several = len(groups) > 1
+    family = names.rows((summary.job for group in groups for summary in group), skips)[0].family
+    places = _places(standing for ranked in standings for standing in ranked)
+    per_sample = _per_sample(standings)
+    columns = tuple(_columns(family, on_device))
+    rows: list[Row] = []
+    for ranked, group in zip(standings, groups, strict=True):
+        rows += [_figures(s, places, per_sample[s.summary.job.id], on_device, several, repeats) for s in ranked]
+        rows += [_unfinished(summary, len(columns), several, repeats) for summary in group if not summary.done]
+    rows += [_skipped(skip, len(columns)) for skip in skips]
+    return Table(columns, tuple(rows), noted=True)
+
+
+def _columns(family: str, on_device: bool) -> list[Column]:
+    device_memory = ["peak device memory (GiB)"] if on_device else []
+    numeric = [
+        *("nodes", "devices", "batch per device", "global batch", "n"),
+        *(f"median ({names.rate_unit(family)})", "95 % interval", "relative to fastest", "95 % interval"),
+        *("peak memory (GiB)", *device_memory, "CPU cores busy", f"CPU (s per {names.sample(family)})"),
+        "first step (s)",
+    ]
+    return [Column("system"), *(Column(title, numeric=True) for title in numeric)]
+
+
+def _per_sample(standings: list[list[Standing]]) -> dict[str, str]:
+    """CPU seconds per sample by job, with points that line up."""
+    summaries = [standing.summary for ranked in standings for standing in ranked]
+    cells = text.column([summary.cpu_seconds_per_sample for summary in summaries])
+    return {summary.job.id: cell for summary, cell in zip(summaries, cells, strict=True)}
+
+
+def _sizes(job: Job) -> list[str]:
+    sizes = (job.nnodes, job.world_size, job.batch_size, job.global_batch_size)
+    return [f"{size:,}" for size in sizes]
+
+
+def _figures(standing: Standing, places: int, per_sample: str, on_device: bool, several: bool, repeats: int) -> Row:
+    summary, relative = standing.summary, standing.relative
+    estimate = summary.throughput
+    assert estimate is not None
+    cells = (
+        names.system(summary.job),
+        *_sizes(summary.job),
+        str(estimate.n),
+        *(text.number(estimate.median, places), text.interval(estimate, places)),
+        *((text.number(relative.median, 3), text.interval(relative, 3)) if relative else ("1", text.NONE)),
+        text.gibibytes(summary.peak_memory_bytes),
+        *([text.gibibytes(summary.peak_device_memory_bytes)] if on_device else []),
+        *(text.number(summary.cpu_use, 2), per_sample, text.number(summary.first_step_seconds, 2)),
+    )
+    note = "; ".join(_notes(standing, repeats))
+    return Row(cells, kind=_kind(standing), label=_label(summary.job, several), note=note)
+
+
+def _kind(standing: Standing) -> str:
+    if standing.relative is None:
+        return "fastest"
+    if metrics.tie(standing.relative):
+        return "tie"
+    return "unresolved" if metrics.unresolved(standing.relative) else ""
+
+
+def _notes(standing: Standing, repeats: int) -> list[str]:
+    summary = standing.summary
+    notes = ["tie with the fastest"] if _kind(standing) == "tie" else []
+    if len(summary.done) == 1:
+        notes.append("one run: no interval")
+    if summary.failed:
+        made = len(summary.done) + len(summary.failed)
+        notes.append(f"{len(summary.failed)} of {text.count(made, 'run')} failed: {_kinds(summary)}")
+    return [*notes, *_left(summary, repeats)]
+
+
+def _left(summary: Summary, repeats: int) -> list[str]:
+    """What is still to come, and what nobody vouches for."""
+    left = repeats - len(summary.done) - len(summary.failed)
+    to_come = [f"{text.count(left, 'run')} not made yet"] if left > 0 else []
+    return [*to_come, "untested combination"] if summary.job.untested else to_come
+
+
+def _kinds(summary: Summary) -> str:
+    return text.listing(names.status(record.failure.kind) for record in summary.failed if record.failure)
+
+
+def _unfinished(summary: Summary, columns: int, several: bool, repeats: int) -> Row:
+    """A row without a figure: none of its runs ended well."""
+    job = summary.job
+    reasons = text.listing(_reason(record.failure) for record in summary.failed if record.failure)
+    count = "the only run failed" if len(summary.failed) == 1 else f"all {len(summary.failed)} runs failed"
+    note = "; ".join([*([f"{count}: {reasons}"] if summary.failed else []), *_left(summary, repeats)])
+    short = "failed" if summary.failed else "not run yet"
+    return _missing((names.system(job), *_sizes(job)), short, columns, _label(job, several), note or short)
+
+
+def _reason(failure: Failure) -> str:
+    message = text.line(failure.message)
+    return f"{names.status(failure.kind)} ({message})" if message else names.status(failure.kind)
+
+
+def _skipped(skip: Skip, columns: int) -> Row:
+    name, status = names.system(skip), names.status(skip.status)
+    return _missing((name, *(text.NONE,) * 4), status, columns, name, f"{status}: {text.line(skip.why)}")
+
+
+def _missing(head: tuple[str, ...], short: str, columns: int, label: str, note: str) -> Row:
+    """`short` stands where the rate would: after the sizes and n."""
+    cells = (*head, text.NONE, short)
+    rest = columns - len(cells)
+    span = columns - len(head) + 1  # the cells after the sizes, and the note's
+    return Row((*cells, *(text.NONE,) * rest), "missing", label, note, first=len(head), span=span)
+
+
+# The chart
+
+
+def _chart(
+    row: Job | Skip, standings: list[list[Standing]], groups: list[list[Summary]], skips: list[Skip]
+) -> Chart | None:
+    if not any(standings):
+        return None
+    several = len(groups) > 1
+    places = _places(standing for ranked in standings for standing in ranked)
+    bars = tuple(_bar(standing, places, several) for ranked in standings for standing in ranked)
+    missing = [(_label(s.job, several), _kinds(s) or "not run yet") for group in groups for s in group if not s.done]
+    missing += [(names.system(skip), names.status(skip.status)) for skip in skips]
+    unit = names.rate_unit(row.family)
+    return Chart(
+        file=f"charts/{_anchor(row)}.svg",
+        title=_title(row),
+        unit=unit,
+        alt=f"Bars of {unit}: " + "; ".join(f"{bar.label} {bar.text}" for bar in bars),
+        bars=bars,
+        missing=tuple(missing),
+    )
+
+
+def _label(job: Job, several: bool) -> str:
+    return (
+        f"{names.system(job)}, {job.nnodes}×{job.nproc_per_node}, batch {job.batch_size}"
+        if several
+        else names.system(job)
+    )
+
+
+def _bar(standing: Standing, places: int, several: bool) -> Bar:
+    estimate = standing.summary.throughput
+    assert estimate is not None
+    tie = ", tie" if _kind(standing) == "tie" else ""
+    label = f"{text.number(estimate.median, places)} (n={estimate.n}{tie})"
+    return Bar(_label(standing.summary.job, several), estimate.median, estimate.low, estimate.high, label)
+
+
+# What really ran
+
+
+def _effective(summaries: list[Summary]) -> tuple[Table | None, Table | None]:
+    """Keys whose value is the same in every system, and the others with a column for each system."""
+    columns: dict[str, dict[str, list[str]]] = {}
+    for summary in summaries:
+        for record in (*summary.done, *summary.failed):
+            if record.effective:
+                values = columns.setdefault(names.system(summary.job), {})
+                for key, value in record.effective.items():
+                    values.setdefault(key, []).append(text.line(str(value)))
+    if not columns:
+        return None, None
+    keys = list(dict.fromkeys(key for values in columns.values() for key in values))
+    cells = {key: [text.alternatives(values.get(key, [])) for values in columns.values()] for key in keys}
+    same = [Row((key, cells[key][0])) for key in keys if len(set(cells[key])) == 1]
+    differing = [Row((key, *cells[key])) for key in keys if len(set(cells[key])) > 1]
+    heads = (Column("key"), *(Column(name) for name in columns))
+    return (
+        Table((Column("key"), Column("all systems" if len(columns) > 1 else next(iter(columns)))), tuple(same))
+        if same
+        else None,
+        Table(heads, tuple(differing)) if differing else None,
+    )

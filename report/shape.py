@@ -1,0 +1,99 @@
+"""The view model: what templates and charts are given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Column:
+    title: str
+    numeric: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """kind: "" | fastest | tie | unresolved | missing. `cells` has one for each column.
+
+    note: what a reader must know of this row, e.g. why it is missing; `label` names the row where notes are listed.
+    HTML shows a missing row's note in place of its cells from number `first` to the last, `span` of them.
+    """
+
+    cells: tuple[str, ...]
+    kind: str = ""
+    label: str = ""
+    note: str = ""
+    first: int = 1
+    span: int = 1
+
+
+@dataclass(frozen=True)
+class Table:
+    """noted: whether a column of notes follows the others."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    noted: bool = False
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One bar of a chart, the only numbers in the view: for charts.py, not for a template."""
+
+    label: str
+    value: float
+    low: float | None
+    high: float | None
+    text: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    """file: relative to the report. alt: the chart in words. missing: (label, reason) of rows without a bar."""
+
+    file: str
+    title: str
+    unit: str
+    alt: str
+    bars: tuple[Bar, ...]
+    missing: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Section:
+    """One model at one precision on one kind of device."""
+
+    anchor: str
+    title: str
+    about: tuple[str, ...]
+    summary: str
+    throughput: Table
+    chart: Chart | None
+    same: Table | None
+    differing: Table | None
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """A heading, a sentence, and verbatim text under it."""
+
+    title: str
+    about: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Report:
+    title: str
+    about: str
+    progress: str
+    resume: str
+    sections: tuple[Section, ...]
+    caveats: tuple[str, ...]
+    machine: Table
+    topo: str
+    systems: Table
+    failures: tuple[Excerpt, ...]
+    protocol: tuple[str, ...]
+    environment_commands: tuple[Excerpt, ...]
+    commands: tuple[Excerpt, ...]

@@ -1,0 +1,100 @@
+"""Text for people: numbers with the digits that they deserve, and text from outside made harmless to show. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+
+from dlperf.metrics import Estimate
+
+#: stands for a figure that there is none of
+NONE = "–"
+
+
+def decimals(estimates: Iterable[Estimate]) -> int:
+    """Places after the point for a column: two digits of the narrowest interval's half, at least two of each value.
+
+    So 9.83 ± 0.42 keeps two places, and 3130 ± 12 none. Without any interval, three digits of the smallest value.
+    """
+    estimates = list(estimates)
+    digits = [_places(value.median, 2) for value in estimates]
+    halves = [(value.high - value.low) / 2 for value in estimates if value.low is not None and value.high is not None]
+    narrow = [_places(half, 2) for half in halves if half > 0]
+    digits += narrow or [_places(value.median, 3) for value in estimates]
+    return max(0, min(3, max(digits, default=0)))
+
+
+def _places(value: float, digits: int) -> int:
+    """Places after the point that show so many digits of a value."""
+    return digits - 1 - math.floor(math.log10(value)) if value > 0 else 0
+
+
+def number(value: float | None, places: int) -> str:
+    return NONE if value is None else f"{value:,.{places}f}"
+
+
+def interval(estimate: Estimate, places: int) -> str:
+    """[low, high], or a dash when there is none."""
+    if estimate.low is None:
+        return NONE
+    return f"[{number(estimate.low, places)}, {number(estimate.high, places)}]"
+
+
+def gibibytes(size: int | None, places: int = 2) -> str:
+    return number(size / 2**30 if size is not None else None, places)
+
+
+def count(number: int, noun: str) -> str:
+    """`1 run`, `2 runs`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {_plural(noun)}"
+
+
+def _plural(noun: str) -> str:
+    return noun + "es" if noun.endswith(("tch", "s")) else noun + "s"
+
+
+def listing(names: Iterable[str]) -> str:
+    """`a`, `a and b`, `a, b and c`, each name once; nothing of nothing."""
+    *first, last = dict.fromkeys(names) or [""]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def alternatives(values: Iterable[str]) -> str:
+    """What should be one value: all that were found, or a dash."""
+    return " / ".join(dict.fromkeys(values)) or NONE
+
+
+def capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def clean(text: str) -> str:
+    """Text from outside without colours and control characters; lines are kept. Always encodable as UTF-8."""
+    text = re.sub(r"\x1b\[[0-9;?]*[ -/]*[@-~]", "", text.replace("\r\n", "\n").replace("\r", "\n"))
+    text = re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff]", "\ufffd", text)
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def line(text: str, limit: int = 200) -> str:
+    """One line of a text from outside, at most `limit` characters of it."""
+    joined = " ".join(clean(text).split())
+    return joined if len(joined) <= limit else joined[: limit - 1] + "…"
+
+
+def last_lines(lines: Iterable[str], most: int = 30, limit: int = 400) -> str:
+    """The last lines of some output, long ones cut."""
+    flat = [part for text in lines for part in clean(text).rstrip("\n").split("\n")]
+    return "\n".join(part if len(part) <= limit else part[: limit - 1] + "…" for part in flat[-most:])
+
+
+def slug(text: str) -> str:
+    """A name that is safe in file names and anchors."""
+    return re.sub(r"[^a-z0-9._]+", "-", text.lower()).strip("-.") or "x"
+
+
+def column(values: Iterable[float | None], digits: int = 3, most: int = 4) -> list[str]:
+    """Numbers with one count of places for all: that many digits of the smallest, so that points line up."""
+    values = list(values)
+    places = max((_places(value, digits) for value in values if value is not None), default=0)
+    return [number(value, max(0, min(most, places))) for value in values]

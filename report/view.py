@@ -1,0 +1,270 @@
+"""Comparison -> what the templates print: plain strings and lists, every number already formatted. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from dlperf import metrics
+from dlperf.metrics import Summary
+from dlperf.report import names, text
+from dlperf.report.caveats import caveats
+from dlperf.report.section import section
+from dlperf.report.shape import Column, Excerpt, Report, Row, Table
+from dlperf.schema import Comparison, Job, Record, Skip
+
+#: DIR is the folder of the report
+RESUME = "python -m dlperf.compare --resume DIR"
+
+
+def view(comparison: Comparison) -> Report:
+    """All that the templates need."""
+    return Report(
+        title=_title(comparison),
+        about=_about(comparison),
+        progress=_progress(comparison),
+        resume="" if _finished(comparison) else RESUME,
+        sections=tuple(section(*group, _repeats(comparison)) for group in _groups(comparison)),
+        caveats=tuple(caveats(comparison)),
+        machine=_machine(comparison.machine),
+        topo=text.clean(str(comparison.machine.get("topo", ""))).strip("\n"),
+        systems=_systems(comparison),
+        failures=tuple(_failures(comparison)),
+        protocol=tuple(_protocol(comparison)),
+        environment_commands=tuple(
+            Excerpt(title=name, about="", text=text.clean(command).rstrip("\n"))
+            for name, command in comparison.commands.items()
+        ),
+        commands=tuple(_commands(comparison)),
+    )
+
+
+# The head of the report
+
+
+def _title(comparison: Comparison) -> str:
+    rows = names.rows(comparison.jobs, comparison.skips)
+    if not rows:
+        return "Comparison of deep-learning frameworks"
+    found = text.listing(names.model(row.model) for row in rows)
+    devices = text.listing(names.device(row.device) for row in rows)
+    return f"Training throughput on {devices}: {found}"
+
+
+def _about(comparison: Comparison) -> str:
+    machine = comparison.machine
+    gpus = [str(gpu.get("name")) for gpu in machine.get("gpus", ())]
+    parts = [
+        str(machine.get("cpu", "an unknown processor")),
+        text.count(machine["usable_threads"], "usable thread") if "usable_threads" in machine else "",
+        f"{text.gibibytes(machine['memory_bytes'], 1)} GiB of memory" if "memory_bytes" in machine else "",
+        _times(gpus) if gpus else "no GPU",
+    ]
+    place = ", ".join(part for part in parts if part)
+    return f"Measured with dlperf {comparison.version} on {comparison.created}, on this machine: {place}."
+
+
+def _times(values: Sequence[str]) -> str:
+    """`8 × NVIDIA H200`."""
+    return ", ".join(f"{values.count(value)} × {value}" for value in dict.fromkeys(values))
+
+
+def _progress(comparison: Comparison) -> str:
+    """How many of the planned runs are there."""
+    records = comparison.records
+    failed = sum(not record.done for record in records)
+    done = f"{text.count(len(records) - failed, 'run')} ended well" + (f", {failed} failed" if failed else "")
+    if _finished(comparison):
+        return f"{done}." if records else "Nothing was run."
+    planned = text.count(comparison.planned, "planned run")
+    return f"This comparison is not finished: {len(records)} of {planned} took place; {done}."
+
+
+def _finished(comparison: Comparison) -> bool:
+    return len(comparison.records) >= comparison.planned
+
+
+# One section per model, precision and device
+
+
+def _groups(comparison: Comparison) -> list[tuple[list[Summary], list[Skip]]]:
+    """Rows by model, precision and device, in the order in which they were asked for."""
+    found: dict[tuple[str, ...], tuple[list[Summary], list[Skip]]] = {}
+    for row in names.rows(comparison.jobs, comparison.skips):
+        key = (row.model, row.precision_asked, row.precision, row.device)
+        summaries, skips = found.setdefault(key, ([], []))
+        if isinstance(row, Job):
+            summaries.append(metrics.summarize(row, comparison.records))
+        elif row not in skips:
+            skips.append(row)
+    return list(found.values())
+
+
+def _repeats(comparison: Comparison) -> int:
+    """Runs asked of each row: as the request says, else the most that any row has."""
+    return int(comparison.spec.get("repeats") or max((record.repeat + 1 for record in comparison.records), default=0))
+
+
+# Machine and systems
+
+
+def _machine(machine: Mapping[str, Any]) -> Table:
+    rows = [(title, value) for title, value in _machine_rows(machine) if value]
+    rows = rows or [("machine", "not described")]
+    return Table(
+        (Column("property"), Column("value")), tuple(Row((title, text.line(value, 400))) for title, value in rows)
+    )
+
+
+def _machine_rows(machine: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    get = machine.get
+    yield "CPU", str(get("cpu", "")) + (f" ({machine['architecture']})" if get("architecture") else "")
+    yield "cores", _cores(machine)
+    yield "instruction sets", ", ".join(get("instruction_sets", ()))
+    yield "frequency governor", get("governor", "")
+    yield "memory", f"{text.gibibytes(machine['memory_bytes'], 1)} GiB" if "memory_bytes" in machine else ""
+    limit = get("memory_limit_bytes")
+    yield "memory limit", f"{text.gibibytes(limit, 1)} GiB (control group)" if limit else ""
+    yield "GPUs", _times([_gpu(gpu) for gpu in get("gpus", ())]) or "none"
+    yield "driver", get("driver", "")
+    yield "CUDA of the driver", get("cuda", "")
+    yield "kernel", get("kernel", "")
+    yield "OS", get("os", "")
+    yield "virtual machine", get("virtual", "")
+    yield "container", get("container", "")
+    loads = get("load_average", ())
+    yield "load average at the start", ", ".join(text.number(load, 2) for load in loads)
+
+
+def _cores(machine: Mapping[str, Any]) -> str:
+    counts = [
+        text.count(machine[key], noun)
+        for key, noun in (("sockets", "socket"), ("cores", "core"), ("threads", "thread"))
+        if key in machine
+    ]
+    usable = [f"{machine['usable_threads']} usable"] if "usable_threads" in machine else []
+    quota = [f"quota of {text.number(machine['cpu_quota'], 2)} cores"] if "cpu_quota" in machine else []
+    return ", ".join([*counts, *usable, *quota])
+
+
+def _gpu(gpu: Mapping[str, Any]) -> str:
+    size = gpu.get("memory_bytes")
+    return str(gpu.get("name")) + (f" ({text.gibibytes(size, 1)} GiB)" if size else "")
+
+
+def _systems(comparison: Comparison) -> Table:
+    """One row per system and device: what it is made of, as its runs say."""
+    rows: dict[tuple[str, str], list[Job | Skip]] = {}
+    for row in names.rows(comparison.jobs, comparison.skips):
+        rows.setdefault((row.system, row.device), []).append(row)
+    titles = ("system", "versions", "Python", "environment", "source", "features")
+    return Table(
+        tuple(Column(title) for title in titles),
+        tuple(_system(mine, comparison.records) for mine in rows.values()),
+    )
+
+
+def _system(mine: Sequence[Job | Skip], records: Iterable[Record]) -> Row:
+    first = mine[0]
+    jobs = [row for row in mine if isinstance(row, Job)]
+    runs = [record for record in records if record.job.id in {job.id for job in jobs}]
+    cells = (
+        names.system(first),
+        text.alternatives(", ".join(f"{k} {v}" for k, v in run.versions.items()) for run in runs if run.versions),
+        text.alternatives(run.environment["python"] for run in runs if run.environment.get("python")),
+        text.alternatives(_environment(run.environment) for run in runs if run.environment),
+        f"adapters/{first.adapter}",
+        ", ".join([names.device(first.device), *_features(jobs)]),
+    )
+    return Row(tuple(text.line(cell) for cell in cells))
+
+
+def _environment(environment: Mapping[str, str]) -> str:
+    """`venv 3f2a9c01d4b7`: the digest's first places tell environments apart; results.json has all of it."""
+    return " ".join(part for part in (environment.get("kind", ""), environment.get("digest", "")[:12]) if part)
+
+
+def _features(jobs: Iterable[Job]) -> list[str]:
+    """Input and options; where they depend on the model, all values."""
+    found: dict[str, list[str]] = {}
+    for job in jobs:
+        found.setdefault("input", []).append(job.input)
+        for key, value in job.options.items():
+            found.setdefault(key, []).append(value)
+    return [f"{key}={'/'.join(dict.fromkeys(values))}" for key, values in found.items()]
+
+
+# Failures, protocol, commands
+
+
+def _failures(comparison: Comparison) -> Iterable[Excerpt]:
+    """One excerpt per row and reason, with the last lines of the latest of its runs."""
+    groups: dict[tuple[str, str, str], list[Record]] = {}
+    for record in comparison.records:
+        if record.failure:
+            groups.setdefault((record.job.id, record.failure.kind, record.failure.message), []).append(record)
+    for (_, kind, message), records in groups.items():
+        job, failure = records[-1].job, records[-1].failure
+        assert failure is not None
+        yield Excerpt(
+            title=f"{_job_title(job)}: {names.status(kind)}",
+            about=f"{_repeat_numbers(records)}: {text.line(message, 1000) or 'no message'}",
+            text=text.last_lines(failure.lines),
+        )
+
+
+def _job_title(job: Job) -> str:
+    return f"{names.system(job)}, {names.model(job.model)}, {job.precision}, {names.size(job)}"
+
+
+def _repeat_numbers(records: Sequence[Record]) -> str:
+    """`Repeats 0 and 2`, counted as in results.csv."""
+    return ("Repeat " if len(records) == 1 else "Repeats ") + text.listing(str(record.repeat) for record in records)
+
+
+def _protocol(comparison: Comparison) -> Iterable[str]:
+    spec = comparison.spec
+    if not any(spec.get(key) for key in ("warmup_steps", "windows", "steps_per_window")):
+        yield "The request does not say how many steps were timed; results.csv has them for each run."
+    else:
+        name = f"Protocol “{spec['protocol']}”: e" if spec.get("protocol") else "E"
+        yield (
+            f"{name}ach run makes {text.count(int(spec.get('warmup_steps', 0)), 'warm-up step')}, then "
+            f"{text.count(int(spec.get('windows', 0)), 'timed window')} of "
+            f"{text.count(int(spec.get('steps_per_window', 0)), 'step')}; within a window nothing waits for the device."
+        )
+    yield (
+        f"Each row is run {text.count(_repeats(comparison), 'time')}, each time in fresh processes. The runs of all "
+        "rows are interleaved: every block has one run of each row, in random order, so that a drift of the machine "
+        "hits all rows alike."
+    )
+    yield (
+        "The rate of a run is all samples of its windows divided by all their seconds, those of the slowest rank; "
+        "never a mean of rates. A row shows the median of its runs."
+    )
+    yield (
+        "Intervals are 95 % intervals of the median of runs, by Student's t on the logarithms of the rates; those of "
+        "ratios by Welch's t on the same logarithms. The run is the replicate, not the step. n=1 has no interval."
+    )
+    yield (
+        "A row whose ratio to the fastest has an interval that contains 1 is a tie. Each interval stands for itself: "
+        "of twenty rows that are equal to the fastest, one is expected to look different by chance."
+    )
+    yield (
+        "Peak memory is the largest resident size of one process in any run. CPU time is user and system time within "
+        "the windows; it and the first step, which includes compilation, are medians of runs."
+    )
+
+
+def _commands(comparison: Comparison) -> Iterable[Excerpt]:
+    """The script of each row; once where its runs differ in nothing but their folder."""
+    for job in comparison.jobs:
+        runs = [record for record in comparison.records if record.job.id == job.id and record.command]
+        shown: dict[str, list[Record]] = {}
+        for record in runs:
+            alike = record.command.replace(record.folder, "\0") if record.folder else record.command
+            shown.setdefault(alike, []).append(record)
+        for records in shown.values():
+            alike = "; they differ in their folder only" if len(records) > 1 else ""
+            about = f"{_repeat_numbers(records)}{alike}."
+            yield Excerpt(_job_title(job), about, text.clean(records[0].command).rstrip("\n"))

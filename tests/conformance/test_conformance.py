@@ -1,0 +1,189 @@
+"""The same promises for every real framework, on CPU: tiny models, plus the full-size counts and shapes.
+
+Each framework's environment is made as `dlperf.envs` makes it, and driver.py observes the adapter inside it. A
+framework whose Python is there and that can't be tested fails; it is not skipped.
+"""
+
+import json
+import math
+import os
+import statistics
+import subprocess
+
+import pytest
+
+from dlperf import bundle, catalog, envs, models
+from dlperf.adapters import probe
+from dlperf.adapters.api import EFFECTIVE, EFFECTIVE_OF, PRECISIONS, SHAPES_OF
+from dlperf.errors import RunError
+from dlperf.models.parameters import count
+
+pytestmark = pytest.mark.framework
+
+ADAPTERS = catalog.adapters()
+REAL = [name for name, adapter in ADAPTERS.items() if adapter.default]
+TINY = {"resnet": "resnet_tiny", "bert": "bert_tiny"}
+FULL = {"resnet": ("resnet50", 25_557_032), "bert": ("bert_base", 110_106_428)}
+
+
+@pytest.fixture(scope="session")
+def environment_of():
+    made = {}
+
+    def environment(name):
+        if name not in made:
+            try:
+                envs.find_python(ADAPTERS[name].environments["cpu"].python)
+            except RunError as error:
+                pytest.skip(f"{name} was not tested: {error}")
+            made[name] = envs.ensure(ADAPTERS[name], "cpu", progress=print)
+        return made[name]
+
+    return environment
+
+
+@pytest.fixture(scope="session")
+def seen(environment_of, tmp_path_factory):
+    """(adapter, family) -> what driver.py observed."""
+    results = {}
+
+    def observe(name, family):
+        if (name, family) not in results:
+            folder = tmp_path_factory.mktemp(f"{name}-{family}")
+            results[name, family] = _drive(environment_of(name), ADAPTERS[name], family, folder)
+        return Observations(name, family, results[name, family])
+
+    return observe
+
+
+def _drive(environment, adapter, family, folder):
+    bundle.make(folder / "code", [adapter])
+    options = {name: option.default for name, option in adapter.options_of(family).items()}
+    driver = os.path.join(os.path.dirname(__file__), "driver.py")
+    threads = str(probe.machine_cpus())
+    command = [environment.python, driver, adapter.name, family, json.dumps(options), threads, folder / "seen.json"]
+    variables = {"PYTHONPATH": str(folder / "code"), "OMP_NUM_THREADS": threads, **environment.variables}
+    with open(folder / "log", "wb") as log:
+        ended = subprocess.run(command, env={**os.environ, **variables}, stdout=log, stderr=log, timeout=900)
+    log_end = (folder / "log").read_text(errors="replace")[-3000:]
+    assert ended.returncode == 0, f"the driver ended with {ended.returncode}:\n{log_end}"
+    return json.loads((folder / "seen.json").read_text())
+
+
+class Observations:
+    """What was seen; an observation that raised fails the test that asks for it."""
+
+    def __init__(self, adapter, family, results):
+        self.adapter, self.family, self._results = ADAPTERS[adapter], family, results
+
+    def __getitem__(self, name):
+        result = self._results[name]
+        assert "error" not in result, result["error"]
+        return result["value"]
+
+
+@pytest.fixture(params=[(name, family) for name in REAL for family in TINY], ids="-".join)
+def subject(request, seen):
+    return seen(*request.param)
+
+
+def expected_parameters(subject):
+    model = TINY[subject.family]
+    return models.family(model).parameters(models.config(model))
+
+
+def test_the_full_size_parameter_count_is_exact(subject):
+    assert subject["full"]["parameter_count"] == FULL[subject.family][1]
+
+
+def test_the_tiny_parameter_count_is_exact(subject):
+    assert subject["tiny"]["parameter_count"] == count(expected_parameters(subject))
+
+
+def test_the_versions_name_the_framework(subject):
+    names = {name.lower().replace("_", "-") for name in subject["versions"]}
+    assert names & set(subject.adapter.distribution), subject["versions"]
+
+
+def test_parameters_start_from_the_common_weights(subject):
+    """The round trip: canonical names, shapes and values, to the last bit."""
+    built = subject["tiny"]["built"]
+    assert set(built) == {parameter.name for parameter in expected_parameters(subject)}
+    for parameter in expected_parameters(subject):
+        found = built[parameter.name]
+        assert tuple(found["shape"]) == parameter.shape, parameter.name
+        assert found["dtype"] == "float32", parameter.name
+        assert found["difference"] == 0.0, parameter.name
+
+
+def test_training_changes_what_it_should(subject):
+    """All weights, and BatchNorm's statistics, move; scales may move by less than float32 shows beside 1."""
+    trained = subject["tiny"]["trained"]
+    still = [p.name for p in expected_parameters(subject) if trained[p.name]["difference"] == 0.0 and p.kind != "scale"]
+    assert not still
+
+
+def test_shapes_tell_v1_5_and_the_gathered_head(subject):
+    """The first 1x1 of ResNet's stage 2 gives 56x56 in v1.5 (28x28 in v1); the MLM head sees 20 positions of 128."""
+    expected = {
+        "resnet": {"layer2.0.conv1": [128, 56, 56], "logits": [1000]},
+        "bert": {"mlm_logits": [20, 30522], "nsp_logits": [2]},
+    }[subject.family]
+    assert set(expected) == set(SHAPES_OF[subject.family])
+    assert {name: subject["full"]["shapes"][name] for name in expected} == expected
+
+
+def test_the_first_loss_is_that_of_a_guess(subject):
+    """ln(classes) for ResNet; ln(vocabulary) + ln(2) for BERT. Random logits of this size move it by a few percent."""
+    guess = math.log(1000) if subject.family == "resnet" else math.log(30522) + math.log(2)
+    assert subject["full"]["loss"] == pytest.approx(guess, rel=0.05)
+
+
+def test_the_loss_falls_on_one_batch(subject):
+    losses = subject["one_batch"]
+    assert all(math.isfinite(loss) for loss in losses)
+    assert statistics.fmean(losses[-5:]) < statistics.fmean(losses[:5])
+
+
+def test_float32_follows_float64(subject):
+    """The same ten losses to float32's accuracy: 1e-4, as rounding of 6e-8 grows over ten steps of training."""
+    if "losses" not in subject["float64"]:
+        pytest.fail(str(subject["float64"]))
+    assert subject["tiny"]["losses"] == pytest.approx(subject["float64"]["losses"], rel=1e-4)
+
+
+def test_float64_is_float64(subject):
+    assert subject["float64"]["dtypes"] == ["float64"]
+    assert subject["float64"]["effective"]["compute_dtype"] == "float64"
+
+
+@pytest.mark.parametrize("family", list(TINY))
+def test_all_frameworks_have_the_same_float64_losses(family, seen):
+    """Ten steps without dropout agree with PyTorch's to 1e-9; the next step is a proof per tensor."""
+    reference = seen("pytorch", family)["float64"]["losses"]
+    worst = {}
+    for name in REAL:
+        losses = seen(name, family)["float64"]["losses"]
+        worst[name] = max(abs(ours - theirs) / theirs for ours, theirs in zip(losses, reference, strict=True))
+    assert max(worst.values()) < 1e-9, worst
+
+
+def test_wait_waits(subject):
+    """Twice the steps take about twice as long, and a read right after `wait` has nothing left to wait for."""
+    times = subject["time"]
+    ratio = statistics.median(times["twice"]) / statistics.median(times["once"])
+    assert 1.5 < ratio < 2.7, times
+    step = statistics.median(times["once"]) / times["steps"]
+    assert statistics.median(times["read_after_wait"]) < 0.5 * step, times
+
+
+def test_effective_says_what_ran(subject):
+    effective = subject["full"]["effective"]
+    assert set(EFFECTIVE + EFFECTIVE_OF[subject.family]) <= set(effective)
+    assert effective["precision"] in PRECISIONS
+    assert effective["compute_dtype"] == "float32"
+    assert all(isinstance(value, str) and value for value in effective.values())
+
+
+def test_threads_are_all_that_were_given(subject):
+    assert subject["full"]["effective"]["threads"] == str(probe.machine_cpus())

@@ -1,0 +1,322 @@
+"""The command, end to end, on the framework that sleeps: figures, faults, interruption and resumption."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import dlperf
+from dlperf import catalog, envs, events, metrics, plan, runner, store
+from dlperf.progress import Progress
+from dlperf.spec import Protocol, Spec
+
+ROOT = Path(__file__).parent.parent
+COMPARE = [sys.executable, "-m", "dlperf.compare"]
+FAKE = ["--frameworks", "fake", "--env", "current", "--model", "bert_tiny", "--device", "cpu"]
+
+
+def compare(*words, **kwargs):
+    return subprocess.run([*COMPARE, *map(str, words)], capture_output=True, text=True, timeout=120, **kwargs)
+
+
+def records(folder):
+    return list(store.open_folder(Path(folder)).records.values())
+
+
+def alive(pid):
+    """Whether a process runs; a zombie that init has not collected yet does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_for(condition, seconds=30):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.05)
+
+
+def worker_pids(folder):
+    streams = [events.read(path) for path in Path(folder).glob("runs/*/*/events.rank0.jsonl")]
+    return [stream.start["pid"] for stream in streams if stream.start]
+
+
+# --- figures ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_framework_of_known_speed_is_measured_within_one_percent(tmp_path):
+    """A step of 0.25 s and batch 8 is 32 sentences/s."""
+    words = ["--set", "step_seconds=0.25", "--steps-per-window", 4, "-b", 8, "-r", 1, "-o", tmp_path / "out"]
+    ended = compare(*FAKE, *words)
+    assert ended.returncode == 0, ended.stderr
+    (record,) = records(tmp_path / "out")
+    assert metrics.throughput(record) == pytest.approx(32, rel=0.01)
+
+
+def test_the_folder_has_the_report_the_records_and_the_code_that_ran(tmp_path):
+    out = tmp_path / "out"
+    ended = compare(*FAKE, "-r", 2, "-o", out)
+    assert "median of 2" in ended.stdout
+    for name in ("report.md", "report.html", "results.csv", "results.json", "records.jsonl", "comparison.json"):
+        assert (out / name).stat().st_size
+    assert list(out.glob("charts/*.svg"))
+    assert (out / "code/dlperf/adapters/fake/resnet.py").read_text() == (ROOT / "adapters/fake/resnet.py").read_text()
+    frame = dlperf.load(out)
+    assert len(frame) == 2
+    assert (frame["throughput"] > 0).all()
+
+
+def test_the_launch_script_repeats_a_run(tmp_path):
+    compare(*FAKE, "-r", 1, "-o", tmp_path / "out")
+    (script,) = tmp_path.glob("out/runs/*/0/launch.sh")
+    (script.parent / "events.rank0.jsonl").unlink()
+    assert subprocess.run(["sh", str(script)], timeout=60).returncode == 0
+    assert events.read(script.parent / "events.rank0.jsonl").end
+
+
+def test_a_seventh_framework_needs_one_folder_and_no_line_of_the_core(tmp_path):
+    shutil.copytree(ROOT / "adapters" / "fake", tmp_path / "adapters" / "toy")
+    toml = tmp_path / "adapters" / "toy" / "adapter.toml"
+    toml.write_text(toml.read_text().replace('title = "Fake"', 'title = "Toy"').replace("default = false", ""))
+    code = (tmp_path / "adapters" / "toy" / "bert.py").read_text().replace("adapters.fake", "adapters.toy")
+    (tmp_path / "adapters" / "toy" / "bert.py").write_text(code)
+    environ = {**os.environ, "DLPERF_ADAPTERS": str(tmp_path / "adapters")}
+    words = ["--frameworks", "toy", "--env", "current", "-m", "bert_tiny", "-r", 1, "-o", tmp_path / "out"]
+    ended = compare(*words, env=environ)
+    assert ended.returncode == 0, ended.stderr
+    assert "Toy" in (tmp_path / "out" / "report.md").read_text()
+    assert "toy" in compare("--dry-run", "--device", "cpu", "--env", "current", env=environ).stdout
+
+
+# --- faults -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("behave", "kind", "says"),
+    [
+        ("crash", "crash", "the fake framework crashed, as asked"),
+        ("nan", "nan", "the loss is nan after"),
+        ("out_of_memory", "out_of_memory", "ran out of memory, as asked"),
+        ("killed", "killed", "signal 9 (SIGKILL)"),
+        ("hang", "timeout", "did not end within 4 s (--timeout)"),
+    ],
+)
+def test_a_fault_is_a_row_with_its_kind(tmp_path, behave, kind, says):
+    out = tmp_path / "out"
+    words = ["--set", f"behave={behave}", "--timeout", 4 if behave == "hang" else 60, "-r", 1, "-o", out]
+    ended = compare(*FAKE, *words)
+    assert ended.returncode == 1, "nothing could run"
+    (record,) = records(out)
+    assert record.failure.kind == kind
+    assert says in record.failure.message
+    assert kind in (out / "report.md").read_text()
+    assert not any(alive(pid) for pid in worker_pids(out))
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_hanging_worker_is_ended_with_its_children(tmp_path):
+    compare(*FAKE, "--set", "behave=hang", "--timeout", 3, "-r", 1, "-o", tmp_path / "out")
+    sleeping = subprocess.run(["pgrep", "-f", "^sleep 1000$"], capture_output=True, text=True).stdout.split()
+    assert not [pid for pid in sleeping if alive(int(pid))]
+
+
+def test_a_failing_system_does_not_end_the_comparison(tmp_path):
+    shutil.copytree(ROOT / "adapters" / "fake", tmp_path / "adapters" / "broken")
+    module = tmp_path / "adapters" / "broken" / "bert.py"
+    module.write_text("raise ImportError('libfast.so.3: cannot open shared object file')\n")
+    environ = {**os.environ, "DLPERF_ADAPTERS": str(tmp_path / "adapters")}
+    words = ["-f", "fake,broken", "--env", "current", "-m", "bert_tiny", "-r", 3, "-o", tmp_path / "out"]
+    ended = compare(*words, env=environ)
+    assert ended.returncode == 0
+    by_system = {}
+    for record in records(tmp_path / "out"):
+        by_system.setdefault(record.job.system, []).append(record)
+    assert len(by_system["fake"]) == 3
+    assert all(record.done for record in by_system["fake"])
+    assert len(by_system["broken"]) == 2, "after two failures without a success the third is not tried"
+    assert "libfast.so.3" in by_system["broken"][0].failure.message
+
+
+def test_an_environment_that_is_not_there_is_a_row(tmp_path):
+    words = ["--frameworks", "fake,mxnet", "--env", "current", "-m", "bert_tiny", "-r", 2, "-o", tmp_path / "out"]
+    ended = compare(*words)
+    assert ended.returncode == 0
+    (failed,) = [record for record in records(tmp_path / "out") if record.job.adapter == "mxnet"]
+    assert failed.failure.kind == "environment"
+    assert "mxnet" in failed.failure.message
+
+
+def ready_environment(cache, monkeypatch):
+    """A venv that passes for the fake framework's: numpy is this interpreter's."""
+    monkeypatch.setenv("DLPERF_CACHE", str(cache))
+    adapter = catalog.adapters()["fake"]
+    environment = envs.planned(adapter, "cpu", "venv")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment.folder], check=True)
+    import numpy
+
+    packages = next(environment.folder.glob("lib/python*/site-packages"))
+    (packages / "numpy.pth").write_text(str(Path(numpy.__file__).parent.parent))
+    (environment.folder / envs.MARKER).write_text("{}")
+    (environment.folder / envs.MARKER).write_text(json.dumps({"python": "3.11"}))
+    return environment
+
+
+class DeletesEnvironment(Progress):
+    """Removes the environment once two runs have ended."""
+
+    def __init__(self, folder):
+        super().__init__()
+        self.folder = folder
+
+    def _finished(self, record):
+        if self._ended == 2:
+            shutil.rmtree(self.folder)
+
+
+def test_an_environment_deleted_while_running_costs_its_rows_and_nothing_else(tmp_path, monkeypatch):
+    environment = ready_environment(tmp_path / "cache", monkeypatch)
+    protocol = Protocol("quick", 1, 1, 1, 4)
+    spec = Spec(("bert_tiny",), ("fp32",), ("fake",), "cpu", "venv", protocol, timeout=60)
+    adapters = catalog.adapters()
+    opened = store.create(tmp_path / "out", spec, plan.make(spec, adapters), {}, "2026-01-01", "0")
+    runner.Runner(opened, adapters, DeletesEnvironment(environment.folder)).run()
+    outcome = [(record.repeat, record.failure and record.failure.kind) for record in records(tmp_path / "out")]
+    assert outcome == [(0, None), (1, None), (2, "environment"), (3, "environment")]
+    ready_environment(tmp_path / "cache", monkeypatch)
+    runner.Runner(store.open_folder(tmp_path / "out"), adapters, Progress()).run()
+    assert all(record.done for record in records(tmp_path / "out")), "resuming runs what never ran"
+
+
+# --- interruption -----------------------------------------------------------------------------------------------------
+
+
+def started(out):
+    """A comparison of 4 runs of about 1 s, caught in its second run."""
+    words = [*FAKE, "--set", "step_seconds=0.1", "-r", "4", "-o", str(out)]
+    process = subprocess.Popen([*COMPARE, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: (out / "records.jsonl").exists() and len(worker_pids(out)) == 2)
+    return process
+
+
+def resumed(out, kept):
+    ended = compare("--resume", out)
+    assert ended.returncode == 0, ended.stderr
+    after = {(record.job.id, record.repeat): record for record in records(out)}
+    assert len(after) == 4
+    assert all(record.done for record in after.values())
+    assert all(after[record.job.id, record.repeat] == record for record in kept), "finished runs are kept as they were"
+    assert "4 of 4" in (out / "report.md").read_text() or "n=4" in (out / "report.md").read_text()
+
+
+def test_ctrl_c_ends_every_child_and_writes_the_report(tmp_path):
+    out = tmp_path / "out"
+    process = started(out)
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "--resume" in stdout
+    assert "Traceback" not in stderr
+    wait_for(lambda: not any(alive(pid) for pid in worker_pids(out)))
+    kept = records(out)
+    assert kept
+    assert "--resume" in (out / "report.md").read_text()
+    resumed(out, kept)
+
+
+def test_finished_runs_survive_kill_9_of_the_core(tmp_path):
+    out = tmp_path / "out"
+    process = started(out)
+    process.kill()
+    process.communicate(timeout=30)
+    wait_for(lambda: not any(alive(pid) for pid in worker_pids(out)))
+    kept = records(out)
+    assert kept
+    resumed(out, kept)
+
+
+def test_a_half_written_record_is_passed_over_and_run_again(tmp_path):
+    out = tmp_path / "out"
+    compare(*FAKE, "-r", 2, "-o", out)
+    lines = (out / "records.jsonl").read_text().splitlines()
+    (out / "records.jsonl").write_text(lines[0] + "\n" + lines[1][:100])
+    ended = compare("--resume", out)
+    assert ended.returncode == 0
+    assert "line 2 is damaged" in ended.stdout
+    assert [record.repeat for record in records(out)] == [0, 1]
+    assert (out / "records.jsonl").read_text().splitlines()[:2] == [lines[0], lines[1][:100]], "nothing is lost"
+
+
+def test_half_written_events_are_a_failed_run(tmp_path):
+    path = tmp_path / "events.rank0.jsonl"
+    path.write_text('{"event": "start", "rank": 0}\n{"event": "window", "ind')
+    failure = events.read(path).failure
+    assert (failure.kind, "line 2 of events.rank0.jsonl" in failure.message) == ("crash", True)
+    assert events.read(tmp_path / "nowhere").failure.kind == "crash"
+
+
+def test_failed_runs_stay_failed_unless_asked(tmp_path):
+    out = tmp_path / "out"
+    compare(*FAKE, "--set", "behave=crash", "-r", 1, "-o", out)
+    before = (out / "records.jsonl").read_text()
+    assert compare("--resume", out).returncode == 1
+    assert (out / "records.jsonl").read_text() == before
+    compare("--resume", out, "--retry-failed")
+    assert len((out / "records.jsonl").read_text().splitlines()) == 2
+
+
+# --- bad input --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--modell", "bert"], "Did you mean '--model'?"),
+        (["--model", "bertt"], "Did you mean 'bert'?"),
+        (["--resume", "/nowhere"], "the folder of a comparison"),
+        (["--resume", "x", "--model", "bert"], "Leave out --model"),
+        (["--output", "/proc/nothing/here", *FAKE], "--output"),
+    ],
+)
+def test_wrong_requests_exit_with_2_and_no_traceback(words, says):
+    ended = compare(*words)
+    assert ended.returncode == 2
+    assert says in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_used_output_folder_is_refused_and_untouched(tmp_path):
+    (tmp_path / "precious.txt").write_text("mine")
+    ended = compare(*FAKE, "-o", tmp_path)
+    assert ended.returncode == 2
+    assert "a new or empty folder" in ended.stderr
+    assert {path.name for path in tmp_path.iterdir()} <= {"precious.txt", "lock"}
+
+
+def test_one_folder_is_run_by_one_process(tmp_path):
+    compare(*FAKE, "-r", 1, "-o", tmp_path / "out")
+    with store.locked(tmp_path / "out"):
+        ended = compare("--resume", tmp_path / "out")
+    assert ended.returncode == 2
+    assert "no other process" in ended.stderr
+
+
+def test_a_dry_run_prints_every_command_and_does_nothing(tmp_path):
+    ended = compare("--dry-run", "--device", "cpu", "-m", "bert", "-p", "amp", "-r", 2, "-o", tmp_path / "out")
+    assert ended.returncode == 0
+    assert not (tmp_path / "out").exists()
+    assert ended.stdout.count("dlperf.adapters.worker job.json .") == 2 * 4
+    assert "not run: bert_base amp paddle: upstream" in ended.stdout
+    assert "pip install" in ended.stdout
+
+
+def test_quiet_and_help():
+    assert compare("--help").returncode == 0
+    assert "--precision" in compare("--help").stdout

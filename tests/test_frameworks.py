@@ -1,0 +1,75 @@
+"""The real command over every real framework, with tiny models."""
+
+import subprocess
+import sys
+
+import pytest
+
+from dlperf import catalog, store
+
+pytestmark = pytest.mark.framework
+
+REAL = [name for name, adapter in catalog.adapters().items() if adapter.default]
+
+
+@pytest.fixture(scope="module")
+def comparison(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("comparison") / "out"
+    words = ["--model", "resnet_tiny,bert_tiny", "--precision", "fp32,amp", "--device", "cpu", "-r", "2", "-o", folder]
+    ended = subprocess.run(
+        [sys.executable, "-m", "dlperf.compare", *words], capture_output=True, text=True, timeout=1800
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return folder, store.open_folder(folder)
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_every_framework_has_figures_for_both_models_in_fp32(comparison, name):
+    _, opened = comparison
+    mine = [r for r in opened.records.values() if r.job.adapter == name and r.job.precision == "fp32"]
+    assert [record.failure for record in mine] == [None] * 4
+    assert {record.job.model for record in mine} == {"resnet_tiny", "bert_tiny"}
+
+
+def test_amp_runs_or_says_why_not(comparison):
+    folder, opened = comparison
+    amp = [record for record in opened.records.values() if record.job.precision == "amp_bf16"]
+    assert [record.failure for record in amp] == [None] * len(amp)
+    assert {record.effective["compute_dtype"] for record in amp} == {"bfloat16"}
+    assert {record.job.adapter for record in amp} | {skip.adapter for skip in opened.plan.skips} == set(REAL)
+    report = (folder / "report.md").read_text()
+    assert all(skip.why[:40] in report for skip in opened.plan.skips)
+
+
+def test_all_frameworks_train_on_prepared_text(tmp_path):
+    """`dlperf.data` makes the rows, `--data` trains on them: the first losses are close, so the rows are the same."""
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    sentences = "\n".join(
+        f"the {a} {b} saw a {c}" for a in ("red", "old") for b in ("cat", "dog") for c in ("bird", "fish")
+    )
+    (corpus / "text.txt").write_text("\n\n".join([sentences] * 40))
+    prepare = ["-m", "dlperf.data", "bert", "--corpus", corpus, "--output", tmp_path / "rows", "--vocab-size", "120"]
+    sizes = ["--sequence", "32", "--masked", "5", "--quiet"]
+    subprocess.run([sys.executable, *map(str, prepare), *sizes], check=True, timeout=120)
+    words = [
+        "-m",
+        "bert_tiny",
+        "-p",
+        "fp32",
+        "--device",
+        "cpu",
+        "-r",
+        "1",
+        "--data",
+        tmp_path / "rows",
+        "-o",
+        tmp_path / "out",
+    ]
+    compare = [sys.executable, "-m", "dlperf.compare", *map(str, words)]
+    ended = subprocess.run(compare, capture_output=True, text=True, timeout=1800)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    records = store.open_folder(tmp_path / "out").records.values()
+    assert {record.job.adapter for record in records if record.done} == set(REAL)
+    losses = [record.windows[0].loss for record in records]
+    assert max(losses) - min(losses) < 0.2, losses

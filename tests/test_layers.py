@@ -1,0 +1,93 @@
+"""Who may import whom, read from the source. Left may import right, and nothing else."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FRAMEWORKS = {"torch", "tensorflow", "keras", "jax", "flax", "optax", "mxnet", "paddle", "oneflow", "horovod"}
+FOLDERS = {"": "dlperf", "adapters": "adapters", "models": "models", "launchers": "launchers", "report": "report"}
+
+#: module of dlperf -> modules of dlperf that it may import, besides itself and those of its right-hand neighbours
+LAYERS = [
+    {"__main__"},
+    {"compare"},
+    {"runner", "report"},
+    {"progress", "store"},
+    {"plan", "envs", "bundle", "launchers"},
+    {"events", "metrics", "machine"},
+    {"data", "spec"},
+    {"catalog", "schema"},
+    {"adapters", "models", "errors", ""},
+]
+
+
+def modules():
+    """(name inside dlperf, path) of every module of the core."""
+    for path in sorted((ROOT / "dlperf").glob("*.py")):
+        yield path.stem, path
+    for folder in ("launchers", "report"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            yield folder, path
+
+
+def imports(path):
+    """Top-level names, and modules of dlperf as "dlperf.x", that a file imports anywhere."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return {".".join(name.split(".")[:3]) for name in found}
+
+
+def layer(name):
+    for number, names in enumerate(LAYERS):
+        if name in names:
+            return number
+    raise AssertionError(f"{name} is in no layer: add it to LAYERS")
+
+
+@pytest.mark.parametrize(("name", "path"), list(modules()), ids=lambda value: getattr(value, "name", value))
+def test_the_core_imports_to_the_right_only(name, path):
+    if name == "__init__":
+        return
+    known = {path.stem for path in (ROOT / "dlperf").glob("*.py")} | {"adapters", "models", "launchers", "report"}
+    for imported in imports(path):
+        parts = imported.split(".")
+        if parts[0] == "dlperf" and len(parts) > 1 and parts[1] in known and parts[1] != name:
+            assert layer(parts[1]) >= layer(name), f"{path.name} imports {imported}"
+
+
+@pytest.mark.parametrize(("name", "path"), list(modules()), ids=lambda value: getattr(value, "name", value))
+def test_the_core_imports_no_framework_and_no_adapter(name, path):
+    for imported in imports(path):
+        assert imported.split(".")[0] not in FRAMEWORKS
+        if imported.startswith("dlperf.adapters."):
+            assert imported.split(".")[2] in ("api", "probe"), imported
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "adapters").glob("*/*.py")), ids=lambda path: "/".join(path.parts[-2:]))
+def test_an_adapter_imports_one_framework_and_the_contract(path):
+    own = path.parent.name
+    found = imports(path)
+    frameworks = {name.split(".")[0] for name in found} & FRAMEWORKS
+    assert len(frameworks - {"keras"}) <= 1, frameworks
+    for name in found:
+        if name.startswith("dlperf.adapters."):
+            assert name.split(".")[2] in ("api", "ranks", own), name
+    allowed = {*FRAMEWORKS, "dlperf", "numpy", "nvidia", "horovod"} | set(sys.stdlib_module_names)
+    assert {name.split(".")[0] for name in found} <= allowed
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted([*(ROOT / "models").glob("*.py"), *(ROOT / "adapters").glob("*.py")]),
+    ids=lambda path: "/".join(path.parts[-2:]),
+)
+def test_the_shared_worker_side_needs_numpy_alone(path):
+    allowed = {"dlperf", "numpy"} | set(sys.stdlib_module_names)
+    assert {name.split(".")[0] for name in imports(path)} <= allowed

@@ -1,0 +1,509 @@
+"""The report: golden files, escaping, intervals with known truth, charts, and what the machine says of itself."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree
+from collections.abc import Iterable, Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy
+import pytest
+from jinja2 import Environment, nodes
+from scipy import stats
+
+from dlperf import machine, metrics, report
+from dlperf.report import charts, markdown, text
+from dlperf.report.view import view
+from dlperf.schema import Comparison, Failure, Job, Record, Skip, Window, comparison_from
+
+GOLDEN = Path(__file__).parent / "golden" / "report"
+HOSTILE = "<script>alert(1)</script> | ``` ` [x](http://example.invalid) $x$ \x1b[31mred\x1b[0m\n# heading"
+TITLES = {
+    "pytorch": "PyTorch",
+    "tensorflow": "TensorFlow",
+    "mxnet": "MXNet",
+    "jax": "JAX",
+    "paddle": "PaddlePaddle",
+    "oneflow": "OneFlow",
+}
+FAMILIES = {"resnet50": "resnet", "bert_base": "bert"}
+
+
+# A comparison made by hand
+
+
+def job(system: str, model: str, asked: str, precision: str, batch: int, **changes: object) -> Job:
+    adapter = re.split(r"[+ ]", system)[0]
+    made = Job(
+        id=text.slug(f"{system}-{model}-{asked}-{batch}"),
+        system=system,
+        adapter=adapter,
+        title=TITLES[adapter],
+        model=model,
+        family=FAMILIES[model],
+        device="cpu",
+        precision_asked=asked,
+        precision=precision,
+        batch_size=batch,
+        input="synthetic",
+        data_dir=None,
+        options={"compile": "on" if "+compile" in system else "off"},
+    )
+    return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
+
+
+def run(of: Job, repeat: int, rate: float, **changes: object) -> Record:
+    """A run whose three windows give this rate in total, the middle one 1 % slower than the first."""
+    samples = 2 * of.global_batch_size
+    windows = tuple(
+        Window(index, 2, samples, seconds=samples / rate * share, cpu_seconds=1.9 * samples / rate * share, loss=6.9)
+        for index, share in enumerate((0.995, 1.005, 1.0))
+    )
+    made = Record(
+        job=of,
+        repeat=repeat,
+        started=f"2026-11-20T10:{repeat:02}:00Z",
+        seconds=20.0 + repeat,
+        command=f"export OMP_NUM_THREADS=2\npython -m dlperf.adapters.worker runs/{of.id}-{repeat}/job.json",
+        folder=f"runs/{of.id}-{repeat}",
+        environment={"kind": "venv", "python": "3.11.7", "digest": "0123456789abcdef" + of.adapter},
+        versions={of.adapter: "1.2.3", "numpy": "2.0.0"},
+        parameter_count=25_557_032 if of.family == "resnet" else 110_106_428,
+        effective=effective(of),
+        windows=windows,
+        start_seconds=3.5,
+        first_step_seconds=1.25 + repeat,
+        peak_memory_bytes=3 * 2**30,
+    )
+    return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
+
+
+def effective(of: Job) -> dict[str, str]:
+    common = {"precision": of.precision, "compute_dtype": "bfloat16" if "bf16" in of.precision else "float32"}
+    more = {"layout": "NHWC"} if of.family == "resnet" else {"clip_norm": of.options.get("clip_norm", "1.0")}
+    compile_ = {"tensorflow": "tf.function", "pytorch": "inductor" if "+compile" in of.system else "none"}
+    return {**common, "compile": compile_.get(of.adapter, "jit"), "threads": "2", **more}
+
+
+def failed(of: Job, repeat: int, failure: Failure) -> Record:
+    nothing: dict[str, object] = {"windows": (), "first_step_seconds": None, "peak_memory_bytes": None}
+    return run(of, repeat, 1.0, failure=failure, parameter_count=None, effective={}, versions={}, **nothing)
+
+
+def runs(of: Job, rates: Iterable[float]) -> list[Record]:
+    return [run(of, repeat, rate) for repeat, rate in enumerate(rates)]
+
+
+def skip(system: str, model: str, asked: str, precision: str, status: str, why: str) -> Skip:
+    return Skip(system, system, TITLES[system], model, FAMILIES[model], "cpu", asked, precision, status, why)
+
+
+def comparison() -> Comparison:
+    """Two models: rows with n=3, a tie, 1 of 3 failed, all failed with hostile text, skips, untested, n=1."""
+    resnet = ("resnet50", "amp", "amp_bf16", 16)
+    bert = ("bert_base", "fp32", "fp32", 4)
+    torch, tensorflow, mxnet, jax = (job(name, *resnet) for name in ("pytorch", "tensorflow", "mxnet", "jax"))
+    compiled = job("pytorch+compile", *resnet, untested=True)
+    bert_torch = job("pytorch", *bert)
+    bert_free = job("pytorch clip_norm=off", *bert, options={"compile": "off", "clip_norm": "off"})
+    bert_oneflow = job("oneflow", *bert)
+    killed = Failure("killed", "the process was ended by signal 9", ("step 3", "Killed"))
+    hostile = Failure("crash", HOSTILE, ("Traceback:", HOSTILE, "````", "</pre>"))
+    records = [
+        *runs(torch, (19.9, 20.4, 20.1)),
+        *runs(tensorflow, (19.0, 20.3, 19.8)),
+        *(run(mxnet, 0, 9.6), failed(mxnet, 1, killed), run(mxnet, 2, 9.9)),
+        *(failed(jax, repeat, hostile) for repeat in range(3)),
+        run(compiled, 0, 14.2),
+        *runs(bert_torch, (1.61, 1.59, 1.62)),
+        *runs(bert_free, (1.66, 1.64, 1.65)),
+        *runs(bert_oneflow, (0.341, 0.338, 0.344)),
+    ]
+    return Comparison(
+        spec={"models": ["resnet50", "bert"], "protocol": "quick", "repeats": 3}
+        | {"warmup_steps": 2, "windows": 3, "steps_per_window": 2, "seed": 1},
+        machine={
+            "cpu": "Example CPU @ 2.00GHz",
+            "architecture": "x86_64",
+            "sockets": 1,
+            "cores": 2,
+            "threads": 2,
+            "usable_threads": 2,
+            "instruction_sets": ["avx2", "avx512_bf16"],
+            "memory_bytes": 16 * 2**30,
+            "kernel": "Linux 6.1.0",
+            "os": "Example OS 12",
+            "virtual": "yes",
+            "load_average": [0.75, 0.5, 0.25],
+        },
+        created="2026-11-20T10:00:00Z",
+        version="0.1.0",
+        planned=24,
+        jobs=(torch, tensorflow, mxnet, jax, compiled, bert_torch, bert_free, bert_oneflow),
+        records=tuple(records),
+        skips=(
+            skip("paddle", *resnet[:3], "upstream", "PaddlePaddle 3.3 has no bfloat16 kernels on CPU"),
+            skip("oneflow", *resnet[:3], "upstream", "autocast on CPU does nothing"),
+            skip("mxnet", *bert[:3], "environment", "no Python 3.10 was found"),
+        ),
+        commands={"pytorch cpu": "python3.11 -m venv ENV\nENV/bin/pip install -r requirements.cpu.txt"},
+    )
+
+
+# Golden files
+
+
+@pytest.mark.parametrize("name", ["report.md", "report.html", "results.csv", "results.json"])
+def test_the_report_is_as_its_golden_file(name: str, request: pytest.FixtureRequest) -> None:
+    # Charts are left out of the page: matplotlib's versions draw them with other digits.
+    made = re.sub(r"<svg.*?</svg>", "<svg></svg>", report.render(comparison())[name], flags=re.DOTALL)
+    golden = GOLDEN / name
+    if request.config.getoption("--update-golden"):
+        golden.write_text(made, encoding="utf-8")
+    assert made == golden.read_text(encoding="utf-8"), "`pytest --update-golden` rewrites the golden files"
+
+
+def test_files_are_written_whole_and_nothing_else_is_left(tmp_path: Path) -> None:
+    report.write(comparison(), tmp_path / "new")
+    report.write(comparison(), tmp_path / "new")
+    found = sorted(str(path.relative_to(tmp_path / "new")) for path in (tmp_path / "new").rglob("*") if path.is_file())
+    pictures = ["charts/bert_base-fp32-cpu.svg", "charts/resnet50-amp-cpu.svg"]
+    assert found == [*pictures, "report.html", "report.md", "results.csv", "results.json"]
+    assert not list((tmp_path / "new").glob(".report-*"))
+
+
+def test_an_unwritable_place_leaves_the_old_report(tmp_path: Path) -> None:
+    (tmp_path / "charts").write_text("in the way")
+    (tmp_path / "report.md").write_text("old")
+    with pytest.raises(OSError, match="charts"):
+        report.write(comparison(), tmp_path)
+    assert (tmp_path / "report.md").read_text() == "old"
+
+
+def test_results_json_gives_the_comparison_back() -> None:
+    data = json.loads(report.results_json(comparison()))
+    assert data["schema"] == 1
+    assert comparison_from(data) == comparison()
+
+
+def test_results_csv_has_one_line_per_run() -> None:
+    made = report.results_csv(comparison())
+    rows = list(csv.DictReader(io.StringIO(made)))
+    assert len(rows) == len(comparison().records) == len(made.splitlines()) - 1
+    assert float(rows[0]["throughput_samples_per_second"]) == pytest.approx(19.9)
+    assert rows[0]["option.compile"] == "off"
+    assert rows[0]["effective.layout"] == "NHWC"
+    assert {row["failure_kind"] for row in rows} == {"", "killed", "crash"}
+
+
+# Comparisons with little in them
+
+
+def few(records: Sequence[Record] = (), **changes: object) -> Comparison:
+    return dataclasses.replace(comparison(), records=tuple(records), **changes)  # type: ignore[arg-type]
+
+
+def test_without_any_run_the_report_says_how_to_go_on() -> None:
+    files = report.render(few())
+    assert "0 of 24 planned runs took place" in files["report.md"]
+    assert "python -m dlperf.compare --resume DIR" in files["report.md"]
+    assert "not run yet" in files["report.md"]
+    assert not any(name.endswith(".svg") for name in files)
+
+
+def test_with_nothing_planned_there_is_still_a_report() -> None:
+    empty = few(jobs=(), skips=(), planned=0, machine={}, spec={}, commands={})
+    assert "Nothing was run." in report.render(empty)["report.md"]
+
+
+def test_with_only_failures_there_is_no_winner() -> None:
+    only = few([record for record in comparison().records if not record.done], planned=4)
+    made = view(only)
+    assert {section.summary for section in made.sections} == {"No system has a figure; the table says why."}
+    assert report.render(only)["report.html"]
+
+
+def test_one_repeat_has_no_interval_and_no_tie() -> None:
+    single = few([record for record in comparison().records if record.repeat == 0 and record.done], planned=7)
+    summary = view(single).sections[0].summary
+    assert "PyTorch had the highest median: 19.90 img/s, n=1" in summary.replace("19.9 ", "19.90 ")
+    assert "it is not known whether TensorFlow, PyTorch+compile and MXNet differ from it." in summary
+    assert "tie" not in summary
+
+
+def test_a_tie_is_called_a_tie() -> None:
+    made = view(comparison()).sections[0]
+    assert "tie with TensorFlow" in made.summary
+    assert [row.kind for row in made.throughput.rows[:4]] == ["fastest", "tie", "unresolved", ""]
+
+
+def test_missing_rows_say_why() -> None:
+    made = view(comparison()).sections[0]
+    why = {row.cells[0]: row.note for row in made.throughput.rows if row.kind == "missing"}
+    assert why["PaddlePaddle"].startswith("not supported by the framework: PaddlePaddle 3.3")
+    assert why["JAX"].startswith("all 3 runs failed: crashed (<script>")
+    notes = {row.label: row.note for row in made.throughput.rows}
+    assert notes["MXNet"] == "1 of 3 runs failed: killed"
+    assert notes["PyTorch+compile"] == "one run: no interval; 2 runs not made yet; untested combination"
+
+
+def test_rows_of_different_sizes_are_not_compared() -> None:
+    """Two devices are not called faster than one: each size has its own fastest."""
+    one, two = (job("pytorch", "resnet50", "fp32", "fp32", 16, nproc_per_node=n, id=f"n{n}") for n in (1, 2))
+    records = [*runs(one, (10.0, 10.1, 10.2)), *runs(two, (19.0, 19.1, 19.2))]
+    section = view(few(records, jobs=(one, two), skips=(), planned=6)).sections[0]
+    assert [row.kind for row in section.throughput.rows] == ["fastest", "fastest"]
+    assert [row.cells[1:5] for row in section.throughput.rows] == [("1", "1", "16", "16"), ("1", "2", "16", "32")]
+    assert "1 node, 2 devices, batch 16 per device: PyTorch reached" in section.summary
+
+
+def test_gpus_have_their_memory_and_topology() -> None:
+    on_gpu = job("pytorch", "resnet50", "amp", "amp_fp16", 256, device="cuda")
+    records = [run(on_gpu, repeat, 1400.0 + repeat, peak_device_memory_bytes=12 * 2**30) for repeat in range(3)]
+    gpus = [{"name": "Example GPU", "memory_bytes": 16 * 2**30}] * 2
+    topo = "      GPU0  GPU1\nGPU0   X    NV1\nGPU1  NV1    X"
+    made = few(records, jobs=(on_gpu,), skips=(), planned=3, machine={"gpus": gpus, "topo": topo, "driver": "1.2"})
+    page = report.render(made)["report.md"]
+    assert "2 × Example GPU (16.0 GiB)" in page
+    assert f"```text\n{topo}\n```" in page
+    assert "peak device memory (GiB)" in page
+    assert "On a CPU" not in page
+
+
+# Text from outside
+
+
+class Page(HTMLParser):
+    """The tags of a page, and where it refers to."""
+
+    def __init__(self, page: str):
+        super().__init__()
+        self.tags: list[str] = []
+        self.references: list[str] = []
+        self.ids: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        for name, value in attributes:
+            if name in ("src", "href", "xlink:href", "action", "data"):
+                self.references.append(value or "")
+            if name == "id":
+                self.ids.append(value or "")
+
+
+def test_the_page_opens_offline_and_runs_nothing() -> None:
+    text_ = report.render(comparison())["report.html"]
+    page = Page(text_)
+    assert not {"script", "link", "img", "iframe", "object"} & set(page.tags)
+    assert all(ref.startswith("#") or ref in ("results.csv", "results.json") for ref in page.references)
+    assert not re.search(r"url\((?!#)|@import", text_)
+    assert len(page.ids) == len(set(page.ids))
+    assert {ref[1:] for ref in page.references if ref.startswith("#")} <= set(page.ids)
+
+
+def test_hostile_text_is_harmless_in_markdown() -> None:
+    from markdown_it import MarkdownIt
+
+    page = report.render(comparison())["report.md"]
+    shown = MarkdownIt("commonmark").enable("table").render(page)
+    assert "<script" not in shown
+    assert 'example.invalid">' not in shown
+    assert shown.count("<h1>") == 1
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; | ``` ` [x](http://example.invalid) $x$ red # heading" in shown
+    tables = re.findall(r"<table>(.*?)</table>", shown, re.DOTALL)
+    widths = [{len(re.findall(r"<t[dh]\b", row)) for row in table.split("</tr>")[:-1]} for table in tables]
+    assert widths == [{2}, {6}, {14}, {5}, {2}, {14}, {4}, {2}]
+
+
+@pytest.mark.parametrize("content", ["plain", "```", "a ```` b", "`"])
+def test_a_fence_cannot_be_closed_by_its_content(content: str) -> None:
+    first, *middle, last = markdown.fence(content).split("\n")
+    assert first.removesuffix("text") == last
+    assert "\n".join(middle) == content
+    assert last not in content
+
+
+def test_control_characters_and_lone_surrogates_do_not_reach_a_file() -> None:
+    assert text.clean("a\x1b[1;31mb\x1b[0m\x00\r\nc\rd\ud800") == "ab\ufffd\nc\nd?"
+
+
+def test_templates_do_no_arithmetic() -> None:
+    forbidden = (nodes.Add, nodes.Sub, nodes.Mul, nodes.Div, nodes.FloorDiv, nodes.Mod, nodes.Pow, nodes.Neg)
+    allowed = {"fence"}
+    templates = sorted(report.TEMPLATES.glob("*.j2"))
+    assert len(templates) == 4
+    for path in templates:
+        tree = Environment().parse(path.read_text(encoding="utf-8"))
+        assert not list(tree.find_all(forbidden)), path.name
+        assert {node.name for node in tree.find_all(nodes.Filter)} <= allowed, path.name
+
+
+# Charts
+
+
+def test_charts_are_valid_xml_and_always_the_same() -> None:
+    chart = view(comparison()).sections[0].chart
+    assert chart is not None
+    drawn = charts.svg(chart, "resnet50")
+    assert drawn == charts.svg(chart, "resnet50")
+    root = xml.etree.ElementTree.fromstring(drawn)
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert "<text" not in drawn, "letters are paths"
+    assert "20.10 (n=3)" in root.attrib["aria-label"] or "20.1 (n=3)" in root.attrib["aria-label"]
+
+
+def test_a_chart_stands_hostile_labels_and_boundless_intervals() -> None:
+    bars = (charts.Bar(HOSTILE, 10.0, 0.1, 1e9, "10 $\\frac{"), charts.Bar("-->", 5.0, None, None, "\u2603"))
+    drawn = charts.svg(
+        charts.Chart("x.svg", HOSTILE, "img/s", HOSTILE.replace("\x1b", ""), bars, (("C", "killed"),)), "x"
+    )
+    xml.etree.ElementTree.fromstring(drawn)
+    assert "<script" not in drawn
+
+
+# Figures
+
+
+def coverage(counts: Sequence[int], inside: Iterable[bool]) -> None:
+    """As many intervals contain the truth as 95 % of them would, but for one time in a million."""
+    hits = sum(inside)
+    low, high = stats.binom.interval(1 - 1e-6, counts[0], metrics.CONFIDENCE)
+    assert low <= hits <= high, f"{hits} of {counts[0]} intervals contain the truth; expected {low} to {high}"
+
+
+@pytest.mark.parametrize("n", [2, 3, 7])
+def test_intervals_of_the_median_contain_it_95_times_in_100(n: int) -> None:
+    random, trials, truth = numpy.random.default_rng(n), 2000, 20.0
+    samples = truth * numpy.exp(random.normal(0, 0.05, (trials, n)))
+    estimates = [metrics.estimate(list(map(float, row))) for row in samples]
+    coverage([trials], (e.low is not None and e.high is not None and e.low <= truth <= e.high for e in estimates))
+
+
+@pytest.mark.parametrize(("n", "spread"), [(3, 0.05), (7, 0.05), (7, 0.2)])
+def test_intervals_of_ratios_contain_them_95_times_in_100(n: int, spread: float) -> None:
+    random, trials, truth = numpy.random.default_rng(n), 2000, 0.8
+    ours = truth * numpy.exp(random.normal(0, spread, (trials, n)))
+    theirs = numpy.exp(random.normal(0, 0.05, (trials, n)))
+    pairs = zip(ours.tolist(), theirs.tolist(), strict=True)
+    estimates = [metrics.ratio(a, b) for a, b in pairs]
+    inside = [e.low is not None and e.high is not None and e.low <= truth <= e.high for e in estimates]
+    if n == 3 or spread != 0.05:
+        # Welch's degrees of freedom are an approximation: with few runs its intervals are a little too wide.
+        assert 0.94 <= sum(inside) / trials <= 0.985
+    else:
+        coverage([trials], inside)
+
+
+def test_ratio_is_scipys_welch_on_logarithms() -> None:
+    a, b = [19.0, 20.3, 19.8], [19.9, 20.4, 20.1, 20.2]
+    expected = stats.ttest_ind(numpy.log(a), numpy.log(b), equal_var=False).confidence_interval(0.95)
+    made = metrics.ratio(a, b)
+    assert (made.low, made.high) == pytest.approx((numpy.exp(expected.low), numpy.exp(expected.high)))
+
+
+def test_ratios_without_spread_or_with_one_run() -> None:
+    assert metrics.ratio([2.0, 2.0], [4.0, 4.0]) == metrics.Estimate(0.5, pytest.approx(0.5), pytest.approx(0.5), 2)
+    alone = metrics.ratio([2.0], [4.0, 4.1])
+    assert (alone.low, alone.n) == (None, 1)
+    assert metrics.unresolved(alone)
+    assert not metrics.tie(alone)
+
+
+def test_equal_systems_tie_95_times_in_100() -> None:
+    random, trials = numpy.random.default_rng(1), 1000
+    rates = numpy.exp(random.normal(3, 0.05, (trials, 2, 7))).tolist()
+    coverage([trials], (metrics.tie(metrics.ratio(a, b)) for a, b in rates))
+
+
+def test_a_rate_is_total_samples_over_total_seconds() -> None:
+    windows = (Window(0, 1, 10, 1.0, 1.0, 1.0), Window(1, 1, 10, 4.0, 1.0, 1.0))
+    record = run(job("pytorch", "resnet50", "fp32", "fp32", 10), 0, 1.0, windows=windows)
+    assert metrics.throughput(record) == 4.0  # the mean of rates would be 6.25
+    assert metrics.window_spread(record) == 4.0
+
+
+@pytest.mark.parametrize(
+    ("estimates", "places"),
+    [
+        ([metrics.Estimate(9.83, 9.41, 10.27, 3)], 2),
+        ([metrics.Estimate(3130.34, 3118.0, 3142.0, 3)], 0),
+        ([metrics.Estimate(397.64, 396.9, 398.4, 3), metrics.Estimate(20.0, 10.0, 40.0, 3)], 2),
+        ([metrics.Estimate(397.64, None, None, 1)], 0),
+        ([metrics.Estimate(0.34, 0.1, 0.9, 2)], 2),
+        ([], 0),
+    ],
+)
+def test_numbers_have_the_digits_that_their_intervals_deserve(estimates: list[metrics.Estimate], places: int) -> None:
+    assert text.decimals(estimates) == places
+
+
+# The machine
+
+
+def test_the_machine_describes_itself_but_not_its_name() -> None:
+    found = machine.describe()
+    assert found["threads"] >= found["usable_threads"] >= 1
+    assert found["memory_bytes"] > 2**28
+    host = socket.gethostname()
+    assert len(host) < 4 or host not in json.dumps(found)
+    assert not {"host", "hostname"} & set(found)
+
+
+def fake_smi(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    (folder / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
+def test_gpus_are_read_from_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = """case "$1" in
+    --query*) echo "Example GPU, 16384, 550.1"; echo "Example GPU, [N/A], 550.1";;
+    topo) printf '\\033[4m\\tGPU0\\033[0m\\nGPU0\\t X \\n';;
+    *) echo "| Driver Version: 550.1  CUDA Version: 12.4 |";;
+    esac"""
+    fake_smi(tmp_path, monkeypatch, script)
+    found = machine.describe()
+    assert found["gpus"] == [
+        {"name": "Example GPU", "memory_bytes": 2**34},
+        {"name": "Example GPU", "memory_bytes": None},
+    ]
+    assert (found["driver"], found["cuda"], found["topo"]) == ("550.1", "12.4", "\tGPU0\nGPU0\t X ")
+
+
+def test_a_hanging_nvidia_smi_does_not_hang_us(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_smi(tmp_path, monkeypatch, "sleep 30")
+    monkeypatch.setattr(machine, "TIMEOUT_SECONDS", 0.2)
+    began = time.monotonic()
+    assert "gpus" not in machine.describe()
+    assert time.monotonic() - began < 5
+
+
+def test_control_groups_limit_cores_and_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tightest limit on the way up holds."""
+    inner = tmp_path / "outer" / "inner"
+    inner.mkdir(parents=True)
+    (tmp_path / "outer" / "cpu.max").write_text("150000 100000")
+    (inner / "cpu.max").write_text("max 100000")
+    (inner / "memory.max").write_text("max")
+    (tmp_path / "outer" / "memory.max").write_text(str(2**30))
+    monkeypatch.setattr(machine, "_cgroup_folders", lambda controller: iter([inner, inner.parent, tmp_path]))
+    assert machine._cpu_quota() == 1.5
+    assert machine._memory_limit() == 2**30
+
+
+def test_importing_the_machine_costs_nothing() -> None:
+    heavy = "{'numpy', 'pandas', 'scipy', 'matplotlib', 'jinja2', 'dlperf.report'}"
+    code = f"import dlperf.machine, dlperf.metrics, dlperf.schema, sys; assert not {heavy} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

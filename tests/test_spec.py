@@ -1,0 +1,167 @@
+"""What users type: checked all at once, resolved, and planned."""
+
+import pytest
+
+from dlperf import catalog, compare, plan, spec
+from dlperf.errors import UsageError
+
+
+def parse(*words):
+    arguments = vars(compare.parser().parse_args(words))
+    given = {name: arguments[name] for name in compare.DEFAULTS if arguments[name] is not None}
+    return spec.from_arguments({**compare.DEFAULTS, "device": "cpu", **given, "dry_run": False}, catalog.adapters())
+
+
+def planned(*words):
+    made = parse(*words)
+    return plan.make(made, catalog.adapters())
+
+
+def problems(*words):
+    with pytest.raises(UsageError) as caught:
+        parse(*words)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_all_frameworks_by_default_but_not_the_fake_one():
+    assert parse().frameworks == ("jax", "mxnet", "oneflow", "paddle", "pytorch", "tensorflow")
+
+
+def test_bert_means_bert_base():
+    assert parse("--model", "bert,resnet50").models == ("bert_base", "resnet50")
+
+
+def test_quick_is_the_default_on_cpu():
+    protocol = parse().protocol
+    assert (protocol.warmup_steps, protocol.windows, protocol.steps_per_window, protocol.repeats) == (2, 3, 2, 3)
+
+
+def test_dlperf_protocol_is_20_and_100_steps_7_times():
+    protocol = parse("--protocol", "dlperf").protocol
+    assert (protocol.warmup_steps, protocol.windows * protocol.steps_per_window, protocol.repeats) == (20, 100, 7)
+
+
+def test_single_numbers_go_over_the_protocol():
+    protocol = parse("--protocol", "dlperf", "--repeats", "2", "--windows", "1").protocol
+    assert (protocol.warmup_steps, protocol.windows, protocol.steps_per_window, protocol.repeats) == (20, 1, 20, 2)
+
+
+@pytest.mark.parametrize(
+    ("asked", "device", "meant"),
+    [
+        ("amp", "cpu", "amp_bf16"),
+        ("amp", "cuda", "amp_fp16"),
+        ("bf16", "cuda", "amp_bf16"),
+        ("fp16", "cpu", "amp_fp16"),
+        ("fp32", "cuda", "fp32"),
+        ("tf32", "cuda", "tf32"),
+    ],
+)
+def test_precision_depends_on_the_device(asked, device, meant):
+    assert spec.resolve_precision(asked, device) == meant
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["--frameworks", "pytorhc"], ["--frameworks", "'pytorhc'", "Did you mean 'pytorch'?"]),
+        (["--model", "resnet"], ["--model", "'resnet'", "resnet50"]),
+        (["--precision", "fp8"], ["--precision", "'fp8'", "fp32, tf32, amp, fp16, bf16"]),
+        (["--batch-size", "0"], ["--batch-size", "'0'", "a whole number, 1 or more"]),
+        (["--batch-size", "-3"], ["--batch-size", "'-3'"]),
+        (["--repeats", "two"], ["--repeats", "'two'"]),
+        (["--warmup-steps", "²"], ["--warmup-steps", "'²'"]),
+        (["--timeout", "0"], ["--timeout", "seconds, more than 0"]),
+        (["--timeout", "nan"], ["--timeout", "seconds, more than 0"]),
+        (["--protocol", "quik"], ["--protocol", "Did you mean 'quick'?"]),
+        (["--env", "conda"], ["--env", "venv, current"]),
+        (["--set", "clip_norm"], ["--set", "OPTION=VALUE"]),
+        (["--set", "clip=off", "--model", "bert"], ["--set", "'clip'", "Did you mean 'clip_norm'?"]),
+        (["--set", "compile=maybe"], ["--set", "'compile=maybe'"]),
+        (["--set", "layout=nchw", "--set", "layout=nhwc"], ["--set", "already set to 'nchw'"]),
+        (["--set", "torch.layout=nchw"], ["--set", "'torch.layout'", "Did you mean 'pytorch'?"]),
+        (["--data", "/nowhere"], ["--data", "'/nowhere'", "python -m dlperf.data"]),
+        (["--batch-size", "8", "--global-batch-size", "16"], ["--batch-size", "one of the two"]),
+    ],
+)
+def test_each_wrong_field_is_named_with_what_is_allowed(words, parts):
+    (problem,) = problems(*words)
+    for part in parts:
+        assert part in problem
+
+
+def test_all_wrong_fields_come_at_once():
+    found = problems("--model", "vgg", "--precision", "int8", "--frameworks", "theano", "--batch-size", "x")
+    assert [problem.partition(":")[0] for problem in found] == [
+        "--frameworks",
+        "--model",
+        "--precision",
+        "--batch-size",
+    ]
+
+
+def test_a_foreign_data_folder_is_refused(tmp_path):
+    (tmp_path / "cat.jpg").write_bytes(b"not tokens")
+    (problem,) = problems("--model", "bert", "--data", str(tmp_path))
+    assert "--data" in problem
+    assert "python -m dlperf.data bert" in problem
+
+
+def test_cuda_needs_a_gpu_unless_it_is_a_dry_run(monkeypatch):
+    monkeypatch.setattr(spec.probe, "gpus", lambda: [])
+    with pytest.raises(UsageError, match="nvidia-smi finds no GPU"):
+        parse("--device", "cuda")
+
+
+def test_a_row_for_each_model_precision_and_framework():
+    made = planned("--model", "bert,resnet50", "--precision", "fp32,amp", "--frameworks", "pytorch,tensorflow")
+    assert len(made.jobs) + len(made.skips) == 8
+
+
+def test_compile_on_and_off_are_two_systems():
+    made = planned("--model", "bert", "--frameworks", "pytorch", "--compile", "on,off")
+    assert {job.system for job in made.jobs} == {"pytorch", "pytorch+inductor"}
+
+
+def test_an_option_of_one_framework_leaves_the_others_alone():
+    made = planned("--model", "resnet50", "--frameworks", "pytorch,tensorflow", "--set", "pytorch.layout=nchw")
+    systems = {job.system for job in made.jobs}
+    assert "pytorch layout=nchw" in systems
+    assert "tensorflow" in systems
+
+
+def test_an_option_that_a_framework_lacks_makes_a_skip_that_says_so():
+    made = planned("--model", "resnet50", "--frameworks", "pytorch,fake", "--set", "layout=nchw")
+    (skip,) = made.skips
+    assert (skip.system, skip.status) == ("fake", "option")
+    assert skip.why.startswith("has no option layout; it has ")
+
+
+def test_an_option_of_one_family_does_not_concern_the_other():
+    made = planned("--model", "resnet50,bert", "--frameworks", "pytorch", "--set", "clip_norm=off")
+    assert {job.system for job in made.jobs} == {"pytorch", "pytorch clip_norm=off"}
+    assert not made.skips
+
+
+def test_what_upstream_does_not_support_is_a_skip_with_its_reason():
+    made = planned("--model", "bert", "--precision", "amp")
+    skipped = {skip.adapter: skip for skip in made.skips}
+    assert set(skipped) == {"oneflow", "paddle"}
+    assert all(skip.status == "upstream" and skip.why for skip in skipped.values())
+
+
+def test_job_ids_are_file_names_and_unique():
+    made = planned("--model", "bert,resnet50", "--precision", "fp32,amp", "--compile", "on,off")
+    ids = [job.id for job in made.jobs]
+    assert len(set(ids)) == len(ids)
+    assert all("/" not in job_id and " " not in job_id for job_id in ids)
+
+
+def test_repeats_come_in_blocks_of_all_jobs_in_random_order():
+    made = planned("--model", "bert", "--precision", "fp32")
+    runs = plan.order(made, 20, seed=3)
+    blocks = [runs[start : start + len(made.jobs)] for start in range(0, len(runs), len(made.jobs))]
+    assert all({job.id for _, job in block} == {job.id for job in made.jobs} for block in blocks)
+    assert [repeat for repeat, _ in runs] == sorted(repeat for repeat, _ in runs)
+    assert len({tuple(job.id for _, job in block) for block in blocks}) > 1
+    assert plan.order(made, 20, seed=3) == runs

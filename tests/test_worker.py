@@ -1,0 +1,47 @@
+"""The worker side on the oldest Python that it promises, with numpy alone."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+from dlperf import bundle, catalog, envs, events
+from dlperf.errors import RunError
+
+
+@pytest.fixture(scope="module")
+def old_python(tmp_path_factory):
+    """A Python 3.7 with the fake framework's lock (numpy)."""
+    try:
+        python = envs.find_python(["3.7"])
+    except RunError as error:
+        pytest.skip(f"the worker side was not tested on Python 3.7: {error}")
+    folder = tmp_path_factory.mktemp("python3.7")
+    lock = catalog.adapters()["fake"].environments["cpu"].lock
+    subprocess.run([python, "-m", "venv", folder], check=True)
+    install = ["-m", "pip", "install", "--quiet", "--require-hashes", "--no-deps", "-r", lock]
+    subprocess.run([folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--upgrade", "pip"], check=True)
+    subprocess.run([folder / "bin" / "python", *install], check=True)
+    return folder / "bin" / "python"
+
+
+@pytest.mark.framework
+def test_the_worker_runs_on_python_3_7_with_numpy_alone(old_python, tmp_path):
+    bundle.make(tmp_path / "code", [catalog.adapters()["fake"]])
+    for model in ("bert_tiny", "resnet_tiny"):
+        job = {"model": model, "device": "cpu", "precision": "fp32", "batch_size": 2, "options": {}}
+        (tmp_path / "job.json").write_text(json.dumps({"adapter": "fake", "job": job}))
+        command = [old_python, "-W", "error", "-m", "dlperf.adapters.worker", tmp_path / "job.json", tmp_path]
+        ended = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(tmp_path / "code")}, timeout=120)
+        stream = events.read(tmp_path / "events.rank0.jsonl")
+        assert (ended.returncode, stream.failure) == (0, None)
+        assert stream.start["machine"]["python"].startswith("3.7.")
+
+
+@pytest.mark.framework
+def test_every_adapter_is_valid_syntax_on_python_3_7(old_python, tmp_path):
+    """Frameworks bring newer Pythons, but upstream's older ones still run 3.7."""
+    bundle.make(tmp_path / "code", catalog.adapters().values())
+    ended = subprocess.run([old_python, "-m", "compileall", "-q", tmp_path / "code"], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stdout
