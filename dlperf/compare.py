@@ -121,7 +121,8 @@ def _compare(arguments: Mapping[str, object]) -> int:
     from dlperf import machine
 
     created = datetime.now(UTC).isoformat(timespec="seconds")
-    made = store.create(folder, spec, planned, machine.describe(), created, __version__)
+    commands = environment_commands(spec, planned, adapters)
+    made = store.create(folder, spec, planned, commands, machine.describe(), created, __version__)
     return _run(made, adapters, arguments)
 
 
@@ -198,21 +199,27 @@ def dry_run(spec: Spec, planned: plan.Plan, adapters: Mapping[str, Adapter], fol
     """The plan and every command, verbatim, as text. Nothing is run, made or looked up."""
     lines = [f"# {len(planned.jobs)} rows, {spec.protocol.repeats} repeats each, in {folder}"]
     lines += [f"# not run: {s.model} {s.precision_asked} {s.system}: {s.status}: {s.why}" for s in planned.skips]
-    for name, device in dict.fromkeys((job.adapter, job.device) for job in planned.jobs):
-        if spec.env == "venv":
-            lines += ["", f"# environment of {name} on {device}, unless it is there already"]
-            lines += _commands(adapters[name], device)
+    for name, commands in environment_commands(spec, planned, adapters).items():
+        lines += ["", f"# environment of {name}, unless it is there already", commands]
     for repeat, job in plan.order(planned, spec.protocol.repeats, spec.seed):
         environment = envs.planned(adapters[job.adapter], job.device, spec.env)
         lines += ["", runner.script(spec, job, repeat, environment, folder).rstrip()]
     return "\n".join(lines)
 
 
-def _commands(adapter: Adapter, device: str) -> list[str]:
+def environment_commands(spec: Spec, planned: plan.Plan, adapters: Mapping[str, Adapter]) -> dict[str, str]:
+    """How each environment would be made, by "adapter device"; nothing for --env current."""
+    if spec.env != "venv":
+        return {}
+    keys = dict.fromkeys((job.adapter, job.device) for job in planned.jobs)
+    return {f"{name} {device}": _commands(adapters[name], device) for name, device in keys}
+
+
+def _commands(adapter: Adapter, device: str) -> str:
     try:
-        return envs.commands(adapter, device)
+        return "\n".join(envs.commands(adapter, device))
     except RunError as error:
-        return [f"# {error}"]
+        return f"# {error}"
 
 
 if __name__ == "__main__":

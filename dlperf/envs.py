@@ -22,6 +22,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,8 @@ RECIPE = 1
 #: written last inside an environment; one without it is not whole
 MARKER = "dlperf-environment.json"
 BUILDING = ".building-"
+#: environments that `ensure_all` makes at the same time
+AT_ONCE = 2
 #: seconds that a configured package index has for an answer
 PROBE_SECONDS = 3.0
 #: downloads that are worth a line of progress, in MB
@@ -98,7 +101,7 @@ class _Target:
 
     @property
     def building(self) -> Path:
-        return self.root / (BUILDING + self.folder.name)
+        return _leftover(self.folder)
 
     def error(self, message: str, lines: Sequence[str] = ()) -> RunError:
         return RunError("environment", f"{self.label}: {message}", lines[-15:])
@@ -180,18 +183,62 @@ def ensure(adapter: Adapter, device: str, kind: str = "venv", progress: Progress
     """
     if kind == "current":
         return _current(adapter, device)
+    return _ensure(adapter, device, progress, _Children())
+
+
+def ensure_all(
+    wanted: Sequence[tuple[Adapter, str]], kind: str = "venv", progress: Progress = _silent
+) -> list[Environment | RunError]:
+    """`ensure` for several (adapter, device), two at a time: pip waits for the network, then for one core.
+
+    In the order of `wanted`; one that cannot be made is its RunError. `progress` is called by one thread at a time.
+    """
+    children, turn = _Children(), threading.Lock()
+
+    def say(line: str) -> None:
+        with turn:
+            progress(line)
+
+    def one(pair: tuple[Adapter, str]) -> Environment | RunError:
+        try:
+            return _current(*pair) if kind == "current" else _ensure(*pair, say, children)
+        except RunError as error:
+            return error
+
+    pool = ThreadPoolExecutor(AT_ONCE)
+    try:
+        return list(pool.map(one, wanted))
+    except BaseException:
+        children.end()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _ensure(adapter: Adapter, device: str, progress: Progress, children: _Children) -> Environment:
     target = _target(adapter, device)
     found = _ready(target)
     if found:
         return found
     try:
         target.root.mkdir(parents=True, exist_ok=True)
-        with _guard(
-            target.folder, lambda: progress(f"{target.label}: waiting for another process that makes it")
-        ) as held:
-            return _ready(target) or _make(target, held, progress)
+        with _guard(target.folder, _wait_for_other(target, progress, children)) as held:
+            return _ready(target) or _make(_Making(target, held, progress, children))
     except OSError as error:
         raise _os_error(target, error) from None
+
+
+def _wait_for_other(target: _Target, progress: Progress, children: _Children) -> Callable[[], None]:
+    said: list[str] = []
+
+    def busy() -> None:
+        if not said:
+            said.append(f"{target.label}: waiting for another process that makes it")
+            progress(said[0])
+        children.check()
+        time.sleep(0.1)
+
+    return busy
 
 
 def check(env: Environment) -> None:
@@ -215,13 +262,14 @@ def remove(adapter: Adapter, device: str) -> list[Path]:
     """Delete the environment, those of older locks too; RunError if one is being made. Returns what was deleted."""
     target = _target(adapter, device)
     removed = []
-    for folder in [target.folder, *_older(target)]:
-        if not folder.exists() and not target.building.exists():
-            continue
-        with _guard(folder, busy=lambda: _refuse(target)):
-            if folder.exists():
-                removed.append(folder)
-            _discard(folder)
+    try:
+        for folder in [target.folder, *_older(target)]:
+            if folder.exists() or _leftover(folder).exists():
+                with _guard(folder, busy=lambda: _refuse(target)):
+                    removed += [folder] if folder.exists() else []
+                    _discard(folder)
+    except OSError as error:
+        raise target.error(f"cannot be removed: {error}") from None
     return removed
 
 
@@ -282,26 +330,36 @@ def _current(adapter: Adapter, device: str) -> Environment:
     return Environment(adapter.name, device, "current", Path(sys.executable), version, digest, None, variables)
 
 
+def _leftover(folder: Path) -> Path:
+    """Where an environment is built, and where it goes to be deleted."""
+    return folder.parent / (BUILDING + folder.name)
+
+
 def _lock_file(folder: Path) -> Path:
     return folder.parent / f".{folder.name}.lock"
 
 
 @contextmanager
 def _guard(folder: Path, busy: Callable[[], None]) -> Iterator[int]:
-    """Hold the lock of an environment. Where another holds it, call `busy`, which may raise, then wait.
+    """Hold the lock of an environment. While another holds it, `busy` is called, which raises or waits a little.
 
     The file descriptor goes to every child that writes to the environment, so that the lock outlives a killed builder.
     """
     held = os.open(_lock_file(folder), os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        while not _locked(held):
             busy()
-            fcntl.flock(held, fcntl.LOCK_EX)
         yield held
     finally:
         os.close(held)
+
+
+def _locked(held: int) -> bool:
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _held(folder: Path) -> bool:
@@ -330,7 +388,7 @@ def _discard(folder: Path) -> None:
 
     Renamed first: an environment that is deleted halfway must not look whole.
     """
-    leftover = folder.parent / (BUILDING + folder.name)
+    leftover = _leftover(folder)
     shutil.rmtree(leftover, ignore_errors=True)
     with suppress(FileNotFoundError):
         os.rename(folder, leftover)
@@ -358,14 +416,100 @@ def _size(folder: Path) -> int:
 # --- making one -------------------------------------------------------------------------------------------------------
 
 
-def _make(target: _Target, held: int, progress: Progress) -> Environment:
-    """Build aside, move into place. The caller holds the lock `held`."""
+class _Children:
+    """The child processes of all threads of one call, which end together."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[str]] = set()
+        self._ended = False
+
+    def check(self) -> None:
+        """Raise in a thread that must go no further."""
+        if self._ended:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def start(self, command: Sequence[str], environ: Mapping[str, str], held: int) -> Iterator[subprocess.Popen[str]]:
+        with self._lock:
+            self.check()
+            process = subprocess.Popen(
+                command,
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                start_new_session=True,  # so that Ctrl-C reaches us alone, and that we can end its children too
+                pass_fds=[held],
+            )
+            self._running.add(process)
+        try:
+            yield process
+        except BaseException:
+            _end(process)
+            raise
+        finally:
+            self._running.discard(process)
+
+    def end(self) -> None:
+        with self._lock:
+            self._ended = True
+            running = list(self._running)
+        for process in running:
+            _end(process)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End a process and its children."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=5)
+
+
+@dataclass(frozen=True)
+class _Making:
+    """One environment being made by the holder of its lock `held`."""
+
+    target: _Target
+    held: int
+    progress: Progress
+    children: _Children
+
+    @property
+    def python(self) -> str:
+        return str(self.target.building / "bin" / "python")
+
+    def say(self, line: str) -> None:
+        self.progress(f"{self.target.label}: {line}")
+
+    def run(
+        self, command: Sequence[str], environ: Mapping[str, str], each: Progress = _silent
+    ) -> tuple[int, list[str]]:
+        """Run a command that writes to the environment; its exit status and lines. It ends when we are interrupted."""
+        lines: list[str] = []
+        with self.children.start(command, environ, self.held) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                lines.append(line.rstrip())
+                each(lines[-1])
+            code = process.wait()
+        self.children.check()
+        return code, lines
+
+
+def _make(making: _Making) -> Environment:
+    """Build aside, move into place."""
+    target = making.target
     requirements = read_lock(target.spec.lock)
     _discard(target.folder)
     _sweep(target.root)
     started = time.monotonic()
     try:
-        version = _build(target, requirements, held, progress)
+        version = _build(making, requirements)
         size = _size(target.building)
         noted = {"python": version, "digest": target.digest, "bytes": size}
         (target.building / MARKER).write_text(json.dumps(noted) + "\n", encoding="utf-8")
@@ -375,22 +519,22 @@ def _make(target: _Target, held: int, progress: Progress) -> Environment:
     made = _ready(target)
     if made is None:
         raise target.error(f"the interpreter in {target.folder} does not run; remove that folder and try again")
-    seconds = time.monotonic() - started
-    progress(f"{target.label}: ready after {seconds:.0f} s, {_gigabytes(size)} in {target.folder}")
+    making.say(f"ready after {time.monotonic() - started:.0f} s, {_gigabytes(size)}")
     return made
 
 
-def _build(target: _Target, requirements: Sequence[Requirement], held: int, progress: Progress) -> str:
+def _build(making: _Making, requirements: Sequence[Requirement]) -> str:
     """Fill the building folder: a venv with what the lock lists. Returns its Python version."""
-    python, version = _find_python(target.spec.python, progress)
-    progress(f"{target.label}: making an environment with Python {version} (1 of 2)")
-    code, lines = _run([str(python), "-m", "venv", str(target.building)], _plain_environ(), held)
+    target = making.target
+    python, version = _find_python(target.spec.python, making.say)
+    making.say(f"making an environment with Python {version} (1 of 2)")
+    code, lines = making.run([str(python), "-m", "venv", str(target.building)], _plain_environ())
     if code:
         raise _explained(target, lines, f"{python} -m venv failed")
-    environ = _pip_environ(target, progress)
-    _upgrade_pip(target, environ, held)
-    progress(f"{target.label}: installing {_summary(target.adapter, requirements)} (2 of 2)")
-    _install(target, environ, held, progress)
+    environ = _pip_environ(making)
+    _upgrade_pip(making, environ)
+    making.say(f"installing {_summary(target.adapter, requirements)} (2 of 2)")
+    _install(making, environ)
     return version
 
 
@@ -409,70 +553,32 @@ def _pip_install(target: _Target) -> list[str]:
     return [python, "-I", "-m", "pip", "install", *options, "-r", lock]
 
 
-def _install(target: _Target, environ: Mapping[str, str], held: int, progress: Progress) -> None:
+def _install(making: _Making, environ: Mapping[str, str]) -> None:
     """With the user's indexes; only if they lack a package, with adapter.toml's too."""
 
     def large(line: str) -> None:
         found = re.match(r"\s*Downloading (\S+) \(([\d.]+) (MB|GB)\)", line)
         if found and float(found[2]) * (1000 if found[3] == "GB" else 1) >= LARGE_MB:
-            progress(f"{target.label}: downloading {found[1].rpartition('/')[2]}, {found[2]} {found[3]}")
+            making.say(f"downloading {found[1].rpartition('/')[2]}, {found[2]} {found[3]}")
 
-    command = _pip_install(target)
-    code, lines = _run(command, environ, held, large)
-    extra = target.spec.extra_index
+    command, extra = _pip_install(making.target), making.target.spec.extra_index
+    code, lines = making.run(command, environ, large)
     if code and extra and _missing(lines) and not _unreachable(lines):
-        progress(f"{target.label}: {_missing(lines)} is not on the usual index; also looking at {', '.join(extra)}")
+        making.say(f"{_missing(lines)} is not on the usual index; also looking at {', '.join(extra)}")
         command += [part for index in extra for part in ("--extra-index-url", index)]
-        code, lines = _run(command, environ, held, large)
+        code, lines = making.run(command, environ, large)
     if code:
-        raise _explained(target, lines, "pip failed")
+        raise _explained(making.target, lines, "pip failed")
 
 
-def _upgrade_pip(target: _Target, environ: Mapping[str, str], held: int) -> None:
+def _upgrade_pip(making: _Making, environ: Mapping[str, str]) -> None:
     """The pip that early Python 3.6 and 3.7 bring (before 20.3) does not know today's wheels."""
-    for folder in target.building.glob("lib/python3*/site-packages/pip-*.dist-info"):
+    for folder in making.target.building.glob("lib/python3*/site-packages/pip-*.dist-info"):
         version = tuple(int(part) for part in re.findall(r"\d+", folder.name)[:2])
         if version < (20, 3):
-            python = str(target.building / "bin" / "python")
-            code, lines = _run([python, "-I", "-m", "pip", "install", "--upgrade", "pip>=20.3"], environ, held)
+            code, lines = making.run([making.python, "-I", "-m", "pip", "install", "--upgrade", "pip>=20.3"], environ)
             if code:
-                raise _explained(target, lines, f"pip {folder.name[4:-10]} is too old and cannot be upgraded")
-
-
-def _run(
-    command: Sequence[str], environ: Mapping[str, str], held: int, each: Progress = _silent
-) -> tuple[int, list[str]]:
-    """Run a command that writes to the environment; its exit status and lines. It ends when we are interrupted."""
-    process = subprocess.Popen(
-        command,
-        env=environ,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,  # so that Ctrl-C reaches us alone, and that we can end its children too
-        pass_fds=[held],
-    )
-    lines: list[str] = []
-    try:
-        assert process.stdout is not None
-        for line in process.stdout:
-            lines.append(line.rstrip())
-            each(lines[-1])
-        return process.wait(), lines
-    except BaseException:
-        _end(process)
-        raise
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    """End a process and its children."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=5)
+                raise _explained(making.target, lines, "its pip is too old and cannot be upgraded")
 
 
 def read_lock(path: Path) -> list[Requirement]:
@@ -685,31 +791,31 @@ def _no_python(versions: Sequence[str], without_venv: Sequence[str]) -> RunError
 # --- the package indexes that the user configured ---------------------------------------------------------------------
 
 
-def _pip_environ(target: _Target, progress: Progress) -> dict[str, str]:
+def _pip_environ(making: _Making) -> dict[str, str]:
     """The environment variables for pip: as they are, or without the extra indexes that do not answer.
 
     pip would wait and retry for each package, for some minutes at a black hole. Leaving a source out is possible
     only by restating the whole configuration: pip ignores a variable that is empty.
     """
     environ = _plain_environ()
-    settings = _pip_settings(target.building / "bin" / "python", environ)
+    settings = _pip_settings(making.python, environ)
     sources = {key: settings.get(key, "").split() for key in ("extra-index-url", "find-links")}
     dead = _dead([source for several in sources.values() for source in several])
     if not dead:
         return environ
     for source in sorted(dead):
-        progress(f"{target.label}: leaving out the package index {_redacted(source)}: it does not answer")
+        making.say(f"leaving out the package index {_redacted(source)}: it does not answer")
     settings.update({key: " ".join(one for one in several if one not in dead) for key, several in sources.items()})
     restated = {"PIP_" + key.upper().replace("-", "_"): value for key, value in settings.items()}
     kept = {name: value for name, value in environ.items() if name not in restated}
     return {**kept, **{name: value for name, value in restated.items() if value}, "PIP_CONFIG_FILE": os.devnull}
 
 
-def _pip_settings(python: Path, environ: Mapping[str, str]) -> dict[str, str]:
+def _pip_settings(python: str, environ: Mapping[str, str]) -> dict[str, str]:
     """What `pip install` is configured to do: files, then its own sections, then variables."""
     import ast
 
-    command = [str(python), "-I", "-m", "pip", "config", "list"]
+    command = [python, "-I", "-m", "pip", "config", "list"]
     asked = subprocess.run(command, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     settings: dict[str, str] = {}
     for section in ("global", "install", ":env:"):
@@ -802,7 +908,7 @@ def _command(arguments: Sequence[str] | None) -> int:
     if asked.verb == "list":
         print(_table(pairs))
         return 0
-    return _each(_install_one if asked.verb == "install" else _remove_one, pairs)
+    return _install_all(pairs) if asked.verb == "install" else _remove_all(pairs)
 
 
 def _has_lock(adapter: Adapter, device: str) -> bool:
@@ -816,39 +922,32 @@ def _chosen(names: Sequence[str], known: Mapping[str, Adapter]) -> list[Adapter]
     return [known[name] for name in dict.fromkeys(names)]
 
 
-def _each(act: Callable[[Adapter, str], None], pairs: Sequence[tuple[Adapter, str]]) -> int:
-    """Act on all, whatever becomes of the others; 1 if one failed."""
-    failed = 0
-    for adapter, device in pairs:
-        try:
-            act(adapter, device)
-        except RunError as error:
-            failed = 1
-            for line in error.lines:
-                print(f"  {line}", file=sys.stderr)
-            print(f"error: {error}", file=sys.stderr)
-    return failed
-
-
 def _say(line: str) -> None:
     print(line, flush=True)
 
 
-def _install_one(adapter: Adapter, device: str) -> None:
-    made: list[str] = []
+def _install_all(pairs: Sequence[tuple[Adapter, str]]) -> int:
+    """1 if one failed, which is said; the others are made."""
+    failed = 0
+    for made in ensure_all(pairs, progress=_say):
+        if isinstance(made, RunError):
+            failed = 1
+            print("".join(f"  {line}\n" for line in made.lines) + f"error: {made}", file=sys.stderr)
+        else:
+            _say(f"{made.adapter} {made.device}: ready in {made.folder}")
+    return failed
 
-    def say(line: str) -> None:
-        made.append(line)
-        _say(line)
 
-    env = ensure(adapter, device, progress=say)
-    if not made:
-        _say(f"{adapter.name} {device}: ready in {env.folder}")
-
-
-def _remove_one(adapter: Adapter, device: str) -> None:
-    for folder in remove(adapter, device):
-        _say(f"{adapter.name} {device}: removed {folder}")
+def _remove_all(pairs: Sequence[tuple[Adapter, str]]) -> int:
+    failed = 0
+    for adapter, device in pairs:
+        try:
+            for folder in remove(adapter, device):
+                _say(f"{adapter.name} {device}: removed {folder}")
+        except RunError as error:
+            failed = 1
+            print(f"error: {error}", file=sys.stderr)
+    return failed
 
 
 def _table(pairs: Sequence[tuple[Adapter, str]]) -> str:

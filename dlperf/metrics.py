@@ -141,6 +141,19 @@ def summarize(job: Job, records: Iterable[Record]) -> Summary:
     )
 
 
+def given_up(records: Sequence[Record]) -> bool:
+    """Whether a row with these runs gets no more of them, unless asked: two failed and none ended well, or its
+    environment could not be made."""
+    failed = [record.failure.kind for record in records if record.failure]
+    return len(failed) == len(records) and (len(failed) >= 2 or "environment" in failed)
+
+
+def missing_runs(summary: Summary, repeats: int) -> int:
+    """Runs of a row that are still to be made of the `repeats` that were asked for."""
+    made = [*summary.done, *summary.failed]
+    return 0 if given_up(made) else max(0, repeats - len(made))
+
+
 @dataclass(frozen=True)
 class Standing:
     """A row beside the fastest of its group. `relative` is its rate over the fastest's; None for the fastest itself."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dlperf import bundle, envs, events, plan
+from dlperf import bundle, envs, events, metrics, plan
 from dlperf.catalog import Adapter
 from dlperf.envs import Environment
 from dlperf.errors import RunError
@@ -50,7 +50,7 @@ class Runner:
         environments = self._environments(list(jobs.values()), runs)
         for repeat, job in runs:
             key = (job.adapter, job.device)
-            if key in environments and not self._given_up(job):
+            if key in environments and not metrics.given_up(self._records(job)):
                 self.progress.started(job, repeat)
                 self._one(job, repeat, environments[key])
             else:
@@ -65,10 +65,8 @@ class Runner:
                     del self.store.records[job.id, repeat]
                 yield repeat, job
 
-    def _given_up(self, job: Job) -> bool:
-        """After two failures without a success, the remaining repeats would only cost time."""
-        mine = [record for record in self.store.records.values() if record.job.id == job.id]
-        return len(mine) >= 2 and not any(record.done for record in mine)
+    def _records(self, job: Job) -> list[Record]:
+        return [record for record in self.store.records.values() if record.job.id == job.id]
 
     def _environments(self, jobs: list[Job], runs: list[tuple[int, Job]]) -> dict[tuple[str, str], Environment]:
         """The environment of each adapter; one that can't be made becomes a failed record of each of its jobs."""

@@ -78,11 +78,23 @@ class Store:
             jobs=self.plan.jobs,
             records=tuple(self.records.values()),
             skips=self.plan.skips,
+            commands=self.manifest["commands"],
         )
 
 
-def create(folder: Path, spec: Spec, plan: Plan, machine: Mapping[str, Any], created: str, version: str) -> Store:
-    """Start a comparison's folder. UsageError if it is in use or can't be written."""
+def create(
+    folder: Path,
+    spec: Spec,
+    plan: Plan,
+    commands: Mapping[str, str],
+    machine: Mapping[str, Any],
+    created: str,
+    version: str,
+) -> Store:
+    """Start a comparison's folder. `commands`: how environments are made, by "adapter device".
+
+    UsageError if the folder is in use or can't be written.
+    """
     claim(folder)
     manifest = {
         "schema": SCHEMA,
@@ -90,6 +102,7 @@ def create(folder: Path, spec: Spec, plan: Plan, machine: Mapping[str, Any], cre
         "version": version,
         "spec": dataclasses.asdict(spec),
         "machine": machine,
+        "commands": commands,
         "jobs": [dataclasses.asdict(job) for job in plan.jobs],
         "skips": [dataclasses.asdict(skip) for skip in plan.skips],
     }

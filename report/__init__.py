@@ -14,11 +14,13 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from dlperf import metrics
+from dlperf.metrics import rows
 from dlperf.report import charts, markdown, text
 from dlperf.report.shape import Report
 from dlperf.report.view import view
 from dlperf.schema import SCHEMA, Comparison
+
+__all__ = ["render", "results_csv", "results_json", "rows", "write"]
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -54,12 +56,12 @@ def render(comparison: Comparison) -> dict[str, str]:
 
 
 def results_csv(comparison: Comparison) -> str:
-    """One line per run, with the columns of `metrics.rows`; texts are put on one line."""
-    rows = metrics.rows(comparison)
+    """One line per run, with the columns of `rows`; texts are put on one line."""
+    runs = rows(comparison)
     out = io.StringIO()
-    writer = csv.DictWriter(out, fieldnames=list(rows[0]) if rows else ["job"], lineterminator="\n")
+    writer = csv.DictWriter(out, fieldnames=list(runs[0]) if runs else ["job"], lineterminator="\n")
     writer.writeheader()
-    for row in rows:
+    for row in runs:
         writer.writerow(
             {key: text.line(value, 1000) if isinstance(value, str) else value for key, value in row.items()}
         )

@@ -39,8 +39,8 @@ def _machine(comparison: Comparison) -> Iterator[str]:
 
 
 def _protocol(comparison: Comparison) -> Iterator[str]:
-    spec = comparison.spec
-    if spec.get("protocol") == "quick":
+    asked = comparison.spec.get("protocol") or {}
+    if asked.get("name") == "quick":
         yield "The quick protocol times few steps. Figures to publish need --protocol dlperf."
     if any(job.input == "synthetic" for job in comparison.jobs):
         yield "Synthetic input: reading and decoding data is not part of these rates."

@@ -27,6 +27,15 @@ STATUSES = {
     "unsupported": "not supported by this build of the framework",
 }
 
+#: Skip.status in a word, for a table's cell
+SHORT = {
+    "not_yet": "unsupported",
+    "upstream": "unsupported",
+    "never": "unsupported",
+    "option": "excluded",
+    "environment": "no environment",
+}
+
 DEVICES = {"cpu": "CPU", "cuda": "CUDA"}
 
 
@@ -46,6 +55,10 @@ def system(row: Job | Skip) -> str:
 
 def status(word: str) -> str:
     return STATUSES.get(word, word)
+
+
+def status_short(word: str) -> str:
+    return SHORT.get(word, word)
 
 
 def device(name: str) -> str:

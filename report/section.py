@@ -46,7 +46,7 @@ def _model_facts(row: Job | Skip, summaries: list[Summary]) -> list[str]:
     if counts:
         facts.append(f"{text.listing(f'{count:,}' for count in sorted(counts, key=str))} trained parameters.")
     if work:
-        gigaflops = text.number(work / 1e9, 1)
+        gigaflops = text.column([work / 1e9])[0]
         facts.append(f"One {names.sample(row.family)} takes {gigaflops} GFLOP, forward and backward.")
     inputs = text.listing(summary.job.input for summary in summaries) if summaries else ""
     return [*facts, f"Input: {inputs}."] if inputs else facts
@@ -183,15 +183,14 @@ def _notes(standing: Standing, repeats: int) -> list[str]:
     if len(summary.done) == 1:
         notes.append("one run: no interval")
     if summary.failed:
-        made = len(summary.done) + len(summary.failed)
-        notes.append(f"{len(summary.failed)} of {text.count(made, 'run')} failed: {_kinds(summary)}")
+        notes.append(f"{len(summary.failed)} of {text.count(repeats, 'run')} failed: {_kinds(summary)}")
     return [*notes, *_left(summary, repeats)]
 
 
 def _left(summary: Summary, repeats: int) -> list[str]:
     """What is still to come, and what nobody vouches for."""
-    left = repeats - len(summary.done) - len(summary.failed)
-    to_come = [f"{text.count(left, 'run')} not made yet"] if left > 0 else []
+    left = metrics.missing_runs(summary, repeats)
+    to_come = [f"{text.count(left, 'run')} not made yet"] if left else []
     return [*to_come, "untested combination"] if summary.job.untested else to_come
 
 
@@ -203,20 +202,23 @@ def _unfinished(summary: Summary, columns: int, several: bool, repeats: int) -> 
     """A row without a figure: none of its runs ended well."""
     job = summary.job
     reasons = text.listing(_reason(record.failure) for record in summary.failed if record.failure)
-    count = "the only run failed" if len(summary.failed) == 1 else f"all {len(summary.failed)} runs failed"
-    note = "; ".join([*([f"{count}: {reasons}"] if summary.failed else []), *_left(summary, repeats)])
+    failures = [f"{len(summary.failed)} of {text.count(repeats, 'run')} failed: {reasons}"] if summary.failed else []
+    if len(summary.failed) < repeats and metrics.given_up(summary.failed):
+        failures.append("the others were not tried")
+    note = "; ".join([*failures, *_left(summary, repeats)])
     short = "failed" if summary.failed else "not run yet"
     return _missing((names.system(job), *_sizes(job)), short, columns, _label(job, several), note or short)
 
 
 def _reason(failure: Failure) -> str:
-    message = text.line(failure.message)
+    message = text.line(failure.message).rstrip(".")
     return f"{names.status(failure.kind)} ({message})" if message else names.status(failure.kind)
 
 
 def _skipped(skip: Skip, columns: int) -> Row:
-    name, status = names.system(skip), names.status(skip.status)
-    return _missing((name, *(text.NONE,) * 4), status, columns, name, f"{status}: {text.line(skip.why)}")
+    name, short = names.system(skip), names.status_short(skip.status)
+    note = f"{names.status(skip.status)}: {text.line(skip.why).rstrip('.')}"
+    return _missing((name, *(text.NONE,) * 4), short, columns, name, note)
 
 
 def _missing(head: tuple[str, ...], short: str, columns: int, label: str, note: str) -> Row:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from dlperf import metrics
@@ -61,7 +63,15 @@ def _about(comparison: Comparison) -> str:
         _times(gpus) if gpus else "no GPU",
     ]
     place = ", ".join(part for part in parts if part)
-    return f"Measured with dlperf {comparison.version} on {comparison.created}, on this machine: {place}."
+    return f"Measured with dlperf {comparison.version} on {_moment(comparison.created)}, on this machine: {place}."
+
+
+def _moment(created: str) -> str:
+    """`2026-11-20 10:00 UTC`."""
+    try:
+        return f"{datetime.fromisoformat(created).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    except ValueError:
+        return created
 
 
 def _times(values: Sequence[str]) -> str:
@@ -74,14 +84,17 @@ def _progress(comparison: Comparison) -> str:
     records = comparison.records
     failed = sum(not record.done for record in records)
     done = f"{text.count(len(records) - failed, 'run')} ended well" + (f", {failed} failed" if failed else "")
-    if _finished(comparison):
-        return f"{done}." if records else "Nothing was run."
-    planned = text.count(comparison.planned, "planned run")
-    return f"This comparison is not finished: {len(records)} of {planned} took place; {done}."
+    if not _finished(comparison):
+        planned = text.count(comparison.planned, "planned run")
+        return f"This comparison is not finished: {len(records)} of {planned} took place; {done}."
+    left = comparison.planned - len(records)
+    tail = f"; {text.count(left, 'run')} of rows that only failed were not tried" if left > 0 else ""
+    return f"{done}{tail}." if records else "Nothing was run."
 
 
 def _finished(comparison: Comparison) -> bool:
-    return len(comparison.records) >= comparison.planned
+    summaries = (metrics.summarize(job, comparison.records) for job in comparison.jobs)
+    return not any(metrics.missing_runs(summary, _repeats(comparison)) for summary in summaries)
 
 
 # One section per model, precision and device
@@ -102,7 +115,13 @@ def _groups(comparison: Comparison) -> list[tuple[list[Summary], list[Skip]]]:
 
 def _repeats(comparison: Comparison) -> int:
     """Runs asked of each row: as the request says, else the most that any row has."""
-    return int(comparison.spec.get("repeats") or max((record.repeat + 1 for record in comparison.records), default=0))
+    asked = _protocol_of(comparison).get("repeats")
+    return int(asked or max((record.repeat + 1 for record in comparison.records), default=1))
+
+
+def _protocol_of(comparison: Comparison) -> Mapping[str, Any]:
+    """name, warmup_steps, windows, steps_per_window and repeats, as the request has them."""
+    return comparison.spec.get("protocol") or {}
 
 
 # Machine and systems
@@ -208,7 +227,7 @@ def _failures(comparison: Comparison) -> Iterable[Excerpt]:
         assert failure is not None
         yield Excerpt(
             title=f"{_job_title(job)}: {names.status(kind)}",
-            about=f"{_repeat_numbers(records)}: {text.line(message, 1000) or 'no message'}",
+            about=f"{_folders(records)}: {text.line(message, 1000) or 'no message'}",
             text=text.last_lines(failure.lines),
         )
 
@@ -217,26 +236,25 @@ def _job_title(job: Job) -> str:
     return f"{names.system(job)}, {names.model(job.model)}, {job.precision}, {names.size(job)}"
 
 
-def _repeat_numbers(records: Sequence[Record]) -> str:
-    """`Repeats 0 and 2`, counted as in results.csv."""
-    return ("Repeat " if len(records) == 1 else "Repeats ") + text.listing(str(record.repeat) for record in records)
+def _folders(records: Sequence[Record]) -> str:
+    """Where these runs have their logs."""
+    return text.listing(record.folder for record in records) or "Not started"
 
 
 def _protocol(comparison: Comparison) -> Iterable[str]:
-    spec = comparison.spec
-    if not any(spec.get(key) for key in ("warmup_steps", "windows", "steps_per_window")):
-        yield "The request does not say how many steps were timed; results.csv has them for each run."
-    else:
-        name = f"Protocol “{spec['protocol']}”: e" if spec.get("protocol") else "E"
+    asked = _protocol_of(comparison)
+    if asked:
+        windows = f"{text.count(asked['windows'], 'timed window')} of {text.count(asked['steps_per_window'], 'step')}"
         yield (
-            f"{name}ach run makes {text.count(int(spec.get('warmup_steps', 0)), 'warm-up step')}, then "
-            f"{text.count(int(spec.get('windows', 0)), 'timed window')} of "
-            f"{text.count(int(spec.get('steps_per_window', 0)), 'step')}; within a window nothing waits for the device."
+            f"Protocol “{asked['name']}”: each run makes {text.count(asked['warmup_steps'], 'warm-up step')}, then "
+            f"{windows}. Within a window nothing waits for the device."
         )
+    if "threads" in comparison.spec:
+        yield f"Each framework may use {text.count(comparison.spec['threads'], 'CPU thread')}."
     yield (
         f"Each row is run {text.count(_repeats(comparison), 'time')}, each time in fresh processes. The runs of all "
         "rows are interleaved: every block has one run of each row, in random order, so that a drift of the machine "
-        "hits all rows alike."
+        "hits all rows alike. A row that fails twice without a success is not tried again."
     )
     yield (
         "The rate of a run is all samples of its windows divided by all their seconds, those of the slowest rank; "
@@ -247,8 +265,9 @@ def _protocol(comparison: Comparison) -> Iterable[str]:
         "ratios by Welch's t on the same logarithms. The run is the replicate, not the step. n=1 has no interval."
     )
     yield (
-        "A row whose ratio to the fastest has an interval that contains 1 is a tie. Each interval stands for itself: "
-        "of twenty rows that are equal to the fastest, one is expected to look different by chance."
+        "A row whose ratio to the fastest has an interval that contains 1 is a tie. Each interval stands for itself, "
+        "and the fastest is chosen by its figure: where several rows are equally fast, more than one in twenty of them "
+        "looks slower by chance."
     )
     yield (
         "Peak memory is the largest resident size of one process in any run. CPU time is user and system time within "
@@ -257,14 +276,20 @@ def _protocol(comparison: Comparison) -> Iterable[str]:
 
 
 def _commands(comparison: Comparison) -> Iterable[Excerpt]:
-    """The script of each row; once where its runs differ in nothing but their folder."""
+    """The script of each row; once where its runs differ in nothing but their folder and comments."""
     for job in comparison.jobs:
-        runs = [record for record in comparison.records if record.job.id == job.id and record.command]
         shown: dict[str, list[Record]] = {}
-        for record in runs:
-            alike = record.command.replace(record.folder, "\0") if record.folder else record.command
-            shown.setdefault(alike, []).append(record)
+        for record in comparison.records:
+            if record.job.id == job.id and record.command:
+                shown.setdefault(_essence(record), []).append(record)
         for records in shown.values():
-            alike = "; they differ in their folder only" if len(records) > 1 else ""
-            about = f"{_repeat_numbers(records)}{alike}."
+            first, *others = [record.folder for record in records]
+            same = f"; but for the folder the same in {text.listing(others)}" if others else ""
+            about = f"{first}/launch.sh{same}."
             yield Excerpt(_job_title(job), about, text.clean(records[0].command).rstrip("\n"))
+
+
+def _essence(record: Record) -> str:
+    """A run's script without its comments, its folder replaced."""
+    script = re.sub(r"^#.*\n", "", record.command, flags=re.MULTILINE)
+    return script.replace(record.folder, "FOLDER") if record.folder else script

@@ -186,7 +186,7 @@ def test_an_environment_deleted_while_running_costs_its_rows_and_nothing_else(tm
     protocol = Protocol("quick", 1, 1, 1, 4)
     spec = Spec(("bert_tiny",), ("fp32",), ("fake",), "cpu", "venv", protocol, timeout=60)
     adapters = catalog.adapters()
-    opened = store.create(tmp_path / "out", spec, plan.make(spec, adapters), {}, "2026-01-01", "0")
+    opened = store.create(tmp_path / "out", spec, plan.make(spec, adapters), {}, {}, "2026-01-01", "0")
     runner.Runner(opened, adapters, DeletesEnvironment(environment.folder)).run()
     outcome = [(record.repeat, record.failure and record.failure.kind) for record in records(tmp_path / "out")]
     assert outcome == [(0, None), (1, None), (2, "environment"), (3, "environment")]

@@ -37,6 +37,7 @@ TITLES = {
     "paddle": "PaddlePaddle",
     "oneflow": "OneFlow",
 }
+PROTOCOL = {"name": "quick", "warmup_steps": 2, "windows": 3, "steps_per_window": 2, "repeats": 3}
 FAMILIES = {"resnet50": "resnet", "bert_base": "bert"}
 
 
@@ -75,8 +76,9 @@ def run(of: Job, repeat: int, rate: float, **changes: object) -> Record:
         repeat=repeat,
         started=f"2026-11-20T10:{repeat:02}:00Z",
         seconds=20.0 + repeat,
-        command=f"export OMP_NUM_THREADS=2\npython -m dlperf.adapters.worker runs/{of.id}-{repeat}/job.json",
-        folder=f"runs/{of.id}-{repeat}",
+        command=f"#!/bin/sh\n# {of.id}, repeat {repeat + 1} of 3\nexport OMP_NUM_THREADS=2\n"
+        f"python -m dlperf.adapters.worker runs/{of.id}/{repeat}/job.json",
+        folder=f"runs/{of.id}/{repeat}",
         environment={"kind": "venv", "python": "3.11.7", "digest": "0123456789abcdef" + of.adapter},
         versions={of.adapter: "1.2.3", "numpy": "2.0.0"},
         parameter_count=25_557_032 if of.family == "resnet" else 110_106_428,
@@ -131,8 +133,7 @@ def comparison() -> Comparison:
         *runs(bert_oneflow, (0.341, 0.338, 0.344)),
     ]
     return Comparison(
-        spec={"models": ["resnet50", "bert"], "protocol": "quick", "repeats": 3}
-        | {"warmup_steps": 2, "windows": 3, "steps_per_window": 2, "seed": 1},
+        spec={"models": ["resnet50", "bert_base"], "threads": 2, "seed": 1, "protocol": PROTOCOL},
         machine={
             "cpu": "Example CPU @ 2.00GHz",
             "architecture": "x86_64",
@@ -234,8 +235,25 @@ def test_with_only_failures_there_is_no_winner() -> None:
     assert report.render(only)["report.html"]
 
 
+def test_rows_that_are_given_up_are_not_missing() -> None:
+    """After two failures without a success, or without an environment, there is nothing to resume."""
+    torch, jax = (job(name, "resnet50", "fp32", "fp32", 16) for name in ("pytorch", "jax"))
+    crash, no_python = Failure("crash", "it broke."), Failure("environment", "no Python 3.11")
+    twice = [failed(torch, 0, crash), failed(torch, 1, crash)]
+    never = [failed(jax, 0, no_python)]
+    made = view(few([*twice, *never], jobs=(torch, jax), skips=(), planned=6))
+    assert made.progress == "0 runs ended well, 3 failed; 3 runs of rows that only failed were not tried."
+    assert not made.resume
+    assert [row.note for row in made.sections[0].throughput.rows] == [
+        "2 of 3 runs failed: crashed (it broke); the others were not tried",
+        "1 of 3 runs failed: environment could not be made (no Python 3.11); the others were not tried",
+    ]
+    assert view(few(twice[:1], jobs=(torch,), skips=(), planned=3)).resume
+
+
 def test_one_repeat_has_no_interval_and_no_tie() -> None:
-    single = few([record for record in comparison().records if record.repeat == 0 and record.done], planned=7)
+    records = [record for record in comparison().records if record.repeat == 0 and record.done]
+    single = few(records, planned=len(records), spec={"protocol": {**PROTOCOL, "repeats": 1}})
     summary = view(single).sections[0].summary
     assert "PyTorch had the highest median: 19.90 img/s, n=1" in summary.replace("19.9 ", "19.90 ")
     assert "it is not known whether TensorFlow, PyTorch+compile and MXNet differ from it." in summary
@@ -252,7 +270,7 @@ def test_missing_rows_say_why() -> None:
     made = view(comparison()).sections[0]
     why = {row.cells[0]: row.note for row in made.throughput.rows if row.kind == "missing"}
     assert why["PaddlePaddle"].startswith("not supported by the framework: PaddlePaddle 3.3")
-    assert why["JAX"].startswith("all 3 runs failed: crashed (<script>")
+    assert why["JAX"].startswith("3 of 3 runs failed: crashed (<script>")
     notes = {row.label: row.note for row in made.throughput.rows}
     assert notes["MXNet"] == "1 of 3 runs failed: killed"
     assert notes["PyTorch+compile"] == "one run: no interval; 2 runs not made yet; untested combination"
