@@ -2,10 +2,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-MODEL_ARGS ?= --model bert --precision amp
-ARGS ?= $(MODEL_ARGS)
+ARGS ?= --model bert --precision amp
 
-.PHONY: compare test check format types lint bench clean
+.PHONY: setup compare test check format types lint lock bench clean
+
+setup: $(VENV)/ready
 
 compare: $(VENV)/ready
 	$(BIN)/python -m dlperf.compare $(ARGS)
@@ -25,6 +26,10 @@ format: $(VENV)/ready
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# Each adapter against the plain way to train the same network in its framework, on CPU; BENCH_ARGS= of tests/bench/bench.py.
+bench: $(VENV)/ready
+	$(BIN)/python tests/bench/bench.py $(BENCH_ARGS)
+
 # mypy does not know setup.cfg's package_dir, so links lay the folders out as the package that they are.
 types: $(VENV)/ready
 	@rm -rf .typing && mkdir -p .typing/dlperf
@@ -38,6 +43,14 @@ $(VENV)/ready: setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
+
+# Each lock's first line is the command that makes it. Needs uv; `make lock ONLY=jax/requirements.cpu` makes one.
+# PyTorch's lock for the CPU needs UV_INDEX=<PyTorch's CPU index>, and the others must not have it.
+lock:
+	@for lock in adapters/$(or $(ONLY),*/requirements.*).txt; do ( \
+	  cd $$(dirname $$lock) && lock=$$(basename $$lock) && made=$$(sed -n '1s/^# Made by: //p' $$lock) && \
+	  $$made --quiet --output-file $$lock.new && sed -i "1i # Made by: $$made" $$lock.new && mv $$lock.new $$lock \
+	) || exit 1; done
 
 clean:
 	rm -rf $(VENV) .typing build *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -22,7 +22,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,8 +152,10 @@ def commands(adapter: Adapter, device: str) -> list[str]:
 def planned(adapter: Adapter, device: str, kind: str = "venv") -> Environment:
     """The environment that `ensure` would return, whether it is there or not. Runs nothing."""
     if kind == "current":
+        import sysconfig
+
         spec = adapter.environments.get(device)
-        variables = dict(spec.variables or {}) if spec else {}
+        variables = _variables(spec, Path(sysconfig.get_paths()["purelib"])) if spec else {}
         version = ".".join(map(str, sys.version_info[:3]))
         return Environment(adapter.name, device, kind, Path(sys.executable), version, "", None, variables)
     target = _target(adapter, device)
@@ -163,16 +164,6 @@ def planned(adapter: Adapter, device: str, kind: str = "venv") -> Environment:
     python = target.folder / "bin" / "python"
     variables = _variables(target.spec, packages)
     return Environment(adapter.name, device, kind, python, version, target.digest, target.folder, variables)
-
-
-def state(adapter: Adapter, device: str) -> str:
-    """ "ready", "building" (by some process, now), "stale" (only of an older lock) or "not made". Starts nothing."""
-    target = _target(adapter, device)
-    if _held(target.folder):
-        return "building"
-    if _marker(target.folder):
-        return "ready"
-    return "stale" if _older(target) else "not made"
 
 
 def ensure(adapter: Adapter, device: str, kind: str = "venv", progress: Progress = _silent) -> Environment:
@@ -193,6 +184,8 @@ def ensure_all(
 
     In the order of `wanted`; one that cannot be made is its RunError. `progress` is called by one thread at a time.
     """
+    from concurrent.futures import ThreadPoolExecutor
+
     children, turn = _Children(), threading.Lock()
 
     def say(line: str) -> None:
@@ -264,7 +257,7 @@ def remove(adapter: Adapter, device: str) -> list[Path]:
     removed = []
     try:
         for folder in [target.folder, *_older(target)]:
-            if folder.exists() or _leftover(folder).exists():
+            if folder.exists() or _leftover(folder).exists() or _held(folder):
                 with _guard(folder, busy=lambda: _refuse(target)):
                     removed += [folder] if folder.exists() else []
                     _discard(folder)
@@ -629,10 +622,9 @@ def _missing(lines: Iterable[str]) -> str:
 
 def _unreachable(lines: Iterable[str]) -> bool:
     """Whether pip had trouble with the network."""
-    signs = (
-        r"NewConnectionError|ConnectTimeout|ReadTimeout|NameResolutionError|ProxyError|Max retries exceeded|Retrying \("
-    )
-    return re.search(signs, "\n".join(lines)) is not None
+    signs = ("NewConnectionError", "ConnectTimeout", "ReadTimeout", "NameResolutionError", "ProxyError")
+    more = ("Max retries exceeded", "Retrying (", "confirming the ssl certificate")
+    return any(sign in line for line in lines for sign in signs + more)
 
 
 def _explained(target: _Target, lines: Sequence[str], otherwise: str) -> RunError:
@@ -641,6 +633,7 @@ def _explained(target: _Target, lines: Sequence[str], otherwise: str) -> RunErro
     if re.search(r"No space left on device|Errno 28\b|Disk quota exceeded", text):
         return _full(target, lines)
     if "DO NOT MATCH THE HASHES" in text:
+        text = text[text.index("DO NOT MATCH") :]
         line = re.search(r"\(line (\d+)\)", text)
         package = re.search(r"^\s+(\S+) from \S+ \(from -r", text, re.MULTILINE)
         what = f"the hash of {package[1] if package else 'a package'} is not that of the file that the index offers"

@@ -70,17 +70,15 @@ class Runner:
 
     def _environments(self, jobs: list[Job], runs: list[tuple[int, Job]]) -> dict[tuple[str, str], Environment]:
         """The environment of each adapter; one that can't be made becomes a failed record of each of its jobs."""
-        ready: dict[tuple[str, str], Environment] = {}
-        for key in dict.fromkeys((job.adapter, job.device) for job in jobs):
-            adapter, device = self.adapters[key[0]], key[1]
-            try:
-                ready[key] = envs.ensure(adapter, device, self.store.spec.env, self.progress.note)
-            except RunError as error:
-                self.progress.note(f"{adapter.name}: {error}")
+        keys = list(dict.fromkeys((job.adapter, job.device) for job in jobs))
+        pairs = [(self.adapters[name], device) for name, device in keys]
+        made = envs.ensure_all(pairs, self.store.spec.env, self.progress.note)
+        for key, error in zip(keys, made, strict=True):
+            if isinstance(error, RunError):
                 first = {job.id: (repeat, job) for repeat, job in reversed(runs) if (job.adapter, job.device) == key}
                 for repeat, job in first.values():
                     self._never_ran(job, repeat, error)
-        return ready
+        return {key: one for key, one in zip(keys, made, strict=True) if isinstance(one, Environment)}
 
     def _never_ran(self, job: Job, repeat: int, error: RunError) -> None:
         failure = Failure(error.kind, str(error), error.lines)

@@ -39,9 +39,14 @@ def script(launch: Launch) -> str:
         **(KEEP_MEMORY if launch.device == "cpu" else {}),
         **launch.variables,
     }
-    settings = " \\\n".join(f"  {name}={shlex.quote(value)}" for name, value in variables.items())
+    settings = " \\\n".join(f"  {name}={_value(name, value)}" for name, value in variables.items())
     folder, python = shlex.quote(str(launch.folder)), shlex.quote(str(launch.python))
     return (
         f"#!/bin/sh\n# {launch.title}\ncd {folder} &&\nexec env \\\n{settings} \\\n"
         f"  {python} -m dlperf.adapters.worker job.json .\n"
     )
+
+
+def _value(name: str, value: str) -> str:
+    """A variable's value for the shell; the folders of libraries go before those that the user has set."""
+    return shlex.quote(value) + ("${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" if name == "LD_LIBRARY_PATH" else "")

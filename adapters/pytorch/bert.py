@@ -61,9 +61,7 @@ class Network(nn.Module):
                 "pooler": nn.ModuleDict({"dense": nn.Linear(config.hidden, config.hidden)}),
             }
         )
-        self.cls = nn.ModuleDict(
-            {"predictions": Predictions(config), "seq_relationship": nn.Linear(config.hidden, 2)}
-        )
+        self.cls = nn.ModuleDict({"predictions": Predictions(config), "seq_relationship": nn.Linear(config.hidden, 2)})
 
     def forward(self, batch):
         hidden = self.bert["embeddings"](batch["input_ids"], batch["token_type_ids"])

@@ -1,0 +1,13 @@
+#!/bin/sh
+# bert_base-fp32-oneflow-b4, repeat 1 of 3
+cd /out/runs/bert_base-fp32-oneflow-b4/0 &&
+exec env \
+  PYTHONPATH=/out/code \
+  PYTHONNOUSERSITE=1 \
+  PYTHONUNBUFFERED=1 \
+  OMP_NUM_THREADS=2 \
+  MALLOC_MMAP_THRESHOLD_=4294967296 \
+  MALLOC_TRIM_THRESHOLD_=8589934592 \
+  MALLOC_TOP_PAD_=67108864 \
+  LD_LIBRARY_PATH=/cache/envs/oneflow-cpu-0123/nvidia/cudnn/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
+  /cache/envs/oneflow-cpu-0123/bin/python -m dlperf.adapters.worker job.json .

@@ -1,0 +1,542 @@
+"""Environments: whole or not there, shared, and a sentence for whatever goes wrong. Nothing here needs a network."""
+
+import contextlib
+import errno
+import hashlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import dlperf.adapters
+from dlperf import catalog, envs
+from dlperf.errors import RunError
+
+MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"
+REFUSED = "http://127.0.0.1:9/simple"
+
+
+def wheel(folder, name, version="1.0"):
+    """A package with one module, as a wheel; returns its line in a lock."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    info = f"{name}-{version}.dist-info"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(f"{name}.py", f"version = {version!r}\n")
+        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", f"{name}.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
+    return f"{name}=={version} --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
+
+
+def index(root, *names):
+    """A package index in a folder: its URL and the lines of a lock."""
+    lines = []
+    root.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        lines.append(wheel(root / name, name))
+        (root / name / "index.html").write_text(
+            f'<a href="{name}-1.0-py3-none-any.whl">{name}-1.0-py3-none-any.whl</a>'
+        )
+    return root.as_uri(), lines
+
+
+def toy(root, lock, name="toy", python=(MINOR,), distribution="tiny", more=""):
+    """An adapter whose environment has the lines of `lock`."""
+    folder = root / "adapters" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "requirements.cpu.txt").write_text("# a comment\n" + "\n".join(lock) + "\n")
+    (folder / "adapter.toml").write_text(
+        f'title = "Toy"\ndistribution = "{distribution}"\ndefault = false\n'
+        f"[environment.cpu]\npython = {list(python)}\n{more}\n"
+    )
+    return catalog.read(folder)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    """An empty cache, and none of this machine's settings of pip."""
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("DLPERF_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("DLPERF_ADAPTERS", str(tmp_path / "adapters"))
+    monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
+    return tmp_path / "cache"
+
+
+@pytest.fixture(scope="module")
+def copier(tmp_path_factory):
+    """An interpreter whose `-m venv DIR` copies a venv that was made once, whose pip is elsewhere: that is quick."""
+    folder = tmp_path_factory.mktemp("template")
+    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
+    packages = next(folder.glob("venv/lib/python*/site-packages"))
+    (folder / "pip").mkdir()
+    for part in packages.glob("pip*"):
+        part.rename(folder / "pip" / part.name)
+    (packages / "pip.pth").write_text(f"{folder}/pip\n")
+    script = folder / f"python{MINOR}"
+    script.write_text(f'#!/bin/sh\ntest "$2" = venv && exec cp -R {folder}/venv "$3"\nexit 1\n')
+    script.chmod(0o755)
+    return script
+
+
+@pytest.fixture
+def quick(monkeypatch, copier):
+    """Environments come from `copier`, in this process and in those that are started with these words."""
+    monkeypatch.setattr(envs, "PROBE_SECONDS", 1.0)
+    start = "import sys\nfrom dlperf import envs\n"
+    find = f"envs._find_python = lambda versions, say: (envs.Path({str(copier)!r}), '{MINOR}.0')\n"
+    monkeypatch.setattr(envs, "_find_python", lambda versions, say: (copier, f"{MINOR}.0"))
+    return [sys.executable, "-u", "-c", start + find + "sys.exit(envs.main(sys.argv[1:]))"]
+
+
+@pytest.fixture
+def silent_server():
+    """Accepts connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/simple"
+
+
+def failure(adapter, device="cpu", **given):
+    with pytest.raises(RunError) as caught:
+        envs.ensure(adapter, device, **given)
+    assert caught.value.kind == "environment"
+    return caught.value
+
+
+def left(cache):
+    """What is in the cache beside lock files."""
+    return sorted(path.name for path in (cache / "envs").glob("*") if path.suffix != ".lock")
+
+
+def wait_for(condition, what):
+    for _ in range(600):
+        if condition():
+            return
+        time.sleep(0.05)
+    pytest.fail(f"waited 30 s for {what}")
+
+
+def processes_in(folder):
+    """Ids of processes whose command names the folder."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            command = (entry / "cmdline").read_bytes()
+            if str(folder).encode() in command and int(entry.name) != os.getpid():
+                found.append(int(entry.name))
+    return found
+
+
+# --- made, used, removed ----------------------------------------------------------------------------------------------
+
+
+def test_an_environment_is_built_aside_moved_into_place_and_removed(tmp_path, own_cache, monkeypatch):
+    url, lock = index(tmp_path / "index", "tiny", "other")
+    monkeypatch.setenv("PIP_INDEX_URL", url)
+    adapter = toy(tmp_path, lock, more='variables = { WHERE = "{site_packages}/tiny" }')
+    lines = []
+    env = envs.ensure(adapter, "cpu", progress=lines.append)
+
+    ran = subprocess.run([env.python, "-c", "import tiny; print(tiny.__file__)"], capture_output=True, text=True)
+    assert ran.stdout.strip() == env.variables["WHERE"] + ".py"
+    assert left(own_cache) == [env.folder.name]
+    assert lines[0] == f"toy cpu: making an environment with Python {env.python_version} (1 of 2)"
+    assert lines[1] == "toy cpu: installing tiny 1.0 and 1 more (2 of 2)"
+    assert lines[2].startswith("toy cpu: ready after ")
+
+    again = []
+    assert envs.ensure(adapter, "cpu", progress=again.append) == env
+    assert again == []
+    assert envs.planned(adapter, "cpu").folder == env.folder
+
+    envs.check(env)
+    assert envs.remove(adapter, "cpu") == [env.folder]
+    assert left(own_cache) == []
+    with pytest.raises(RunError, match="has vanished"):
+        envs.check(env)
+
+
+def test_commands_are_what_ensure_runs(tmp_path, own_cache):
+    adapter = toy(tmp_path, [wheel(tmp_path / "wheels", "tiny")])
+    mkdir, venv, pip, move = envs.commands(adapter, "cpu")
+    building, folder = move.split()[1:]
+    assert mkdir == f"mkdir -p {own_cache}/envs"
+    assert venv == f"python{MINOR} -m venv {building}"
+    assert pip.startswith(f"{building}/bin/python -I -m pip install --require-hashes --no-deps ")
+    assert folder == str(envs.planned(adapter, "cpu").folder)
+    assert not own_cache.exists()
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_changed_lock_is_another_environment_and_the_old_one_is_stale(tmp_path, monkeypatch, capsys):
+    url, lock = index(tmp_path / "index", "tiny", "other")
+    monkeypatch.setenv("PIP_INDEX_URL", url)
+    old = envs.ensure(toy(tmp_path, lock), "cpu")
+    adapter = toy(tmp_path, lock[:1])
+    assert envs.main(["list", "toy"]) == 0
+    header, current, stale = capsys.readouterr().out.splitlines()
+    assert header.split() == ["adapter", "device", "state", "python", "size", "folder"]
+    assert current.split() == ["toy", "cpu", "not", "made", "-", "-", "-"]
+    assert stale.split()[:4] == ["toy", "cpu", "stale", f"{MINOR}.0"]
+    assert envs.planned(adapter, "cpu").folder != old.folder
+    assert envs.remove(adapter, "cpu") == [old.folder]
+
+
+@pytest.mark.usefixtures("quick")
+def test_an_environment_whose_python_is_gone_is_made_anew(tmp_path, monkeypatch):
+    url, lock = index(tmp_path / "index", "tiny")
+    monkeypatch.setenv("PIP_INDEX_URL", url)
+    adapter = toy(tmp_path, lock)
+    env = envs.ensure(adapter, "cpu")
+    env.python.unlink()
+    env.python.symlink_to("/nowhere/python")
+    with pytest.raises(RunError, match="has vanished"):
+        envs.check(env)
+    lines = []
+    envs.check(envs.ensure(adapter, "cpu", progress=lines.append))
+    assert any("ready after" in line for line in lines)
+
+
+@pytest.mark.usefixtures("quick")
+def test_several_at_once_and_one_that_fails(tmp_path, own_cache, monkeypatch):
+    url, lock = index(tmp_path / "index", "tiny")
+    monkeypatch.setenv("PIP_INDEX_URL", url)
+    good, bad = toy(tmp_path, lock), toy(tmp_path, ["tiny"], name="bad")
+    more = toy(tmp_path, lock, name="more")
+    made = envs.ensure_all([(bad, "cpu"), (good, "cpu"), (more, "cpu"), (good, "cuda")])
+    assert [type(one) for one in made] == [RunError, envs.Environment, envs.Environment, RunError]
+    assert "toy has no environment for cuda; it has: cpu" in str(made[3])
+    assert left(own_cache) == sorted([made[1].folder.name, made[2].folder.name])
+
+
+def test_current_is_the_running_interpreter_if_it_has_the_framework(tmp_path):
+    env = envs.ensure(toy(tmp_path, [], distribution="pytest"), "cpu", kind="current")
+    assert (env.kind, env.python, env.folder) == ("current", Path(sys.executable), None)
+    assert env.digest == envs.ensure(toy(tmp_path, [], distribution="numpy"), "cpu", kind="current").digest
+    envs.check(env)
+    error = failure(toy(tmp_path, [], distribution="no-such-thing"), kind="current")
+    assert "no-such-thing is not installed in the running Python" in str(error)
+
+
+# --- interrupted, killed, shared --------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("quick")
+def test_an_interrupted_install_leaves_nothing(tmp_path, own_cache, monkeypatch):
+    url, lock = index(tmp_path / "index", "tiny")
+    monkeypatch.setenv("PIP_INDEX_URL", url)
+    adapter = toy(tmp_path, lock)
+
+    def interrupt(line):
+        if "installing" in line:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        envs.ensure(adapter, "cpu", progress=interrupt)
+    assert left(own_cache) == []
+    with pytest.raises(KeyboardInterrupt):
+        envs.ensure_all([(adapter, "cpu")], progress=interrupt)
+    assert left(own_cache) == []
+    envs.check(envs.ensure(adapter, "cpu"))
+
+
+def test_ctrl_c_ends_pip_and_kill_9_leaves_what_the_next_call_cleans(
+    tmp_path, own_cache, monkeypatch, quick, silent_server
+):
+    url, lock = index(tmp_path / "index", "tiny")
+    adapter = toy(tmp_path, lock)
+    folder = envs.planned(adapter, "cpu").folder
+    building = own_cache / "envs" / (".building-" + folder.name)
+    stuck = {**os.environ, "PIP_INDEX_URL": silent_server}
+
+    def start():
+        process = subprocess.Popen([*quick, "install", "toy"], env=stuck, stdout=-1, stderr=-1, text=True)
+        wait_for(lambda: any("install" in command_of(pid) for pid in processes_in(building)), "pip to start")
+        return process
+
+    process = start()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert err == "interrupted; nothing half-made is left\n"
+    assert left(own_cache) == []
+    assert processes_in(building) == []
+
+    process = start()
+    process.kill()
+    process.communicate(timeout=30)
+    assert building.name in left(own_cache)
+    with pytest.raises(RunError, match="another process is making it"):  # its pip still writes
+        envs.remove(adapter, "cpu")
+    for pid in processes_in(building):
+        os.kill(pid, signal.SIGKILL)
+    monkeypatch.setenv("PIP_INDEX_URL", url)
+    envs.check(envs.ensure(adapter, "cpu"))
+    assert left(own_cache) == [folder.name]
+
+
+def command_of(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
+
+
+def test_of_two_callers_one_makes_it_and_the_other_waits(tmp_path, own_cache, monkeypatch, quick, capsys):
+    url, lock = index(tmp_path / "index", "tiny")
+    monkeypatch.setenv("PIP_INDEX_URL", url)
+    adapter = toy(tmp_path, lock)
+    folder = envs.planned(adapter, "cpu").folder
+    folder.parent.mkdir(parents=True)
+    with envs._guard(folder, busy=lambda: pytest.fail("nobody else is here")):
+        callers = [subprocess.Popen([*quick, "install", "toy"], stdout=-1, text=True) for _ in range(2)]
+        for caller in callers:
+            assert caller.stdout.readline() == "toy cpu: waiting for another process that makes it\n"
+        with pytest.raises(RunError, match="another process is making it"):
+            envs.remove(adapter, "cpu")
+        assert envs.main(["remove", "toy"]) == 1
+        assert envs.main(["list", "toy"]) == 0
+        assert "building" in capsys.readouterr().out
+    said = [caller.communicate(timeout=60)[0] for caller in callers]
+    assert [caller.returncode for caller in callers] == [0, 0]
+    assert sum("installing" in text for text in said) == 1
+    assert left(own_cache) == [folder.name]
+
+
+# --- package indexes --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("quick")
+def test_dead_extra_indexes_are_left_out_and_said(tmp_path, monkeypatch, silent_server):
+    url, lock = index(tmp_path / "index", "tiny")
+    (tmp_path / "home" / "pip").mkdir(parents=True)
+    (tmp_path / "home" / "pip" / "pip.conf").write_text(
+        f"[global]\nindex-url = {url}\nextra-index-url =\n    {REFUSED}\n    {silent_server}\n"
+        "[install]\nfind-links = /no/such/folder\n"
+    )
+    lines = []
+    envs.check(envs.ensure(toy(tmp_path, lock), "cpu", progress=lines.append))
+    dead = [line for line in lines if "leaving out" in line]
+    assert len(dead) == 3
+    assert f"toy cpu: leaving out the package index {REFUSED}: it does not answer" in dead
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_living_extra_index_is_used_beside_a_dead_one_and_passwords_are_not_shown(tmp_path, monkeypatch):
+    empty, _ = index(tmp_path / "empty")
+    url, lock = index(tmp_path / "index", "tiny")
+    monkeypatch.setenv("PIP_INDEX_URL", empty)
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", f"http://me:secret@127.0.0.1:9/simple {url}")
+    lines = []
+    envs.check(envs.ensure(toy(tmp_path, lock), "cpu", progress=lines.append))
+    assert any("http://127.0.0.1:9/simple" in line for line in lines)
+    assert not any("secret" in line for line in lines)
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_adapters_own_index_is_asked_only_for_what_is_missing(tmp_path, monkeypatch):
+    empty, _ = index(tmp_path / "empty")
+    url, lock = index(tmp_path / "index", "tiny")
+    adapter = toy(tmp_path, lock, more=f'extra_index = ["{url}"]')
+    monkeypatch.setenv("PIP_INDEX_URL", empty)
+    lines = []
+    envs.ensure(adapter, "cpu", progress=lines.append)
+    assert f"toy cpu: tiny==1.0 is not on the usual index; also looking at {url}" in lines
+    envs.remove(adapter, "cpu")
+
+    monkeypatch.setenv("PIP_INDEX_URL", url)
+    envs.ensure(toy(tmp_path, lock, more='extra_index = ["http://127.0.0.1:9/simple"]'), "cpu", progress=lines.append)
+
+
+@pytest.mark.usefixtures("quick")
+def test_no_network_and_no_such_package_are_told_apart(tmp_path, own_cache, monkeypatch):
+    empty, _ = index(tmp_path / "empty")
+    adapter = toy(tmp_path, [wheel(tmp_path / "wheels", "tiny")])
+    monkeypatch.setenv("PIP_RETRIES", "1")
+    monkeypatch.setenv("PIP_INDEX_URL", REFUSED)
+    error = failure(adapter)
+    assert "toy cpu: no network: pip cannot reach a package index, so tiny==1.0 was not found" in str(error)
+    assert error.lines
+    monkeypatch.setenv("PIP_INDEX_URL", empty)
+    assert "no package index offers tiny==1.0 for this Python and machine" in str(failure(adapter))
+    assert left(own_cache) == []
+
+
+# --- locks ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lines", "number", "what"),
+    [
+        (["a==1 --hash=sha256:" + "0" * 64, "", "tiny=>1"], 4, "'tiny=>1' is not"),
+        (["tiny==1.0"], 2, "'tiny==1.0' is not"),
+        (["tiny==1.0 \\", "    --hash=sha256:0000"], 2, "is not name==version"),
+        (["<<<<<<< mine"], 2, "is not name==version"),
+        ([], 1, "it lists no package"),
+    ],
+)
+def test_a_corrupt_lock_is_named_with_its_line_before_anything_is_made(tmp_path, own_cache, lines, number, what):
+    adapter = toy(tmp_path, lines)
+    error = failure(adapter)
+    assert str(error).startswith(f"{adapter.environments['cpu'].lock}, line {number}: ")
+    assert what in str(error)
+    assert left(own_cache) == []
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_wrong_hash_is_named_with_its_line(tmp_path, own_cache, monkeypatch):
+    url, (good, bad) = index(tmp_path / "index", "other", "tiny")
+    monkeypatch.setenv("PIP_INDEX_URL", url)
+    adapter = toy(tmp_path, [good, bad[:-64] + "0" * 64])
+    error = failure(adapter)
+    assert f"{adapter.environments['cpu'].lock}, line 3: the hash of tiny==1.0 is not that of the file" in str(error)
+    assert left(own_cache) == []
+
+
+def test_a_missing_lock_is_named(tmp_path):
+    adapter = toy(tmp_path, [])
+    adapter.environments["cpu"].lock.unlink()
+    assert "requirements.cpu.txt cannot be read" in str(failure(adapter))
+
+
+LOCKS = sorted(Path(dlperf.adapters.__path__[0]).glob("*/requirements.*.txt"))
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=[f"{lock.parent.name}-{lock.suffixes[0][1:]}" for lock in LOCKS])
+def test_every_lock_of_ours_is_whole_and_names_no_place(lock):
+    names = {requirement.name for requirement in envs.read_lock(lock)}
+    assert names & set(catalog.read(lock.parent).distribution)
+    assert "numpy" in names
+    text = lock.read_text()
+    assert text.startswith("# Made by: uv pip compile ")
+    for place in ("://", "--index", "--find-links"):
+        assert place not in text + lock.with_suffix(".in").read_text()
+
+
+def test_every_environment_of_ours_has_a_lock():
+    wanted = {spec.lock for adapter in catalog.adapters().values() for spec in adapter.environments.values()}
+    assert wanted - {lock for lock in wanted if lock.parent.name == "fake" and "cuda" in lock.name} == set(LOCKS)
+
+
+# --- Pythons ----------------------------------------------------------------------------------------------------------
+
+
+def interpreter(path, version="", code=0):
+    """A program that answers as a Python of that version would, or that only fails."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    says = f"echo {path}; echo {version}; " if version else ""
+    path.write_text(f"#!/bin/sh\n{says}exit {code}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """A machine with no Python but the one that runs this."""
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
+    return tmp_path
+
+
+def test_a_python_is_run_before_it_is_believed(machine):
+    interpreter(machine / "bin" / "python3.5", code=127)  # as the shims of pyenv
+    old = interpreter(machine / "pyenv" / "versions" / "3.5.9" / "bin" / "python", "3.5.9")
+    new = interpreter(machine / "pyenv" / "versions" / "3.5.10" / "bin" / "python", "3.5.10")
+    assert envs.find_python(["3.5"]) == new
+    new.unlink()
+    assert envs.find_python(["3.4", "3.5"]) == old
+    first = interpreter(machine / "bin" / "python3", "3.4.2")
+    assert envs.find_python(["3.4", "3.5"]) == first
+    assert envs.find_python([MINOR]).exists()
+
+
+def test_uv_is_asked_and_may_download(machine):
+    target = machine / "uv-pythons" / "python"
+    uv = machine / "bin" / "uv"
+    uv.parent.mkdir()
+    uv.write_text(
+        f'#!/bin/sh\nif [ "$2" = find ]; then test -x {target} && echo {target}; exit; fi\n'
+        f"/bin/mkdir -p {target.parent}\n"
+        f"printf '#!/bin/sh\\necho {target}; echo 3.5.1\\n' > {target}\n"
+        f"/bin/chmod +x {target}\n"
+    )
+    uv.chmod(0o755)
+    assert envs.find_python(["3.5"]) == target
+
+
+def test_no_fitting_python_says_what_to_install(machine):
+    adapter = toy(machine, [wheel(machine / "wheels", "tiny")], python=["3.5", "3.4"])
+    message = str(failure(adapter))
+    assert "no Python 3.5 or 3.4 on PATH, in pyenv or in uv" in message
+    assert "`pyenv install 3.5`" in message
+    interpreter(machine / "bin" / "python3.5", "3.5.1", code=1)
+    assert "apt-get install python3.5-venv" in str(failure(adapter))
+
+
+# --- the disk, and the command ----------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_is_a_sentence(tmp_path, own_cache, monkeypatch, copier):
+    adapter = toy(tmp_path, [wheel(tmp_path / "wheels", "tiny")])
+    said = "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device"
+    full = interpreter(tmp_path / "full", f"; echo '{said}'", code=1)
+    monkeypatch.setattr(envs, "_find_python", lambda versions, say: (full, "3.11.0"))
+    error = failure(adapter)
+    assert "toy cpu: the disk is full" in str(error)
+    assert "DLPERF_CACHE" in str(error)
+
+    def no_space(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(envs, "_find_python", no_space)
+    assert "toy cpu: the disk is full" in str(failure(adapter))
+    assert left(own_cache) == []
+
+
+def test_an_unusable_cache_folder_is_named(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("DLPERF_CACHE", str(tmp_path / "file"))
+    message = str(failure(toy(tmp_path, [wheel(tmp_path / "wheels", "tiny")])))
+    assert str(tmp_path / "file") in message
+    assert "DLPERF_CACHE" in message
+
+
+def test_a_wrong_name_is_a_usage_error(capsys):
+    assert envs.main(["install", "pytorhc", "jaxx"]) == 2
+    said = capsys.readouterr().err
+    assert "'pytorhc'" in said
+    assert "Did you mean 'pytorch'?" in said
+    assert "Did you mean 'jax'?" in said
+
+
+def test_the_command_installs_says_why_not_and_removes(tmp_path, monkeypatch, quick, capsys):
+    url, lock = index(tmp_path / "index", "tiny")
+    monkeypatch.setenv("PIP_INDEX_URL", url)
+    toy(tmp_path, lock)
+    toy(tmp_path, ["nonsense"], name="bad")
+    assert envs.main(["install", "toy", "bad"]) == 1
+    said = capsys.readouterr()
+    assert "toy cpu: ready in" in said.out
+    assert "bad/requirements.cpu.txt, line 2" in said.err
+    assert envs.main(["list", "toy"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[2] == "ready"
+    assert envs.main(["remove", "toy"]) == 0
+    assert "toy cpu: removed" in capsys.readouterr().out
+
+
+def test_threads_that_never_get_an_answer_do_not_outlive_the_probe(silent_server, monkeypatch):
+    monkeypatch.setattr(envs, "PROBE_SECONDS", 0.5)
+    before = threading.active_count()
+    sources = [silent_server, REFUSED, "file:///", "/no/such/folder"]
+    assert envs._dead(sources) == {silent_server, REFUSED, "/no/such/folder"}
+    wait_for(lambda: threading.active_count() <= before, "the probes to end")
