@@ -71,7 +71,7 @@ def test_the_folder_has_the_report_the_records_and_the_code_that_ran(tmp_path):
     assert (out / "code/dlperf/adapters/fake/resnet.py").read_text() == (ROOT / "adapters/fake/resnet.py").read_text()
     frame = dlperf.load(out)
     assert len(frame) == 2
-    assert (frame["throughput"] > 0).all()
+    assert (frame["throughput_samples_per_second"] > 0).all()
 
 
 def test_the_launch_script_repeats_a_run(tmp_path):
@@ -320,3 +320,19 @@ def test_a_dry_run_prints_every_command_and_does_nothing(tmp_path):
 def test_quiet_and_help():
     assert compare("--help").returncode == 0
     assert "--precision" in compare("--help").stdout
+
+
+def test_the_core_does_not_compute_while_a_worker_measures(tmp_path):
+    """CPU time of this process, not wall-clock: a worker that sleeps for 4 s leaves the core next to nothing to do."""
+    protocol = Protocol("quick", 1, 1, 7, 1)
+    settings = {"step_seconds": "0.5"}
+    spec = Spec(("bert_tiny",), ("fp32",), ("fake",), "cpu", "current", protocol, settings=settings, timeout=60)
+    adapters = catalog.adapters()
+    opened = store.create(tmp_path / "out", spec, plan.make(spec, adapters), {}, {}, "2026-01-01", "0")
+    work = runner.Runner(opened, adapters, Progress())
+    before = time.process_time()
+    work.run()
+    used = time.process_time() - before
+    (record,) = records(tmp_path / "out")
+    assert record.seconds > 4
+    assert used < 0.1 * record.seconds

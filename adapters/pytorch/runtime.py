@@ -24,6 +24,7 @@ def versions():
 def configure(job, ranks):
     """Threads, TF32 and cuDNN's search, before the first tensor. Returns the device of this rank."""
     torch.set_num_threads(job.threads)
+    torch.manual_seed(job.seed + ranks.rank)  # of dropout
     torch.backends.cuda.matmul.allow_tf32 = job.precision == "tf32"
     torch.backends.cudnn.allow_tf32 = job.precision == "tf32"
     torch.backends.cudnn.benchmark = True

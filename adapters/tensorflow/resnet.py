@@ -39,7 +39,8 @@ class Network:
 
     def __call__(self, images):
         x = tf.nn.relu(self._bn1(self._conv1(tf.cast(images, self._dtype))))
-        x = tf.nn.max_pool2d(x, 3, 2, [[0, 0], [1, 1], [1, 1], [0, 0]])
+        # after a ReLU a padding of zeros is as good as one of minus infinity
+        x = tf.nn.max_pool2d(tf.pad(x, [[0, 0], [1, 1], [1, 1], [0, 0]]), 3, 2, "VALID")
         for block in self._blocks:
             x = block(x)
             if block.name == "layer2.0":
@@ -79,11 +80,15 @@ class Bottleneck:
 
 
 def conv(weights, name, stride=1):
+    """Symmetric padding, which is SAME at stride 1. An explicit list of paddings would keep gradients from oneDNN."""
     kernel = weights[name + ".weight"]
     pad = kernel.shape[0] // 2
+    padding = "SAME" if stride == 1 else "VALID"
 
     def apply(x):
-        return tf.nn.conv2d(x, tf.cast(kernel, x.dtype), stride, [[0, 0], [pad, pad], [pad, pad], [0, 0]])
+        if stride > 1 and pad > 0:
+            x = tf.pad(x, [[0, 0], [pad, pad], [pad, pad], [0, 0]])
+        return tf.nn.conv2d(x, tf.cast(kernel, x.dtype), stride, padding)
 
     return apply
 

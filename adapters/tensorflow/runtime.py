@@ -27,6 +27,7 @@ def configure(job, ranks):
     # One pool computes inside an op, the other runs ops side by side: more than one of those would add threads.
     tf.config.threading.set_intra_op_parallelism_threads(job.threads)
     tf.config.threading.set_inter_op_parallelism_threads(1)
+    tf.random.set_seed(job.seed + ranks.rank)  # of dropout
     tf.config.experimental.enable_tensor_float_32_execution(job.precision == "tf32")
     gpus = tf.config.list_physical_devices("GPU")
     if job.device == "cpu":
@@ -135,9 +136,7 @@ class AdamW:
         ):
             if decayed:
                 weight.assign(weight * keep)
-            tf.raw_ops.ResourceApplyAdam(
-                var=weight.handle, m=first.handle, v=second.handle, grad=gradient, **scalars
-            )
+            tf.raw_ops.ResourceApplyAdam(var=weight.handle, m=first.handle, v=second.handle, grad=gradient, **scalars)
 
 
 def zeros(weight):
