@@ -88,7 +88,7 @@ def observe_time(subject):
     trainer = subject.build(TINY[subject.family], batch_size=32)
     _timed(trainer, 3)
     steps = max(2, int(0.3 / (_timed(trainer, 3)[0] / 3)))
-    rounds = [(_timed(trainer, steps), _timed(trainer, 2 * steps)) for _ in range(5)]
+    rounds = [(_timed(trainer, steps), _timed(trainer, 2 * steps)) for _ in range(7)]
     trainer.close()
     return {
         "steps": steps,

@@ -169,12 +169,14 @@ def test_all_frameworks_have_the_same_float64_losses(family, seen):
 
 
 def test_wait_waits(subject):
-    """Twice the steps take about twice as long, and a read right after `wait` has nothing left to wait for."""
+    """Twice the steps take about twice as long, and a read right after `wait` has nothing left to wait for.
+
+    The least of several rounds: other work on the machine can only lengthen one.
+    """
     times = subject["time"]
-    ratio = statistics.median(times["twice"]) / statistics.median(times["once"])
+    ratio = min(times["twice"]) / min(times["once"])
     assert 1.5 < ratio < 2.7, times
-    step = statistics.median(times["once"]) / times["steps"]
-    assert statistics.median(times["read_after_wait"]) < 0.5 * step, times
+    assert min(times["read_after_wait"]) < 0.5 * min(times["once"]) / times["steps"], times
 
 
 def test_effective_says_what_ran(subject):
