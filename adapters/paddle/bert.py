@@ -1,4 +1,4 @@
-"""BERT pretraining in PaddlePaddle."""
+"""BERT pretraining in PaddlePaddle: dygraph, AdamW; auto_cast and flash attention on tensor cores."""
 
 import paddle
 import paddle.nn.functional as F
@@ -15,11 +15,15 @@ __all__ = ["Network", "build", "loss", "versions"]
 def build(job, ranks):
     runtime.configure(job, ranks)
     config = models.config(job.model)
-    network = Network(config, config.dropout if job.dropout else 0.0)
+    half = runtime.AMP.get(job.precision)
+    # the kernel needs half precision and an Ampere or newer GPU
+    flash = half if half and paddle.device.cuda.get_device_capability()[0] >= 8 else None
+    network = Network(config, config.dropout if job.dropout else 0.0, flash)
     runtime.load(network, job)
     recipe = bert.optimizer(job.batch_size * ranks.world_size)
-    decayed = {tensor.name for parameter, tensor in runtime.tensors(network, job) if parameter.decayed}
     clip = None if job.options["clip_norm"] == "off" else nn.ClipGradByGlobalNorm(float(job.options["clip_norm"]))
+    # one group, since the norm to clip to would be that of each group
+    decayed = {tensor.name for parameter, tensor in runtime.tensors(network, job) if parameter.decayed}
     optimizer = paddle.optimizer.AdamW(
         learning_rate=recipe.learning_rate,
         beta1=recipe.beta1,
@@ -36,52 +40,56 @@ def build(job, ranks):
         "dropout": str(network.dropout),
         "masked_positions": str(config.masked),
         "gelu": "erf",
-        "attention": "matmul, softmax",
+        "attention": f"scaled_dot_product_attention (flash, {flash})" if flash else "matmul, softmax, matmul",
     }
     return runtime.Trainer(job, network, loss, optimizer, feed, effective)
 
 
 def loss(network, batch):
-    mlm, nsp = network(batch)
+    mlm, nsp, seen = network(batch)
     words = F.cross_entropy(mlm, batch["masked_ids"].flatten(), reduction="none").flatten()
     weights = batch["masked_weights"].flatten()
-    return (words * weights).sum() / weights.sum() + F.cross_entropy(nsp, batch["next_sentence_labels"])
+    return (words * weights).sum() / weights.sum() + F.cross_entropy(nsp, batch["next_sentence_labels"]), seen
 
 
 class Network(nn.Layer):
-    """Names are the canonical ones of dlperf.models.bert."""
+    """Names are the canonical ones of dlperf.models.bert.
 
-    def __init__(self, config, dropout):
+    flash: the float type of the fused attention kernel; None: attention in single steps.
+    """
+
+    def __init__(self, config, dropout, flash=None):
         super().__init__()
-        self.config, self.dropout = config, dropout
-        self.shapes, self.compute_dtype = {}, None
+        self.config, self.dropout, self.flash = config, dropout, flash
         self.bert = nn.LayerDict(
             {
                 "embeddings": Embeddings(config, dropout),
                 "encoder": nn.LayerDict(
-                    {"layer": nn.LayerList([Layer(config, dropout) for _ in range(config.layers)])}
+                    {"layer": nn.LayerList([Layer(config, dropout, flash) for _ in range(config.layers)])}
                 ),
                 "pooler": nn.LayerDict({"dense": nn.Linear(config.hidden, config.hidden)}),
             }
         )
-        self.cls = nn.LayerDict(
-            {"predictions": Predictions(config), "seq_relationship": nn.Linear(config.hidden, 2)}
-        )
+        self.cls = nn.LayerDict({"predictions": Predictions(config), "seq_relationship": nn.Linear(config.hidden, 2)})
 
     def forward(self, batch):
         hidden = self.bert["embeddings"](batch["input_ids"], batch["token_type_ids"])
         rows, columns, width = hidden.shape
-        inside = paddle.arange(columns, dtype="int32") < batch["lengths"].unsqueeze(1)
-        mask = ((inside.astype(hidden.dtype) - 1.0) * 1e4).unsqueeze([1, 2])
+        mask = self._mask(batch["lengths"], rows, columns, hidden.dtype)
         for layer in self.bert["encoder"]["layer"]:
             hidden = layer(hidden, mask)
         starts = paddle.arange(0, rows * columns, columns, dtype="int32").unsqueeze(1)
         masked = paddle.gather(hidden.reshape([-1, width]), (batch["masked_positions"] + starts).flatten())
-        mlm = self.cls["predictions"](masked, self.bert["embeddings"].word_embeddings.weight)
+        product, mlm = self.cls["predictions"](masked, self.bert["embeddings"].word_embeddings.weight)
         nsp = self.cls["seq_relationship"](paddle.tanh(self.bert["pooler"]["dense"](hidden[:, 0])))
-        self.compute_dtype = mlm.dtype
-        self.shapes.update(mlm_logits=(mlm.shape[0] // rows, mlm.shape[1]), nsp_logits=tuple(nsp.shape[1:]))
-        return mlm, nsp
+        seen = product.detach().reshape([rows, self.config.masked, -1]), nsp.detach()
+        return mlm, nsp, seen
+
+    def _mask(self, lengths, rows, columns, dtype):
+        """What is added to the scores: 0 inside a row, -10000 in its padding. (rows, 1, 1 or columns, columns)"""
+        inside = paddle.arange(columns, dtype="int32") < lengths.unsqueeze(1)
+        mask = ((inside.astype(dtype) - 1.0) * 10000.0).unsqueeze([1, 2])
+        return mask.expand([rows, 1, columns, columns]).astype(self.flash) if self.flash else mask
 
 
 class Embeddings(nn.Layer):
@@ -100,9 +108,9 @@ class Embeddings(nn.Layer):
 
 
 class Layer(nn.Layer):
-    def __init__(self, config, dropout):
+    def __init__(self, config, dropout, flash):
         super().__init__()
-        self.heads, self.head_size, self.dropout = config.heads, config.head_size, dropout
+        self.heads, self.head_size, self.dropout, self.flash = config.heads, config.head_size, dropout, flash
         hidden = config.hidden
         parts = {name: nn.Linear(hidden, hidden) for name in ("query", "key", "value")}
         self.attention = nn.LayerDict({"self": nn.LayerDict(parts), "output": Output(hidden, config)})
@@ -110,15 +118,22 @@ class Layer(nn.Layer):
         self.output = Output(config.intermediate, config)
 
     def forward(self, x, mask):
-        query, key, value = [self._split(self.attention["self"][name](x)) for name in ("query", "key", "value")]
-        scores = paddle.matmul(query * paddle.full([1], self.head_size**-0.5, query.dtype), key, transpose_y=True) + mask
-        weights = F.dropout(F.softmax(scores), self.dropout, training=self.training)
-        context = paddle.matmul(weights, value).transpose([0, 2, 1, 3]).flatten(2)
-        x = self._add_norm(self.attention["output"], context, x)
+        parts = [self.attention["self"][name](x) for name in ("query", "key", "value")]
+        query, key, value = [part.reshape([0, 0, self.heads, self.head_size]) for part in parts]
+        attend = self._flash if self.flash else self._attention
+        x = self._add_norm(self.attention["output"], attend(query, key, value, mask).flatten(2), x)
         return self._add_norm(self.output, F.gelu(self.intermediate["dense"](x)), x)
 
-    def _split(self, x):
-        return x.reshape([0, 0, self.heads, self.head_size]).transpose([0, 2, 1, 3])
+    def _attention(self, query, key, value, mask):
+        query, key, value = [part.transpose([0, 2, 1, 3]) for part in (query, key, value)]
+        scores = paddle.matmul(query * self.head_size**-0.5, key, transpose_y=True) + mask
+        weights = F.dropout(F.softmax(scores), self.dropout, training=self.training)
+        return paddle.matmul(weights, value).transpose([0, 2, 1, 3])
+
+    def _flash(self, query, key, value, mask):
+        # auto_cast adds biases in float32
+        query, key, value = [part.astype(self.flash) for part in (query, key, value)]
+        return F.scaled_dot_product_attention(query, key, value, mask, self.dropout, training=self.training)
 
     def _add_norm(self, output, x, residual):
         return output.LayerNorm(residual + F.dropout(output.dense(x), self.dropout, training=self.training))
@@ -140,5 +155,7 @@ class Predictions(nn.Layer):
         self.bias = self.create_parameter([config.vocabulary], is_bias=True)
 
     def forward(self, x, embedding):
+        """The product of the decoder, and with its bias."""
         x = self.transform.LayerNorm(F.gelu(self.transform.dense(x)))
-        return paddle.matmul(x, embedding, transpose_y=True) + self.bias
+        product = paddle.matmul(x, embedding, transpose_y=True)
+        return product, product + self.bias

@@ -1,4 +1,4 @@
-"""ResNet-50 v1.5 in PaddlePaddle."""
+"""ResNet-50 v1.5 in PaddlePaddle: dygraph, NCHW on a CPU, NHWC and auto_cast on tensor cores."""
 
 import paddle
 import paddle.nn.functional as F
@@ -15,31 +15,50 @@ __all__ = ["Network", "build", "loss", "versions"]
 def build(job, ranks):
     runtime.configure(job, ranks)
     config = models.config(job.model)
-    layout = job.options["layout"].upper()
+    layout = _layout(job)
     network = Network(config, layout)
     runtime.load(network, job)
     recipe = resnet.optimizer(job.batch_size * ranks.world_size)
     optimizer = paddle.optimizer.Momentum(
         learning_rate=recipe.learning_rate,
         momentum=recipe.momentum,
-        parameters=runtime.parameter_groups(network, job, recipe.weight_decay),
+        parameters=_parameter_groups(network, job, recipe.weight_decay),
     )
     feed = runtime.Feed(job, ranks, layout)
     effective = {
         "layout": network.layer2[0].conv2._data_format,
         "label_smoothing": str(config.label_smoothing),
-        "bn_running_variance": "biased",
+        # cuDNN's kernel keeps the unbiased variance, as models/resnet.py has it; Paddle's own keep the biased one,
+        # and there is no choice. It does not enter training.
+        "bn_running_variance": "biased" if job.device == "cpu" else "unbiased where cuDNN's kernel runs, else biased",
     }
     return runtime.Trainer(job, network, loss, optimizer, feed, effective)
 
 
+def _layout(job):
+    """`auto` is NHWC for tensor cores, and NCHW elsewhere: Paddle's CPU kernels are NCHW, with transposes around."""
+    if job.options["layout"] == "auto":
+        return "NHWC" if job.precision in runtime.AMP else "NCHW"
+    return job.options["layout"].upper()
+
+
+def _parameter_groups(network, job, weight_decay):
+    """Weights that decay, and the rest, as paddle.optimizer takes them."""
+    groups = [{"params": [], "weight_decay": weight_decay}, {"params": [], "weight_decay": 0.0}]
+    for parameter, tensor in runtime.tensors(network, job):
+        if parameter.trained:
+            groups[0 if parameter.decayed else 1]["params"].append(tensor)
+    return groups
+
+
 def loss(network, batch):
-    logits = network(batch["images"])
-    smoothing, classes = network.config.label_smoothing, network.config.classes
-    hit = paddle.full([1], 1 - smoothing, logits.dtype)
-    miss = paddle.full([1], smoothing / classes, logits.dtype)
-    targets = F.one_hot(batch["labels"], classes).astype(logits.dtype) * hit + miss
-    return F.cross_entropy(logits, targets, soft_label=True)
+    logits, first = network(batch["images"])
+    config, dtype = network.config, paddle.get_default_dtype()
+    # as tensors, because label_smooth's epsilon, and in a graph every Python float, is a float32: too little for fp64
+    hit = paddle.full([1], 1 - config.label_smoothing, dtype)
+    miss = paddle.full([1], config.label_smoothing / config.classes, dtype)
+    targets = F.one_hot(batch["labels"], config.classes).astype(dtype) * hit + miss
+    return F.cross_entropy(logits.astype(dtype), targets, soft_label=True), (first, logits.detach())
 
 
 class Network(nn.Layer):
@@ -48,7 +67,6 @@ class Network(nn.Layer):
     def __init__(self, config, layout):
         super().__init__()
         self.config, self.layout = config, layout
-        self.shapes, self.compute_dtype = {}, None
         self.conv1 = conv(3, config.width, 7, layout, stride=2)
         self.bn1 = norm(config.width, config, layout)
         blocks = resnet.blocks(config)
@@ -65,9 +83,8 @@ class Network(nn.Layer):
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
         x = F.adaptive_avg_pool2d(x, 1, data_format=self.layout)
         logits = self.fc(paddle.flatten(x, 1))
-        self.shapes["layer2.0.conv1"], self.compute_dtype = self.layer2[0].observed
-        self.shapes["logits"] = tuple(logits.shape[1:])
-        return logits
+        first, self.layer2[0].first = self.layer2[0].first, None
+        return logits, first
 
 
 class Bottleneck(nn.Layer):
@@ -79,6 +96,7 @@ class Bottleneck(nn.Layer):
         self.bn2 = norm(block.channels, config, layout)
         self.conv3 = conv(block.channels, block.channels_out, 1, layout)
         self.bn3 = norm(block.channels_out, config, layout)
+        self.first = None  # output of conv1, for Trainer.shapes
         self.downsample = None
         if block.projected:
             projection = conv(block.channels_in, block.channels_out, 1, layout, stride=block.stride)
@@ -87,7 +105,7 @@ class Bottleneck(nn.Layer):
     def forward(self, x):
         shortcut = x if self.downsample is None else self.downsample(x)
         y = self.conv1(x)
-        self.observed = tuple(y.shape[1:]), y.dtype
+        self.first = y.detach()
         y = F.relu(self.bn1(y))
         y = F.relu(self.bn2(self.conv2(y)))
         return F.relu(self.bn3(self.conv3(y)) + shortcut)

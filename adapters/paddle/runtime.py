@@ -1,66 +1,67 @@
 """What ResNet and BERT share in PaddlePaddle: set-up, weights, batches, and the training step."""
 
-import os
-
-# cuBLAS and cuDNN read this switch when they are loaded: without it PaddlePaddle's float32 is TF32 on new GPUs.
-# dlperf runs one job per process, so the precision is known before the import; see `configure`.
 import paddle
 from paddle import nn
 
 from dlperf import models
+from dlperf.adapters.api import SHAPES_OF
 from dlperf.models.batches import Batches
 from dlperf.models.parameters import initial
 
-DTYPES = {"amp_fp16": "float16", "amp_bf16": "bfloat16"}
-#: canonical ending -> Paddle's
-ENDINGS = {"running_mean": "_mean", "running_var": "_variance"}
+AMP = {"amp_fp16": "float16", "amp_bf16": "bfloat16"}
+#: what Paddle calls BatchNorm's statistics; all other names are the canonical ones
+STATISTICS = {"running_mean": "_mean", "running_var": "_variance"}
 
 
 def versions():
-    found = {"paddle": paddle.__version__}
+    found = {"paddlepaddle": paddle.__version__}
     if paddle.is_compiled_with_cuda():
-        found["cuda"], found["cudnn"] = paddle.version.cuda(), paddle.version.cudnn()
+        found["cuda"] = str(paddle.version.cuda())
+        found["cudnn"] = str(paddle.version.cudnn())
     return found
 
 
 def configure(job, ranks):
-    paddle.base.core.set_num_threads(job.threads)
+    """Device, float type, random numbers, threads and TF32, before the first tensor."""
     paddle.set_default_dtype("float64" if job.precision == "fp64" else "float32")
+    core = paddle.base.core
+    # Importing paddle sets MKL and OpenMP to FLAGS_paddle_num_threads, 1, whatever OMP_NUM_THREADS says. This sets
+    # them anew, for the calling thread, which in dygraph runs all kernels.
+    core.set_num_threads(job.threads)
+    if job.device == "cpu":
+        paddle.set_device("cpu")
+        # Otherwise transpose is a view, and whoever reads it copies element by element: 12 % of a BERT step.
+        paddle.set_flags({"FLAGS_use_stride_kernel": False})
+    else:
+        paddle.set_device(f"gpu:{ranks.local_rank}")
+        core.set_cublas_switch(job.precision == "tf32")  # both are on by default
+        core.set_cudnn_switch(job.precision == "tf32")
+        paddle.set_flags({"FLAGS_cudnn_exhaustive_search": True})
     paddle.seed(job.seed + ranks.rank)
-    paddle.set_device("cpu" if job.device == "cpu" else "gpu:{}".format(ranks.local_rank))
 
 
 def tensors(network, job):
-    """(parameter of dlperf.models, tensor) in the order of dlperf.models."""
+    """Pairs of a parameter of dlperf.models and the network's tensor, in the order of dlperf.models."""
     state = network.state_dict()
     for parameter in models.family(job.model).parameters(models.config(job.model)):
-        path, _, ending = parameter.name.rpartition(".")
-        yield parameter, state["{}.{}".format(path, ENDINGS.get(ending, ending))]
+        layer, _, last = parameter.name.rpartition(".")
+        yield parameter, state[f"{layer}.{STATISTICS.get(last, last)}"]
 
 
 def load(network, job):
     """Copy the initial weights of dlperf.models. Paddle keeps dense weights as (in, out)."""
-    dtype = paddle.get_default_dtype()
     for parameter, tensor in tensors(network, job):
-        value = initial(parameter, job.seed, dtype)
+        value = initial(parameter, job.seed, paddle.get_default_dtype())
         tensor.set_value(value.T if parameter.kind == "dense" else value)
-
-
-def parameter_groups(network, job, weight_decay):
-    """Weights that decay, and the rest, as paddle.optimizer takes them."""
-    groups = [{"params": [], "weight_decay": weight_decay}, {"params": [], "weight_decay": 0.0}]
-    for parameter, tensor in tensors(network, job):
-        if parameter.trained:
-            groups[0 if parameter.decayed else 1]["params"].append(tensor)
-    return groups
 
 
 class Feed:
     """Batches as tensors: synthetic ones wait on the device, rows of a data folder are copied at each step."""
 
-    def __init__(self, job, ranks, images):
+    def __init__(self, job, ranks, layout):
         self._batches = Batches(job, ranks)
-        self._images = images
+        self._cuda, self._layout = job.device == "cuda", layout
+        self._pinned = []  # sources of copies that may still be under way
         self._ready = [self._place(batch) for batch in self._batches.pool()] if self._batches.synthetic else []
         count = len(self._ready)
         self.description = f"synthetic, {count} batches on the device" if count else f"rows of {job.data_dir}"
@@ -68,18 +69,27 @@ class Feed:
     def __getitem__(self, step):
         return self._ready[step % len(self._ready)] if self._ready else self._place(self._batches[step])
 
+    def copied(self):
+        """To be called when the device has done all that was enqueued."""
+        self._pinned.clear()
+
     def _place(self, batch):
         return {name: self._tensor(array) for name, array in batch.items()}
 
     def _tensor(self, array):
-        if array.ndim == 4 and self._images == "NHWC":
+        if array.ndim == 4 and self._layout == "NHWC":
             array = array.transpose(0, 2, 3, 1)
         if array.dtype.kind == "f":
-            array = array.astype(paddle.get_default_dtype())
-        return paddle.to_tensor(array)
+            array = array.astype(paddle.get_default_dtype(), copy=False)
+        if not self._cuda:
+            return paddle.to_tensor(array)
+        self._pinned.append(paddle.to_tensor(array, place=paddle.CUDAPinnedPlace()))
+        return self._pinned[-1].cuda(blocking=False)
 
 
-class Graph(nn.Layer):
+class Forward(nn.Layer):
+    """Network and loss as one layer, which is what to_static turns into a graph."""
+
     def __init__(self, network, loss):
         super().__init__()
         self.network, self.loss = network, loss
@@ -89,41 +99,66 @@ class Graph(nn.Layer):
 
 
 class Trainer:
+    """One network, its loss and its optimizer, stepped eagerly or through a graph of forward and backward pass.
+
+    loss: network, batch -> scalar, tensors whose shapes and float type are observed (those of SHAPES_OF).
+    effective: what the family adds to the facts that this class reads back.
+    """
+
     def __init__(self, job, network, loss, optimizer, feed, effective):
-        self._job, self._network, self._feed, self._optimizer = job, network, feed, optimizer
-        self._scaler = paddle.amp.GradScaler(enable=job.precision == "amp_fp16")
-        self._loss = Graph(network, loss)
-        mode = os.environ.get("PP_GRAPH", "static")
-        if mode == "static":
-            self._loss = paddle.jit.to_static(self._loss, backend=None, full_graph=True)
+        self._job, self._network, self._optimizer, self._feed = job, network, optimizer, feed
+        self._scaler = paddle.amp.GradScaler(enable=job.precision == "amp_fp16", init_loss_scaling=65536.0)
+        self._forward = Forward(network, loss)
+        if job.options["graph"] == "on":
+            self._forward = paddle.jit.to_static(self._forward, backend=None, full_graph=True)
         self._steps = 0
-        self.shapes = network.shapes
-        self.parameter_count = sum(int(w.size) for w in network.parameters() if not w.stop_gradient)
+        self.shapes = {}
+        trained = [weight for weight in network.parameters() if not weight.stop_gradient]
+        self.parameter_count = sum(int(weight.size) for weight in trained)
         self.effective = {
             "precision": job.precision,
-            "compile": "to_static",
+            "compile": "to_static (forward and backward)" if job.options["graph"] == "on" else "none",
             "threads": str(job.threads),
             "optimizer": f"paddle.optimizer.{type(optimizer).__name__}",
             "loss_scale": "none",
             "data": feed.description,
-            **effective,
         }
+        self.effective.update(effective)
 
     def step(self):
         batch = self._feed[self._steps]
         self._steps += 1
-        loss = self._loss(batch)
+        amp = self._job.precision in AMP
+        with paddle.amp.auto_cast(enable=amp, level="O1", dtype=AMP.get(self._job.precision, "float16")):
+            loss, seen = self._forward(batch)
         self._scaler.scale(loss).backward()
-        self._scaler.step(self._optimizer)
+        self._scaler.step(self._optimizer)  # unscales, clips, updates
         self._scaler.update()
         self._optimizer.clear_grad(set_to_zero=False)
         if self._steps == 1:
-            self.effective["compute_dtype"] = str(self._network.compute_dtype)
+            self._observe(seen)
         return loss.detach()
 
+    def _observe(self, seen):
+        """Read back what the first step really did."""
+        names = SHAPES_OF[models.FAMILY_OF[self._job.model]]
+        for name, tensor in zip(names, seen):
+            shape = tuple(tensor.shape[1:])
+            if len(shape) == 3 and self.effective["layout"] == "NHWC":
+                shape = (shape[2], shape[0], shape[1])
+            self.shapes[name] = shape
+        dtype = str(seen[0].dtype).replace("paddle.", "")
+        if self._job.device == "cuda" and dtype == "float32" and paddle.base.core.get_cublas_switch():
+            dtype = "tf32"
+        self.effective["compute_dtype"] = dtype
+        if self._scaler.is_enable():
+            scale = self._scaler.state_dict()["scale"].item()
+            self.effective["loss_scale"] = f"dynamic, {scale:g} after the first step"
+
     def wait(self):
-        if self._job.device == "cuda":
+        if self._job.device == "cuda":  # on a CPU dygraph returns when a kernel is done
             paddle.device.cuda.synchronize()
+        self._feed.copied()
 
     def read(self, loss):
         return loss.item()
