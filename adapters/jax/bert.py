@@ -79,21 +79,26 @@ class Network:
         return part.norm(x + part.dropout(part.dense(inner, name + "output.dense")), name + "output.LayerNorm")
 
     def _attend(self, part, x, mask, name):
-        split = (*x.shape[:2], self.config.heads, self.config.head_size)
-        query, key, value = (
-            part.dense(x, name + kind).reshape(split).transpose(0, 2, 1, 3) for kind in ("query", "key", "value")
-        )
-        scores = runtime.wide(runtime.matmul(query, key.swapaxes(2, 3))) / self.config.head_size**0.5
+        """Of all heads of all rows as one stack of matrices."""
+        rows, columns = x.shape[:2]
+        heads, size = self.config.heads, self.config.head_size
+
+        def split(kind, order, *shape):
+            return part.dense(x, name + kind).reshape(rows, columns, heads, size).transpose(order).reshape(-1, *shape)
+
+        query, key = (split(kind, (0, 2, 1, 3), columns, size) for kind in ("query", "key"))
+        value = split("value", (0, 2, 3, 1), size, columns)
+        scores = runtime.wide(runtime.linear(query, key)).reshape(rows, heads, columns, columns) / size**0.5
         shares = jax.nn.softmax(jnp.where(mask, scores, -jnp.inf)).astype(x.dtype)
-        context = runtime.matmul(part.dropout(shares), value)
-        return context.transpose(0, 2, 1, 3).reshape(x.shape)
+        context = runtime.linear(part.dropout(shares).reshape(-1, columns, columns), value)
+        return context.reshape(rows, heads, columns, size).transpose(0, 2, 1, 3).reshape(x.shape)
 
     def _predict(self, part, weights, x):
         name = "cls.predictions."
         x = jax.nn.gelu(part.dense(x, name + "transform.dense"), approximate=False)
         x = part.norm(x, name + "transform.LayerNorm")
-        decoder = weights["bert.embeddings.word_embeddings.weight"].T
-        flat = runtime.matmul(x.reshape(-1, x.shape[-1]), decoder) + weights[name + "bias"].astype(x.dtype)
+        decoder = weights["bert.embeddings.word_embeddings.weight"]
+        flat = runtime.linear(x.reshape(-1, x.shape[-1]), decoder) + weights[name + "bias"].astype(x.dtype)
         return flat.reshape(*x.shape[:-1], -1)
 
 
@@ -104,8 +109,9 @@ class Parts:
         self._config, self._weights, self.dropout = config, weights, dropout
 
     def dense(self, x, name):
-        flat = runtime.matmul(x.reshape(-1, x.shape[-1]), self._weights[name + ".weight"])
-        return (flat + self._weights[name + ".bias"].astype(x.dtype)).reshape(*x.shape[:-1], -1)
+        flat = runtime.linear(x.reshape(-1, x.shape[-1]), self._weights[name + ".weight"])
+        flat = (runtime.wide(flat) + self._weights[name + ".bias"]).astype(x.dtype)
+        return flat.reshape(*x.shape[:-1], -1)
 
     def norm(self, x, name):
         values = runtime.wide(x)
@@ -116,7 +122,7 @@ class Parts:
 
 
 class Dropout:
-    """A new mask at each call."""
+    """A new mask at each call. Sixteen random bits decide, two decisions of one uint32: half the price of bernoulli."""
 
     def __init__(self, rate, key):
         self._rate, self._key, self._calls = rate, key, 0
@@ -125,5 +131,6 @@ class Dropout:
         if not self._rate:
             return x
         self._calls += 1
-        kept = jax.random.bernoulli(jax.random.fold_in(self._key, self._calls), 1 - self._rate, x.shape)
+        bits = jax.random.bits(jax.random.fold_in(self._key, self._calls), (x.size // 2,), jnp.uint32)
+        kept = lax.bitcast_convert_type(bits, jnp.uint16).reshape(x.shape) >= round(self._rate * 2**16)
         return jnp.where(kept, x / (1 - self._rate), 0)

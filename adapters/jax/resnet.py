@@ -50,7 +50,7 @@ class Network:
         for block in resnet.blocks(self.config):
             x = self._bottleneck(x, block, weights, norm)
         x = runtime.wide(x).mean((1, 2)).astype(self.dtype)
-        logits = runtime.matmul(x, weights["fc.weight"]) + weights["fc.bias"].astype(self.dtype)
+        logits = runtime.linear(x, weights["fc.weight"]) + weights["fc.bias"].astype(self.dtype)
         self.shapes["logits"] = logits.shape[1:]
         return logits, norm.updated
 
@@ -70,19 +70,14 @@ class Network:
 
 
 def conv(x, weight, stride=1):
-    """weight: (height, width, in, out), float32 unless fp64."""
-    kernel = weight.shape[0]
-    if kernel == 1:  # a matrix product, which XLA computes faster on a CPU than a convolution
-        return pointwise(x[:, ::stride, ::stride], weight[0, 0])
-    padding = (kernel // 2, kernel // 2)
+    """weight: (height, width, in, out), or (out, in) for 1x1, which is faster as a matrix product on a CPU."""
+    if weight.ndim == 2:
+        x = x[:, ::stride, ::stride]
+        return runtime.linear(x.reshape(-1, x.shape[-1]), weight).reshape(*x.shape[:-1], -1)
+    padding = (weight.shape[0] // 2, weight.shape[0] // 2)
     return lax.conv_general_dilated(
         x, weight.astype(x.dtype), (stride, stride), (padding, padding), dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
-
-
-def pointwise(x, weight):
-    flat = runtime.matmul(x.reshape(-1, x.shape[-1]), weight)
-    return flat.reshape(*x.shape[:-1], -1)
 
 
 def max_pool(x):

@@ -1,11 +1,15 @@
 """What ResNet and BERT share in JAX: set-up, weights, batches, matrix products, and the training step."""
 
+import contextlib
 import math
 import os
+from importlib import metadata
 
 import jax
 import jax.numpy as jnp
+import jaxlib
 import numpy
+from jax import lax
 
 from dlperf import models
 from dlperf.models.batches import Batches
@@ -16,12 +20,16 @@ DTYPES = {"fp64": jnp.float64, "amp_fp16": jnp.float16, "amp_bf16": jnp.bfloat16
 MATMUL_PRECISION = {"fp32": "highest", "tf32": "tensorfloat32"}
 #: dynamic loss scaling as torch.amp.GradScaler has it
 FIRST_SCALE, GROWTH_STEPS = 2.0**16, 2000
+#: beyond, transposing costs a CPU more than a bfloat16 product saves (ResNet's many pixels; BERT has few tokens)
+MOST_ROWS_TRANSPOSED = 2048
 
 
 def versions():
-    found = {"jax": jax.__version__, "jaxlib": jax.lib.__version__}
-    if jax.default_backend() == "gpu":
-        found["platform"] = jax.devices()[0].client.platform_version
+    found = {"jax": jax.__version__, "jaxlib": jaxlib.__version__}
+    # by the packages: asking JAX would start its backend, before `configure`
+    for package in ("jax-cuda12-plugin", "jax-cuda13-plugin", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[package] = metadata.version(package)
     return found
 
 
@@ -31,7 +39,7 @@ def configure(job, ranks):
     os.environ["NPROC"] = str(job.threads)
     jax.config.update("jax_platforms", job.device)
     jax.config.update("jax_enable_x64", job.precision == "fp64")
-    # Dropout draws millions of numbers at each step, and threefry, the default, is dearer than XLA's own generator.
+    # XLA's own generator draws dropout's bits; threefry, JAX's default, costs a CPU about the same.
     jax.config.update("jax_default_prng_impl", "rbg")
     if job.device == "cuda":
         jax.config.update("jax_default_matmul_precision", MATMUL_PRECISION.get(job.precision))
@@ -49,32 +57,44 @@ def wide(x):
 
 
 @jax.custom_vjp
-def matmul(a, b):
-    """a @ b in a's dtype, of matrices or of equal stacks of them; half precision is summed up in float32.
+def linear(x, weight):
+    """x (.., n, in) times weight (.., out, in) transposed, in x's dtype; half precision is summed up in float32.
 
-    b may be a float32 weight: it is cast here, and has its gradient in float32.
+    `weight` may be float32 beside an x of half precision: it is cast here, and has its gradient in float32.
+    Written with its derivative, since JAX's own would multiply float32 by bfloat16 where the sums are float32.
     """
-    return _product(a, b.astype(a.dtype)).astype(a.dtype)
+    return _product(x, weight.astype(x.dtype), -1, -1).astype(x.dtype)
 
 
-def _forward(a, b):
-    cast = b.astype(a.dtype)
-    return _product(a, cast).astype(a.dtype), (a, cast, jnp.zeros((), b.dtype))
+def _forward(x, weight):
+    cast = weight.astype(x.dtype)
+    return _product(x, cast, -1, -1).astype(x.dtype), (x, cast, jnp.zeros((), weight.dtype))
 
 
 def _backward(saved, gradient):
-    # JAX's own derivative of a product summed up in float32 has products of float32 with bfloat16.
-    a, b, like = saved
-    of_a = _product(gradient, jnp.swapaxes(b, -1, -2)).astype(a.dtype)
-    of_b = _product(jnp.swapaxes(a, -1, -2), gradient).astype(like.dtype)
-    return of_a, of_b
+    x, cast, weight = saved
+    of_x = _product(gradient, cast, -1, -2).astype(x.dtype)
+    return of_x, _weight_gradient(gradient, x).astype(weight.dtype)
 
 
-def _product(a, b):
-    return jnp.matmul(a, b, preferred_element_type=jnp.promote_types(a.dtype, jnp.float32))
+def _weight_gradient(gradient, x):
+    rows = x.shape[-2]
+    if x.dtype.itemsize > 2 or rows > MOST_ROWS_TRANSPOSED:
+        return _product(gradient, x, -2, -2)
+    # XLA's CPU compiler multiplies bfloat16 as such (AMX) only where the left side is row-major and summed over its
+    # last axis; else as float32, five times slower. The reshape makes the transposed gradient row-major.
+    shape = (*x.shape[:-2], gradient.shape[-1], rows)
+    return _product(jnp.swapaxes(gradient[None], -1, -2).reshape(shape), x, -1, -2)
 
 
-matmul.defvjp(_forward, _backward)
+def _product(a, b, axis_of_a, axis_of_b):
+    """Of stacks of matrices, summed over these axes."""
+    stack = tuple(range(a.ndim - 2))
+    dimensions = (((a.ndim + axis_of_a,), (b.ndim + axis_of_b,)), (stack, stack))
+    return lax.dot_general(a, b, dimensions, preferred_element_type=jnp.promote_types(a.dtype, jnp.float32))
+
+
+linear.defvjp(_forward, _backward)
 
 
 def arrays(job):
@@ -82,18 +102,21 @@ def arrays(job):
     dtype = jnp.float64 if job.precision == "fp64" else jnp.float32
     weights, statistics = {}, {}
     for parameter in models.family(job.model).parameters(models.config(job.model)):
-        array = numpy.ascontiguousarray(_to_jax(parameter.kind, initial(parameter, job.seed, "float64")), dtype)
-        (weights if parameter.trained else statistics)[parameter.name] = jax.device_put(array)
+        array = _to_jax(initial(parameter, job.seed, "float64"))
+        target = weights if parameter.trained else statistics
+        target[parameter.name] = jax.device_put(numpy.ascontiguousarray(array, dtype))
     return weights, statistics
 
 
-def _to_jax(kind, array):
-    """Convolutions (height, width, in, out), dense layers (in, out)."""
-    return array.transpose({"conv": (2, 3, 1, 0), "dense": (1, 0)}.get(kind, range(array.ndim)))
+def _to_jax(array):
+    """Convolutions (height, width, in, out); those of 1x1 (out, in), since they are matrix products here."""
+    if array.ndim != 4:
+        return array
+    return array[:, :, 0, 0] if array.shape[2:] == (1, 1) else array.transpose(2, 3, 1, 0)
 
 
-def _from_jax(kind, array):
-    return array.transpose({"conv": (3, 2, 0, 1), "dense": (1, 0)}.get(kind, range(array.ndim)))
+def _from_jax(array, shape):
+    return (array.transpose(3, 2, 0, 1) if array.ndim == 4 else array).reshape(shape)
 
 
 class SGD:
@@ -252,7 +275,7 @@ class Trainer:
     def parameters(self):
         held = dict(self._state["weights"], **self._state["statistics"])
         for parameter in models.family(self._job.model).parameters(models.config(self._job.model)):
-            array = _from_jax(parameter.kind, numpy.asarray(held[parameter.name]))
+            array = _from_jax(numpy.asarray(held[parameter.name]), parameter.shape)
             yield parameter.name, numpy.ascontiguousarray(array)
 
     def peak_memory(self):

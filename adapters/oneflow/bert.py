@@ -1,0 +1,164 @@
+"""BERT pretraining in OneFlow: nn.Graph over forward, backward, clipping and AdamW."""
+
+import oneflow.nn.functional as F
+from oneflow import nn
+
+from dlperf import models
+from dlperf.adapters.oneflow import runtime
+from dlperf.adapters.oneflow.runtime import flow, versions
+from dlperf.models import bert
+
+__all__ = ["Network", "build", "loss", "versions"]
+
+
+def build(job, ranks):
+    device = runtime.configure(job, ranks)
+    config = models.config(job.model)
+    dtype = flow.float64 if job.precision == "fp64" else flow.float32
+    network = Network(config, config.dropout if job.dropout else 0.0).to(device=device, dtype=dtype)
+    runtime.load(network, job)
+    recipe = bert.optimizer(job.batch_size * ranks.world_size)
+    clip_norm = None if job.options["clip_norm"] == "off" else float(job.options["clip_norm"])
+    kind = runtime.ExactAdamW if job.precision == "fp64" else runtime.AdamW
+    optimizer = kind(
+        runtime.parameter_groups(network, job, recipe.weight_decay),
+        lr=recipe.learning_rate,
+        betas=(recipe.beta1, recipe.beta2),
+        eps=recipe.eps,
+        clip_norm=clip_norm,
+    )
+    feed = runtime.Feed(job, ranks, device)
+    effective = {
+        # a Graph multiplies by clip_norm / (norm + 1e-6): a last digit of float32. In float64 the update is ours.
+        "clip_norm": "off" if clip_norm is None else str(clip_norm),
+        "dropout": str(network.dropout),
+        "masked_positions": str(config.masked),
+        "gelu": "erf",
+        "attention": "matmul, softmax, matmul",
+    }
+    return runtime.Trainer(job, device, network, loss, optimizer, feed, effective)
+
+
+def loss(network, batch):
+    mlm, nsp = (flow._C.amp_black_identity(logits) for logits in network(batch))  # the losses in float32
+    words = F.cross_entropy(mlm, batch["masked_ids"].flatten(), reduction="none")
+    weights = batch["masked_weights"].flatten()
+    return (words * weights).sum() / weights.sum() + F.cross_entropy(nsp, batch["next_sentence_labels"])
+
+
+class Network(nn.Module):
+    """Names are the canonical ones of dlperf.models.bert."""
+
+    def __init__(self, config, dropout):
+        super().__init__()
+        self.config, self.dropout = config, dropout
+        self.observed, self.shapes = {}, {}
+        self.bert = nn.ModuleDict(
+            {
+                "embeddings": Embeddings(config, dropout),
+                "encoder": nn.ModuleDict(
+                    {"layer": nn.ModuleList([Layer(config, dropout) for _ in range(config.layers)])}
+                ),
+                "pooler": nn.ModuleDict({"dense": nn.Linear(config.hidden, config.hidden)}),
+            }
+        )
+        self.cls = nn.ModuleDict({"predictions": Predictions(config), "seq_relationship": nn.Linear(config.hidden, 2)})
+
+    def forward(self, batch):
+        rows, length = batch["input_ids"].shape
+        hidden = self.bert["embeddings"](batch["input_ids"], batch["token_type_ids"])
+        columns = flow.arange(length, dtype=flow.int32, device=hidden.device)
+        padding = (columns >= batch["lengths"].reshape(rows, 1)).to(hidden.dtype) * -10000.0
+        mask = padding.reshape(rows, 1, 1, length)
+        if (
+            not hidden.is_cuda
+        ):  # the CPU's broadcasting addition is slow, so the mask is written out, once for all layers
+            mask = mask.expand(rows, self.config.heads, length, length).contiguous()
+        for layer in self.bert["encoder"]["layer"]:
+            hidden = layer(hidden, mask)
+        first = flow.arange(rows, dtype=flow.int32, device=hidden.device).reshape(rows, 1) * length
+        masked = F.embedding((batch["masked_positions"] + first).flatten(), hidden.reshape(rows * length, -1))
+        mlm = self.cls["predictions"](masked, self.bert["embeddings"].word_embeddings.weight)
+        nsp = self.cls["seq_relationship"](flow.tanh(self.bert["pooler"]["dense"](hidden[:, 0])))
+        self.observed["dtype"] = mlm.dtype
+        self.shapes.update(mlm_logits=(mlm.shape[0] // rows, mlm.shape[1]), nsp_logits=tuple(nsp.shape[1:]))
+        return mlm, nsp
+
+
+class Embeddings(nn.Module):
+    def __init__(self, config, dropout):
+        super().__init__()
+        self.dropout = dropout
+        self.word_embeddings = nn.Embedding(config.vocabulary, config.hidden)
+        self.position_embeddings = nn.Embedding(config.positions, config.hidden)
+        self.token_type_embeddings = nn.Embedding(config.token_types, config.hidden)
+        self.LayerNorm = LayerNorm(config)
+
+    def forward(self, words, types):
+        positions = self.position_embeddings.weight[: words.shape[1]]
+        x = self.word_embeddings(words) + self.token_type_embeddings(types) + positions
+        return F.dropout(self.LayerNorm(x), self.dropout, self.training)
+
+
+class Layer(nn.Module):
+    def __init__(self, config, dropout):
+        super().__init__()
+        self.heads, self.dropout = config.heads, dropout
+        hidden = config.hidden
+        parts = {name: nn.Linear(hidden, hidden) for name in ("query", "key", "value")}
+        self.attention = nn.ModuleDict({"self": nn.ModuleDict(parts), "output": Output(hidden, config)})
+        self.intermediate = nn.ModuleDict({"dense": nn.Linear(hidden, config.intermediate)})
+        self.output = Output(config.intermediate, config)
+
+    def forward(self, x, mask):
+        query, key, value = (self._split(self.attention["self"][name](x)) for name in ("query", "key", "value"))
+        scores = flow.matmul(query, key, transpose_b=True) * (1.0 / query.shape[3] ** 0.5) + mask
+        shares = F.dropout(flow.softmax(scores, dim=-1), self.dropout, self.training)
+        context = flow.matmul(shares, value).transpose(1, 2).reshape(*x.shape)
+        x = self._add_norm(self.attention["output"], context, x)
+        return self._add_norm(self.output, F.gelu(self.intermediate["dense"](x)), x)
+
+    def _split(self, x):
+        return x.reshape(x.shape[0], x.shape[1], self.heads, -1).transpose(1, 2)
+
+    def _add_norm(self, output, x, residual):
+        return output.LayerNorm(residual + F.dropout(output.dense(x), self.dropout, self.training))
+
+
+class Output(nn.Module):
+    def __init__(self, inputs, config):
+        super().__init__()
+        self.dense = nn.Linear(inputs, config.hidden)
+        self.LayerNorm = LayerNorm(config)
+
+
+class Predictions(nn.Module):
+    """The MLM head; its decoder is the word embedding."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.transform = Output(config.hidden, config)
+        self.bias = nn.Parameter(flow.zeros(config.vocabulary))
+
+    def forward(self, x, embedding):
+        x = self.transform.LayerNorm(F.gelu(self.transform.dense(x)))
+        return flow.matmul(x, embedding, transpose_b=True) + self.bias
+
+
+class LayerNorm(nn.LayerNorm):
+    def __init__(self, config):
+        super().__init__(config.hidden, eps=config.norm_eps)
+
+    def forward(self, x):
+        if x.is_cuda:
+            return super().forward(x)
+        # On the CPU flow.nn.LayerNorm is a composition whose broadcasts are 30 times slower than this: BatchNorm's
+        # kernel, with each row as a channel of its own.
+        width = x.shape[-1]
+        rows = x.numel() // width
+        one, zero = (flow._C.constant([rows], value, dtype=x.dtype, device=x.device) for value in (1.0, 0.0))
+        x_rows = x.reshape(1, rows, width)
+        normal = flow._C.normalization(
+            x_rows, None, None, one, zero, axis=1, epsilon=self.eps, momentum=0.0, is_training=True
+        )
+        return normal.reshape(*x.shape) * self.weight + self.bias

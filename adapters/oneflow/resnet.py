@@ -1,0 +1,107 @@
+"""ResNet-50 v1.5 in OneFlow: nn.Graph over forward, backward and SGD."""
+
+import oneflow.nn.functional as F
+from oneflow import nn
+
+from dlperf import models
+from dlperf.adapters.oneflow import runtime
+from dlperf.adapters.oneflow.runtime import flow, versions
+from dlperf.models import resnet
+
+__all__ = ["Network", "build", "loss", "versions"]
+
+
+def build(job, ranks):
+    device = runtime.configure(job, ranks)
+    config = models.config(job.model)
+    dtype = flow.float64 if job.precision == "fp64" else flow.float32
+    network = Network(config).to(device=device, dtype=dtype)
+    runtime.load(network, job)
+    recipe = resnet.optimizer(job.batch_size * ranks.world_size)
+    kind = runtime.ExactSGD if job.precision == "fp64" else flow.optim.SGD
+    optimizer = kind(
+        runtime.parameter_groups(network, job, recipe.weight_decay), lr=recipe.learning_rate, momentum=recipe.momentum
+    )
+    feed = runtime.Feed(job, ranks, device)
+    effective = {
+        "layout": "NCHW",
+        "label_smoothing": str(config.label_smoothing),
+        "bn_running_variance": "unbiased",
+    }
+    return runtime.Trainer(job, device, network, loss, optimizer, feed, effective)
+
+
+def loss(network, batch):
+    logits = flow._C.amp_black_identity(network(batch["images"]))  # the loss in float32
+    return F.cross_entropy(logits, batch["labels"], label_smoothing=network.config.label_smoothing)
+
+
+class Network(nn.Module):
+    """Names are the canonical ones of dlperf.models.resnet."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        self.observed, self.shapes = {}, {}
+        self.conv1 = conv(3, config.width, 7, stride=2)
+        self.bn1 = norm(config.width, config)
+        blocks = resnet.blocks(config)
+        for index in range(len(config.blocks)):
+            layer = [Bottleneck(block, config) for block in blocks if block.name.startswith(f"layer{index + 1}.")]
+            setattr(self, f"layer{index + 1}", nn.Sequential(*layer))
+        self.fc = nn.Linear(blocks[-1].channels_out, config.classes)
+
+    def forward(self, x):
+        x = F.relu(self.bn1(self.conv1(x)))
+        x = F.max_pool2d(x, 3, stride=2, padding=1)
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        logits = self.fc(x.mean(dim=(2, 3)))
+        self.observed["dtype"] = logits.dtype
+        self.shapes["layer2.0.conv1"] = self.layer2[0].observed["shape"]
+        self.shapes["logits"] = tuple(logits.shape[1:])
+        return logits
+
+
+class Bottleneck(nn.Module):
+    def __init__(self, block, config):
+        super().__init__()
+        self.observed = {}
+        self.conv1 = conv(block.channels_in, block.channels, 1)
+        self.bn1 = norm(block.channels, config)
+        self.conv2 = conv(block.channels, block.channels, 3, stride=block.stride)
+        self.bn2 = norm(block.channels, config)
+        self.conv3 = conv(block.channels, block.channels_out, 1)
+        self.bn3 = norm(block.channels_out, config)
+        self.downsample = None
+        if block.projected:
+            projection = conv(block.channels_in, block.channels_out, 1, stride=block.stride)
+            self.downsample = nn.Sequential(projection, norm(block.channels_out, config))
+
+    def forward(self, x):
+        shortcut = x if self.downsample is None else self.downsample(x)
+        y = self.conv1(x)
+        self.observed["shape"] = tuple(y.shape[1:])
+        y = F.relu(self.bn1(y))
+        y = F.relu(self.bn2(self.conv2(y)))
+        return F.relu(self.bn3(self.conv3(y)) + shortcut)
+
+
+class Pointwise(nn.Conv2d):
+    """A 1x1 convolution with stride 1."""
+
+    def forward(self, x):
+        if x.is_cuda:
+            return super().forward(x)
+        # On the CPU a matrix product: the convolution would copy the images first, element by element (im2col)
+        images, channels, height, width = x.shape
+        y = flow.matmul(self.weight.reshape(-1, channels), x.reshape(images, channels, height * width))
+        return y.reshape(images, -1, height, width)
+
+
+def conv(channels_in, channels_out, kernel, stride=1):
+    kind = Pointwise if kernel == stride == 1 else nn.Conv2d
+    return kind(channels_in, channels_out, kernel, stride=stride, padding=kernel // 2, bias=False)
+
+
+def norm(channels, config):
+    return nn.BatchNorm2d(channels, eps=config.bn_eps, momentum=1 - config.bn_decay)

@@ -1,0 +1,248 @@
+"""What ResNet and BERT share in OneFlow: set-up, weights, batches, and the training step."""
+
+import os
+import re
+
+
+def _choose_blas():
+    # The wheel's OpenBLAS is older than most processors it meets, and where it does not know one it takes its SSE3
+    # kernels, which multiply matrices at 0.4 times the speed. "Haswell" names its AVX2 kernels, the best it has.
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            flags = file.read().partition("flags")[2].partition("\n")[0].split()
+    except OSError:
+        return
+    if "avx2" in flags and "fma" in flags:
+        os.environ.setdefault("OPENBLAS_CORETYPE", "Haswell")
+
+
+_choose_blas()  # the library looks when it is loaded
+
+import oneflow as flow  # noqa: E402
+from oneflow.core.common import data_type_pb2  # noqa: E402
+
+from dlperf import models  # noqa: E402
+from dlperf.models.batches import Batches  # noqa: E402
+from dlperf.models.parameters import initial  # noqa: E402
+
+DTYPES = {"amp_fp16": flow.float16, "amp_bf16": flow.bfloat16}
+#: a Graph's names of types -> ours
+DTYPE_NAMES = {"kFloat": "float32", "kFloat16": "float16", "kBFloat16": "bfloat16"}
+
+
+def versions():
+    found = {"oneflow": flow.__version__}
+    if flow.cuda.is_available():
+        found["cuda"] = str(flow._oneflow_internal.flags.cuda_version())
+    return found
+
+
+def configure(job, ranks):
+    """Threads and TF32, before the first tensor on the device. Returns the device of this rank."""
+    _use_processors(job.threads, ranks.local_rank)
+    if job.device == "cpu":
+        return flow.device("cpu")
+    tf32 = job.precision == "tf32"
+    os.environ["ONEFLOW_EP_CUDA_ENABLE_TF32_EXECUTION"] = str(int(tf32))  # matrix products
+    if not tf32:
+        os.environ["NVIDIA_TF32_OVERRIDE"] = "0"  # cuDNN's convolutions too, which OneFlow leaves at their default
+    return flow.device("cuda", ranks.local_rank)
+
+
+def _use_processors(threads, local_rank):
+    """A Graph spreads its operations over as many threads as there are processors, and each runs on one: OpenBLAS and
+    the kernels of the wheel were built sequential, so flow.set_num_threads and OMP_NUM_THREADS change nothing. What
+    can be chosen is the processors."""
+    available = sorted(os.sched_getaffinity(0))
+    if threads < len(available):
+        first = local_rank * threads % len(available)
+        chosen = (available + available)[first : first + threads]
+        for thread in os.listdir("/proc/self/task"):  # OneFlow's own have started with its import
+            os.sched_setaffinity(int(thread), chosen)
+
+
+def load(network, job):
+    """Copy the initial weights of dlperf.models into a network whose names and layouts are the canonical ones."""
+    state = network.state_dict()
+    with flow.no_grad():
+        for parameter in models.family(job.model).parameters(models.config(job.model)):
+            tensor = state[parameter.name]
+            value = flow.tensor(initial(parameter, job.seed, "float64"), dtype=tensor.dtype, device=tensor.device)
+            tensor.copy_(value)
+
+
+def parameter_groups(network, job, weight_decay):
+    """Weights that decay, and the rest, as flow.optim takes them."""
+    trained = dict(network.named_parameters())
+    groups = [{"params": [], "weight_decay": weight_decay}, {"params": [], "weight_decay": 0.0}]
+    for parameter in models.family(job.model).parameters(models.config(job.model)):
+        if parameter.trained:
+            groups[0 if parameter.decayed else 1]["params"].append(trained[parameter.name])
+    return groups
+
+
+class Feed:
+    """Batches as tensors: synthetic ones wait on the device, rows of a data folder are copied at each step."""
+
+    def __init__(self, job, ranks, device):
+        self._batches = Batches(job, ranks)
+        self._device = device
+        self._dtype = flow.float64 if job.precision == "fp64" else flow.float32
+        self._ready = [self._place(batch) for batch in self._batches.pool()] if self._batches.synthetic else []
+        count = len(self._ready)
+        self.description = f"synthetic, {count} batches on the device" if count else f"rows of {job.data_dir}"
+
+    def __getitem__(self, step):
+        return self._ready[step % len(self._ready)] if self._ready else self._place(self._batches[step])
+
+    def _place(self, batch):
+        return {name: self._tensor(array) for name, array in batch.items()}
+
+    def _tensor(self, array):
+        tensor = flow.tensor(array)  # a copy: rows are read-only views of a file
+        if tensor.is_floating_point():
+            tensor = tensor.to(self._dtype)
+        return tensor.to(self._device)
+
+
+class Graph(flow.nn.Graph):
+    """The whole step, compiled: forward, backward, clipping and update."""
+
+    def __init__(self, job, network, loss, optimizer):
+        super().__init__()
+        self.network, self.loss = network, loss
+        self.add_optimizer(optimizer)
+        if job.precision in DTYPES:
+            self.config.enable_amp(True, dtype=DTYPES[job.precision])
+        if job.precision == "amp_fp16":
+            self.set_grad_scaler(flow.amp.GradScaler())
+
+    def build(self, batch):
+        loss = self.loss(self.network, batch)
+        loss.backward()
+        return loss
+
+
+class Trainer:
+    """One network, its loss and its optimizer, stepped by an nn.Graph; eagerly in float64.
+
+    loss: network, batch -> scalar. effective: what the family adds to the facts that this class reads back.
+    """
+
+    def __init__(self, job, device, network, loss, optimizer, feed, effective):
+        self._job, self._device, self._network, self._loss, self._feed = job, device, network, loss, feed
+        self._optimizer = optimizer
+        self._graph = None if job.precision == "fp64" else Graph(job, network, loss, optimizer)
+        self._steps = 0
+        self.shapes = network.shapes
+        self.parameter_count = sum(weight.numel() for weight in network.parameters())
+        self.effective = {
+            "precision": job.precision,
+            "compile": "nn.Graph" if self._graph else "none",
+            "threads": str(len(os.sched_getaffinity(0))),
+            "optimizer": f"{type(optimizer).__module__}.{type(optimizer).__name__}",
+            "loss_scale": "dynamic from 65536" if job.precision == "amp_fp16" else "none",
+            "data": feed.description,
+        }
+        self.effective.update(effective)
+
+    def step(self):
+        batch = self._feed[self._steps]
+        self._steps += 1
+        loss = self._graph(batch) if self._graph else self._eager_step(batch)
+        if self._steps == 1:
+            self.effective["compute_dtype"] = self._compute_dtype()
+        return loss
+
+    def _eager_step(self, batch):
+        loss = self._loss(self._network, batch)
+        loss.backward()
+        self._optimizer.step()
+        self._optimizer.zero_grad()
+        return loss.detach()
+
+    def _compute_dtype(self):
+        if self._graph is None:
+            return str(self._network.observed["dtype"]).replace("oneflow.", "")
+        job = self._graph._full_graph_proto  # compiled: mixed precision's casts are in it
+        products = [op for op in job.net.op if op.user_conf.op_type_name in ("broadcast_matmul", "conv2d")]
+        output = products[0].user_conf.output["out"].s[0]
+        name = DTYPE_NAMES[data_type_pb2.DataType.Name(job.helper.lbn2logical_blob_desc[output].data_type)]
+        return "tf32" if self._job.precision == "tf32" else name
+
+    def wait(self):
+        flow._oneflow_internal.eager.Sync()
+
+    def read(self, loss):
+        return loss.item()
+
+    def parameters(self):
+        state = self._network.state_dict()
+        for parameter in models.family(self._job.model).parameters(models.config(self._job.model)):
+            yield parameter.name, state[parameter.name].detach().cpu().numpy()
+
+    def peak_memory(self):
+        return None  # OneFlow 0.9 has no count of its allocator, only the free memory of the whole device
+
+    def close(self):
+        pass
+
+
+class AdamW(flow.optim.AdamW):
+    """One group for the weights that decay and the rest: a Graph clips each group by the norm of that group alone."""
+
+    def __init__(self, groups, lr, betas, eps, clip_norm):
+        decayed, spared = groups
+        group = {"params": decayed["params"] + spared["params"]}
+        if clip_norm is not None:
+            group.update(clip_grad_max_norm=clip_norm, clip_grad_norm_type=2.0)
+        super().__init__([group], lr=lr, betas=betas, eps=eps, weight_decay=decayed["weight_decay"])
+        self._spared = spared["params"]
+
+    def _generate_conf_for_graph(self, train_conf, vars_conf):
+        (conf,) = super()._generate_conf_for_graph(train_conf, vars_conf)
+        names = [vars_conf[weight].name for weight in self._spared]
+        conf.weight_decay_conf.excludes.pattern.extend(f"^{re.escape(name)}$" for name in names)
+        return [conf]
+
+
+class _Exact:
+    """Base of the updates in float64. flow.optim's kernels hold learning rate, betas and eps as float32, so that in
+    float64 they agree with the formulas of dlperf.models to 8 digits only; here they are written out."""
+
+    def __init__(self, groups, clip_norm=None, **settings):
+        self._clip_norm, self._settings = clip_norm, settings
+        self._weights = [weight for group in groups for weight in group["params"]]
+        self._decays = [group["weight_decay"] for group in groups for _ in group["params"]]
+        self._state = [[0.0, 0.0] for _ in self._weights]
+        self._steps = 0
+
+    def step(self):
+        self._steps += 1
+        with flow.no_grad():
+            gradients = [weight.grad for weight in self._weights]
+            if self._clip_norm is not None:
+                norm = sum((gradient * gradient).sum() for gradient in gradients).sqrt()
+                scale = (self._clip_norm / norm).clamp(max=1.0)
+                gradients = [gradient * scale for gradient in gradients]
+            for weight, gradient, decay, state in zip(self._weights, gradients, self._decays, self._state):
+                weight.copy_(self._update(weight, gradient, decay, state, **self._settings))
+
+    def zero_grad(self):
+        for weight in self._weights:
+            weight.grad = None
+
+
+class ExactSGD(_Exact):
+    def _update(self, weight, gradient, decay, state, lr, momentum):
+        state[0] = state[0] * momentum + gradient + weight * decay
+        return weight - state[0] * lr
+
+
+class ExactAdamW(_Exact):
+    def _update(self, weight, gradient, decay, state, lr, betas, eps):
+        state[0] = gradient * (1 - betas[0]) + state[0] * betas[0]
+        state[1] = gradient * gradient * (1 - betas[1]) + state[1] * betas[1]
+        first = state[0] / (1 - betas[0] ** self._steps)
+        second = state[1] / (1 - betas[1] ** self._steps)
+        return weight - (first / (second.sqrt() + eps) + weight * decay) * lr
