@@ -26,7 +26,7 @@ format: $(VENV)/ready
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# Each adapter against the plain way to train the same network in its framework, on CPU; BENCH_ARGS= of tests/bench/bench.py.
+# Each adapter against the plain way to train the same network in its framework, on CPU. BENCH_ARGS= passes options on.
 bench: $(VENV)/ready
 	$(BIN)/python tests/bench/bench.py $(BENCH_ARGS)
 
