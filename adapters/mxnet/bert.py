@@ -1,7 +1,6 @@
 """BERT pretraining in MXNet: gluon, hybridized with static memory; batched products for attention, fused AdamW."""
 
-import math
-
+import numpy as np
 from mxnet.gluon import HybridBlock, nn
 
 from dlperf import models
@@ -11,66 +10,189 @@ from dlperf.models import bert
 
 __all__ = ["Network", "build", "loss", "versions"]
 
+ERF_SLOPE_ERROR = float(np.sqrt(np.float32(np.pi))) / np.pi**0.5 - 1
+
 
 def build(job, ranks):
     device = runtime.configure(job, ranks)
     config = models.config(job.model)
-    network = Network(config, config.dropout if job.dropout else 0.0, runtime.dtype_of(job))
-    parameters = runtime.load(network, job, device)
+    precision = runtime.Precision(job)
+    network = Network(config, config.dropout if job.dropout else 0.0, precision)
+    pairs = runtime.load(network, job, device, precision.dtype)
     recipe = bert.optimizer(job.batch_size * ranks.world_size)
     clip_norm = None if job.options["clip_norm"] == "off" else float(job.options["clip_norm"])
-    optimizer = runtime.AdamW(job, device, parameters, recipe, clip_norm)
-    feed = runtime.Feed(job, ranks, device)
-    observed = {
-        "mlm_logits": "mlm_logits",
-        "nsp_logits": network.cls.seq_relationship,
-    }
+    optimizer = runtime.AdamW(job, device, pairs, recipe, clip_norm)
+    feed = runtime.Feed(job, ranks, device, precision.dtype)
+    observed = {"mlm_logits": network.cls.predictions, "nsp_logits": network.cls.seq_relationship}
     effective = {
         "clip_norm": str(clip_norm or "off"),
         "dropout": str(network.dropout),
         "masked_positions": str(config.masked),
-        "gelu": "erf",
+        "gelu": "erf" if precision.dtype == "float64" else "erf (LeakyReLU's kernel)",
         "attention": "batch_dot, softmax",
     }
-    return runtime.Trainer(job, device, network, parameters, optimizer, feed, observed, effective)
+    return runtime.Trainer(job, device, network, pairs, optimizer, feed, observed, effective)
 
 
 def loss(F, mlm, nsp, masked_ids, masked_weights, next_sentence_labels):
-    words = F.pick(F.log_softmax(mlm), F.reshape(masked_ids, (-1,)))
-    weights = F.reshape(masked_weights, (-1,))
-    nsp = F.pick(F.log_softmax(nsp), next_sentence_labels)
-    return -F.sum(words * weights) / F.sum(weights) - F.mean(nsp)
+    words = F.pick(F.log_softmax(mlm), masked_ids) * masked_weights
+    follows = F.pick(F.log_softmax(nsp), next_sentence_labels)
+    return F.negative(F.sum(words) / F.sum(masked_weights) + F.mean(follows))
+
+
+class Network(HybridBlock):
+    """Names are the canonical ones of dlperf.models.bert. Its output is the loss: one graph, one call.
+
+    With mixed precision the dense layers are 16 bits wide, and GELU, and with float16 the products of attention.
+    """
+
+    def __init__(self, config, dropout, precision):
+        super().__init__()
+        self.config, self.dropout, self.precision = config, dropout, precision
+        layers = nn.HybridSequential()
+        layers.add(*[Layer(config, dropout, precision) for _ in range(config.layers)])
+        self.bert = Group(
+            {
+                "embeddings": Embeddings(config, dropout),
+                "encoder": Group({"layer": layers}),
+                "pooler": Group({"dense": Dense(precision, config.hidden, config.hidden)}),
+            }
+        )
+        self.cls = Group(
+            {
+                "predictions": Predictions(config, precision, self.bert.embeddings.word_embeddings),
+                "seq_relationship": Dense(precision, config.hidden, 2),
+            }
+        )
+
+    def hybrid_forward(self, F, words, types, lengths, masked_positions, masked_ids, masked_weights, labels):
+        hidden = self.bert.embeddings(words, types)
+        mask = self._mask(F, words, lengths)
+        for layer in self.bert.encoder.layer:
+            hidden = layer(hidden, mask)
+        rows = F.contrib.arange_like(lengths) * self.config.sequence
+        masked = F.take(F.reshape(hidden, (-3, 0)), F.broadcast_add(F.expand_dims(rows, 1), masked_positions))
+        mlm = self.cls.predictions(masked)
+        first = F.reshape(F.slice_axis(hidden, axis=1, begin=0, end=1), (-3, 0))
+        pooled = F.tanh(self.precision.up(F, self.bert.pooler.dense(self.precision.down(F, first))))
+        nsp = self.cls.seq_relationship(self.precision.down(F, pooled))
+        return loss(F, *self.precision.up(F, mlm, nsp), masked_ids, masked_weights, labels)
+
+    def _mask(self, F, words, lengths):
+        """0, or -10000 on padding, as (batch * heads, sequence, sequence): adding an array of the same shape is
+        several times faster than broadcasting one, in each of the layers."""
+        columns = F.expand_dims(F.contrib.arange_like(words, axis=1), 0)
+        outside = F.broadcast_greater_equal(columns, F.expand_dims(lengths, 1))
+        mask = F.reshape(F.cast(outside, self.precision.dtype) * -10000.0, (0, 1, 1, -1))
+        mask = F.broadcast_axis(mask, axis=(1, 2), size=(self.config.heads, self.config.sequence))
+        return F.reshape(mask, (-3, 0, 0))
 
 
 class Group(HybridBlock):
-    """Blocks under one name, so that parameters have the canonical names of dlperf.models.bert."""
+    """Blocks under one name, as the canonical names have it."""
 
-    def __init__(self, **blocks):
+    def __init__(self, blocks):
         super().__init__()
         for name, block in blocks.items():
             setattr(self, name, block)
 
 
-class Network(HybridBlock):
-    """Names are the canonical ones of dlperf.models.bert. Its output is the loss: one graph, one call."""
-
-    def __init__(self, config, dropout, dtype):
+class Embeddings(HybridBlock):
+    def __init__(self, config, dropout):
         super().__init__()
-        self.config, self.dropout, self.dtype = config, dropout, dtype
-        layers = nn.HybridSequential()
-        layers.add(*(Layer(config, dropout) for _ in range(config.layers)))
-        self.bert = Group(
-            embeddings=Embeddings(config, dropout),
-            encoder=Group(layer=layers),
-            pooler=Group(dense=dense(config.hidden, config.hidden)),
-        )
-        self.cls = Group(predictions=Predictions(config), seq_relationship=dense(config.hidden, 2))
+        self.word_embeddings = nn.Embedding(config.vocabulary, config.hidden)
+        self.position_embeddings = nn.Embedding(config.positions, config.hidden)
+        self.token_type_embeddings = nn.Embedding(config.token_types, config.hidden)
+        self.LayerNorm = norm(config)
+        self.dropout = nn.Dropout(dropout)
 
-    def hybrid_forward(
-        self, F, input_ids, token_type_ids, lengths, masked_positions, masked_ids, masked_weights, next_sentence_labels
-    ):
-        hidden = self.bert.embeddings(input_ids, token_type_ids)
-        mask = self._mask(F, lengths)
-        for layer in self.bert.encoder.layer:
-            hidden = layer(hidden, mask)
-        ...
+    def hybrid_forward(self, F, words, types):
+        positions = F.expand_dims(self.position_embeddings(F.contrib.arange_like(words, axis=1)), 0)
+        x = self.word_embeddings(words) + self.token_type_embeddings(types)
+        return self.dropout(self.LayerNorm(F.broadcast_add(x, positions)))
+
+
+class Layer(HybridBlock):
+    def __init__(self, config, dropout, precision):
+        super().__init__()
+        self.heads, self.scale, self.precision = config.heads, config.head_size**-0.5, precision
+        parts = {name: Dense(precision, config.hidden, config.hidden) for name in ("query", "key", "value")}
+        self.attention = Group({"self": Group(parts), "output": Output(config.hidden, config, precision)})
+        self.intermediate = Group({"dense": Dense(precision, config.hidden, config.intermediate)})
+        self.output = Output(config.intermediate, config, precision)
+        self.dropout = nn.Dropout(dropout)
+
+    def hybrid_forward(self, F, x, mask):
+        context = self._attend(F, self.precision.down(F, x), mask)
+        x = self._add_norm(F, self.attention.output, context, x)
+        inner = gelu(F, self.intermediate.dense(self.precision.down(F, x)), self.precision)
+        return self._add_norm(F, self.output, inner, x)
+
+    def _attend(self, F, x, mask):
+        parts, half = self.attention.self, self.precision.low == "float16"
+        heads = [part(x) for part in (parts.query, parts.key, parts.value)]
+        if not half:  # batch_dot has no kernel for bfloat16, and transpose damages the heap
+            heads = self.precision.up(F, *heads)
+        query, key, value = [self._split(F, one) for one in heads]
+        scores = F.batch_dot(query * self.scale, key, transpose_b=True)
+        weights = self.dropout(F.softmax((self.precision.up(F, scores) if half else scores) + mask))
+        context = F.batch_dot(self.precision.down(F, weights) if half else weights, value)
+        context = F.transpose(F.reshape(context, (-4, -1, self.heads, 0, 0)), (0, 2, 1, 3))
+        context = F.reshape(context, (0, 0, -3))
+        return context if half else self.precision.down(F, context)
+
+    def _split(self, F, x):
+        """(batch, sequence, hidden) -> (batch * heads, sequence, head)"""
+        return F.reshape(F.transpose(F.reshape(x, (0, 0, self.heads, -1)), (0, 2, 1, 3)), (-3, 0, 0))
+
+    def _add_norm(self, F, output, x, residual):
+        return output.LayerNorm(residual + self.dropout(self.precision.up(F, output.dense(x))))
+
+
+class Output(HybridBlock):
+    def __init__(self, inputs, config, precision):
+        super().__init__()
+        self.dense = Dense(precision, inputs, config.hidden)
+        self.LayerNorm = norm(config)
+
+
+class Predictions(HybridBlock):
+    """The MLM head; its decoder is the word embedding."""
+
+    def __init__(self, config, precision, embedding):
+        super().__init__()
+        self.vocabulary, self.precision = config.vocabulary, precision
+        self.transform = Output(config.hidden, config, precision)
+        self.decoder = embedding.weight
+        self.bias = self.params.get("bias", shape=(config.vocabulary,), init="zeros")
+
+    def hybrid_forward(self, F, x, decoder, bias):
+        x = gelu(F, self.transform.dense(self.precision.down(F, x)), self.precision)
+        x = self.transform.LayerNorm(self.precision.up(F, x))
+        arrays = self.precision.down(F, x, decoder, bias)
+        return F.FullyConnected(*arrays, num_hidden=self.vocabulary, flatten=False, name="fwd")
+
+
+class Dense(nn.Dense):
+    """With mixed precision its input is 16 bits wide already."""
+
+    def __init__(self, precision, inputs, outputs):
+        super().__init__(outputs, in_units=inputs, flatten=False)
+        self.precision = precision
+
+    def hybrid_forward(self, F, x, weight, bias):
+        weight, bias = self.precision.down(F, weight, bias)
+        return F.FullyConnected(x, weight, bias, num_hidden=self._units, flatten=False, name="fwd")
+
+
+def norm(config):
+    return nn.LayerNorm(epsilon=config.norm_eps, in_channels=config.hidden)
+
+
+def gelu(F, x, precision):
+    if precision.dtype != "float64":
+        return F.LeakyReLU(x, act_type="gelu")  # erf form; on the CPU oneDNN's kernel, several times faster than F.erf
+    # that kernel has sqrt(2) as a float32 in float64, and the slope of F.erf sqrt(pi): the second term puts it right
+    erf = F.erf(x * 0.5**0.5)
+    erf = erf + (erf - F.BlockGrad(erf)) * ERF_SLOPE_ERROR
+    return x * (0.5 * (1 + erf))

@@ -1,4 +1,4 @@
-"""ResNet-50 v1.5 in MXNet: gluon, hybridized with static memory; NCHW, from which oneDNN makes its own blocked layouts."""
+"""ResNet-50 v1.5 in MXNet: gluon, hybridized with static memory; NCHW, which oneDNN turns into its own layouts."""
 
 from mxnet.gluon import HybridBlock, nn
 
@@ -13,18 +13,21 @@ __all__ = ["Network", "build", "loss", "versions"]
 def build(job, ranks):
     device = runtime.configure(job, ranks)
     config = models.config(job.model)
-    network = Network(config)
-    parameters = runtime.load(network, job, device)
+    precision = runtime.Precision(job)
+    network = Network(config, precision, job.device == "cpu" and job.precision == "fp32")
+    pairs = runtime.load(network, job, device, precision.dtype)
     recipe = resnet.optimizer(job.batch_size * ranks.world_size)
-    optimizer = runtime.SGD(job, device, parameters, recipe)
-    feed = runtime.Feed(job, ranks, device)
+    optimizer = runtime.SGD(job, device, pairs, recipe)
+    feed = runtime.Feed(job, ranks, device, precision.dtype)
     observed = {"layer2.0.conv1": network.layer2[0].conv1, "logits": network.fc}
     effective = {
         "layout": "NCHW",
         "label_smoothing": str(config.label_smoothing),
-        "bn_running_variance": "biased",
+        "bn_running_variance": "unbiased (cuDNN's)"
+        if job.device == "cuda"
+        else "biased (MXNet has no other on the CPU)",
     }
-    return runtime.Trainer(job, device, network, parameters, optimizer, feed, observed, effective)
+    return runtime.Trainer(job, device, network, pairs, optimizer, feed, observed, effective)
 
 
 def loss(F, logits, labels, config):
@@ -34,55 +37,82 @@ def loss(F, logits, labels, config):
 
 
 class Network(HybridBlock):
-    """Names are the canonical ones of dlperf.models.resnet. Its output is the loss: one graph, one call."""
+    """Names are the canonical ones of dlperf.models.resnet. Its output is the loss: one graph, one call.
 
-    def __init__(self, config):
+    With mixed precision the activations are 16 bits wide from the images to the last block. fused: BatchNorm and ReLU
+    as one operator, which only oneDNN has, for float32 and bfloat16.
+    """
+
+    def __init__(self, config, precision, fused):
         super().__init__()
-        self.config = config
-        self.conv1 = conv(3, config.width, 7, strides=2)
-        self.bn1 = norm(config.width, config)
+        self.config, self.precision = config, precision
+        self.conv1 = Conv(precision, 3, config.width, 7, strides=2)
+        self.bn1 = norm_relu(config.width, config, fused)
         blocks = resnet.blocks(config)
         for index in range(len(config.blocks)):
-            layer = nn.HybridSequential()
-            layer.add(*(Bottleneck(block, config) for block in blocks if block.name.startswith(f"layer{index + 1}.")))
-            setattr(self, f"layer{index + 1}", layer)
+            own = [block for block in blocks if block.name.startswith(f"layer{index + 1}.")]
+            setattr(
+                self, f"layer{index + 1}", sequence(*[Bottleneck(block, config, precision, fused) for block in own])
+            )
         self.fc = nn.Dense(config.classes, in_units=blocks[-1].channels_out)
 
     def hybrid_forward(self, F, images, labels):
-        x = F.relu(self.bn1(self.conv1(images)))
+        x = self.bn1(self.conv1(self.precision.down(F, images)))
         x = F.Pooling(x, kernel=(3, 3), stride=(2, 2), pad=(1, 1), pool_type="max", pooling_convention="valid")
-        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        x = self.precision.up(F, self.layer4(self.layer3(self.layer2(self.layer1(x)))))
         logits = self.fc(F.Pooling(x, pool_type="avg", global_pool=True))
         return loss(F, logits, labels, self.config)
 
 
 class Bottleneck(HybridBlock):
-    def __init__(self, block, config):
+    def __init__(self, block, config, precision, fused):
         super().__init__()
-        self.conv1 = conv(block.channels_in, block.channels, 1)
-        self.bn1 = norm(block.channels, config)
-        self.conv2 = conv(block.channels, block.channels, 3, strides=block.stride)
-        self.bn2 = norm(block.channels, config)
-        self.conv3 = conv(block.channels, block.channels_out, 1)
+        self.conv1 = Conv(precision, block.channels_in, block.channels, 1)
+        self.bn1 = norm_relu(block.channels, config, fused)
+        self.conv2 = Conv(precision, block.channels, block.channels, 3, strides=block.stride)
+        self.bn2 = norm_relu(block.channels, config, fused)
+        self.conv3 = Conv(precision, block.channels, block.channels_out, 1)
         self.bn3 = norm(block.channels_out, config)
         self.downsample = None
         if block.projected:
-            self.downsample = nn.HybridSequential()
-            self.downsample.add(
-                conv(block.channels_in, block.channels_out, 1, strides=block.stride),
-                norm(block.channels_out, config),
-            )
+            projection = Conv(precision, block.channels_in, block.channels_out, 1, strides=block.stride)
+            self.downsample = sequence(projection, norm(block.channels_out, config))
 
     def hybrid_forward(self, F, x):
         shortcut = x if self.downsample is None else self.downsample(x)
-        y = F.relu(self.bn1(self.conv1(x)))
-        y = F.relu(self.bn2(self.conv2(y)))
-        return F.relu(self.bn3(self.conv3(y)) + shortcut)
+        y = self.bn2(self.conv2(self.bn1(self.conv1(x))))
+        # not F.relu, which has no oneDNN kernel: it goes back to the plain layout, and takes a quarter of the step
+        return F.Activation(self.bn3(self.conv3(y)) + shortcut, act_type="relu")
 
 
-def conv(channels_in, channels_out, kernel, strides=1):
-    return nn.Conv2D(channels_out, kernel, strides, kernel // 2, in_channels=channels_in, use_bias=False)
+class Conv(nn.Conv2D):
+    """Symmetric padding, no bias; with mixed precision its input is 16 bits wide already."""
+
+    def __init__(self, precision, channels_in, channels_out, kernel, strides=1):
+        super().__init__(channels_out, kernel, strides, kernel // 2, in_channels=channels_in, use_bias=False)
+        self.precision = precision
+
+    def hybrid_forward(self, F, x, weight):
+        return F.Convolution(x, self.precision.down(F, weight), name="fwd", **self._kwargs)
 
 
 def norm(channels, config):
     return nn.BatchNorm(in_channels=channels, epsilon=config.bn_eps, momentum=config.bn_decay)
+
+
+def norm_relu(channels, config, fused):
+    if fused:
+        return nn.BatchNormReLU(in_channels=channels, epsilon=config.bn_eps, momentum=config.bn_decay)
+    return NormReLU(in_channels=channels, epsilon=config.bn_eps, momentum=config.bn_decay)
+
+
+class NormReLU(nn.BatchNorm):
+    def hybrid_forward(self, F, x, gamma, beta, running_mean, running_var):
+        y = super().hybrid_forward(F, x, gamma, beta, running_mean, running_var)
+        return F.Activation(y, act_type="relu")
+
+
+def sequence(*blocks):
+    result = nn.HybridSequential()
+    result.add(*blocks)
+    return result

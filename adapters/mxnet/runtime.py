@@ -3,21 +3,26 @@
 import ctypes
 import os
 
-# OpenBLAS 0.3.13, inside MXNet's wheel, takes SSE3 kernels on processors younger than itself; it looks once, when loaded
 with open("/proc/cpuinfo", encoding="utf-8") as _cpuinfo:
-    if " avx512vl " in _cpuinfo.read():
-        os.environ.setdefault("OPENBLAS_CORETYPE", "SKYLAKEX")
+    _flags = _cpuinfo.read()
+if " avx512vl " in _flags:
+    # OpenBLAS 0.3.13, inside MXNet's wheel, takes SSE3 kernels on processors younger than itself
+    os.environ.setdefault("OPENBLAS_CORETYPE", "SKYLAKEX")
+if " amx_bf16 " in _flags and not ctypes.CDLL(None).syscall(158, 0x1023, 18):
+    # oneDNN 2.4.4, inside it too, uses AMX only if told, and does not ask Linux for it: arch_prctl(ARCH_REQ_XCOMP_PERM,
+    # XFEATURE_XTILEDATA). Without AMX its bfloat16 kernels take twice the time of its float32 ones
+    os.environ.setdefault("DNNL_MAX_CPU_ISA", "AVX512_CORE_AMX")
 
-import mxnet as mx  # noqa: E402
-from mxnet import autograd, nd  # noqa: E402
-from mxnet.contrib import amp  # noqa: E402
-from mxnet.contrib.amp.loss_scaler import LossScaler  # noqa: E402
+import mxnet as mx
+import numpy as np
+from mxnet import autograd, nd
+from mxnet.contrib.amp.loss_scaler import LossScaler
 
-from dlperf import models  # noqa: E402
-from dlperf.models.batches import Batches  # noqa: E402
-from dlperf.models.parameters import initial  # noqa: E402
+from dlperf import models
+from dlperf.models.batches import Batches
+from dlperf.models.parameters import initial
 
-AMP = {"amp_fp16": "float16", "amp_bf16": "bfloat16"}
+BFLOAT16 = np.dtype([("bfloat16", np.uint16)])  # as MXNet calls the type that numpy lacks
 # gluon's words for the scale and shift of a normalisation, which torchvision and Hugging Face call weight and bias
 GLUON = {"scale": "gamma", "shift": "beta"}
 
@@ -27,9 +32,7 @@ def versions():
 
 
 def configure(job, ranks):
-    """Mixed precision and TF32, before the first array. Returns the device of this rank."""
-    if job.precision in AMP:
-        amp.init(target_dtype=AMP[job.precision])
+    """TF32, before the first array on a GPU. Returns the device of this rank."""
     if job.device == "cpu":
         return mx.cpu()
     if job.precision != "tf32":
@@ -38,16 +41,34 @@ def configure(job, ranks):
     return mx.gpu(ranks.local_rank)
 
 
-def dtype_of(job):
-    return "float64" if job.precision == "fp64" else "float32"
+class Precision:
+    """Where a network computes in which type. `dtype` is that of its weights.
+
+    The networks cast by hand. MXNet's amp.init casts each input of each operator of its lists: a thousand casts in a
+    step of BERT in bfloat16, where 400 do; it fails for an operator without inputs and for global pooling in bfloat16.
+    """
+
+    def __init__(self, job):
+        self.dtype = "float64" if job.precision == "fp64" else "float32"
+        self.low = {"amp_fp16": "float16", "amp_bf16": BFLOAT16}.get(job.precision)
+
+    def down(self, F, *arrays):
+        """Cast to 16 bits, with mixed precision."""
+        cast = arrays if self.low is None else tuple(F.amp_cast(array, dtype=self.low) for array in arrays)
+        return cast if len(cast) > 1 else cast[0]
+
+    def up(self, F, *arrays):
+        """Cast to float32, with mixed precision."""
+        cast = arrays if self.low is None else tuple(F.amp_cast(array, dtype="float32") for array in arrays)
+        return cast if len(cast) > 1 else cast[0]
 
 
-def load(network, job, device):
+def load(network, job, device, dtype):
     """Give a network, whose parameters have canonical layouts, the initial weights of dlperf.models.
 
     Returns pairs: what dlperf.models says of a parameter, and gluon's parameter.
     """
-    network.cast(dtype_of(job))
+    network.cast(dtype)
     network.initialize(ctx=device)
     network.hybridize(static_alloc=True, static_shape=True)
     own = network._collect_params_with_prefix()
@@ -55,7 +76,7 @@ def load(network, job, device):
     for parameter in models.family(job.model).parameters(models.config(job.model)):
         stem, _, last = parameter.name.rpartition(".")
         gluon = own[stem + "." + GLUON.get(parameter.kind, last)]
-        gluon.set_data(nd.array(initial(parameter, job.seed, "float64"), ctx=device, dtype=dtype_of(job)))
+        gluon.set_data(nd.array(initial(parameter, job.seed, "float64"), ctx=device, dtype=dtype))
         pairs.append((parameter, gluon))
     return pairs
 
@@ -63,9 +84,9 @@ def load(network, job, device):
 class Feed:
     """Batches as arrays: synthetic ones wait on the device, rows of a data folder are copied at each step."""
 
-    def __init__(self, job, ranks, device):
+    def __init__(self, job, ranks, device, dtype):
         self._batches = Batches(job, ranks)
-        self._device, self._dtype = device, dtype_of(job)
+        self._device, self._dtype = device, dtype
         self._ready = [self._place(batch) for batch in self._batches.pool()] if self._batches.synthetic else []
         count = len(self._ready)
         self.description = f"synthetic, {count} batches on the device" if count else f"rows of {job.data_dir}"
@@ -82,39 +103,179 @@ class Feed:
 
 
 class Optimizer:
-    """Weights, gradients and state in groups, each updated by one fused kernel.
+    """Weights, gradients and states in groups, each updated by one fused kernel; in float64 by plain arithmetic.
 
-    On a GPU a kernel takes as many tensors as it may. On the CPU, where it walks through all of them in step, one
-    tensor at a time is up to four times faster.
+    The fused kernels hold learning rates and the like as float32. On a GPU one takes as many tensors as it may; on the
+    CPU, where it walks through all of them in step, one tensor at a time is two to four times faster.
     """
 
-    STATES, GROUP = 0, 0
-
-    def __init__(self, job, device, pairs, recipe, clip_norm=None):
-        self.recipe, self.clip_norm, self.exact = recipe, clip_norm, job.precision == "fp64"
+    def __init__(self, job, device, pairs, recipe, states, group):
+        self.recipe, self.exact, self.steps = recipe, job.precision == "fp64", 0
         trained = [(p.data(), p.grad(), parameter.decayed) for parameter, p in pairs if parameter.trained]
-        size = self.GROUP if job.device == "cuda" and not self.exact else 1
-        self.groups = [self._group(trained[start : start + size]) for start in range(0, len(trained), size)]
         self.gradients = [gradient for _, gradient, _ in trained]
-        self.one = nd.ones(1, ctx=device)
-        self.steps = 0
-
-    def _group(self, members):
-        weights, gradients, decays = zip(*members)
-        states = [[nd.zeros_like(weight) for weight in weights] for _ in range(self.STATES)]
-        decays = [self.recipe.weight_decay if decay else 0.0 for decay in decays]
-        return list(weights), list(gradients), states, decays
-
-    def step(self, loss_scale):
-        self.steps += 1
-        for weights, gradients, states, decays in self.groups:
-            if self.exact:
-                self._update_exactly(weights[0], gradients[0], *[state[0] for state in states], decays[0])
-            else:
-                self._update(weights, gradients, *states, decays)
+        self.groups = []
+        size = group if job.device == "cuda" and not self.exact else 1
+        for start in range(0, len(trained), size):
+            weights, gradients, decayed = zip(*trained[start : start + size])
+            zeros = [[nd.zeros_like(weight) for weight in weights] for _ in range(states)]
+            decays = [recipe.weight_decay if one else 0.0 for one in decayed]
+            self.groups.append((list(weights), list(gradients), zeros, decays))
 
 
 class SGD(Optimizer):
-    """The kernel keeps learning_rate * v; that is models.resnet's formula, since the learning rate is constant."""
+    """The kernel keeps learning_rate * v: the same as models.resnet's formula while the learning rate is constant."""
 
-    STATES, GROUP, kernel = 1, 60, "multi_sgd_mom_update"
+    name = "multi_sgd_mom_update"
+
+    def __init__(self, job, device, pairs, recipe):
+        super().__init__(job, device, pairs, recipe, states=1, group=60)
+
+    def step(self, loss_scale):
+        recipe = self.recipe
+        for weights, gradients, (velocities,), decays in self.groups:
+            if self.exact:
+                (w,), (g,), (v,), (decay,) = weights, gradients, velocities, decays
+                v[:] = recipe.momentum * v + (g + decay * w)
+                w -= recipe.learning_rate * v
+                continue
+            nd.multi_sgd_mom_update(
+                *[one for member in zip(weights, gradients, velocities) for one in member],
+                out=weights,
+                num_weights=len(weights),
+                lrs=[recipe.learning_rate] * len(weights),
+                wds=decays,
+                momentum=recipe.momentum,
+                rescale_grad=1 / loss_scale,
+            )
+
+
+class AdamW(Optimizer):
+    """The kernel has no bias correction, so the learning rate and eps carry it:
+
+    m / c1 / (sqrt(v / c2) + eps) = sqrt(c2) / c1 * m / (sqrt(v) + sqrt(c2) * eps), where c = 1 - beta^t.
+    """
+
+    name = "multi_adamw_update"
+
+    def __init__(self, job, device, pairs, recipe, clip_norm):
+        super().__init__(job, device, pairs, recipe, states=2, group=50)
+        self.clip_norm, self.one = clip_norm, nd.ones(1, ctx=device)
+        # multi_sum_sq has float32 sums; on the CPU it adds one by one, 5 % off for the word embedding. There BLAS's
+        # dot, over views of at most 262144 values, is exact to 1e-7, and four times faster
+        fused = job.device == "cuda" and not self.exact
+        self.pieces = None if fused else [piece for gradient in self.gradients for piece in pieces(gradient)]
+
+    def step(self, loss_scale):
+        self.steps += 1
+        recipe, scale = self.recipe, self._scale(loss_scale)
+        c1, c2 = 1 - recipe.beta1**self.steps, 1 - recipe.beta2**self.steps
+        rate = recipe.learning_rate
+        for weights, gradients, (means, squares), decays in self.groups:
+            if self.exact:
+                (w,), (g,), (m,), (v,), (decay,) = weights, gradients, means, squares, decays
+                g = nd.broadcast_mul(g.reshape(-1), scale).reshape(g.shape)
+                m[:] = recipe.beta1 * m + (1 - recipe.beta1) * g
+                v[:] = recipe.beta2 * v + (1 - recipe.beta2) * g * g
+                w -= rate * (m / c1 / (nd.sqrt(v / c2) + recipe.eps) + decay * w)
+                continue
+            count = len(weights)
+            nd.contrib.multi_adamw_update(
+                weights,
+                gradients,
+                means,
+                squares,
+                scale,
+                out=weights,
+                size=count,
+                lrs=[rate * c2**0.5 / c1] * count,
+                etas=[1.0] * count,
+                wds=[rate * decay for decay in decays],
+                beta1=recipe.beta1,
+                beta2=recipe.beta2,
+                epsilon=recipe.eps * c2**0.5,
+            )
+
+    def _scale(self, loss_scale):
+        """What gradients are multiplied by, on the device: the loss scale taken out, the global norm clipped."""
+        if self.clip_norm is None:
+            return self.one / loss_scale
+        if self.pieces is None:
+            squares = nd.multi_sum_sq(*self.gradients, num_arrays=len(self.gradients))
+        else:
+            squares = nd.concat(*[nd.dot(piece, piece) for piece in self.pieces], dim=0)
+        return nd.minimum(self.clip_norm / nd.sqrt(nd.sum(squares)), 1 / loss_scale)
+
+
+def pieces(array, size=2**18):
+    """Flat views of an array."""
+    flat = array.reshape(-1)
+    return [flat[start : start + size] for start in range(0, flat.size, size)]
+
+
+class Trainer:
+    """One network whose output is the loss, in one static graph, and its optimizer; the engine runs both later.
+
+    observed: name in Trainer.shapes -> block that computes it. effective: what the family adds.
+    """
+
+    def __init__(self, job, device, network, pairs, optimizer, feed, observed, effective):
+        self._job, self._network, self._pairs, self._feed = job, network, pairs, feed
+        self._optimizer, self._observed = optimizer, observed
+        self._scaler = LossScaler() if job.precision == "amp_fp16" else None
+        self._trained = [gluon for parameter, gluon in pairs if parameter.trained]
+        self._steps = 0
+        self.shapes = {}
+        self.parameter_count = sum(gluon.data().size for gluon in self._trained)
+        self.effective = {
+            "precision": job.precision,
+            "compile": "hybridize (static_alloc, static_shape)",
+            "threads": str(ctypes.CDLL("libgomp.so.1").omp_get_max_threads()),
+            "optimizer": "plain arithmetic" if optimizer.exact else optimizer.name,
+            "loss_scale": f"dynamic from {self._scaler.loss_scale:g}" if self._scaler else "none",
+            "data": feed.description,
+        }
+        self.effective.update(effective)
+
+    def step(self):
+        batch = self._feed[self._steps]
+        loss_scale = self._scaler.loss_scale if self._scaler else 1.0
+        with autograd.record():
+            loss = self._network(*batch)
+            scaled = loss * loss_scale if self._scaler else loss
+        scaled.backward()
+        # MXNet's dynamic loss scaling reads on the host whether a gradient overflowed: with float16 a step waits
+        if not (self._scaler and self._scaler.has_overflow(self._trained)):
+            self._optimizer.step(loss_scale)
+        if self._steps == 0:
+            self._observe(batch)
+        self._steps += 1
+        return loss
+
+    def _observe(self, batch):
+        """Shapes and types of the graph that runs, as MXNet inferred them from the first batch."""
+        inputs, graph = self._network._cached_graph
+        names = [block.name + "_fwd_output" for block in self._observed.values()]
+        some = mx.sym.Group([graph.get_internals()[name] for name in names])
+        known = {one.name: array for one, array in zip(inputs, batch) if one.name in some.list_inputs()}
+        _, shapes, _ = some.infer_shape(**{name: array.shape for name, array in known.items()})
+        _, dtypes, _ = some.infer_type(**{name: array.dtype for name, array in known.items()})
+        for name, shape in zip(self._observed, shapes):
+            self.shapes[name] = shape[1:]
+        names = {BFLOAT16: "bfloat16", np.dtype("float32"): "tf32" if self._job.precision == "tf32" else "float32"}
+        self.effective["compute_dtype"] = names.get(np.dtype(dtypes[0]), np.dtype(dtypes[0]).name)
+
+    def wait(self):
+        nd.waitall()
+
+    def read(self, loss):
+        return loss.asscalar().item()
+
+    def parameters(self):
+        for parameter, gluon in self._pairs:
+            yield parameter.name, gluon.data().asnumpy()
+
+    def peak_memory(self):
+        return None  # MXNet counts what its pool holds, not what was used
+
+    def close(self):
+        self.wait()

@@ -1,0 +1,153 @@
+"""Each adapter against the plain way to train the same network in its framework: `make bench`.
+
+The plain ways are adapters too, in the folders <framework>_plain beside this file: the network of the framework's own
+zoo, trained as its documentation shows. They are planned and run by what plans and runs a comparison, so both have the
+same batch, threads and protocol, and their repeats are interleaved in random order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from dlperf import __version__, catalog, compare, machine, metrics, models, plan, progress, runner, store
+from dlperf.catalog import Adapter
+from dlperf.errors import UsageError
+from dlperf.metrics import Estimate, Summary
+from dlperf.schema import Comparison, Job, Skip
+from dlperf.spec import Spec, from_arguments
+
+HERE = Path(__file__).parent
+PLAIN = "_plain"
+#: model -> batch, and windows instead of the protocol's: so that all pairs take a quarter of an hour on two cores
+BATCH = {"resnet50": 8, "bert_base": 4}
+WINDOWS = 2
+HEADER = ("framework", "model", "precision", "unit", "ours (n)", "plain (n)", "ours / plain", "note")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """0, however the ratios are; 1 if nothing ran; 2 for a wrong request."""
+    arguments = _parser().parse_args(argv)
+    os.environ["DLPERF_ADAPTERS"] = str(HERE)
+    try:
+        return _bench(arguments)
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="make bench", description=__doc__.splitlines()[0] if __doc__ else None)
+    made.add_argument("--frameworks", metavar="F,...", default="all")
+    made.add_argument("--model", metavar="M,...", default="resnet50,bert")
+    made.add_argument("--precision", metavar="P,...", default="fp32,amp")
+    made.add_argument("--repeats", metavar="N", help="fresh processes for each side of a pair; default: 3")
+    made.add_argument("-o", "--output", metavar="DIR", help="a new folder; default: runs/bench-<date and time>")
+    return made
+
+
+def _bench(arguments: argparse.Namespace) -> int:
+    adapters = catalog.adapters()
+    asked = {**compare.DEFAULTS, "device": "cpu", "windows": WINDOWS, "dry_run": False, **vars(arguments)}
+    spec = from_arguments(asked, adapters)
+    folder = Path(arguments.output or f"runs/bench-{datetime.now():%Y%m%d-%H%M%S}")
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    opened = store.create(folder, spec, pairs(spec, adapters), {}, machine.describe(), created, __version__)
+    with store.locked(folder):
+        shown = progress.choose(quiet=False)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            runner.Runner(opened, adapters, shown).run()
+        except KeyboardInterrupt:
+            print("interrupted; this is what was done until then", file=sys.stderr)
+        finally:
+            shown.close()
+    print(table(opened.comparison))
+    return 0 if any(record.done for record in opened.records.values()) else 1
+
+
+def pairs(spec: Spec, adapters: Mapping[str, Adapter]) -> plan.Plan:
+    """The rows that run on both sides. A row that has no other side would be time spent for no ratio."""
+    jobs, skips = [], []
+    for model in spec.models:
+        both = tuple(name for one in spec.frameworks for name in (one, one + PLAIN) if name in adapters)
+        of_model = dataclasses.replace(spec, models=(model,), batch_size=BATCH.get(model), frameworks=both)
+        planned = plan.make(of_model, adapters)
+        jobs += planned.jobs
+        skips += planned.skips
+    skips += [_without(job) for job in jobs if job.adapter + PLAIN not in adapters and not _is_plain(job)]
+    sides = [_row(job) for job in jobs]
+    return plan.Plan(tuple(job for job in jobs if sides.count(_row(job)) == 2), tuple(skips))
+
+
+def _without(job: Job) -> Skip:
+    shared = {field.name: getattr(job, field.name) for field in dataclasses.fields(Skip) if hasattr(job, field.name)}
+    return Skip(**shared, status="not_yet", why=f"there is no tests/bench/{job.adapter}{PLAIN}")
+
+
+def _is_plain(of: Job | Skip) -> bool:
+    return of.adapter.endswith(PLAIN)
+
+
+def _row(of: Job | Skip) -> tuple[str, str, str]:
+    return of.adapter.removesuffix(PLAIN), of.model, of.precision_asked
+
+
+def table(comparison: Comparison) -> str:
+    """The ratios as text, and below why the other rows have none. Pure."""
+    sides: dict[tuple[str, str, str], dict[bool, Summary]] = {}
+    for job in comparison.jobs:
+        side = metrics.summarize(job, comparison.records)
+        sides.setdefault(_row(job), {})[_is_plain(job)] = side
+    rows = [HEADER, *((*row, *_cells(pair[False], pair[True])) for row, pair in sorted(sides.items()))]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADER))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join([*lines, *_missing(comparison.skips)])
+
+
+def _cells(ours: Summary, plain: Summary) -> tuple[str, str, str, str, str]:
+    """unit, ours, plain, ratio with its 95 % interval, note"""
+    unit = models.FAMILIES[ours.job.family].RATE_UNIT
+    note = next((record.effective["note"] for record in plain.done if record.effective.get("note")), "")
+    if not (ours.done and plain.done):
+        return unit, _rate(ours), _rate(plain), "", note
+    rates = [[metrics.throughput(record) for record in side.done] for side in (ours, plain)]
+    ratio = metrics.ratio(*rates)
+    interval = "" if ratio.low is None else f" [{ratio.low:.2f}, {ratio.high:.2f}]"
+    note = "; ".join(filter(None, [_verdict(ratio), note]))
+    return unit, _rate(ours), _rate(plain), f"{ratio.median:.2f}{interval}", note
+
+
+def _rate(side: Summary) -> str:
+    if side.throughput:
+        return f"{side.throughput.median:.3g} ({side.throughput.n})"
+    return side.failed[-1].failure.kind if side.failed and side.failed[-1].failure else "not run"
+
+
+def _verdict(ratio: Estimate) -> str:
+    if ratio.low is None or ratio.high is None:
+        return "one run: unresolved"
+    return "slower" if ratio.high < 1 else "faster" if ratio.low > 1 else "tie"
+
+
+def _missing(skips: Sequence[Skip]) -> list[str]:
+    """One line for each framework, model and reason."""
+    precisions: dict[tuple[str, str, str], list[str]] = {}
+    for skip in skips:
+        framework, model, precision = _row(skip)
+        side = "the plain way" if _is_plain(skip) else "ours"
+        precisions.setdefault((framework, model, f"{side}: {skip.why}"), []).append(precision)
+    return [
+        f"no ratio: {framework} {model} {', '.join(found)}: {why}"
+        for (framework, model, why), found in sorted(precisions.items())
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""`make bench`: its plain adapters are whole, it runs pairs only, and its table is right. The ratios are no test."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from dlperf import catalog
+from dlperf.schema import Comparison, Failure, Job, Record, Skip, Window
+from dlperf.spec import PROTOCOLS, Spec
+
+FOLDER = Path(__file__).parent / "bench"
+PLAIN = {path.parent.name: catalog.read(path.parent) for path in sorted(FOLDER.glob("*/adapter.toml"))}
+
+_found = importlib.util.spec_from_file_location("bench", FOLDER / "bench.py")
+assert _found
+assert _found.loader
+bench = importlib.util.module_from_spec(_found)
+_found.loader.exec_module(bench)
+
+TABLE = """\
+framework   model      precision  unit         ours (n)  plain (n)      ours / plain       note
+mxnet       resnet50   fp32       img/s        9.9 (3)   9.9 (3)        1.00 [0.96, 1.05]  tie; plain is v1
+pytorch     bert_base  fp32       sentences/s  3 (1)     4 (1)          0.75               one run: unresolved
+pytorch     resnet50   amp        img/s        20 (3)    10 (3)         2.00 [1.91, 2.09]  faster
+pytorch     resnet50   fp32       img/s        8 (3)     10 (3)         0.80 [0.77, 0.83]  slower
+tensorflow  resnet50   fp32       img/s        5 (3)     out_of_memory
+no ratio: jax bert_base fp32, amp: the plain way: it has no BERT
+no ratio: paddle resnet50 amp: ours: no bf16 kernels"""
+
+
+def test_each_adapter_of_all_frameworks_has_a_plain_one_that_is_in_none_of_them():
+    assert set(PLAIN) == {f"{name}_plain" for name, one in catalog.adapters().items() if one.default}
+    assert not any(one.default for one in PLAIN.values())
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_plain_adapter_says_of_every_combination_whether_it_runs(name):
+    for combination in catalog.combinations():
+        assert len([entry for entry in PLAIN[name].support if entry.covers(*combination)]) == 1, combination
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_what_runs_has_its_module_and_a_lock_with_the_framework_of_ours(name):
+    for entry in PLAIN[name].support:
+        if entry.status in catalog.RUNNABLE:
+            assert entry.device == ("cpu",)
+            assert all((FOLDER / name / f"{family}.py").exists() for family in entry.family)
+            ours = catalog.adapters()[name.removesuffix("_plain")]
+            assert _pin(PLAIN[name]) == _pin(ours)
+
+
+def _pin(adapter: catalog.Adapter) -> list[str]:
+    """The lock's lines from the framework's own to its last hash."""
+    lines = adapter.environments["cpu"].lock.read_text().splitlines()
+    start = next(i for i, line in enumerate(lines) if line.partition("==")[0] in adapter.distribution)
+    end = next(i for i, line in enumerate(lines[start:], start) if not line.endswith("\\"))
+    return lines[start : end + 1]
+
+
+def test_only_rows_with_two_sides_are_run():
+    adapters = {**catalog.adapters(), **PLAIN}
+    spec = Spec(("resnet50", "bert_base"), ("fp32",), ("pytorch", "fake"), "cpu", "venv", PROTOCOLS["quick"])
+    planned = bench.pairs(spec, adapters)
+    assert [(job.adapter, job.model, job.batch_size) for job in planned.jobs] == [
+        ("pytorch", "resnet50", 8),
+        ("pytorch_plain", "resnet50", 8),
+        ("pytorch", "bert_base", 4),
+        ("pytorch_plain", "bert_base", 4),
+    ]
+    assert [(skip.adapter, skip.why) for skip in planned.skips] == [
+        ("fake", "there is no tests/bench/fake_plain"),
+        ("fake", "there is no tests/bench/fake_plain"),
+    ]
+
+
+def test_the_table_of_made_up_runs():
+    pairs = {
+        ("pytorch", "resnet50", "fp32"): ([7.9, 8.0, 8.1], [9.8, 10.0, 10.2]),
+        ("pytorch", "resnet50", "amp"): ([19.6, 20.0, 20.4], [9.8, 10.0, 10.2]),
+        ("pytorch", "bert_base", "fp32"): ([3.0], [4.0]),
+        ("mxnet", "resnet50", "fp32"): ([9.7, 9.9, 10.1], [9.7, 9.9, 10.1]),
+        ("tensorflow", "resnet50", "fp32"): ([4.9, 5.0, 5.1], []),
+    }
+    records = []
+    for (framework, model, precision), sides in pairs.items():
+        for name, rates in zip((framework, framework + "_plain"), sides, strict=True):
+            records += _runs(_job(name, model, precision), rates, "plain is v1" if name == "mxnet_plain" else "")
+    skips = [_skip("jax_plain", "bert_base", asked, "it has no BERT") for asked in ("fp32", "amp")]
+    skips.append(_skip("paddle", "resnet50", "amp", "no bf16 kernels"))
+    jobs = tuple(dict.fromkeys(record.job.id for record in records))
+    by_id = {record.job.id: record.job for record in records}
+    made = Comparison({}, {}, "", "", 0, tuple(by_id[one] for one in jobs), tuple(records), tuple(skips))
+    assert bench.table(made) == TABLE
+
+
+def _job(adapter: str, model: str, precision: str) -> Job:
+    family = "resnet" if model == "resnet50" else "bert"
+    name = f"{model}-{precision}-{adapter}"
+    return Job(name, adapter, adapter, "", model, family, "cpu", precision, "", 8, "synthetic", None, {})
+
+
+def _skip(adapter: str, model: str, precision: str, why: str) -> Skip:
+    return Skip(adapter, adapter, "", model, "", "cpu", precision, "", "never", why)
+
+
+def _runs(job: Job, rates: list[float], note: str) -> list[Record]:
+    """One run for each rate; one that ran out of memory where there is none."""
+    if not rates:
+        return [Record(job, 0, "", 1.0, "", "", {}, failure=Failure("out_of_memory", "no memory"))]
+    return [
+        Record(job, i, "", 1.0, "", "", {}, effective={"note": note}, windows=(Window(0, 1, 8, 8 / rate, 1.0, 1.0),))
+        for i, rate in enumerate(rates)
+    ]
