@@ -731,13 +731,22 @@ def _candidates(version: str) -> Iterator[str]:
     folders = [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
     yield sys.executable
     yield from (str(folder / f"python{version}") for folder in folders if (folder / f"python{version}").exists())
-    pyenv = Path(os.environ.get("PYENV_ROOT") or "~/.pyenv").expanduser() / "versions"
-    yield from (str(path) for path in sorted(pyenv.glob(f"{version}.*/bin/python"), key=_patch, reverse=True))
+    for root in _pyenv_roots():
+        yield from (
+            str(path) for path in sorted(root.glob(f"versions/{version}.*/bin/python"), key=_patch, reverse=True)
+        )
     plain = (folder / name for name in ("python3", "python") for folder in folders)
     yield from (str(path) for path in plain if path.exists())
     found = _uv("find", version)
     if found:
         yield found
+
+
+def _pyenv_roots() -> list[Path]:
+    """Where pyenv keeps its versions: as it is told, in the home folder, or beside the pyenv that is on PATH."""
+    roots = [Path(os.environ.get("PYENV_ROOT") or "~/.pyenv").expanduser()]
+    command = shutil.which("pyenv")
+    return [*roots, Path(command).resolve().parents[1]] if command else roots
 
 
 def _patch(path: Path) -> int:
