@@ -34,10 +34,10 @@ class NotFinite(Exception):
 
 
 class Events:
-    """An append-only file of JSON lines; each line is on disk before the next step runs."""
+    """A file of JSON lines; each line has left this process before the next step runs."""
 
-    def __init__(self, path):
-        self._file = open(path, "w", encoding="utf-8")  # noqa: SIM115 (open as long as the process)
+    def __init__(self, file):
+        self._file = file
 
     def write(self, event, **fields):
         line = {"event": event, "time": time.time()}
@@ -52,9 +52,15 @@ def main(argv):
     with open(job_path, encoding="utf-8") as file:
         request = json.load(file)
     place = ranks.from_environment()
-    events = Events(os.path.join(events_dir, f"events.rank{place.rank}.jsonl"))
+    path = os.path.join(events_dir, f"events.rank{place.rank}.jsonl")
+    with open(path, "w", encoding="utf-8") as file:
+        return _run_and_tell(request["adapter"], Job(**request["job"]), place, Events(file))
+
+
+def _run_and_tell(adapter, job, place, events):
+    """The exit code. Whatever is raised becomes the last event."""
     try:
-        run(request["adapter"], Job(**request["job"]), place, events)
+        run(adapter, job, place, events)
     except BaseException as error:
         message = f"{type(error).__name__}: {error}"
         events.write("failed", kind=_kind(error), message=message, traceback=traceback.format_exc())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -13,7 +12,7 @@ from typing import NoReturn
 from dlperf import __version__, catalog, envs, plan, runner, store
 from dlperf import progress as progress_
 from dlperf.catalog import Adapter
-from dlperf.errors import Problem, RunError, UsageError, did_you_mean
+from dlperf.errors import Problem, RunError, UsageError, did_you_mean, heed_signals
 from dlperf.schema import Comparison
 from dlperf.spec import Spec, from_arguments
 
@@ -95,6 +94,7 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code 0; 1 if nothing could run; 2 for a wrong request; 130 after Ctrl-C."""
     arguments = vars(parser().parse_args(argv))
+    heed_signals()
     try:
         return _compare(arguments)
     except UsageError as error:
@@ -146,7 +146,6 @@ def _run(opened: store.Store, adapters: Mapping[str, Adapter], arguments: Mappin
         for warning in opened.warnings:
             shown.note(warning)
         interrupted = False
-        signal.signal(signal.SIGTERM, _interrupt)
         try:
             runner.Runner(opened, adapters, shown, bool(arguments["retry_failed"])).run()
         except KeyboardInterrupt:
@@ -157,10 +156,6 @@ def _run(opened: store.Store, adapters: Mapping[str, Adapter], arguments: Mappin
     if interrupted:
         return 130
     return 0 if any(record.done for record in opened.records.values()) else 1
-
-
-def _interrupt(number: int, frame: object) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 def _report(opened: store.Store, interrupted: bool) -> None:

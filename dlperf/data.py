@@ -33,7 +33,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy
 
-from dlperf.errors import Problem, RunError, UsageError
+from dlperf.errors import Problem, RunError, UsageError, heed_signals
 from dlperf.models import pretraining
 from dlperf.models.bert import FIELDS
 from dlperf.models.parameters import random_state
@@ -123,6 +123,7 @@ class Options:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 0; 2 for a request that cannot be met; 1 for a failure on the way; 130 when interrupted."""
     asked = _parser().parse_args(arguments)
+    heed_signals()
     try:
         prepare(options(asked), quiet=asked.quiet)
     except UsageError as error:

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from dlperf.errors import Problem, RunError, UsageError, did_you_mean
+from dlperf.errors import Problem, RunError, UsageError, did_you_mean, heed_signals
 
 if TYPE_CHECKING:  # reading every adapter.toml costs more than this whole module
     from dlperf.catalog import Adapter, EnvironmentSpec
@@ -879,6 +879,7 @@ def _redacted(source: str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """`python -m dlperf.envs`; returns the exit status."""
+    heed_signals()
     try:
         return _command(arguments)
     except (UsageError, RunError) as error:

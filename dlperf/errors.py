@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import signal
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 
 class Problem(NamedTuple):
@@ -47,3 +48,14 @@ def did_you_mean(value: str, known: Iterable[str]) -> str:
     """A sentence with the nearest known name, or nothing."""
     near = difflib.get_close_matches(value, list(known), n=1, cutoff=0.5)
     return f"Did you mean {near[0]!r}?" if near else ""
+
+
+def heed_signals() -> None:
+    """Make Ctrl-C and SIGTERM raise KeyboardInterrupt, also where a shell that started us in the background had them
+    ignored. For the commands: they clean up on it."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+
+
+def _interrupt(number: int, frame: object) -> NoReturn:
+    raise KeyboardInterrupt

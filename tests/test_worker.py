@@ -33,7 +33,8 @@ def test_the_worker_runs_on_python_3_7_with_numpy_alone(old_python, tmp_path):
         job = {"model": model, "device": "cpu", "precision": "fp32", "batch_size": 2, "options": {}}
         (tmp_path / "job.json").write_text(json.dumps({"adapter": "fake", "job": job}))
         command = [old_python, "-W", "error", "-m", "dlperf.adapters.worker", tmp_path / "job.json", tmp_path]
-        ended = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(tmp_path / "code")}, timeout=120)
+        environ = {**os.environ, "PYTHONPATH": str(tmp_path / "code")}
+        ended = subprocess.run(command, env=environ, cwd=tmp_path, timeout=120)
         stream = events.read(tmp_path / "events.rank0.jsonl")
         assert (ended.returncode, stream.failure) == (0, None)
         assert stream.start["machine"]["python"].startswith("3.7.")

@@ -40,7 +40,7 @@ class Network(HybridBlock):
     """Names are the canonical ones of dlperf.models.resnet. Its output is the loss: one graph, one call.
 
     With mixed precision the activations are 16 bits wide from the images to the last block. fused: BatchNorm and ReLU
-    as one operator, which only oneDNN has, for float32 and bfloat16.
+    as one operator, which only oneDNN has; with bfloat16 it is no faster and fails between layers of unlike layouts.
     """
 
     def __init__(self, config, precision, fused):

@@ -3,14 +3,18 @@
 import ctypes
 import os
 
+# These are read when the libraries of MXNet's wheel are loaded, as is OMP_NUM_THREADS, which the launcher sets.
+# libgomp's threads spin for some milliseconds at each of a step's thousands of barriers: beside one other busy process
+# on two cores, a step took up to four times as long as with this setting; alone, both took the same time
+os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 with open("/proc/cpuinfo", encoding="utf-8") as _cpuinfo:
     _flags = _cpuinfo.read()
-if " avx512vl " in _flags:
-    # OpenBLAS 0.3.13, inside MXNet's wheel, takes SSE3 kernels on processors younger than itself
-    os.environ.setdefault("OPENBLAS_CORETYPE", "SKYLAKEX")
+if " avx2 " in _flags:
+    # OpenBLAS 0.3.13 takes SSE3 kernels on processors that it does not know; its best, in this wheel, are AVX2's
+    os.environ.setdefault("OPENBLAS_CORETYPE", "HASWELL")
 if " amx_bf16 " in _flags and not ctypes.CDLL(None).syscall(158, 0x1023, 18):
-    # oneDNN 2.4.4, inside it too, uses AMX only if told, and does not ask Linux for it: arch_prctl(ARCH_REQ_XCOMP_PERM,
-    # XFEATURE_XTILEDATA). Without AMX its bfloat16 kernels take twice the time of its float32 ones
+    # oneDNN 2.4.4 uses AMX only if told, and does not ask Linux for it: arch_prctl(ARCH_REQ_XCOMP_PERM,
+    # XFEATURE_XTILEDATA). Without AMX its bfloat16 kernels are no faster than its float32 ones, or half as fast
     os.environ.setdefault("DNNL_MAX_CPU_ISA", "AVX512_CORE_AMX")
 
 import mxnet as mx

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -18,7 +17,7 @@ from pathlib import Path
 
 from dlperf import __version__, catalog, compare, machine, metrics, models, plan, progress, runner, store
 from dlperf.catalog import Adapter
-from dlperf.errors import UsageError
+from dlperf.errors import UsageError, heed_signals
 from dlperf.metrics import Estimate, Summary
 from dlperf.schema import Comparison, Job, Skip
 from dlperf.spec import Spec, from_arguments
@@ -35,6 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """0, however the ratios are; 1 if nothing ran; 2 for a wrong request."""
     arguments = _parser().parse_args(argv)
     os.environ["DLPERF_ADAPTERS"] = str(HERE)
+    heed_signals()
     try:
         return _bench(arguments)
     except UsageError as error:
@@ -61,7 +61,6 @@ def _bench(arguments: argparse.Namespace) -> int:
     opened = store.create(folder, spec, pairs(spec, adapters), {}, machine.describe(), created, __version__)
     with store.locked(folder):
         shown = progress.choose(quiet=False)
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             runner.Runner(opened, adapters, shown).run()
         except KeyboardInterrupt:
