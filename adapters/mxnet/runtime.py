@@ -36,7 +36,8 @@ def versions():
 
 
 def configure(job, ranks):
-    """TF32, before the first array on a GPU. Returns the device of this rank."""
+    """Random numbers, and TF32 before the first array on a GPU. Returns the device of this rank."""
+    mx.random.seed(job.seed + ranks.rank)  # of dropout
     if job.device == "cpu":
         return mx.cpu()
     if job.precision != "tf32":

@@ -38,8 +38,9 @@ def versions():
 
 
 def configure(job, ranks):
-    """Threads and TF32, before the first tensor on the device. Returns the device of this rank."""
+    """Threads, random numbers and TF32, before the first tensor on the device. Returns the device of this rank."""
     _use_processors(job.threads, ranks.local_rank)
+    flow.manual_seed(job.seed + ranks.rank)  # of dropout
     if job.device == "cpu":
         return flow.device("cpu")
     tf32 = job.precision == "tf32"
