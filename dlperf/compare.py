@@ -198,7 +198,8 @@ def dry_run(spec: Spec, planned: plan.Plan, adapters: Mapping[str, Adapter], fol
         lines += ["", f"# environment of {name}, unless it is there already", commands]
     for repeat, job in plan.order(planned, spec.protocol.repeats, spec.seed):
         environment = envs.planned(adapters[job.adapter], job.device, spec.env)
-        lines += ["", runner.script(spec, job, repeat, environment, folder).rstrip()]
+        script = runner.script(spec, job, repeat, environment).rstrip()
+        lines += ["", f"# {folder / runner.run_folder(job, repeat) / 'launch.sh'}", script]
     return "\n".join(lines)
 
 

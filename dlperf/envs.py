@@ -14,7 +14,6 @@ import hashlib
 import json
 import os
 import re
-import shlex
 import shutil
 import signal
 import subprocess
@@ -28,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from dlperf.errors import Problem, RunError, UsageError, did_you_mean, heed_signals
+from dlperf.shell import quote
 
 if TYPE_CHECKING:  # reading every adapter.toml costs more than this whole module
     from dlperf.catalog import Adapter, EnvironmentSpec
@@ -139,14 +139,19 @@ def _digest(*parts: str) -> str:
 def commands(adapter: Adapter, device: str) -> list[str]:
     """The shell commands that would make the environment. Runs nothing, and looks at nothing but the lock."""
     target = _target(adapter, device)
-    python = f"python{target.spec.python[0]}"
+    python, lock = f"python{target.spec.python[0]}", str(target.spec.lock)
     lines = [
         ["mkdir", "-p", str(target.root)],
         [python, "-m", "venv", str(target.building)],
-        _pip_install(target),
+        [word if word != lock else _from_here(lock) for word in _pip_install(target)],
         ["mv", str(target.building), str(target.folder)],
     ]
-    return [shlex.join(line) for line in lines]
+    return [" ".join(map(quote, line)) for line in lines]
+
+
+def _from_here(path: str) -> str:
+    """Relative to the working folder if it lies inside."""
+    return os.path.relpath(path) if Path(path).is_relative_to(Path.cwd()) else path
 
 
 def planned(adapter: Adapter, device: str, kind: str = "venv") -> Environment:

@@ -92,7 +92,7 @@ class Runner:
             self._never_ran(job, repeat, error)
             return
         folder = self.store.folder / run_folder(job, repeat)
-        command = script(self.store.spec, job, repeat, environment, self.store.folder.absolute())
+        command = script(self.store.spec, job, repeat, environment)
         _prepare(folder, request(job, self.store.spec), command)
         started, began = _now(), time.monotonic()
         ended = _execute(folder, self.store.spec.timeout, lambda: self.progress.tick(folder))
@@ -131,14 +131,13 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def script(spec: Spec, job: Job, repeat: int, environment: Environment, root: Path) -> str:
-    """What `sh` runs for one run of a job, in the comparison's folder `root` (absolute)."""
+def script(spec: Spec, job: Job, repeat: int, environment: Environment) -> str:
+    """What `sh` runs for one run of a job, in the run's folder."""
     return local.script(
         local.Launch(
             title=f"{job.id}, repeat {repeat + 1} of {spec.protocol.repeats}",
             python=environment.python,
-            code=root / "code",
-            folder=root / run_folder(job, repeat),
+            code=Path("../../../code"),
             device=job.device,
             threads=spec.threads,
             variables=environment.variables,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from dlperf.shell import quote
 
 #: glibc gives large blocks back to the system at once and takes them again in the next step; keeping them made
 #: PyTorch's ResNet-50 step 17 % faster on two cores. Every CPU worker gets the same settings.
@@ -18,21 +19,19 @@ KEEP_MEMORY = {
 
 @dataclass(frozen=True)
 class Launch:
-    """What a launcher needs to know of one run. folder holds job.json; code is the bundle; all paths absolute."""
+    """What a launcher needs to know of one run. code: the bundle, relative to the run's folder, which has job.json."""
 
     title: str
     python: Path
     code: Path
-    folder: Path
     device: str
     threads: int
     variables: Mapping[str, str]
 
 
 def script(launch: Launch) -> str:
-    """The shell script that runs the worker; `sh launch.sh` repeats the run. Pure."""
+    """The shell script that runs the worker, to lie in the run's folder; `sh launch.sh` repeats the run. Pure."""
     variables = {
-        "PYTHONPATH": str(launch.code),
         "PYTHONNOUSERSITE": "1",
         "PYTHONUNBUFFERED": "1",
         "OMP_NUM_THREADS": str(launch.threads),
@@ -40,13 +39,13 @@ def script(launch: Launch) -> str:
         **launch.variables,
     }
     settings = " \\\n".join(f"  {name}={_value(name, value)}" for name, value in variables.items())
-    folder, python = shlex.quote(str(launch.folder)), shlex.quote(str(launch.python))
     return (
-        f"#!/bin/sh\n# {launch.title}\ncd {folder} &&\nexec env \\\n{settings} \\\n"
-        f"  {python} -m dlperf.adapters.worker job.json .\n"
+        f'#!/bin/sh\n# {launch.title}\ncd "$(dirname "$0")" &&\nexec env \\\n'
+        f'  PYTHONPATH="$PWD"/{quote(launch.code)} \\\n{settings} \\\n'
+        f"  {quote(launch.python)} -m dlperf.adapters.worker job.json .\n"
     )
 
 
 def _value(name: str, value: str) -> str:
     """A variable's value for the shell; the folders of libraries go before those that the user has set."""
-    return shlex.quote(value) + ("${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" if name == "LD_LIBRARY_PATH" else "")
+    return quote(value) + ("${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" if name == "LD_LIBRARY_PATH" else "")

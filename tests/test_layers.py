@@ -20,7 +20,7 @@ LAYERS = [
     {"events", "metrics", "machine"},
     {"data", "spec"},
     {"catalog", "schema"},
-    {"adapters", "models", "errors", ""},
+    {"adapters", "models", "errors", "shell", ""},
 ]
 
 

@@ -1,8 +1,8 @@
 #!/bin/sh
 # bert_base-fp32-oneflow-b4, repeat 1 of 3
-cd /out/runs/bert_base-fp32-oneflow-b4/0 &&
+cd "$(dirname "$0")" &&
 exec env \
-  PYTHONPATH=/out/code \
+  PYTHONPATH="$PWD"/../../../code \
   PYTHONNOUSERSITE=1 \
   PYTHONUNBUFFERED=1 \
   OMP_NUM_THREADS=2 \
