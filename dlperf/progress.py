@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from dlperf import events, metrics
@@ -19,13 +22,15 @@ class Progress:
 
     def __init__(self) -> None:
         self._total = self._ended = 0
+        self._waiting: Counter[str] = Counter()
         self._seconds: dict[str, list[float]] = {}
         self._job: Job | None = None
         self._began = 0.0
 
-    def begin(self, total: int) -> None:
-        """`total` runs are to be done."""
-        self._total = total
+    def begin(self, jobs: Sequence[Job]) -> None:
+        """One run of each of these is to be done, the same job several times."""
+        self._total = len(jobs)
+        self._waiting = Counter(job.id for job in jobs)
 
     def note(self, line: str) -> None:
         """Something worth a line: an environment is being made, a warning."""
@@ -40,12 +45,14 @@ class Progress:
     def tick(self, folder: Path) -> None:
         """Once a second while a run is at work; `folder` has its events."""
 
-    def passed(self) -> None:
+    def passed(self, job: Job) -> None:
         """A run that will not be tried."""
         self._ended += 1
+        self._waiting[job.id] -= 1
 
     def finished(self, record: Record) -> None:
         self._ended += 1
+        self._waiting[record.job.id] -= 1
         self._job = None
         if record.seconds:
             self._seconds.setdefault(record.job.id, []).append(record.seconds)
@@ -58,13 +65,14 @@ class Progress:
         pass
 
     def left(self) -> str:
-        """The time left, from the mean of the runs so far; empty before the first has ended."""
-        done = [seconds for runs in self._seconds.values() for seconds in runs]
-        if not done or self._ended >= self._total:
+        """The time left: a job's runs take what its runs took so far, or the mean of all; empty before the first."""
+        known = {job: fmean(seconds) for job, seconds in self._seconds.items()}
+        if not known or self._ended >= self._total:
             return ""
+        other = fmean(known.values())
         elapsed = time.monotonic() - self._began if self._job else 0.0
-        seconds = max(0.0, (self._total - self._ended) * sum(done) / len(done) - elapsed)
-        minutes, seconds = divmod(round(seconds), 60)
+        expected = sum(count * known.get(job, other) for job, count in self._waiting.items())
+        minutes, seconds = divmod(round(max(0.0, expected - elapsed)), 60)
         return f"about {minutes} min {seconds:02} s left" if minutes else f"about {seconds} s left"
 
     def outcome(self, record: Record) -> str:

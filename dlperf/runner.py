@@ -46,15 +46,15 @@ class Runner:
         jobs = {job.id: job for _, job in runs}
         used = {job.adapter: self.adapters[job.adapter] for job in jobs.values()}
         bundle.make(self.store.folder / "code", used.values())
-        self.progress.begin(len(runs))
+        self.progress.begin([job for _, job in runs])
         environments = self._environments(list(jobs.values()), runs)
         for repeat, job in runs:
             key = (job.adapter, job.device)
             if key in environments and not metrics.given_up(self._records(job)):
                 self.progress.started(job, repeat)
                 self._one(job, repeat, environments[key])
-            else:
-                self.progress.passed()
+            elif (job.id, repeat) not in self.store.records:
+                self.progress.passed(job)
 
     def _missing(self) -> Iterator[tuple[int, Job]]:
         for repeat, job in plan.order(self.store.plan, self.store.spec.protocol.repeats, self.store.spec.seed):

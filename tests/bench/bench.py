@@ -44,9 +44,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="make bench", description=__doc__.splitlines()[0] if __doc__ else None)
-    made.add_argument("--frameworks", metavar="F,...", default="all")
-    made.add_argument("--model", metavar="M,...", default="resnet50,bert")
-    made.add_argument("--precision", metavar="P,...", default="fp32,amp")
+    made.add_argument("--frameworks", metavar="F,...", default="all", help="default: all")
+    made.add_argument("--model", metavar="M,...", default="resnet50,bert", help="default: resnet50,bert")
+    made.add_argument("--precision", metavar="P,...", default="fp32,amp", help="default: fp32,amp")
     made.add_argument("--repeats", metavar="N", help="fresh processes for each side of a pair; default: 3")
     made.add_argument("-o", "--output", metavar="DIR", help="a new folder; default: runs/bench-<date and time>")
     return made
