@@ -53,12 +53,13 @@ def worker_pids(folder):
 
 
 def test_a_framework_of_known_speed_is_measured_within_one_percent(tmp_path):
-    """A step of 0.25 s and batch 8 is 32 sentences/s."""
-    words = ["--set", "step_seconds=0.25", "--steps-per-window", 4, "-b", 8, "-r", 1, "-o", tmp_path / "out"]
+    """A step of 0.25 s and batch 8 is 32 sentences/s. A busy machine ends a sleep late, so the best of three counts;
+    none can be better than the truth."""
+    words = ["--set", "step_seconds=0.25", "--steps-per-window", 4, "-b", 8, "-r", 3, "-o", tmp_path / "out"]
     ended = compare(*FAKE, *words)
     assert ended.returncode == 0, ended.stderr
-    (record,) = records(tmp_path / "out")
-    assert metrics.throughput(record) == pytest.approx(32, rel=0.01)
+    rates = [metrics.throughput(record) for record in records(tmp_path / "out")]
+    assert max(rates) == pytest.approx(32, rel=0.01)
 
 
 def test_the_folder_has_the_report_the_records_and_the_code_that_ran(tmp_path):
