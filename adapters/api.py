@@ -59,6 +59,8 @@ class Job(NamedTuple):
     input: "synthetic", "native" or "dali"; data_dir: the prepared folder unless synthetic.
     distinct_batches: synthetic batches that differ, used in turn.
     dropout: False turns the model's dropout off (for checking).
+    trace_steps: for checking: steps whose trajectory is written down, see dlperf.adapters.trace, in place of warm-up
+        and windows. Unless it is 0, the trainer keeps each step's logits and gradients.
     threads: CPU threads that the framework may use.
     options: the switches that adapter.toml declares, all of them, as strings: compile, clip_norm, layout ...
     """
@@ -71,6 +73,7 @@ class Job(NamedTuple):
     data_dir: Optional[str] = None
     distinct_batches: int = 4
     dropout: bool = True
+    trace_steps: int = 0
     warmup_steps: int = 2
     windows: int = 3
     steps_per_window: int = 2
@@ -106,6 +109,14 @@ class Trainer(Protocol):
 
     def parameters(self) -> "Iterable[Tuple[str, ndarray]]":
         """All tensors that dlperf.models lists, BatchNorm's statistics included, as canonical names and layouts."""
+
+    def logits(self) -> "Iterable[Tuple[str, ndarray]]":
+        """Of the last step, with job.trace_steps: the outputs that `logits` of the family lists, batch axis first."""
+
+    def gradients(self) -> "Iterable[Tuple[str, ndarray]]":
+        """Of the last step's loss, with job.trace_steps: for every trained parameter, under canonical names and in
+        canonical layouts, before clipping and weight decay, with any loss scale taken out. Empty where the framework
+        does not give them (a compiled step that keeps them to itself)."""
 
     def peak_memory(self) -> Optional[int]:
         """Most bytes on the device so far, by the framework's allocator; None where it cannot tell, and on CPU."""

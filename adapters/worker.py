@@ -7,8 +7,9 @@ clock, so that the same lines time every framework, and writes one JSON object p
     built    seconds (import and build), parameter_count
     warm     steps, seconds, first_step_seconds, loss, effective, shapes
     window   index, steps, samples, seconds, cpu_seconds, loss
+    trajectory   in place of the two above, for checking: see dlperf.adapters.trace
     end      peak_memory_bytes, peak_device_memory_bytes, cpu_seconds, seconds
-    failed   kind (crash | out_of_memory | nan | unsupported), message, traceback
+    failed   kind (crash | out_of_memory | nan | unsupported | wrong_tensor), message, traceback
 
 A stream that does not close with `end` is a failed run.
 """
@@ -25,7 +26,7 @@ import time
 import traceback
 
 from dlperf import models
-from dlperf.adapters import probe, ranks
+from dlperf.adapters import probe, ranks, trace
 from dlperf.adapters.api import Job, Unsupported
 
 
@@ -54,13 +55,13 @@ def main(argv):
     place = ranks.from_environment()
     path = os.path.join(events_dir, f"events.rank{place.rank}.jsonl")
     with open(path, "w", encoding="utf-8") as file:
-        return _run_and_tell(request["adapter"], Job(**request["job"]), place, Events(file))
+        return _run_and_tell(request["adapter"], Job(**request["job"]), place, Events(file), events_dir)
 
 
-def _run_and_tell(adapter, job, place, events):
+def _run_and_tell(adapter, job, place, events, folder):
     """The exit code. Whatever is raised becomes the last event."""
     try:
-        run(adapter, job, place, events)
+        run(adapter, job, place, events, folder)
     except BaseException as error:
         message = f"{type(error).__name__}: {error}"
         events.write("failed", kind=_kind(error), message=message, traceback=traceback.format_exc())
@@ -69,8 +70,8 @@ def _run_and_tell(adapter, job, place, events):
     return 0
 
 
-def run(adapter, job, place, events):
-    """Build, warm up, time the windows."""
+def run(adapter, job, place, events, folder):
+    """Build, warm up, time the windows; or, for checking, write down a trajectory in `folder`."""
     began = time.perf_counter()
     module = importlib.import_module(f"dlperf.adapters.{adapter}.{models.FAMILY_OF[job.model]}")
     events.write(
@@ -84,9 +85,15 @@ def run(adapter, job, place, events):
     trainer = module.build(job, place)
     trainer.wait()
     events.write("built", seconds=time.perf_counter() - began, parameter_count=int(trainer.parameter_count))
-    _warm_up(trainer, job, events)
-    for index in range(job.windows):
-        _window(trainer, job, place, index, events)
+    if job.trace_steps:
+        trajectory = trace.record(trainer, job, place, folder)
+        for step, loss in enumerate(trajectory["losses"]):
+            _finite(loss, f"step {step}")
+        events.write("trajectory", **trajectory)
+    else:
+        _warm_up(trainer, job, events)
+        for index in range(job.windows):
+            _window(trainer, job, place, index, events)
     device_memory = trainer.peak_memory()
     trainer.close()
     events.write(
@@ -160,6 +167,8 @@ def _kind(error):
         return "nan"
     if isinstance(error, Unsupported):
         return "unsupported"
+    if isinstance(error, trace.WrongTensor):
+        return "wrong_tensor"
     text = f"{type(error).__name__} {error}".lower()
     if isinstance(error, MemoryError) or any(sign in text for sign in _OUT_OF_MEMORY):
         return "out_of_memory"

@@ -137,7 +137,7 @@ class _Checker:
         return value
 
     def models(self) -> tuple[str, ...]:
-        known = [*models.ALIASES, *models.FAMILY_OF]
+        known = [*models.ALIASES, *models.NAMES]
         return tuple(dict.fromkeys(models.ALIASES.get(name, name) for name in self.listed("model", known)))
 
     def frameworks(self, adapters: Mapping[str, Adapter]) -> tuple[str, ...]:

@@ -5,6 +5,8 @@ Both sides import this package: the core, and every worker (Python >= 3.7, stand
     family    module                 sizes
     resnet    dlperf.models.resnet   resnet50, resnet_tiny
     bert      dlperf.models.bert     bert_base, bert_large, bert_tiny
+
+Each size X has a twin X_check: the same network and weights on smaller input, for checking in float64.
 """
 
 from dlperf.models import bert, resnet
@@ -14,6 +16,8 @@ ALIASES = {"bert": "bert_base"}
 
 #: every model's name -> its family's name
 FAMILY_OF = {size: family for family, module in FAMILIES.items() for size in module.SIZES}
+#: the models that can be asked for
+NAMES = tuple(name for name in FAMILY_OF if not name.endswith("_check"))
 
 
 def family(model):

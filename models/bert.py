@@ -49,6 +49,8 @@ SIZES = {
         layers=2, hidden=32, heads=2, intermediate=64, vocabulary=256, positions=32, sequence=32, masked=5
     ),
 }
+#: for checking in float64: the same network and weights, shorter rows
+SIZES.update({name + "_check": config._replace(sequence=32, masked=5) for name, config in SIZES.items()})
 
 #: what the report counts, and its unit
 SAMPLE = "sentences"
@@ -160,6 +162,11 @@ def batch(config, batch_size, seed, index):
         "next_sentence_labels": random.randint(0, 2, batch_size),
     }
     return {name: numpy.ascontiguousarray(arrays[name], dtype) for name, (_, dtype) in FIELDS.items()}
+
+
+def logits(config):
+    """The network's outputs: name -> shape without the batch axis."""
+    return {"mlm_logits": (config.masked, config.vocabulary), "nsp_logits": (2,)}
 
 
 def flops(config):

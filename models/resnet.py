@@ -37,6 +37,8 @@ SIZES = {
     "resnet50": Config(),
     "resnet_tiny": Config(blocks=(1, 1, 1, 1), width=8, classes=16, image_size=64),
 }
+#: for checking in float64: the same network and weights, smaller images
+SIZES.update({name + "_check": config._replace(image_size=64) for name, config in SIZES.items()})
 
 #: what the report counts, and its unit
 SAMPLE = "images"
@@ -134,6 +136,11 @@ def batch(config, batch_size, seed, index):
     images -= numpy.float32(0.5)
     images *= numpy.float32(12**0.5)
     return {"images": images, "labels": random.randint(0, config.classes, batch_size).astype("int32")}
+
+
+def logits(config):
+    """The network's outputs: name -> shape without the batch axis."""
+    return {"logits": (config.classes,)}
 
 
 def flops(config):

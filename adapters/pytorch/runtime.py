@@ -93,6 +93,9 @@ class Trainer:
         self._scaler = torch.amp.GradScaler(device.type, enabled=job.precision == "amp_fp16")
         self._loss = torch.compile(loss) if job.options["compile"] == "on" else loss
         self._steps = 0
+        self._logits, self._gradients = (), []
+        if job.trace_steps:
+            network.register_forward_hook(self._keep_logits)
         self.shapes = network.shapes
         self.parameter_count = sum(weight.numel() for weight in self._weights)
         self.effective = {
@@ -111,8 +114,11 @@ class Trainer:
         with self._autocast():
             loss = self._loss(self._network, batch)
         self._scaler.scale(loss).backward()
-        if self._clip_norm is not None:
+        if self._clip_norm is not None or self._job.trace_steps:
             self._scaler.unscale_(self._optimizer)
+        if self._job.trace_steps:
+            self._gradients = [weight.grad.clone() for weight in self._weights]
+        if self._clip_norm is not None:
             self._clip()
         self._scaler.step(self._optimizer)
         self._scaler.update()
@@ -151,6 +157,18 @@ class Trainer:
         state = self._network.state_dict()
         for parameter in models.family(self._job.model).parameters(models.config(self._job.model)):
             yield parameter.name, state[parameter.name].detach().cpu().contiguous().numpy()
+
+    def _keep_logits(self, network, inputs, output):
+        self._logits = output if isinstance(output, tuple) else (output,)
+
+    def logits(self):
+        for name, value in zip(models.family(self._job.model).logits(self._network.config), self._logits):
+            yield name, value.detach().to("cpu", torch.promote_types(value.dtype, torch.float32)).numpy()
+
+    def gradients(self):
+        names = {weight: name for name, weight in self._network.named_parameters()}
+        for weight, gradient in zip(self._weights, self._gradients):
+            yield names[weight], gradient.cpu().contiguous().numpy()
 
     def peak_memory(self):
         return torch.cuda.max_memory_allocated(self._device) if self._device.type == "cuda" else None
