@@ -11,6 +11,7 @@ COMMANDS = {
     "compare": "train the same models in several frameworks and report who was faster",
     "data": "prepare text for BERT pretraining",
     "envs": "list, install and remove the frameworks' environments",
+    "verify": "prove that the frameworks do the same work",
 }
 
 

@@ -15,15 +15,14 @@ from dlperf.catalog import Adapter
 _IGNORE = shutil.ignore_patterns("__pycache__", "*.pyc")
 
 
-def make(folder: Path, adapters: Iterable[Adapter]) -> str:
-    """Copy the worker side to `folder`/dlperf and return its digest. An existing copy stays as it is."""
+def make(folder: Path, adapters: Iterable[Adapter]) -> None:
+    """Copy the worker side to `folder`/dlperf. An existing copy stays as it is."""
     package = folder / "dlperf"
     if not package.exists():
         building = folder.with_name(folder.name + ".building")
         shutil.rmtree(building, ignore_errors=True)
         _copy(building / "dlperf", adapters)
         building.rename(folder)
-    return digest(package)
 
 
 def _copy(package: Path, adapters: Iterable[Adapter]) -> None:
@@ -38,9 +37,10 @@ def _copy(package: Path, adapters: Iterable[Adapter]) -> None:
         shutil.copytree(adapter.folder, package / "adapters" / adapter.name, ignore=_IGNORE)
 
 
-def digest(package: Path) -> str:
-    """SHA-256 over the names and contents of all files."""
+def digest(package: Path, adapter: str) -> str:
+    """SHA-256 over names and contents of the modules that one adapter's workers run: its own, and those they share."""
+    shared = [*(package / "models").glob("*.py"), *(package / "adapters").glob("*.py")]
     total = hashlib.sha256()
-    for file in sorted(path for path in package.rglob("*") if path.is_file() and path.suffix != ".pyc"):
+    for file in sorted([*shared, *(package / "adapters" / adapter).rglob("*.py")]):
         total.update(str(file.relative_to(package)).encode() + b"\0" + file.read_bytes() + b"\0")
     return total.hexdigest()

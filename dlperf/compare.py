@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
-from dlperf import __version__, catalog, envs, plan, runner, store
+from dlperf import __version__, catalog, certify, envs, plan, runner, store
 from dlperf import progress as progress_
 from dlperf.catalog import Adapter
 from dlperf.errors import Problem, RunError, UsageError, did_you_mean, heed_signals
@@ -36,10 +36,11 @@ DEFAULTS: dict[str, object] = {
     "timeout": None,
     "seed": None,
     "threads": None,
+    "no_verify": None,
 }
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
     """argparse, with a suggestion for a flag that does not exist."""
 
     def error(self, message: str) -> NoReturn:
@@ -51,7 +52,7 @@ class _Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """The command line. Values stay text here; dlperf.spec checks them all at once."""
-    made = _Parser(prog="python -m dlperf.compare", description=__doc__, allow_abbrev=False)
+    made = Parser(prog="python -m dlperf.compare", description=__doc__, allow_abbrev=False)
     what = made.add_argument_group("what to compare")
     add = what.add_argument
     add("-m", "--model", metavar="M,...", help="resnet50, bert (= bert_base), bert_large; default: resnet50,bert")
@@ -80,6 +81,8 @@ def parser() -> argparse.ArgumentParser:
     add("-r", "--repeats", metavar="N", help="fresh processes for each row, instead of the protocol's")
     add("--seed", metavar="N", help="of weights, batches and order; default: 1")
     add("--timeout", metavar="S", help="seconds for one run")
+    flag = "--no-verify"
+    add(flag, action="store_true", default=None, help="make no proofs of the same work; rows without one are marked")
     out = made.add_argument_group("output")
     add = out.add_argument
     add("-o", "--output", metavar="DIR", help="a new folder; default: runs/<date and time>")
@@ -196,6 +199,12 @@ def dry_run(spec: Spec, planned: plan.Plan, adapters: Mapping[str, Adapter], fol
     lines += [f"# not run: {s.model} {s.precision_asked} {s.system}: {s.status}: {s.why}" for s in planned.skips]
     for name, commands in environment_commands(spec, planned, adapters).items():
         lines += ["", f"# environment of {name}, unless it is there already", commands]
+    if spec.verify:
+        wanted = {one.name: one for job in planned.jobs for one in certify.needed(job)}
+        for name, one in wanted.items():
+            environment = envs.planned(adapters[one.job.adapter], one.job.device, spec.env)
+            head = f"# {folder / 'proofs' / name / 'run' / 'launch.sh'}, unless there is a valid certificate"
+            lines += ["", head, certify.script(one, environment, spec.threads).rstrip()]
     for repeat, job in plan.order(planned, spec.protocol.repeats, spec.seed):
         environment = envs.planned(adapters[job.adapter], job.device, spec.env)
         script = runner.script(spec, job, repeat, environment).rstrip()

@@ -19,6 +19,7 @@ class Stream:
     built: Mapping[str, Any] = field(default_factory=dict)
     warm: Mapping[str, Any] = field(default_factory=dict)
     windows: tuple[Window, ...] = ()
+    trajectory: Mapping[str, Any] | None = None
     end: Mapping[str, Any] | None = None
     failed: Mapping[str, Any] | None = None
     bad_line: str = ""
@@ -31,7 +32,7 @@ class Stream:
             return Failure(
                 str(self.failed.get("kind", "crash")), str(self.failed.get("message", "")), tuple(lines[-15:])
             )
-        if self.end is None or self.bad_line or not self.windows:
+        if self.end is None or self.bad_line or not (self.windows or self.trajectory):
             detail = f"; line {self.bad_line} is not an event" if self.bad_line else ""
             return Failure("crash", f"the worker stopped without a word{detail}")
         return None
@@ -49,7 +50,7 @@ def read(path: Path) -> Stream:
             event = json.loads(line)
             if event["event"] == "window":
                 found["windows"].append(Window(**{key: event[key] for key in Window.__dataclass_fields__}))
-            elif event["event"] in ("start", "built", "warm", "end", "failed"):
+            elif event["event"] in ("start", "built", "warm", "trajectory", "end", "failed"):
                 found[event["event"]] = event
         except (ValueError, TypeError, KeyError):
             found["bad_line"] = f"{number} of {path.name}"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, stdev, variance
 
-from dlperf.schema import Comparison, Job, Record
+from dlperf import proof
+from dlperf.schema import Certificate, Comparison, Job, Record
 
 CONFIDENCE = 0.95
 
@@ -156,20 +158,65 @@ def missing_runs(summary: Summary, repeats: int) -> int:
 
 @dataclass(frozen=True)
 class Standing:
-    """A row beside the fastest of its group. `relative` is its rate over the fastest's; None for the fastest itself."""
+    """A row beside the fastest of its group. `relative` is its rate over the fastest's; None for the fastest itself,
+    and for a row that is not comparable: `obstacle` says why."""
 
     summary: Summary
     relative: Estimate | None
+    obstacle: str = ""
 
 
-def standings(summaries: Iterable[Summary]) -> list[Standing]:
-    """Rows that have a figure, fastest first. All must do the same work: same model, precision, sizes and input."""
+def standings(summaries: Iterable[Summary], obstacles: Mapping[str, str]) -> list[Standing]:
+    """Rows that have a figure, fastest first, those that are not comparable after the others.
+
+    All have the same model, precision, sizes and input. obstacles: why a row is not comparable, by Job.id.
+    """
     done = [(summary, summary.throughput.median) for summary in summaries if summary.throughput]
     ranked = [summary for summary, _ in sorted(done, key=lambda pair: -pair[1])]
-    if not ranked:
-        return []
-    best = _rates(ranked[0])
-    return [Standing(ranked[0], None)] + [Standing(other, ratio(_rates(other), best)) for other in ranked[1:]]
+    able = [summary for summary in ranked if summary.job.id not in obstacles]
+    aside = [Standing(other, None, obstacles[other.job.id]) for other in ranked if other.job.id in obstacles]
+    if not able:
+        return aside
+    best = _rates(able[0])
+    return [Standing(able[0], None)] + [Standing(other, ratio(_rates(other), best)) for other in able[1:]] + aside
+
+
+def obstacles(comparison: Comparison) -> dict[str, str]:
+    """Why a row takes no part in "fastest", by Job.id: no proof of the same work, or work that differs."""
+    found = dict(_other_work(comparison))
+    for job in comparison.jobs:
+        verdict, phrase = proof.verdict(comparison.proofs.get(job.id, ()))
+        if verdict != "same":
+            found[job.id] = phrase
+    return found
+
+
+def _other_work(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Rows whose runs say that they did other work than most rows of the same model, precision and device."""
+    groups: dict[tuple[str, str, str], dict[str, Record]] = {}
+    for record in comparison.records:
+        if record.done:
+            group = (record.job.model, record.job.precision_asked, record.job.device)
+            groups.setdefault(group, {})[record.job.id] = record
+    for records in groups.values():
+        for key in proof.WORK:
+            values = {
+                id_: work(key, record.effective[key]) for id_, record in records.items() if key in record.effective
+            }
+            ranked = Counter(values.values()).most_common(2)
+            most = ranked[0][0] if ranked and (len(ranked) == 1 or ranked[0][1] > ranked[1][1]) else None
+            yield from ((id_, _other(key, value, most)) for id_, value in values.items() if value != most)
+
+
+def work(key: str, value: str) -> str:
+    """What of an effective value says how much work is done: of a loss scale, that it is dynamic."""
+    return value.partition(" ")[0].rstrip(",") if key == "loss_scale" else value
+
+
+def _other(key: str, value: str, most: str | None) -> str:
+    return f"different work: {key} is {value}" + (
+        f", not {most}" if most is not None else ", and not the same in others"
+    )
 
 
 def _rates(summary: Summary) -> list[float]:
@@ -184,10 +231,13 @@ def rows(comparison: Comparison) -> list[dict[str, object]]:
     """
     flat = [(record, _groups(record)) for record in comparison.records]
     extra = sorted({key for _, groups in flat for key in groups}, key=_group_order)
-    return [{**_row(record), **{key: groups.get(key) for key in extra}} for record, groups in flat]
+    return [
+        {**_row(record, comparison.proofs.get(record.job.id, ())), **{key: groups.get(key) for key in extra}}
+        for record, groups in flat
+    ]
 
 
-def _row(record: Record) -> dict[str, object]:
+def _row(record: Record, proofs: Sequence[Certificate]) -> dict[str, object]:
     job, failure = record.job, record.failure
     measured = record.done and bool(record.windows)
     return {
@@ -205,6 +255,7 @@ def _row(record: Record) -> dict[str, object]:
         "nnodes": job.nnodes,
         "nproc_per_node": job.nproc_per_node,
         "untested": job.untested,
+        "proof": proof.verdict(proofs)[1],
         "repeat": record.repeat,
         "started": record.started,
         "run_seconds": record.seconds,

@@ -77,7 +77,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Failure:
-    """kind: crash | timeout | out_of_memory | nan | killed | environment | unsupported."""
+    """kind: crash | timeout | out_of_memory | nan | killed | environment | unsupported | wrong_tensor."""
 
     kind: str
     message: str
@@ -116,11 +116,105 @@ class Record:
 
 
 @dataclass(frozen=True)
+class Trajectory:
+    """What one system computed in the first steps of a training job without dropout; see dlperf.adapters.trace.
+
+    system, adapter, title: as in Job; "reference" is the published trajectory of the model. model: what was trained,
+    e.g. "resnet50_check"; of: the model whose proof this is. losses, gradient_norms: of each step; a norm is None
+    where the framework hides its gradients. step_seconds, read_seconds: of `step` and `wait`, of the `read` after it.
+    environment: kind, python, digest. code: digest of the adapter's code, the contract's and dlperf.models'.
+    definition: digest of what was asked: sizes, optimizer, weights, batches. sketches: digest of the file of sketches.
+    """
+
+    system: str
+    adapter: str
+    title: str
+    of: str
+    model: str
+    family: str
+    device: str
+    precision: str
+    batch_size: int
+    steps: int
+    seed: int
+    options: Mapping[str, str]
+    definition: str
+    code: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    made: str = ""
+    seconds: float = 0.0
+    peak_memory_bytes: int | None = None
+    command: str = ""
+    losses: tuple[float, ...] = ()
+    gradient_norms: tuple[float | None, ...] = ()
+    step_seconds: tuple[float, ...] = ()
+    read_seconds: tuple[float, ...] = ()
+    effective: Mapping[str, str] = field(default_factory=dict)
+    sketches: str = ""
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How far a trajectory is from another: relative errors, as dlperf.proof defines them.
+
+    other: the other system. losses: of each step. logits, gradient, change: of the worst tensor, which is named;
+    None where one of the two has none. parted: the first step, from 1, whose losses differ by more than the bar.
+    """
+
+    other: str
+    losses: tuple[float, ...]
+    gradient_norm: float | None
+    logits: float
+    logits_tensor: str
+    gradient: float | None
+    gradient_tensor: str
+    change: float
+    change_tensor: str
+    parted: int | None
+
+    @property
+    def loss(self) -> float:
+        return max(self.losses)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What low precision may do to a quantity: `float32` is the relative error of the system's own float32 run,
+    `most` the bound that follows, `found` the error of the low-precision run; below `least` nothing was rounded."""
+
+    what: str
+    float32: float
+    found: float
+    least: float
+    most: float
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Whether a system computes the same trajectory as others, in one precision.
+
+    verdict: same | different | unproven. why: one sentence; empty for "same". size: largest relative error of a loss
+    against those that it agrees with. exceptions: what its kernels compute otherwise, with cause and size, corrected
+    for in the differences. bounds: of low precision.
+    """
+
+    trajectory: Trajectory
+    verdict: str
+    why: str = ""
+    size: float | None = None
+    differences: tuple[Difference, ...] = ()
+    exceptions: tuple[str, ...] = ()
+    bounds: tuple[Bound, ...] = ()
+
+
+@dataclass(frozen=True)
 class Comparison:
     """All that a report shows.
 
     spec: the request, as stored. machine: see dlperf.machine. planned: runs that the plan has, done or not.
-    commands: how each environment was made, by "adapter device".
+    commands: how each environment was made, by "adapter device". proofs: the certificates of each row, by Job.id.
     """
 
     spec: Mapping[str, Any]
@@ -132,6 +226,7 @@ class Comparison:
     records: tuple[Record, ...]
     skips: tuple[Skip, ...]
     commands: Mapping[str, str] = field(default_factory=dict)
+    proofs: Mapping[str, tuple[Certificate, ...]] = field(default_factory=dict)
 
 
 def to_json(value: Any) -> str:
@@ -148,9 +243,36 @@ def record_from(data: Mapping[str, Any]) -> Record:
     fields = dict(data)
     fields["job"] = job_from(fields["job"])
     fields["windows"] = tuple(Window(**window) for window in fields["windows"])
-    if fields["failure"]:
-        fields["failure"] = Failure(**{**fields["failure"], "lines": tuple(fields["failure"]["lines"])})
+    fields["failure"] = _failure_from(fields["failure"])
     return Record(**fields)
+
+
+def _failure_from(data: Mapping[str, Any] | None) -> Failure | None:
+    return Failure(**{**data, "lines": tuple(data["lines"])}) if data else None
+
+
+def trajectory_from(data: Mapping[str, Any]) -> Trajectory:
+    """The inverse of to_json for a Trajectory; errors as in record_from."""
+    lists = {name: tuple(data[name]) for name in ("losses", "gradient_norms", "step_seconds", "read_seconds")}
+    return Trajectory(**{**data, **lists, "failure": _failure_from(data["failure"])})
+
+
+def certificate_from(data: Mapping[str, Any]) -> Certificate:
+    """The inverse of to_json for a Certificate; errors as in record_from."""
+    return Certificate(
+        **{
+            **data,
+            "trajectory": trajectory_from(data["trajectory"]),
+            "differences": tuple(Difference(**{**one, "losses": tuple(one["losses"])}) for one in data["differences"]),
+            "exceptions": tuple(data["exceptions"]),
+            "bounds": tuple(Bound(**one) for one in data["bounds"]),
+        }
+    )
+
+
+def proofs_from(data: Mapping[str, Any]) -> dict[str, tuple[Certificate, ...]]:
+    """Certificates by job id, as Comparison holds them; errors as in record_from."""
+    return {job: tuple(certificate_from(one) for one in certificates) for job, certificates in data.items()}
 
 
 def comparison_from(data: Mapping[str, Any]) -> Comparison:
@@ -159,4 +281,5 @@ def comparison_from(data: Mapping[str, Any]) -> Comparison:
     fields["jobs"] = tuple(job_from(job) for job in fields["jobs"])
     fields["records"] = tuple(record_from(record) for record in fields["records"])
     fields["skips"] = tuple(Skip(**skip) for skip in fields["skips"])
+    fields["proofs"] = proofs_from(fields.get("proofs", {}))
     return Comparison(**fields)

@@ -40,7 +40,8 @@ class Spec:
 
     precisions: as the user wrote them; `resolve_precision` says what they mean on the device. batch sizes: None means
     the model's default. settings: option -> value, or "adapter.option" -> value. data: "synthetic" or a folder.
-    timeout: seconds for one run. threads: CPU threads that each framework may use.
+    timeout: seconds for one run. threads: CPU threads that each framework may use. verify: whether to make
+    certificates that are missing.
     """
 
     models: tuple[str, ...]
@@ -57,6 +58,7 @@ class Spec:
     timeout: float = TIMEOUTS["quick"]
     seed: int = 1
     threads: int = 1
+    verify: bool = True
 
 
 def spec_from(data: Mapping[str, Any]) -> Spec:
@@ -80,15 +82,17 @@ def default_batch_size(model: str, device: str, precision: str) -> int:
     return int(sizes["amp" if precision.startswith("amp") else precision]) if device == "cuda" else int(sizes)
 
 
-def from_arguments(arguments: Mapping[str, Any], adapters: Mapping[str, Adapter]) -> Spec:
-    """Check the command line's texts and make a Spec. UsageError lists every wrong field."""
+def from_arguments(
+    arguments: Mapping[str, Any], adapters: Mapping[str, Adapter], precisions: Sequence[str] = PRECISIONS
+) -> Spec:
+    """Check the command line's texts and make a Spec. precisions: those allowed. UsageError lists every wrong field."""
     checker = _Checker(arguments)
     frameworks = checker.frameworks(adapters)
     device = checker.device()
     protocol = checker.protocol("dlperf" if device == "cuda" else "quick")
     spec = Spec(
         models=checker.models(),
-        precisions=checker.listed("precision", PRECISIONS),
+        precisions=checker.listed("precision", precisions),
         frameworks=frameworks,
         device=device,
         env=checker.choice("env", ("venv", "current")),
@@ -101,6 +105,7 @@ def from_arguments(arguments: Mapping[str, Any], adapters: Mapping[str, Adapter]
         timeout=checker.seconds("timeout", TIMEOUTS[protocol.name]),
         seed=checker.count("seed", 1, least=0),
         threads=checker.count("threads", probe.machine_cpus()),
+        verify=not arguments.get("no_verify"),
     )
     checker.batch_sizes(spec)
     checker.options(spec, adapters)

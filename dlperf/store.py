@@ -2,8 +2,10 @@
 
 comparison.json   the request, the machine, the rows, the environments; written once
 records.jsonl     one Record per line, on disk before the next run starts
+proofs.json       the certificates of each row
 code/             the code that ran
 runs/<job>/<n>/   job.json, launch.sh, events, stdout.log, stderr.log of repeat n
+proofs/<run>/     likewise, of the runs that certificates needed
 """
 
 from __future__ import annotations
@@ -19,11 +21,12 @@ from typing import Any
 
 from dlperf.errors import Problem, UsageError
 from dlperf.plan import Plan
-from dlperf.schema import SCHEMA, Comparison, Record, Skip, job_from, record_from, to_json
+from dlperf.schema import SCHEMA, Certificate, Comparison, Record, Skip, job_from, proofs_from, record_from, to_json
 from dlperf.spec import Spec, spec_from
 
 MANIFEST = "comparison.json"
 RECORDS = "records.jsonl"
+PROOFS = "proofs.json"
 
 
 class Store:
@@ -39,6 +42,7 @@ class Store:
         )
         self.warnings: list[str] = []
         self.records = {(record.job.id, record.repeat): record for record in self._read()}
+        self.proofs = self._read_proofs()
 
     def _read(self) -> Iterator[Record]:
         """Every whole line. A half-written one, left by a crash, is passed over: its run counts as not done."""
@@ -53,6 +57,21 @@ class Store:
                 self.warnings.append(
                     f"{path}: line {number} is damaged and was passed over; its run counts as missing."
                 )
+
+    def _read_proofs(self) -> dict[str, tuple[Certificate, ...]]:
+        """A missing or damaged file costs nothing: certificates come from the cache again, or are made anew."""
+        try:
+            return proofs_from(json.loads((self.folder / PROOFS).read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError, KeyError):
+            return {}
+
+    def prove(self, proofs: Mapping[str, tuple[Certificate, ...]]) -> None:
+        """Store the certificates of the rows, by Job.id."""
+        self.proofs = dict(proofs)
+        data = {job: [dataclasses.asdict(one) for one in certificates] for job, certificates in proofs.items()}
+        aside = self.folder / (PROOFS + ".writing")
+        aside.write_text(json.dumps(data, indent=1), encoding="utf-8")
+        aside.rename(self.folder / PROOFS)
 
     def append(self, record: Record) -> None:
         """Store a record so that it survives the end of this process and of the machine."""
@@ -79,6 +98,7 @@ class Store:
             records=tuple(self.records.values()),
             skips=self.plan.skips,
             commands=self.manifest["commands"],
+            proofs=self.proofs,
         )
 
 

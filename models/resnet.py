@@ -95,6 +95,21 @@ def blocks(config):
     return result
 
 
+def normalised(config):
+    # type: (Config) -> Dict[str, int]
+    """How many values of one image each BatchNorm takes the statistics of a channel from: its height times width."""
+    size = config.image_size // 2
+    result = {"bn1": size * size}
+    size //= 2
+    for block in blocks(config):
+        result[block.name + ".bn1"] = size * size
+        size //= block.stride
+        result.update(dict.fromkeys([block.name + ".bn2", block.name + ".bn3"], size * size))
+        if block.projected:
+            result[block.name + ".downsample.1"] = size * size
+    return result
+
+
 def parameters(config):
     # type: (Config) -> List[Parameter]
     """Every tensor, in the order of the forward pass. ResNet-50 has 25,557,032 trained values."""

@@ -1,4 +1,4 @@
-"""Turns records into report.md, report.html, results.csv, results.json and charts."""
+"""Turns records into report.md, report.html, results.csv, results.json and charts; certificates into their page."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from dlperf.metrics import rows
-from dlperf.report import charts, markdown, text
-from dlperf.report.shape import Report
+from dlperf.report import charts, markdown, proofs, text
+from dlperf.report.shape import Report, Table
 from dlperf.report.view import view
 from dlperf.schema import SCHEMA, Comparison
 
-__all__ = ["render", "results_csv", "results_json", "rows", "write"]
+__all__ = ["proof_text", "render", "results_csv", "results_json", "rows", "write", "write_proof"]
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -30,7 +30,15 @@ def write(comparison: Comparison, folder: Path) -> None:
 
     Each file is written aside and moved into place; those that others refer to come first. OSError when that fails.
     """
-    files = render(comparison)
+    _place(render(comparison), folder)
+
+
+def write_proof(comparison: Comparison, folder: Path) -> None:
+    """Write proof.md, proof.html and certificates.json into `folder`, in the same way."""
+    _place(render_proof(comparison), folder)
+
+
+def _place(files: dict[str, str], folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".report-", dir=folder) as aside:
         for name, content in files.items():
@@ -55,6 +63,38 @@ def render(comparison: Comparison) -> dict[str, str]:
     }
 
 
+def render_proof(comparison: Comparison) -> dict[str, str]:
+    """The certificates alone: their page, and all that is in them."""
+    report = view(comparison)
+    certificates = {job: [dataclasses.asdict(one) for one in each] for job, each in comparison.proofs.items()}
+    return {
+        "certificates.json": json.dumps({"schema": SCHEMA, "certificates": certificates}, indent=1) + "\n",
+        "proof.md": _markdown(report, "proof.md.j2"),
+        "proof.html": _html(report, {}, "proof.html.j2"),
+    }
+
+
+def proof_text(comparison: Comparison) -> str:
+    """The certificates for a terminal."""
+    lines = []
+    for one in proofs.proofs(comparison):
+        lines += [one.title, " ".join(one.about), "", *_columns(one.systems), ""]
+        lines += [*_columns(one.pairs), ""] if one.pairs else []
+        lines += [f"- {note}" for note in one.notes] + ([""] if one.notes else [])
+    return "\n".join(lines)
+
+
+def _columns(table: Table) -> list[str]:
+    """A table in columns of spaces."""
+    cells = [tuple(column.title for column in table.columns), *(row.cells for row in table.rows)]
+    widths = [max(len(row[index]) for row in cells) for index in range(len(table.columns))]
+    lined = [
+        [c.rjust(w) if column.numeric else c.ljust(w) for c, w, column in zip(row, widths, table.columns, strict=True)]
+        for row in cells
+    ]
+    return ["  ".join(row).rstrip() for row in lined]
+
+
 def results_csv(comparison: Comparison) -> str:
     """One line per run, with the columns of `rows`; texts are put on one line."""
     runs = rows(comparison)
@@ -73,18 +113,18 @@ def results_json(comparison: Comparison) -> str:
     return json.dumps({"schema": SCHEMA, **dataclasses.asdict(comparison)}, indent=1) + "\n"
 
 
-def _markdown(report: Report) -> str:
+def _markdown(report: Report, template: str = "report.md.j2") -> str:
     environment = _environment(finalize=markdown.escape)
     environment.filters["fence"] = markdown.fence
-    return environment.get_template("report.md.j2").render(report=report)
+    return environment.get_template(template).render(report=report)
 
 
-def _html(report: Report, drawn: dict[str, str]) -> str:
+def _html(report: Report, drawn: dict[str, str], template: str = "report.html.j2") -> str:
     # Only our own drawings and style sheet are marked as ready: all else is escaped.
     pictures = {file: Markup(picture) for file, picture in drawn.items()}
     style = Markup((TEMPLATES / "report.css").read_text(encoding="utf-8"))
     environment = _environment(autoescape=True)
-    return environment.get_template("report.html.j2").render(report=report, charts=pictures, style=style)
+    return environment.get_template(template).render(report=report, charts=pictures, style=style)
 
 
 def _environment(**options: Any) -> Environment:

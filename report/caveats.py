@@ -8,8 +8,6 @@ from dlperf import metrics
 from dlperf.report import names, text
 from dlperf.schema import Comparison, Record
 
-#: keys of `effective` that change how much work a step does
-WORK = ("compute_dtype", "clip_norm", "dropout", "masked_positions", "label_smoothing")
 #: windows of one run that differ more than this were not alike
 SPREAD = 1.2
 #: other work on the machine when the comparison started: load average for each thread
@@ -51,7 +49,12 @@ def _protocol(comparison: Comparison) -> Iterator[str]:
 
 
 def _work(comparison: Comparison) -> Iterator[str]:
-    """Differences that make rates incomparable, by model and precision."""
+    """Rows that are not comparable, and numbers of parameters that are not alike."""
+    barred = metrics.obstacles(comparison)
+    without = [job for job in comparison.jobs if job.id in barred]
+    if without:
+        rows = text.listing(f"{names.system(job)} ({names.model(job.model)}, {job.precision_asked})" for job in without)
+        yield f"Not comparable, and not in any ranking, for want of proof that they did the same work: {rows}."
     groups: dict[tuple[str, str, str], list[Record]] = {}
     for record in comparison.records:
         if record.done:
@@ -60,8 +63,6 @@ def _work(comparison: Comparison) -> Iterator[str]:
     for records in groups.values():
         job = records[0].job
         where = f"{names.model(job.model)}, {names.precision_short(job)}"
-        for key in WORK:
-            yield from _differing(where, key, [(r, r.effective[key]) for r in records if key in r.effective])
         counts = [(r, f"{r.parameter_count:,}") for r in records if r.parameter_count is not None]
         yield from _differing(where, "the number of parameters", counts)
         if names.sizes_differ(record.job for record in records):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dlperf import models
 from dlperf.adapters.api import PRECISIONS
 from dlperf.report.text import count
-from dlperf.schema import Job, Skip
+from dlperf.schema import Job, Skip, Trajectory
 
 #: models whose usual name differs from their id
 MODELS = {"resnet50": "ResNet-50 v1.5", "bert_base": "BERT-base pretraining", "bert_large": "BERT-large pretraining"}
@@ -25,6 +25,7 @@ STATUSES = {
     "nan": "loss became NaN or infinite",
     "killed": "killed",
     "unsupported": "not supported by this build of the framework",
+    "wrong_tensor": "handed back a tensor that is not the model's",
 }
 
 #: Skip.status in a word, for a table's cell
@@ -34,6 +35,27 @@ SHORT = {
     "never": "unsupported",
     "option": "excluded",
     "environment": "no environment",
+}
+
+#: keys of `effective`, in one sentence each
+MEANINGS = {
+    "precision": "The precision that was asked for.",
+    "compute_dtype": "The type of the large products: half the bits, and a product may take half the time or less.",
+    "loss_scale": "Factor that keeps float16 gradients from vanishing; a dynamic one checks all gradients each step.",
+    "clip_norm": "Global norm to which gradients are scaled down; off saves one or two passes over all gradients.",
+    "dropout": "Share of activations set to zero at random; none saves the random numbers and the masks.",
+    "masked_positions": "Words for which the masked-word head computes scores; all 128 instead of 20 is more work.",
+    "label_smoothing": "Share of the target spread over all classes; none makes the loss a look-up.",
+    "vocabulary": "Words that the masked-word head chooses from: the width of the largest product.",
+    "data": "Where batches come from; synthetic ones cost no reading and decoding.",
+    "layout": "Order of an image's axes in memory; each framework has kernels that are fast for one.",
+    "compile": "What turns the step into one program, which saves calls and passes over memory.",
+    "optimizer": "The kernel that updates the weights.",
+    "threads": "CPU threads that the framework may use.",
+    "gelu": "The kernel of GELU; all compute the exact form, with erf.",
+    "attention": "How attention is written: as single products and a softmax, or as one kernel.",
+    "bn_running_variance": "Whether the running variance divides by n - 1 or n; it does not enter training.",
+    "batch_norm": "The kernel of batch normalisation.",
 }
 
 DEVICES = {"cpu": "CPU", "cuda": "CUDA"}
@@ -48,7 +70,7 @@ def model(name: str) -> str:
     return MODELS.get(name, name)
 
 
-def system(row: Job | Skip) -> str:
+def system(row: Job | Skip | Trajectory) -> str:
     """The framework's own name with what sets the system apart: `pytorch+compile` is shown as PyTorch+compile."""
     return row.title + row.system.removeprefix(row.adapter) if row.system.startswith(row.adapter) else row.system
 
@@ -59,6 +81,11 @@ def status(word: str) -> str:
 
 def status_short(word: str) -> str:
     return SHORT.get(word, word)
+
+
+def meaning(key: str) -> str:
+    """What a key of `effective` is, in a sentence; nothing for one that only its adapter knows."""
+    return MEANINGS.get(key, "")
 
 
 def device(name: str) -> str:

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
-from dlperf import metrics
+from dlperf import metrics, proof
 from dlperf.metrics import Standing, Summary
 from dlperf.report import names, text
 from dlperf.report.shape import Bar, Chart, Column, Row, Section, Table
-from dlperf.schema import Failure, Job, Skip
+from dlperf.schema import Comparison, Failure, Job, Skip
 
 
-def section(summaries: list[Summary], skips: list[Skip], repeats: int) -> Section:
+def section(
+    summaries: list[Summary], skips: list[Skip], repeats: int, comparison: Comparison, obstacles: Mapping[str, str]
+) -> Section:
+    """obstacles: why a row is not comparable, by Job.id, see metrics.obstacles."""
     first = names.rows((summary.job for summary in summaries), skips)[0]
     by_work: dict[tuple[int, int, int, str], list[Summary]] = {}
     for summary in summaries:
         by_work.setdefault(names.work(summary.job), []).append(summary)
     groups = [by_work[key] for key in sorted(by_work)]
-    standings = [metrics.standings(group) for group in groups]
-    same, differing = _effective(summaries)
+    standings = [metrics.standings(group, obstacles) for group in groups]
+    proofs = {s.job.id: proof.verdict(comparison.proofs.get(s.job.id, ()))[1] for s in summaries}
+    same, work, how = _effective(summaries)
     return Section(
         anchor=_anchor(first),
         title=_title(first),
         about=tuple(_model_facts(first, summaries)),
         summary=_summary(standings, groups, skips),
-        throughput=_throughput(groups, standings, skips, repeats),
+        throughput=_throughput(groups, standings, skips, repeats, proofs),
         chart=_chart(first, standings, groups, skips),
+        work=work,
+        how=how,
         same=same,
-        differing=differing,
     )
 
 
@@ -68,6 +74,10 @@ def _winner(ranked: list[Standing]) -> str:
     """Who was fastest, who ties with it, and who cannot be told apart from it for want of runs."""
     if not ranked:
         return "no system has a figure."
+    aside = text.listing(_name(standing) for standing in ranked if standing.obstacle)
+    ranked = [standing for standing in ranked if not standing.obstacle]
+    if not ranked:
+        return f"no row has proof that it did the same work: {aside}. None is called fastest."
     best = ranked[0]
     places = _places(ranked)
     ties = [s for s in ranked[1:] if s.relative and metrics.tie(s.relative)]
@@ -81,6 +91,8 @@ def _winner(ranked: list[Standing]) -> str:
         parts.append(f"For want of repeats it is not known whether {others} {_differ(unknown)} from it.")
     if rest:
         parts.append(f"{_name(rest[0])} came next, at {_relative(rest[0])} of that rate.")
+    if aside:
+        parts.append(f"Not comparable: {aside}; the table says why.")
     return " ".join(parts)
 
 
@@ -113,7 +125,13 @@ def _relative(standing: Standing) -> str:
 # The throughput table
 
 
-def _throughput(groups: list[list[Summary]], standings: list[list[Standing]], skips: list[Skip], repeats: int) -> Table:
+def _throughput(
+    groups: list[list[Summary]],
+    standings: list[list[Standing]],
+    skips: list[Skip],
+    repeats: int,
+    proofs: Mapping[str, str],
+) -> Table:
     on_device = any(summary.peak_device_memory_bytes is not None for group in groups for summary in group)
     several = len(groups) > 1
     family = names.rows((summary.job for group in groups for summary in group), skips)[0].family
@@ -122,10 +140,17 @@ def _throughput(groups: list[list[Summary]], standings: list[list[Standing]], sk
     columns = tuple(_columns(family, on_device))
     rows: list[Row] = []
     for ranked, group in zip(standings, groups, strict=True):
-        rows += [_figures(s, places, per_sample[s.summary.job.id], on_device, several, repeats) for s in ranked]
+        for s in ranked:
+            row = _figures(s, places, per_sample[s.summary.job.id], on_device, several, repeats)
+            rows.append(replace(row, cells=(*row.cells, _proof(s, proofs[s.summary.job.id]))))
         rows += [_unfinished(summary, len(columns), several, repeats) for summary in group if not summary.done]
     rows += [_skipped(skip, len(columns)) for skip in skips]
     return Table(columns, tuple(rows), noted=True)
+
+
+def _proof(standing: Standing, phrase: str) -> str:
+    """A cell: the proof; or of what stands in the way the first words, since the note has it all."""
+    return f"not comparable: {standing.obstacle.partition(':')[0]}" if standing.obstacle else phrase
 
 
 def _columns(family: str, on_device: bool) -> list[Column]:
@@ -136,7 +161,7 @@ def _columns(family: str, on_device: bool) -> list[Column]:
         *("peak memory (GiB)", *device_memory, "CPU cores busy", f"CPU (s per {names.sample(family)})"),
         "first step (s)",
     ]
-    return [Column("system"), *(Column(title, numeric=True) for title in numeric)]
+    return [Column("system"), *(Column(title, numeric=True) for title in numeric), Column("proof")]
 
 
 def _per_sample(standings: list[list[Standing]]) -> dict[str, str]:
@@ -152,7 +177,7 @@ def _sizes(job: Job) -> list[str]:
 
 
 def _figures(standing: Standing, places: int, per_sample: str, on_device: bool, several: bool, repeats: int) -> Row:
-    summary, relative = standing.summary, standing.relative
+    summary = standing.summary
     estimate = summary.throughput
     assert estimate is not None
     cells = (
@@ -160,7 +185,7 @@ def _figures(standing: Standing, places: int, per_sample: str, on_device: bool, 
         *_sizes(summary.job),
         str(estimate.n),
         *(text.number(estimate.median, places), text.interval(estimate, places)),
-        *((text.number(relative.median, 3), text.interval(relative, 3)) if relative else ("1", text.NONE)),
+        *_beside_fastest(standing),
         text.gibibytes(summary.peak_memory_bytes),
         *([text.gibibytes(summary.peak_device_memory_bytes)] if on_device else []),
         *(text.number(summary.cpu_use, 2), per_sample, text.number(summary.first_step_seconds, 2)),
@@ -169,7 +194,15 @@ def _figures(standing: Standing, places: int, per_sample: str, on_device: bool, 
     return Row(cells, kind=_kind(standing), label=_label(summary.job, several), note=note)
 
 
+def _beside_fastest(standing: Standing) -> tuple[str, str]:
+    if standing.relative is None:
+        return text.NONE if standing.obstacle else "1", text.NONE
+    return text.number(standing.relative.median, 3), text.interval(standing.relative, 3)
+
+
 def _kind(standing: Standing) -> str:
+    if standing.obstacle:
+        return "incomparable"
     if standing.relative is None:
         return "fastest"
     if metrics.tie(standing.relative):
@@ -180,6 +213,7 @@ def _kind(standing: Standing) -> str:
 def _notes(standing: Standing, repeats: int) -> list[str]:
     summary = standing.summary
     notes = ["tie with the fastest"] if _kind(standing) == "tie" else []
+    notes += [f"not comparable: {text.line(standing.obstacle, 1000)}"] if standing.obstacle else []
     if len(summary.done) == 1:
         notes.append("one run: no interval")
     if summary.failed:
@@ -264,16 +298,17 @@ def _label(job: Job, several: bool) -> str:
 def _bar(standing: Standing, places: int, several: bool) -> Bar:
     estimate = standing.summary.throughput
     assert estimate is not None
-    tie = ", tie" if _kind(standing) == "tie" else ""
-    label = f"{text.number(estimate.median, places)} (n={estimate.n}{tie})"
+    word = {"tie": ", tie", "incomparable": ", not comparable"}.get(_kind(standing), "")
+    label = f"{text.number(estimate.median, places)} (n={estimate.n}{word})"
     return Bar(_label(standing.summary.job, several), estimate.median, estimate.low, estimate.high, label)
 
 
 # What really ran
 
 
-def _effective(summaries: list[Summary]) -> tuple[Table | None, Table | None]:
-    """Keys whose value is the same in every system, and the others with a column for each system."""
+def _effective(summaries: list[Summary]) -> tuple[Table | None, Table | None, Table | None]:
+    """Keys whose value is the same in every system; those that differ and change the work; and the other ones, which
+    are how a framework does it. Those that differ have a column for each system, and a sentence on what they mean."""
     columns: dict[str, dict[str, list[str]]] = {}
     for summary in summaries:
         for record in (*summary.done, *summary.failed):
@@ -281,16 +316,19 @@ def _effective(summaries: list[Summary]) -> tuple[Table | None, Table | None]:
                 values = columns.setdefault(names.system(summary.job), {})
                 for key, value in record.effective.items():
                     values.setdefault(key, []).append(text.line(str(value)))
-    if not columns:
-        return None, None
     keys = list(dict.fromkeys(key for values in columns.values() for key in values))
     cells = {key: [text.alternatives(values.get(key, [])) for values in columns.values()] for key in keys}
-    same = [Row((key, cells[key][0])) for key in keys if len(set(cells[key])) == 1]
-    differing = [Row((key, *cells[key])) for key in keys if len(set(cells[key])) > 1]
-    heads = (Column("key"), *(Column(name) for name in columns))
+    alike = [key for key in keys if len({metrics.work(key, cell) for cell in cells[key]}) == 1]
+    work = [key for key in keys if key not in alike and key in proof.WORK]
+    how = [key for key in keys if key not in alike and key not in proof.WORK]
+    one = (Column("key"), Column("all systems" if len(columns) > 1 else next(iter(columns), "")))
+    each = (Column("key"), *(Column(name) for name in columns), Column("what it is"))
     return (
-        Table((Column("key"), Column("all systems" if len(columns) > 1 else next(iter(columns)))), tuple(same))
-        if same
-        else None,
-        Table(heads, tuple(differing)) if differing else None,
+        _table(one, [(key, cells[key][0]) for key in alike]),
+        _table(each, [(key, *cells[key], names.meaning(key)) for key in work]),
+        _table(each, [(key, *cells[key], names.meaning(key)) for key in how]),
     )
+
+
+def _table(columns: tuple[Column, ...], rows: list[tuple[str, ...]]) -> Table | None:
+    return Table(columns, tuple(Row(row) for row in rows)) if rows else None

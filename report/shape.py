@@ -13,7 +13,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """kind: "" | fastest | tie | unresolved | missing. `cells` has one for each column.
+    """kind: "" | fastest | tie | unresolved | incomparable | missing. `cells` has one for each column.
 
     note: what a reader must know of this row, e.g. why it is missing; `label` names the row where notes are listed.
     HTML shows a missing row's note in place of its cells from number `first` to the last, `span` of them.
@@ -61,7 +61,10 @@ class Chart:
 
 @dataclass(frozen=True)
 class Section:
-    """One model at one precision on one kind of device."""
+    """One model at one precision on one kind of device.
+
+    What really ran: `work`, differences that change how much is done; `how`, other differences; `same`, the rest.
+    """
 
     anchor: str
     title: str
@@ -69,8 +72,20 @@ class Section:
     summary: str
     throughput: Table
     chart: Chart | None
+    work: Table | None
+    how: Table | None
     same: Table | None
-    differing: Table | None
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The certificates of one model and precision: a row for each system, and one for each pair of them."""
+
+    title: str
+    about: tuple[str, ...]
+    systems: Table
+    pairs: Table | None
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -97,3 +112,5 @@ class Report:
     protocol: tuple[str, ...]
     environment_commands: tuple[Excerpt, ...]
     commands: tuple[Excerpt, ...]
+    proofs: tuple[Proof, ...]
+    proof_about: tuple[str, ...]

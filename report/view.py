@@ -9,7 +9,7 @@ from typing import Any
 
 from dlperf import metrics
 from dlperf.metrics import Summary
-from dlperf.report import names, text
+from dlperf.report import names, proofs, text
 from dlperf.report.caveats import caveats
 from dlperf.report.section import section
 from dlperf.report.shape import Column, Excerpt, Report, Row, Table
@@ -21,12 +21,14 @@ RESUME = "python -m dlperf.compare --resume DIR"
 
 def view(comparison: Comparison) -> Report:
     """All that the templates need."""
+    obstacles = metrics.obstacles(comparison)
+    proven = tuple(proofs.proofs(comparison))
     return Report(
         title=_title(comparison),
         about=_about(comparison),
         progress=_progress(comparison),
         resume="" if _finished(comparison) else RESUME,
-        sections=tuple(section(*group, _repeats(comparison)) for group in _groups(comparison)),
+        sections=tuple(section(*group, _repeats(comparison), comparison, obstacles) for group in _groups(comparison)),
         caveats=tuple(caveats(comparison)),
         machine=_machine(comparison.machine),
         topo=text.clean(str(comparison.machine.get("topo", ""))).strip("\n"),
@@ -38,6 +40,8 @@ def view(comparison: Comparison) -> Report:
             for name, command in comparison.commands.items()
         ),
         commands=tuple(_commands(comparison)),
+        proofs=proven,
+        proof_about=proofs.ABOUT if proven else (),
     )
 
 

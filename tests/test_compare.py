@@ -18,7 +18,7 @@ from dlperf.spec import Protocol, Spec
 
 ROOT = Path(__file__).parent.parent
 COMPARE = [sys.executable, "-m", "dlperf.compare"]
-FAKE = ["--frameworks", "fake", "--env", "current", "--model", "bert_tiny", "--device", "cpu"]
+FAKE = ["--frameworks", "fake", "--env", "current", "--model", "bert_tiny", "--device", "cpu", "--no-verify"]
 
 
 def compare(*words, **kwargs):
@@ -134,7 +134,7 @@ def test_a_failing_system_does_not_end_the_comparison(tmp_path):
     module = tmp_path / "adapters" / "broken" / "bert.py"
     module.write_text("raise ImportError('libfast.so.3: cannot open shared object file')\n")
     environ = {**os.environ, "DLPERF_ADAPTERS": str(tmp_path / "adapters")}
-    words = ["-f", "fake,broken", "--env", "current", "-m", "bert_tiny", "-r", 3, "-o", tmp_path / "out"]
+    words = ["-f", "fake,broken", "--env", "current", "-m", "bert_tiny", "-r", 3, "--no-verify", "-o", tmp_path / "out"]
     ended = compare(*words, env=environ)
     assert ended.returncode == 0
     by_system = {}
@@ -147,7 +147,19 @@ def test_a_failing_system_does_not_end_the_comparison(tmp_path):
 
 
 def test_an_environment_that_is_not_there_is_a_row(tmp_path):
-    words = ["--frameworks", "fake,mxnet", "--env", "current", "-m", "bert_tiny", "-r", 2, "-o", tmp_path / "out"]
+    words = [
+        "--frameworks",
+        "fake,mxnet",
+        "--env",
+        "current",
+        "-m",
+        "bert_tiny",
+        "-r",
+        2,
+        "--no-verify",
+        "-o",
+        tmp_path / "out",
+    ]
     ended = compare(*words)
     assert ended.returncode == 0
     (failed,) = [record for record in records(tmp_path / "out") if record.job.adapter == "mxnet"]
@@ -185,7 +197,7 @@ class DeletesEnvironment(Progress):
 def test_an_environment_deleted_while_running_costs_its_rows_and_nothing_else(tmp_path, monkeypatch):
     environment = ready_environment(tmp_path / "cache", monkeypatch)
     protocol = Protocol("quick", 1, 1, 1, 4)
-    spec = Spec(("bert_tiny",), ("fp32",), ("fake",), "cpu", "venv", protocol, timeout=60)
+    spec = Spec(("bert_tiny",), ("fp32",), ("fake",), "cpu", "venv", protocol, timeout=60, verify=False)
     adapters = catalog.adapters()
     opened = store.create(tmp_path / "out", spec, plan.make(spec, adapters), {}, {}, "2026-01-01", "0")
     runner.Runner(opened, adapters, DeletesEnvironment(environment.folder)).run()
@@ -313,7 +325,7 @@ def test_a_dry_run_prints_every_command_and_does_nothing(tmp_path):
     ended = compare("--dry-run", "--device", "cpu", "-m", "bert", "-p", "amp", "-r", 2, "-o", tmp_path / "out")
     assert ended.returncode == 0
     assert not (tmp_path / "out").exists()
-    assert ended.stdout.count("dlperf.adapters.worker job.json .") == 2 * 4
+    assert ended.stdout.count("dlperf.adapters.worker job.json .") == 2 * 4 + 3 * 4  # runs, and three for each proof
     assert "not run: bert_base amp paddle: upstream" in ended.stdout
     assert "pip install" in ended.stdout
 
@@ -327,7 +339,9 @@ def test_the_core_does_not_compute_while_a_worker_measures(tmp_path):
     """CPU time of this process, not wall-clock: a worker that sleeps for 4 s leaves the core next to nothing to do."""
     protocol = Protocol("quick", 1, 1, 7, 1)
     settings = {"step_seconds": "0.5"}
-    spec = Spec(("bert_tiny",), ("fp32",), ("fake",), "cpu", "current", protocol, settings=settings, timeout=60)
+    spec = Spec(
+        ("bert_tiny",), ("fp32",), ("fake",), "cpu", "current", protocol, settings=settings, timeout=60, verify=False
+    )
     adapters = catalog.adapters()
     opened = store.create(tmp_path / "out", spec, plan.make(spec, adapters), {}, {}, "2026-01-01", "0")
     work = runner.Runner(opened, adapters, Progress())

@@ -13,11 +13,11 @@ FOLDERS = {"": "dlperf", "adapters": "adapters", "models": "models", "launchers"
 #: module of dlperf -> modules of dlperf that it may import, besides itself and those of its right-hand neighbours
 LAYERS = [
     {"__main__"},
-    {"compare"},
+    {"compare", "verify"},
     {"runner", "report"},
-    {"progress", "store"},
-    {"plan", "envs", "bundle", "launchers"},
-    {"events", "metrics", "machine"},
+    {"progress", "store", "certify"},
+    {"plan", "envs", "bundle", "launchers", "process"},
+    {"events", "metrics", "machine", "proof"},
     {"data", "spec"},
     {"catalog", "schema"},
     {"adapters", "models", "errors", "shell", ""},
@@ -67,7 +67,7 @@ def test_the_core_imports_no_framework_and_no_adapter(name, path):
     for imported in imports(path):
         assert imported.split(".")[0] not in FRAMEWORKS
         if imported.startswith("dlperf.adapters."):
-            assert imported.split(".")[2] in ("api", "probe"), imported
+            assert imported.split(".")[2] in ("api", "probe", "trace"), imported
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "adapters").glob("*/*.py")), ids=lambda path: "/".join(path.parts[-2:]))

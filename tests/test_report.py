@@ -25,7 +25,19 @@ from scipy import stats
 from dlperf import machine, metrics, report
 from dlperf.report import charts, markdown, text
 from dlperf.report.view import view
-from dlperf.schema import Comparison, Failure, Job, Record, Skip, Window, comparison_from
+from dlperf.schema import (
+    Bound,
+    Certificate,
+    Comparison,
+    Difference,
+    Failure,
+    Job,
+    Record,
+    Skip,
+    Trajectory,
+    Window,
+    comparison_from,
+)
 
 GOLDEN = Path(__file__).parent / "golden" / "report"
 HOSTILE = "<script>alert(1)</script> | ``` ` [x](http://example.invalid) $x$ \x1b[31mred\x1b[0m\n# heading"
@@ -107,6 +119,37 @@ def runs(of: Job, rates: Iterable[float]) -> list[Record]:
     return [run(of, repeat, rate) for repeat, rate in enumerate(rates)]
 
 
+def certificate(of: Job, precision: str, **changes: object) -> Certificate:
+    """Proof that a system did the same work, as far as a report shows it."""
+    low = precision.startswith("amp")
+    trajectory = Trajectory(
+        system=of.system,
+        adapter=of.adapter,
+        title=of.title,
+        of=of.model,
+        model=of.model + ("" if precision == "fp32" else "_check"),
+        family=of.family,
+        device=of.device,
+        precision=precision,
+        batch_size=4,
+        steps=10,
+        seed=1,
+        options=of.options,
+        definition="0123",
+        seconds=12.3,
+        peak_memory_bytes=2**31,
+        losses=(7.0,) * 10,
+    )
+    found = Difference("reference", (0.0, 3e-13), 2e-13, 1e-14, "logits", 2e-12, "bn1.bias", 4e-11, "fc.weight", None)
+    bounds = (Bound("logits", 2e-7, 4e-3, least=5e-5, most=1.3e-2),) if low else ()
+    made = Certificate(trajectory, "same", size=3e-13, differences=(found,), bounds=bounds)
+    return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
+
+
+def proven(jobs: Iterable[Job]) -> dict[str, tuple[Certificate, ...]]:
+    return {job.id: (certificate(job, "fp64"), certificate(job, job.precision)) for job in jobs}
+
+
 def skip(system: str, model: str, asked: str, precision: str, status: str, why: str) -> Skip:
     return Skip(system, system, TITLES[system], model, FAMILIES[model], "cpu", asked, precision, status, why)
 
@@ -132,6 +175,14 @@ def comparison() -> Comparison:
         *runs(bert_free, (1.66, 1.64, 1.65)),
         *runs(bert_oneflow, (0.341, 0.338, 0.344)),
     ]
+    jobs = (torch, tensorflow, mxnet, jax, compiled, bert_torch, bert_free, bert_oneflow)
+    parted = "against the reference, its losses part at step 3, by 2e-04 at most"
+    exception = "running variances of BatchNorm: biased; up to 2e-02 off, taken out before comparing"
+    proofs = proven(jobs)
+    proofs[mxnet.id] = (certificate(mxnet, "fp64", exceptions=(exception,)), certificate(mxnet, "amp_bf16"))
+    proofs[jax.id] = (certificate(jax, "fp64", verdict="unproven", why=HOSTILE, size=None, differences=()),)
+    altered = certificate(bert_oneflow, "fp64", verdict="different", why=parted, size=2e-4)
+    proofs[bert_oneflow.id] = (altered, certificate(bert_oneflow, "fp32"))
     return Comparison(
         spec={"models": ["resnet50", "bert_base"], "threads": 2, "seed": 1, "protocol": PROTOCOL},
         machine={
@@ -151,7 +202,7 @@ def comparison() -> Comparison:
         created="2026-11-20T10:00:00Z",
         version="0.1.0",
         planned=24,
-        jobs=(torch, tensorflow, mxnet, jax, compiled, bert_torch, bert_free, bert_oneflow),
+        jobs=jobs,
         records=tuple(records),
         skips=(
             skip("paddle", *resnet[:3], "upstream", "PaddlePaddle 3.3 has no bfloat16 kernels on CPU"),
@@ -159,6 +210,7 @@ def comparison() -> Comparison:
             skip("mxnet", *bert[:3], "environment", "no Python 3.10 was found"),
         ),
         commands={"pytorch cpu": "python3.11 -m venv ENV\nENV/bin/pip install -r requirements.cpu.txt"},
+        proofs=proofs,
     )
 
 
@@ -212,7 +264,8 @@ def test_results_csv_has_one_line_per_run() -> None:
 
 
 def few(records: Sequence[Record] = (), **changes: object) -> Comparison:
-    return dataclasses.replace(comparison(), records=tuple(records), **changes)  # type: ignore[arg-type]
+    made = dataclasses.replace(comparison(), records=tuple(records), **changes)  # type: ignore[arg-type]
+    return dataclasses.replace(made, proofs=proven(made.jobs))
 
 
 def test_without_any_run_the_report_says_how_to_go_on() -> None:
@@ -342,7 +395,7 @@ def test_hostile_text_is_harmless_in_markdown() -> None:
     assert "&lt;script&gt;alert(1)&lt;/script&gt; | ``` ` [x](http://example.invalid) $x$ red # heading" in shown
     tables = re.findall(r"<table>(.*?)</table>", shown, re.DOTALL)
     widths = [{len(re.findall(r"<t[dh]\b", row)) for row in table.split("</tr>")[:-1]} for table in tables]
-    assert widths == [{2}, {6}, {14}, {5}, {2}, {14}, {4}, {2}]
+    assert widths == [{2}, {6}, {15}, {6}, {2}, {15}, {5}, {5}, {2}, *[{9}, {9}, {7}], *[{9}] * 8]
 
 
 @pytest.mark.parametrize("content", ["plain", "```", "a ```` b", "`"])
@@ -361,7 +414,7 @@ def test_templates_do_no_arithmetic() -> None:
     forbidden = (nodes.Add, nodes.Sub, nodes.Mul, nodes.Div, nodes.FloorDiv, nodes.Mod, nodes.Pow, nodes.Neg)
     allowed = {"fence"}
     templates = sorted(report.TEMPLATES.glob("*.j2"))
-    assert len(templates) == 4
+    assert len(templates) == 8
     for path in templates:
         tree = Environment().parse(path.read_text(encoding="utf-8"))
         assert not list(tree.find_all(forbidden)), path.name

@@ -12,6 +12,14 @@ from dlperf.adapters.api import EFFECTIVE, EFFECTIVE_OF, SHAPES_OF
 from dlperf.models.batches import Batches
 from dlperf.models.parameters import count, initial
 
+DTYPES = {
+    "fp64": "float64",
+    "fp32": "float32",
+    "tf32": "tf32",
+    "amp_fp16": "float16",
+    "amp_bf16": "bfloat16",
+}
+
 
 def versions():
     return {"numpy": numpy.__version__}
@@ -33,9 +41,10 @@ class Trainer:
         self._behave = job.options.get("behave", "well")
         self._done_at = time.perf_counter()
         self._steps = 0
+        self._dtype = "float64" if job.precision == "fp64" else "float32"
         self.parameter_count = count(self._parameters)
         self.effective = dict.fromkeys(EFFECTIVE + EFFECTIVE_OF[self._family], "none")
-        self.effective.update(precision=job.precision, threads="1")
+        self.effective.update(precision=job.precision, threads="1", compute_dtype=DTYPES[job.precision])
         self.shapes = dict.fromkeys(SHAPES_OF[self._family], (1,))
 
     def step(self):
@@ -65,7 +74,14 @@ class Trainer:
         return float("nan") if self._behave == "nan" else loss
 
     def parameters(self):
-        return ((parameter.name, initial(parameter, self._job.seed)) for parameter in self._parameters)
+        return ((parameter.name, initial(parameter, self._job.seed, self._dtype)) for parameter in self._parameters)
+
+    def logits(self):
+        shapes = models.family(self._job.model).logits(models.config(self._job.model))
+        return ((name, numpy.ones((self._job.batch_size, *shape))) for name, shape in shapes.items())
+
+    def gradients(self):
+        return ((p.name, numpy.ones(p.shape, self._dtype)) for p in self._parameters if p.trained)
 
     def peak_memory(self):
         return None

@@ -1,0 +1,375 @@
+"""Makes the trajectories that certificates rest on, keeps them in the user's cache folder, and has them judged.
+
+One folder in `<cache>/certificates` for each system, model, precision, environment and code:
+
+    certificate.json   the trajectory, the last verdict on it, and a seal over both
+    trajectory.npz     sketches of its tensors, see dlperf.adapters.trace
+
+Its name ends in a digest of all that it depends on, so that a change of the adapter's code, of the model or of the
+environment finds none. A file that does not fit its seal is refused, and made anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dlperf import bundle, envs, events, models, process, proof
+from dlperf.adapters import trace
+from dlperf.envs import Environment
+from dlperf.errors import RunError
+from dlperf.launchers import local
+from dlperf.models.parameters import initial
+from dlperf.proof import Evidence
+from dlperf.schema import Certificate, Failure, Job, Trajectory, certificate_from, trajectory_from
+
+#: of every trajectory; the seed is that of the weights and the batches
+STEPS, BATCH_SIZE, SEED = 10, 4, 1
+CERTIFICATE, SKETCHES = "certificate.json", "trajectory.npz"
+#: where the published trajectories are
+REFERENCES = Path(__file__).parent / "reference"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One trajectory that is needed: a job's system, trained on `model` in `precision`."""
+
+    job: Job
+    model: str
+    precision: str
+
+    @property
+    def name(self) -> str:
+        """A file name, unique among the trajectories of a comparison."""
+        text = f"{self.model}-{self.precision}-{self.job.system}"
+        return "".join(letter if letter.isalnum() or letter in "-._=+" else "_" for letter in text)
+
+    @property
+    def title(self) -> str:
+        return f"{self.job.system}: {self.model}, {self.precision}"
+
+    @property
+    def pool(self) -> tuple[object, ...]:
+        """What must be the same for two trajectories to be compared."""
+        work = tuple(sorted((k, v) for k, v in self.job.options.items() if k in proof.WORK))
+        return self.model, self.precision, self.job.device, work
+
+
+def shown(job: Job, alone: bool = False) -> list[Asked]:
+    """The trajectories that prove a row: in float64 on small input, and in its own precision.
+
+    float32 runs at the real size, where its losses must agree with those of the others; low precision on small input.
+    alone: only the one in its own precision.
+    """
+    own = Asked(job, job.model if job.precision == "fp32" else job.model + "_check", job.precision)
+    return [own] if alone or job.precision == "fp64" else [_float64(job), own]
+
+
+def needed(job: Job, alone: bool = False) -> list[Asked]:
+    """Those of `shown`, and those that the bound of low precision comes from."""
+    wanted = shown(job, alone)
+    if wanted[-1].precision in proof.BARS:
+        return wanted
+    return [_float64(job), Asked(job, job.model + "_check", "fp32"), wanted[-1]]
+
+
+def _float64(job: Job) -> Asked:
+    return Asked(job, job.model + "_check", "fp64")
+
+
+@dataclass
+class Certifier:
+    """Makes certificates for the rows of one comparison.
+
+    folder: has code/, the bundle; runs go to proofs/ in it. make: whether to run what no cached certificate proves.
+    """
+
+    folder: Path
+    threads: int
+    timeout: float
+    note: Callable[[str], None]
+    make: bool = True
+
+    def certificates(
+        self, jobs: Sequence[Job], environments: Mapping[tuple[str, str], Environment], alone: bool = False
+    ) -> dict[str, tuple[Certificate, ...]]:
+        """The certificates of each row whose environment there is, by Job.id. alone: see `shown`."""
+        rows = [job for job in jobs if (job.adapter, job.device) in environments]
+        wanted = {one.name: one for job in rows for one in needed(job, alone)}
+        evidence = {
+            name: self._evidence(one, environments[one.job.adapter, one.job.device]) for name, one in wanted.items()
+        }
+        verdicts = self._judge(wanted, evidence)
+        return {job.id: tuple(verdicts[one.name] for one in shown(job, alone)) for job in rows}
+
+    def _judge(self, wanted: Mapping[str, Asked], evidence: Mapping[str, Evidence]) -> dict[str, Certificate]:
+        pools: dict[tuple[object, ...], list[Asked]] = {}
+        for one in wanted.values():
+            pools.setdefault(one.pool, []).append(one)
+        verdicts: dict[str, Certificate] = {}
+        for members in pools.values():
+            mine = [evidence[one.name] for one in members]
+            if members[0].precision in proof.BARS:
+                judged = proof.judge(mine, reference(mine[0].trajectory))
+            else:
+                judged = [self._judge_low(one, evidence) for one in members]
+            verdicts.update(zip((one.name for one in members), judged, strict=True))
+        for name, certificate in verdicts.items():
+            if certificate.trajectory.sketches:
+                _update(certificate, evidence[name])
+        return verdicts
+
+    @staticmethod
+    def _judge_low(one: Asked, evidence: Mapping[str, Evidence]) -> Certificate:
+        own = {name: evidence[Asked(one.job, one.model, name).name] for name in ("fp64", "fp32")}
+        return proof.judge_low(evidence[one.name], own["fp64"], own["fp32"])
+
+    def _evidence(self, one: Asked, environment: Environment) -> Evidence:
+        """The trajectory from the cache, or a new one."""
+        code = bundle.digest(self.folder / "code" / "dlperf", one.job.adapter)
+        blank = _blank(one, environment, code)
+        found = self._cached(blank)
+        if found:
+            return found
+        if not self.make:
+            failure = Failure("unproven", "no certificate was asked for (--no-verify), and none is there")
+            return Evidence(replace(blank, failure=failure), {})
+        self.note(f"proof of the same work: {one.title}")
+        return self._run(one, blank, environment)
+
+    def _cached(self, blank: Trajectory) -> Evidence | None:
+        folder = place(blank)
+        if not (folder / CERTIFICATE).exists():
+            return None
+        try:
+            return _read(folder, blank)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            self.note(f"{folder / CERTIFICATE}: refused, and made anew: {error}")
+            return None
+
+    def _run(self, one: Asked, blank: Trajectory, environment: Environment) -> Evidence:
+        folder = self.folder / "proofs" / one.name / "run"
+        began = time.monotonic()
+        command = script(one, environment, self.threads)
+        try:
+            envs.check(environment)
+            process.prepare(folder, request(one, self.threads), command)
+            ended = process.execute(folder, self.timeout, lambda: None)
+            stream = events.read(folder / "events.rank0.jsonl")
+            failure = process.failure(ended, stream, folder)
+        except RunError as error:
+            stream, failure = events.Stream(), Failure(error.kind, str(error), error.lines)
+        made = replace(
+            blank,
+            made=datetime.now(UTC).isoformat(timespec="seconds"),
+            seconds=time.monotonic() - began,
+            command=command,
+            versions=stream.start.get("versions", {}),
+            peak_memory_bytes=(stream.end or {}).get("peak_memory_bytes"),
+            failure=failure,
+        )
+        if failure or stream.trajectory is None:
+            return Evidence(made, {})
+        told = stream.trajectory
+        made = replace(
+            made,
+            losses=tuple(told["losses"]),
+            gradient_norms=tuple(told["gradient_norms"]),
+            step_seconds=tuple(told["step_seconds"]),
+            read_seconds=tuple(told["read_seconds"]),
+            effective=told["effective"],
+        )
+        return _keep(made, folder / told["file"])
+
+
+def script(one: Asked, environment: Environment, threads: int) -> str:
+    """What `sh` runs for a trajectory, in its folder."""
+    return local.script(
+        local.Launch(
+            title=f"proof of the same work, {one.title}",
+            python=environment.python,
+            code=Path("../../../code"),
+            device=one.job.device,
+            threads=threads,
+            variables=environment.variables,
+        )
+    )
+
+
+def request(one: Asked, threads: int) -> dict[str, object]:
+    """The content of job.json, see dlperf.adapters.api.Job."""
+    return {
+        "adapter": one.job.adapter,
+        "job": {
+            "model": one.model,
+            "device": one.job.device,
+            "precision": one.precision,
+            "batch_size": BATCH_SIZE,
+            "distinct_batches": STEPS,
+            "dropout": False,
+            "trace_steps": STEPS,
+            "seed": SEED,
+            "threads": threads,
+            "options": dict(one.job.options),
+        },
+    }
+
+
+# The cache
+
+
+def _blank(one: Asked, environment: Environment, code: str) -> Trajectory:
+    """A trajectory as far as it is known before it is made."""
+    made = {"kind": environment.kind, "python": environment.python_version, "digest": environment.digest}
+    job = one.job
+    return Trajectory(
+        system=job.system,
+        adapter=job.adapter,
+        title=job.title,
+        of=job.model,
+        model=one.model,
+        family=job.family,
+        device=job.device,
+        precision=one.precision,
+        batch_size=BATCH_SIZE,
+        steps=STEPS,
+        seed=SEED,
+        options=dict(job.options),
+        definition=definition(one.model),
+        code=code,
+        environment=made,
+    )
+
+
+def definition(model: str) -> str:
+    """Digest of what a trajectory of this model starts from: sizes, optimizer, parameters, some weights, a batch."""
+    family, config = models.family(model), models.config(model)
+    parameters = family.parameters(config)
+    total = hashlib.sha256(repr((trace.WIDTH, STEPS, SEED, config, family.optimizer(BATCH_SIZE))).encode())
+    total.update(repr(parameters).encode())
+    smallest = min((one for one in parameters if not isinstance(one.init, str)), key=lambda one: one.size)
+    total.update(initial(smallest, SEED).tobytes())
+    for name, array in sorted(family.batch(config, BATCH_SIZE, SEED, 0).items()):
+        total.update(name.encode() + array.tobytes())
+    return total.hexdigest()
+
+
+def place(trajectory: Trajectory) -> Path:
+    """The folder of a certificate: its name says what it is of, its end is the digest of what it depends on."""
+    t = trajectory
+    asked = (t.adapter, t.model, t.device, t.precision, t.batch_size, t.steps, t.seed, sorted(t.options.items()))
+    made_of = (t.definition, t.code, t.environment["kind"], t.environment["digest"])
+    key = hashlib.sha256(repr((asked, made_of)).encode()).hexdigest()[:16]
+    return envs.cache_folder() / "certificates" / f"{t.adapter}-{t.model}-{t.device}-{t.precision}-{key}"
+
+
+def _keep(trajectory: Trajectory, sketches: Path) -> Evidence:
+    """Put a new trajectory into the cache; one that cannot be kept is used all the same."""
+    data = sketches.read_bytes()
+    trajectory = replace(trajectory, sketches=hashlib.sha256(data).hexdigest())
+    evidence = Evidence(trajectory, _sketches(data))
+    folder = place(trajectory)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(folder / SKETCHES, data)
+    except OSError:
+        shutil.rmtree(folder, ignore_errors=True)
+    return evidence
+
+
+def _update(certificate: Certificate, evidence: Evidence) -> None:
+    """Write the verdict beside its trajectory, sealed, unless it is there already."""
+    folder = place(certificate.trajectory)
+    content = json.loads(json.dumps(asdict(certificate)))
+    text = json.dumps({"seal": seal(content), "certificate": content}, indent=1) + "\n"
+    try:
+        if (folder / SKETCHES).exists() and not _same(folder / CERTIFICATE, text):
+            _write(folder / CERTIFICATE, text.encode())
+    except OSError:
+        pass  # a cache that cannot be written costs time, nothing else
+
+
+def _same(path: Path, text: str) -> bool:
+    return path.exists() and path.read_text(encoding="utf-8", errors="replace") == text
+
+
+def _write(path: Path, data: bytes) -> None:
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    aside.write_bytes(data)
+    os.replace(aside, path)
+
+
+def seal(content: Mapping[str, Any]) -> str:
+    """SHA-256 of a certificate's content: a damaged or hand-edited one does not fit it."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _read(folder: Path, blank: Trajectory) -> Evidence:
+    """A cached trajectory. ValueError, KeyError or TypeError where the files are not what was written."""
+    found = json.loads((folder / CERTIFICATE).read_text(encoding="utf-8"))
+    if found["seal"] != seal(found["certificate"]):
+        raise ValueError("its content does not fit its seal: it was damaged or edited")
+    trajectory = certificate_from(found["certificate"]).trajectory
+    if place(trajectory) != folder:
+        raise ValueError("it is of another system, environment or code than its folder's name says")
+    data = (folder / SKETCHES).read_bytes()
+    if hashlib.sha256(data).hexdigest() != trajectory.sketches:
+        raise ValueError(f"its {SKETCHES} was damaged or edited")
+    # the labels of this comparison: the same options may have another name there
+    return Evidence(replace(trajectory, system=blank.system, title=blank.title, of=blank.of), _sketches(data))
+
+
+def _sketches(data: bytes) -> dict[str, Any]:
+    import io
+
+    import numpy
+
+    with numpy.load(io.BytesIO(data), allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+# The published trajectories
+
+
+def reference(like: Trajectory) -> Evidence | None:
+    """The published float64 trajectory of the same job, where there is one: it takes part in every comparison.
+
+    None for another model, other options that change the work, or where dlperf.models has changed since.
+    """
+    path = REFERENCES / f"{like.model}.json"
+    if not path.exists() or not (REFERENCES / f"{like.model}.npz").exists():
+        return None
+    trajectory = trajectory_from(json.loads(path.read_text(encoding="utf-8")))
+    work = {key: value for key, value in like.options.items() if key in proof.WORK}
+    same = (trajectory.definition, trajectory.batch_size, trajectory.steps, trajectory.seed, trajectory.options)
+    if same != (like.definition, like.batch_size, like.steps, like.seed, work):
+        return None
+    return Evidence(trajectory, _sketches((REFERENCES / f"{like.model}.npz").read_bytes()))
+
+
+def publish(certificate: Certificate, folder: Path = REFERENCES) -> None:
+    """Make a certificate's trajectory the published one of its model: without what says where it was made."""
+    trajectory = certificate.trajectory
+    work = {key: value for key, value in trajectory.options.items() if key in proof.WORK}
+    public = replace(
+        trajectory,
+        system=proof.REFERENCE,
+        title="published reference",
+        options=work,
+        environment={},
+        command="",
+        code="",
+        step_seconds=(),
+        read_seconds=(),
+    )
+    folder.mkdir(exist_ok=True)
+    (folder / f"{trajectory.model}.json").write_text(json.dumps(asdict(public), indent=1) + "\n", encoding="utf-8")
+    shutil.copy(place(trajectory) / SKETCHES, folder / f"{trajectory.model}.npz")

@@ -1,0 +1,314 @@
+"""From trajectories to certificates: did the frameworks do the same work? Pure.
+
+All systems train the same steps from the same weights on the same batches, without dropout. What they compute is
+compared in pairs, by relative errors:
+
+    loss             |a - b| / max(|a|, |b|), at each step
+    gradient norm    likewise, the norm of all gradients before clipping
+    tensor           |a - b| / max(|a|, |b|, FLOOR * m), | | the Euclidean norm, m the root mean square of the norms of
+                     all tensors of its sort: first logits, first gradients, changes of parameters over all steps
+
+FLOOR is for tensors that mathematics makes zero, as the gradient of a key's bias is: only rounding is left in them. A
+change is what training did to a parameter; beside it an error is not hidden by what the parameter was before.
+
+In float64 rounding is 1e-16, so what is left after ten steps tells a different computation from a differently rounded
+one. float32 is held to its losses. Low precision has no bound of its own in the literature that a network would keep,
+but errors of rounding are proportional to the unit roundoff u: if float32 moved a system's results by e, then a
+precision with the roundoff u may move them by e * u / 2^-24. That is its bound, from its own float32 run; and if it
+moved them by less than the geometric mean of the two, low precision did not run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from dlperf.schema import Bound, Certificate, Difference, Trajectory
+
+if TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+FLOOR = 1e-3
+#: share of a step's time that `read` may take after `wait`: more, and `wait` had not waited
+READ_SHARE = 0.1
+#: the unit roundoff, half the distance from 1 to the next number
+ROUNDOFF = {"fp64": 2.0**-53, "fp32": 2.0**-24, "tf32": 2.0**-11, "amp_fp16": 2.0**-11, "amp_bf16": 2.0**-8}
+DTYPES = {"fp64": "float64", "fp32": "float32", "tf32": "tf32", "amp_fp16": "float16", "amp_bf16": "bfloat16"}
+REFERENCE = "reference"
+#: keys of Trainer.effective, and options, that say what work was done; all others say how
+WORK = (
+    "precision",
+    "compute_dtype",
+    "loss_scale",
+    "clip_norm",
+    "dropout",
+    "masked_positions",
+    "label_smoothing",
+    "vocabulary",
+    "data",
+)
+
+
+@dataclass(frozen=True)
+class Bars:
+    """The largest relative errors with which two systems still do the same work; None: shown, not judged."""
+
+    loss: float
+    logits: float | None = None
+    gradient: float | None = None
+    change: float | None = None
+
+
+BARS = {"fp64": Bars(loss=1e-9, logits=1e-9, gradient=1e-7, change=1e-7), "fp32": Bars(loss=1e-4)}
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A trajectory with its sketches, by name, as dlperf.adapters.trace writes them."""
+
+    trajectory: Trajectory
+    sketches: Mapping[str, NDArray[numpy.float64]]
+
+
+def judge(pool: Sequence[Evidence], reference: Evidence | None = None) -> list[Certificate]:
+    """One certificate for each system of a pool that trained the same job in the same precision, fp64 or fp32.
+
+    The same work is what the reference did, where there is one; else what most of the pool did.
+    """
+    bars = BARS[pool[0].trajectory.precision]
+    sound = [_corrected(one)[0] for one in pool if not _fault(one)]
+    witnesses = [*([reference] if reference else []), *sound]
+    measure = {
+        (a.trajectory.system, b.trajectory.system): difference(a, b, bars)
+        for a in witnesses
+        for b in witnesses
+        if a is not b
+    }
+    anchor = reference or _most_agreed(sound, measure, bars)
+    group = [
+        one.trajectory.system for one in witnesses if anchor and (one is anchor or _agree(one, anchor, measure, bars))
+    ]
+    return [_certificate(one, witnesses, measure, anchor, group, bars) for one in pool]
+
+
+def judge_low(low: Evidence, own_float64: Evidence, own_float32: Evidence) -> Certificate:
+    """The certificate of a low-precision trajectory, from the same system's trajectories in float64 and float32."""
+    fault = _fault(low) or next(
+        (f"its {one.trajectory.precision} run: {_fault(one)}" for one in (own_float64, own_float32) if _fault(one)), ""
+    )
+    if fault:
+        return Certificate(low.trajectory, "different" if not low.trajectory.failure else "unproven", fault)
+    ratio = ROUNDOFF[low.trajectory.precision] / ROUNDOFF["fp32"]
+    bars = BARS["fp64"]
+    base, found = difference(own_float32, own_float64, bars), difference(low, own_float64, bars)
+    # the losses are rounded to float32 themselves, each by up to half of this
+    bounds = [_bound("losses", max(base.loss, ROUNDOFF["fp32"]), found.loss, ratio, shows=False)]
+    bounds.append(_bound("logits", base.logits, found.logits, ratio, shows=True))
+    if base.gradient is not None and found.gradient is not None:
+        bounds.append(_bound("gradients", base.gradient, found.gradient, ratio, shows=False))
+    wrong = [_outside(bound) for bound in bounds if not bound.least <= bound.found <= bound.most]
+    verdict = "different" if wrong else "same"
+    return Certificate(low.trajectory, verdict, "; ".join(wrong), found.loss, (found,), bounds=tuple(bounds))
+
+
+def _bound(what: str, base: float, found: float, ratio: float, shows: bool) -> Bound:
+    return Bound(what, base, found, least=base * math.sqrt(ratio) if shows else 0.0, most=base * ratio)
+
+
+def _outside(bound: Bound) -> str:
+    if bound.found < bound.least:
+        return f"{bound.what} are off by {short(bound.found)} only, like float32's: low precision did not run"
+    return f"{bound.what} are off by {short(bound.found)}; rounding explains {short(bound.most)}"
+
+
+def difference(ours: Evidence, theirs: Evidence, bars: Bars) -> Difference:
+    """How far apart two trajectories of the same job are."""
+    a, b = ours.trajectory, theirs.trajectory
+    losses = tuple(_relative(x, y) for x, y in zip(a.losses, b.losses, strict=True))
+    norms = [
+        _relative(x, y)
+        for x, y in zip(a.gradient_norms, b.gradient_norms, strict=True)
+        if x is not None and y is not None
+    ]
+    worst = {
+        sort: _worst_tensor(ours.sketches, theirs.sketches, sort + "/") for sort in ("logits", "gradient", "change")
+    }
+    return Difference(
+        other=b.system,
+        losses=losses,
+        gradient_norm=max(norms, default=None),
+        logits=worst["logits"][0] or 0.0,
+        logits_tensor=worst["logits"][1],
+        gradient=worst["gradient"][0],
+        gradient_tensor=worst["gradient"][1],
+        change=worst["change"][0] or 0.0,
+        change_tensor=worst["change"][1],
+        parted=next((step for step, error in enumerate(losses, 1) if not error <= bars.loss), None),
+    )
+
+
+def _relative(x: float, y: float) -> float:
+    return 0.0 if x == y else abs(x - y) / max(abs(x), abs(y))
+
+
+def _worst_tensor(
+    ours: Mapping[str, NDArray[numpy.float64]], theirs: Mapping[str, NDArray[numpy.float64]], prefix: str
+) -> tuple[float | None, str]:
+    """The largest relative error and its tensor; (None, "") where one of the two has no tensors of this sort."""
+    import numpy
+
+    names = [name for name in ours if name.startswith(prefix) and name in theirs]
+    if not names:
+        return None, ""
+    norms = {name: max(_norm(ours[name]), _norm(theirs[name])) for name in names}
+    floor = FLOOR * math.sqrt(sum(norm**2 for norm in norms.values()) / len(norms))
+    errors = {name: _norm(numpy.subtract(ours[name], theirs[name])) for name in names}
+    relative = {name: errors[name] / max(norms[name], floor) if errors[name] else 0.0 for name in names}
+    worst = max(relative, key=lambda name: (math.inf if math.isnan(relative[name]) else relative[name]))
+    return relative[worst], worst.removeprefix(prefix)
+
+
+def _norm(values: NDArray[numpy.float64]) -> float:
+    return math.sqrt(float((values * values).sum()))
+
+
+def _within(found: Difference, bars: Bars) -> bool:
+    errors = (found.loss, found.logits, found.gradient, found.change)
+    limits = (bars.loss, bars.logits, bars.gradient, bars.change)
+    return all(bar is None or error is None or error <= bar for error, bar in zip(errors, limits, strict=True))
+
+
+_Measure = Mapping[tuple[str, str], Difference]
+
+
+def _agree(a: Evidence, b: Evidence, measure: _Measure, bars: Bars) -> bool:
+    return _within(measure[a.trajectory.system, b.trajectory.system], bars)
+
+
+def _most_agreed(pool: Sequence[Evidence], measure: _Measure, bars: Bars) -> Evidence | None:
+    """The one that most others agree with; None where nobody agrees, or two camps are equally large."""
+    camps = {
+        id(one): {id(other) for other in pool if other is one or _agree(one, other, measure, bars)} for one in pool
+    }
+    ranked = sorted(pool, key=lambda one: -len(camps[id(one)]))
+    if not ranked or len(camps[id(ranked[0])]) < 2:
+        return None
+    best = camps[id(ranked[0])]
+    rivals = [one for one in ranked if id(one) not in best and len(camps[id(one)]) == len(best)]
+    return None if rivals else ranked[0]
+
+
+def _certificate(
+    one: Evidence,
+    witnesses: Sequence[Evidence],
+    measure: _Measure,
+    anchor: Evidence | None,
+    group: Sequence[str],
+    bars: Bars,
+) -> Certificate:
+    trajectory, fault = one.trajectory, _fault(one)
+    if fault:
+        return Certificate(trajectory, "unproven" if trajectory.failure else "different", fault)
+    mine = trajectory.system
+    others = [other.trajectory.system for other in witnesses if other.trajectory.system != mine]
+    differences = tuple(measure[mine, other] for other in others)
+    exceptions = _corrected(one)[1]
+    if not others:
+        why = "there is no other system to compare it with"
+        return Certificate(trajectory, "unproven", why, exceptions=exceptions)
+    if mine in group and len(group) > 1:
+        size = max(found.loss for found in differences if found.other in group)
+        return Certificate(trajectory, "same", "", size, differences, exceptions)
+    against = measure[mine, anchor.trajectory.system] if anchor else min(differences, key=lambda found: found.loss)
+    why = _parting(against, bars) + ("" if anchor else ", and no two systems that agree outnumber the others")
+    return Certificate(trajectory, "different", why, against.loss, differences, exceptions)
+
+
+def _parting(found: Difference, bars: Bars) -> str:
+    """Where two trajectories part, in words."""
+    whom = "the reference" if found.other == REFERENCE else found.other
+    parts = []
+    if found.logits and bars.logits is not None and found.logits > bars.logits:
+        parts.append(f"its first {found.logits_tensor} are off by {short(found.logits)}")
+    if found.gradient and bars.gradient is not None and found.gradient > bars.gradient:
+        parts.append(f"its first gradients by up to {short(found.gradient)} ({found.gradient_tensor})")
+    if found.parted is not None:
+        parts.append(f"its losses part at step {found.parted}, by {short(found.loss)} at most")
+    if bars.change is not None and found.change > bars.change:
+        parts.append(f"its parameters change otherwise by up to {short(found.change)} ({found.change_tensor})")
+    return f"against {whom}, {', '.join(parts)}"
+
+
+def _fault(one: Evidence) -> str:
+    """What is wrong with a trajectory without any other beside it; empty if nothing."""
+    trajectory = one.trajectory
+    if trajectory.failure:
+        return f"{trajectory.failure.kind}: {trajectory.failure.message}"
+    ran, asked = trajectory.effective.get("compute_dtype", ""), DTYPES[trajectory.precision]
+    if ran != asked:
+        return f"it computed in {ran or 'an unknown type'}, not in {asked}"
+    read, total = sum(trajectory.read_seconds[1:]), sum(trajectory.step_seconds[1:]) + sum(trajectory.read_seconds[1:])
+    if read > READ_SHARE * total:
+        return f"its `wait` does not wait: {read / total:.0%} of the time went into reading losses after it"
+    return ""
+
+
+def verdict(certificates: Sequence[Certificate]) -> tuple[str, str]:
+    """Of a row by its certificates: same | different | unproven, and a phrase: "same work: 3e-13 (fp64)"."""
+    if not certificates:
+        return "unproven", "no proof"
+    for word, phrase in (("different", "different work"), ("unproven", "no proof")):
+        bad = [one for one in certificates if one.verdict == word]
+        if bad:
+            return word, f"{phrase}: " + "; ".join(f"{_precision(one)}: {one.why}" for one in bad)
+    return "same", "same work: " + ", ".join(f"{size(one)} ({_precision(one)})" for one in certificates)
+
+
+def size(certificate: Certificate) -> str:
+    """Of the disagreement: the largest relative error of a loss, or the share of the bound of low precision."""
+    if certificate.bounds:
+        return (
+            f"{max(bound.found / bound.most if bound.most else 0.0 for bound in certificate.bounds):.2f} of its bound"
+        )
+    return "–" if certificate.size is None else short(certificate.size)
+
+
+def short(error: float) -> str:
+    """`3e-13`; exact agreement is 0."""
+    return f"{error:.0e}".replace("e-0", "e-") if error else "0"
+
+
+def _precision(certificate: Certificate) -> str:
+    return certificate.trajectory.precision.removeprefix("amp_")
+
+
+def _corrected(one: Evidence) -> tuple[Evidence, tuple[str, ...]]:
+    """Take out what a framework's kernels are known to compute otherwise, and say so.
+
+    A biased running variance: after T steps it is d^T + B where the others have d^T + B n / (n - 1), d being the share
+    that is kept and n the number of values of a channel in a batch. It does not enter training.
+    """
+    trajectory = one.trajectory
+    cause = trajectory.effective.get("bn_running_variance", "")
+    if not cause.startswith("biased"):
+        return one, ()
+    import numpy
+
+    from dlperf import models
+    from dlperf.adapters.trace import sketch
+
+    config = models.config(trajectory.model)
+    kept = config.bn_decay**trajectory.steps - 1  # what is left of the first value, 1, less that value
+    sketches, worst = dict(one.sketches), 0.0
+    for norm, values in models.family(trajectory.model).normalised(config).items():
+        name, n = f"{norm}.running_var", values * trajectory.batch_size
+        before = one.sketches["change/" + name]
+        channels = next(p.size for p in models.family(trajectory.model).parameters(config) if p.name == name)
+        constant = kept * sketch(name, numpy.ones(channels))
+        sketches["change/" + name] = after = (before - constant) * (n / (n - 1)) + constant
+        worst = max(worst, _norm(after - before) / _norm(after))
+    text = f"running variances of BatchNorm: {cause}; up to {short(worst)} off, taken out before comparing"
+    return replace(one, sketches=sketches), (text,)

@@ -1,0 +1,155 @@
+"""Prove that the frameworks compute the same training trajectory, or show where they part."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+from dlperf import __version__, bundle, catalog, certify, envs, plan, store
+from dlperf import progress as progress_
+from dlperf.catalog import Adapter
+from dlperf.compare import DEFAULTS, Parser
+from dlperf.errors import RunError, UsageError, heed_signals
+from dlperf.schema import Certificate, Comparison, Failure, Job, Record, Skip
+from dlperf.spec import PRECISIONS, Spec, from_arguments
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line; its values are those of python -m dlperf.compare."""
+    made = Parser(prog="python -m dlperf.verify", description=__doc__, allow_abbrev=False)
+    add = made.add_argument
+    add("-m", "--model", metavar="M,...", help="resnet50, bert (= bert_base), bert_large; default: resnet50,bert")
+    add("-p", "--precision", metavar="P,...", help="fp64 (default), fp32, tf32, amp, fp16, bf16")
+    add("-f", "--frameworks", metavar="F,...", help="default: all")
+    add("--compile", metavar="on|off", help="the framework's compiler; on,off makes a system of each")
+    add("--set", action="append", metavar="KEY=VALUE", help="an adapter's option: clip_norm=off, pytorch.layout=nchw")
+    add("--device", metavar="D", help="auto (default), cpu or cuda")
+    add("--env", metavar="E", help="venv (default: made on first use) or current (this interpreter)")
+    add("--threads", metavar="N", help="CPU threads for each framework; default: all that this process may use")
+    add("--timeout", metavar="S", help="seconds for one run")
+    add("-o", "--output", metavar="DIR", help="a new folder for the report: proof.md, proof.html, certificates.json")
+    add("--dry-run", action="store_true", help="print every command, run nothing")
+    add("-q", "--quiet", action="store_true", help="no progress")
+    add("--publish", action="store_true", help="for dlperf's developers: make these trajectories the reference")
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit code 0 if all that could be compared does the same work; 1 if not; 2 for a wrong request; 130 after
+    Ctrl-C."""
+    arguments = vars(parser().parse_args(argv))
+    heed_signals()
+    try:
+        return _verify(arguments)
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except OSError as error:
+        print(f"{error.filename or 'output'}: {error.strerror or error}.", file=sys.stderr)
+        return 1
+
+
+def _verify(arguments: Mapping[str, object]) -> int:
+    adapters = catalog.adapters()
+    given = {name: arguments[name] for name in DEFAULTS if arguments.get(name) is not None}
+    asked = {**DEFAULTS, "precision": "fp64", **given, "dry_run": arguments["dry_run"]}
+    spec = from_arguments(asked, adapters, ("fp64", *PRECISIONS))
+    planned = plan.make(spec, adapters)
+    if arguments["dry_run"]:
+        print(_dry_run(spec, planned.jobs, adapters))
+        return 0
+    output = Path(str(arguments["output"])) if arguments["output"] else None
+    if output:
+        store.claim(output)
+    shown = progress_.choose(bool(arguments["quiet"]))
+    try:
+        proofs, failures = _certificates(spec, planned.jobs, adapters, shown)
+    finally:
+        shown.close()
+    comparison = _comparison(spec, planned, proofs, failures)
+    print(_text(comparison))
+    if output:
+        _write(comparison, output)
+    certificates = [one for each in proofs.values() for one in each]
+    if arguments["publish"]:
+        for one in {one.trajectory.model: one for one in certificates if one.verdict == "same"}.values():
+            certify.publish(one)
+    return 0 if certificates and not failures and all(one.verdict == "same" for one in certificates) else 1
+
+
+def _certificates(
+    spec: Spec, jobs: Sequence[Job], adapters: Mapping[str, Adapter], shown: progress_.Progress
+) -> tuple[dict[str, tuple[Certificate, ...]], dict[str, RunError]]:
+    """Certificates by Job.id, and the errors of jobs whose environment could not be made."""
+    keys = list(dict.fromkeys((job.adapter, job.device) for job in jobs))
+    made = dict(zip(keys, envs.ensure_all([(adapters[n], d) for n, d in keys], spec.env, shown.note), strict=True))
+    ready = {key: one for key, one in made.items() if isinstance(one, envs.Environment)}
+    errors = {job.id: made[job.adapter, job.device] for job in jobs}
+    failed = {id_: error for id_, error in errors.items() if isinstance(error, RunError)}
+    root = envs.cache_folder() / "certificates"
+    root.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".work-", dir=root) as folder:
+        bundle.make(Path(folder, "code"), [adapters[name] for name in dict.fromkeys(job.adapter for job in jobs)])
+        certifier = certify.Certifier(Path(folder), spec.threads, spec.timeout, shown.note)
+        return certifier.certificates(jobs, ready, alone=True), failed
+
+
+def _comparison(
+    spec: Spec, planned: plan.Plan, proofs: Mapping[str, tuple[Certificate, ...]], failed: Mapping[str, RunError]
+) -> Comparison:
+    """A comparison without measured runs, for the report's pages."""
+    from dlperf import machine
+
+    lost = tuple(
+        Record(job, 0, "", 0.0, "", "", {"kind": spec.env}, failure=Failure(error.kind, str(error), tuple(error.lines)))
+        for job in planned.jobs
+        if (error := failed.get(job.id))
+    )
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    return Comparison(
+        asdict(spec), machine.describe(), created, __version__, 0, planned.jobs, lost, planned.skips, proofs=proofs
+    )
+
+
+def _text(comparison: Comparison) -> str:
+    """The tables as text for a terminal."""
+    from dlperf import report
+
+    lines = [report.proof_text(comparison)] if comparison.proofs else []
+    for record in comparison.records:
+        assert record.failure is not None
+        lines.append(f"{record.job.system}: no proof: {record.failure.message}")
+    lines += [_skip(skip) for skip in comparison.skips]
+    return "\n".join(lines) or "Nothing to compare."
+
+
+def _skip(skip: Skip) -> str:
+    return f"{skip.model} {skip.precision_asked} {skip.system}: {skip.status}: {skip.why}"
+
+
+def _write(comparison: Comparison, folder: Path) -> None:
+    from dlperf import report
+
+    report.write_proof(comparison, folder)
+    (folder / "lock").unlink(missing_ok=True)
+    print(f"Report: {folder / 'proof.md'} and {folder / 'proof.html'}")
+
+
+def _dry_run(spec: Spec, jobs: Sequence[Job], adapters: Mapping[str, Adapter]) -> str:
+    wanted = {one.name: one for job in jobs for one in certify.needed(job, alone=True)}
+    lines = [f"# {len(wanted)} runs, each unless there is a valid certificate"]
+    for name, one in wanted.items():
+        environment = envs.planned(adapters[one.job.adapter], one.job.device, spec.env)
+        lines += ["", f"# {name}", certify.script(one, environment, spec.threads).rstrip()]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,169 @@
+"""The certificates behind the proof column: what was compared, how far apart it was, and why. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from dlperf import models, proof
+from dlperf.report import names, text
+from dlperf.report.shape import Column, Proof, Row, Table
+from dlperf.schema import Certificate, Comparison, Difference, Record, Trajectory
+
+ABOUT = (
+    "Every system trained the same steps from the same weights, a fresh batch at each step, without dropout, and "
+    "handed back its outputs, gradients, losses and parameters. They are compared in pairs, by relative errors. In "
+    "float64 rounding is 1e-16: what differs by more than a bar is another computation.",
+    "Loss: the largest relative difference of a loss at any step. Tensors: the Euclidean norm of the difference over "
+    "that of the tensor (over a thousandth of the mean norm where that is more, for tensors that are zero but for "
+    "rounding); outputs and gradients of the first step, and changes of parameters over all steps.",
+    "Low precision is held to a bound of its own: an error of rounding is proportional to the unit roundoff u, so "
+    "where float32 moved a system's results by e, low precision may move them by e · u / 2^-24. If it moved them by "
+    "less than the geometric mean of the two, low precision did not run.",
+)
+WORDS = {"same": "same work", "different": "different work", "unproven": "no proof"}
+
+
+def proofs(comparison: Comparison) -> list[Proof]:
+    """One for each model, device and precision that has certificates."""
+    groups: dict[tuple[object, ...], dict[str, Certificate]] = {}
+    for certificates in comparison.proofs.values():
+        for one in certificates:
+            t = one.trajectory
+            work = tuple(value for key, value in sorted(t.options.items()) if key in proof.WORK)
+            groups.setdefault((t.model, t.device, t.precision, t.batch_size, work), {})[t.system] = one
+    return [_proof(list(group.values()), comparison.records) for group in groups.values()]
+
+
+def _proof(group: Sequence[Certificate], records: Sequence[Record]) -> Proof:
+    first = group[0].trajectory
+    low = any(one.bounds for one in group)
+    return Proof(
+        title=f"{names.model(first.of)}, {_precision(first)}, {names.device(first.device)}",
+        about=tuple(_about(first)),
+        systems=_bounds(group) if low else _systems(group),
+        pairs=None if low else _pairs(group),
+        notes=(*_notes(group), *_otherwise(group, records)),
+    )
+
+
+def _precision(trajectory: Trajectory) -> str:
+    return {"fp64": "float64", "fp32": "float32"}.get(trajectory.precision, trajectory.precision)
+
+
+def _about(trajectory: Trajectory) -> Iterable[str]:
+    config = models.config(trajectory.model)
+    side = getattr(config, "image_size", None)
+    size = f"images of {side} x {side}" if side else f"{config.sequence} tokens, {config.masked} masked"
+    work = ", ".join(f"{key}={value}" for key, value in trajectory.options.items() if key in proof.WORK)
+    yield f"Batch {trajectory.batch_size}, {size}{f', {work}' if work else ''}; {trajectory.steps} steps."
+    bars = proof.BARS.get(trajectory.precision)
+    if bars:
+        tensors = [f"{what} {proof.short(bar)}" for what, bar in _tensor_bars(bars) if bar is not None]
+        yield f"Bars: {', '.join([f'losses {proof.short(bars.loss)}', *tensors])}."
+
+
+def _tensor_bars(bars: proof.Bars) -> list[tuple[str, float | None]]:
+    return [("outputs", bars.logits), ("gradients", bars.gradient), ("changes of parameters", bars.change)]
+
+
+def _systems(group: Sequence[Certificate]) -> Table:
+    """Each system against those that it is compared with: the largest error of each sort."""
+    titles = ("system", "verdict", "loss", "at step", "outputs", "gradients", "changes", "seconds", "memory (GiB)")
+    rows = []
+    for one in group:
+        agreeing = [found for found in one.differences if one.size is not None and found.loss <= one.size]
+        worst = max(agreeing, key=lambda found: found.loss, default=None)
+        cells = (
+            *(names.system(one.trajectory), WORDS[one.verdict]),
+            *((error(worst.loss), str(worst.losses.index(worst.loss) + 1)) if worst else (text.NONE, text.NONE)),
+            error(max((found.logits for found in agreeing), default=None)),
+            error(max((found.gradient for found in agreeing if found.gradient is not None), default=None)),
+            error(max((found.change for found in agreeing), default=None)),
+            text.number(one.trajectory.seconds, 0),
+            text.gibibytes(one.trajectory.peak_memory_bytes, 1),
+        )
+        rows.append(Row(cells, "" if one.verdict == "same" else "incomparable"))
+    return Table((Column(titles[0]), Column(titles[1]), *(Column(title, True) for title in titles[2:])), tuple(rows))
+
+
+def _bounds(group: Sequence[Certificate]) -> Table:
+    """Low precision: what float32 did to a system's results, what that allows, and what low precision did."""
+    titles = ("float32 is off by", "low precision must be by", "may be by", "is by")
+    rows = []
+    for one in group:
+        for bound in one.bounds:
+            least = error(bound.least or None)
+            errors = (error(bound.float32), least, error(bound.most), error(bound.found))
+            rows.append(Row((names.system(one.trajectory), WORDS[one.verdict], bound.what, *errors)))
+        if not one.bounds:
+            rows.append(Row((names.system(one.trajectory), WORDS[one.verdict], *[text.NONE] * 5), "incomparable"))
+    heads = (Column("system"), Column("verdict"), Column("of"), *(Column(title, True) for title in titles))
+    return Table(heads, tuple(rows))
+
+
+def _pairs(group: Sequence[Certificate]) -> Table | None:
+    """Every pair once: all errors, the worst tensors, and the first step at which the two part."""
+    titles = {one.trajectory.system: names.system(one.trajectory) for one in group}
+    seen: set[frozenset[str]] = set()
+    rows = []
+    for one in group:
+        for found in one.differences:
+            pair = frozenset([one.trajectory.system, found.other])
+            if pair not in seen:
+                seen.add(pair)
+                rows.append(_pair(titles[one.trajectory.system], titles.get(found.other, found.other), found))
+    heads = ("loss", "parted at step", "gradient norm", "outputs", "gradients")
+    columns = [Column("pair"), *(Column(head, True) for head in heads), Column("worst gradient")]
+    columns += [Column("changes", True), Column("worst change")]
+    return Table(tuple(columns), tuple(rows)) if rows else None
+
+
+def _pair(ours: str, theirs: str, found: Difference) -> Row:
+    cells = (
+        f"{ours} – {theirs}",
+        error(found.loss),
+        text.NONE if found.parted is None else str(found.parted),
+        error(found.gradient_norm),
+        error(found.logits),
+        error(found.gradient),
+        found.gradient_tensor or text.NONE,
+        error(found.change),
+        found.change_tensor,
+    )
+    return Row(cells)
+
+
+def error(value: float | None) -> str:
+    return text.NONE if value is None else proof.short(value)
+
+
+def _notes(group: Sequence[Certificate]) -> Iterable[str]:
+    for one in group:
+        title = names.system(one.trajectory)
+        if one.why:
+            yield f"{title}: {WORDS[one.verdict]}: {text.line(one.why, 1000)}."
+        for exception in one.exceptions:
+            yield f"{title}: {text.line(exception, 1000)}."
+        if one.differences and one.differences[0].gradient is None:
+            yield f"{title}: its compiled step keeps the gradients to itself; the changes of parameters stand for them."
+
+
+#: keys of `effective` that float64 and other precisions cannot have in common
+OWN = frozenset(["precision", "compute_dtype", "loss_scale", "dropout", "data", "threads"])
+
+
+def _otherwise(group: Sequence[Certificate], records: Sequence[Record]) -> Iterable[str]:
+    """Where the measured runs took other kernels than the float64 run that the proof is from."""
+    for one in group:
+        t = one.trajectory
+        runs = [
+            r for r in records if (r.job.system, r.job.model, r.job.device) == (t.system, t.of, t.device) and r.done
+        ]
+        if t.precision == "fp64" and runs:
+            measured = runs[0].effective
+            keys = [key for key in t.effective if key not in OWN and measured.get(key) not in (None, t.effective[key])]
+            parts = [
+                f"{key} is “{text.line(measured[key])}”, in float64 “{text.line(t.effective[key])}”" for key in keys
+            ]
+            if parts:
+                yield f"{names.system(t)}, as measured: {'; '.join(parts)}."
