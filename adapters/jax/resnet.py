@@ -32,7 +32,7 @@ def loss(network, weights, statistics, batch, key):
     logs = jax.nn.log_softmax(runtime.wide(logits))
     smoothing = network.config.label_smoothing
     right = jnp.take_along_axis(logs, batch["labels"][:, None], axis=1)
-    return -((1 - smoothing) * right.mean() + smoothing * logs.mean()), statistics
+    return -((1 - smoothing) * right.mean() + smoothing * logs.mean()), statistics, (logits,)
 
 
 class Network:

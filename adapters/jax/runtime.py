@@ -205,7 +205,7 @@ class Feed:
 class Trainer:
     """One network, its loss and its optimizer as one compiled program, whose state is updated in place (donated).
 
-    loss: network, weights, statistics, batch, key -> scalar, new statistics. effective: what the family adds.
+    loss: network, weights, statistics, batch, key -> scalar, new statistics, logits. effective: what the family adds.
     """
 
     def __init__(self, job, ranks, network, loss, optimizer, feed, effective):
@@ -221,6 +221,7 @@ class Trainer:
             self._state["scale"] = {"value": jnp.float32(FIRST_SCALE), "good_steps": jnp.zeros((), jnp.int32)}
         self._compiled = jax.jit(self._train, donate_argnums=0)
         self._steps = 0
+        self._traced = None
         self.shapes = network.shapes
         self.parameter_count = sum(weight.size for weight in weights.values())
         self.effective = {
@@ -234,26 +235,29 @@ class Trainer:
         }
 
     def _train(self, state, batch):
-        """One step: state, batch -> new state, loss."""
+        """One step: state, batch -> new state, loss; for checking (loss, logits, gradients) in place of the loss."""
         key = jax.random.fold_in(jax.random.key(self._job.seed), state["step"])
         scale = state["scale"]["value"] if "scale" in state else 1.0
 
         def scaled(weights):
-            loss, statistics = self._loss(self._network, weights, state["statistics"], batch, key)
-            return loss * scale, (loss, statistics)
+            loss, statistics, logits = self._loss(self._network, weights, state["statistics"], batch, key)
+            return loss * scale, (loss, statistics, logits)
 
-        gradients, (loss, statistics) = jax.grad(scaled, has_aux=True)(state["weights"])
+        gradients, (loss, statistics, logits) = jax.grad(scaled, has_aux=True)(state["weights"])
         if "scale" in state:
             gradients = jax.tree.map(lambda gradient: gradient / scale, gradients)
         weights, optimizer = self._optimizer.update(state["weights"], gradients, state["optimizer"], state["step"])
         new = {"weights": weights, "statistics": statistics, "optimizer": optimizer, "step": state["step"] + 1}
         if "scale" in state:
             new = _guarded(state, new, gradients)
-        return new, loss
+        return new, (loss, logits, gradients) if self._job.trace_steps else loss
 
     def step(self):
+        self._traced = None  # room for this step's
         batch = self._feed[self._steps]
         self._state, loss = self._compiled(self._state, batch)
+        if self._job.trace_steps:
+            loss, *self._traced = loss
         self._steps += 1
         if self._steps == 1:
             self._observe()
@@ -273,10 +277,21 @@ class Trainer:
         return float(loss)
 
     def parameters(self):
-        held = dict(self._state["weights"], **self._state["statistics"])
-        for parameter in models.family(self._job.model).parameters(models.config(self._job.model)):
-            array = _from_jax(numpy.asarray(held[parameter.name]), parameter.shape)
-            yield parameter.name, numpy.ascontiguousarray(array)
+        return self._canonical(dict(self._state["weights"], **self._state["statistics"]))
+
+    def logits(self):
+        names = models.family(self._job.model).logits(self._network.config)
+        for name, value in zip(names, self._traced[0]):
+            yield name, numpy.asarray(wide(value))
+
+    def gradients(self):
+        return self._canonical(self._traced[1])
+
+    def _canonical(self, held):
+        for parameter in models.family(self._job.model).parameters(self._network.config):
+            if parameter.name in held:
+                array = _from_jax(numpy.asarray(held[parameter.name]), parameter.shape)
+                yield parameter.name, numpy.ascontiguousarray(array)
 
     def peak_memory(self):
         if self._job.device == "cpu":
@@ -285,7 +300,7 @@ class Trainer:
         return device.memory_stats()["peak_bytes_in_use"]
 
     def close(self):
-        self._state = self._feed = None
+        self._state = self._feed = self._traced = None
 
 
 def _guarded(old, new, gradients):

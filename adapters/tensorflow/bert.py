@@ -32,7 +32,7 @@ def loss(network, batch):
     words = cross_entropy(tf.reshape(batch["masked_ids"], [-1]), tf.reshape(mlm, [-1, network.config.vocabulary]))
     weights = tf.reshape(batch["masked_weights"], [-1])
     sentences = tf.reduce_mean(cross_entropy(batch["next_sentence_labels"], nsp))
-    return tf.reduce_sum(words * weights) / tf.reduce_sum(weights) + sentences
+    return tf.reduce_sum(words * weights) / tf.reduce_sum(weights) + sentences, (mlm, nsp)
 
 
 class Network:

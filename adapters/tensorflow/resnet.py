@@ -24,7 +24,7 @@ def loss(network, batch):
     logits = network(batch["images"])
     rest = config.label_smoothing / config.classes
     target = tf.one_hot(batch["labels"], config.classes, 1 - config.label_smoothing + rest, rest, dtype=logits.dtype)
-    return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(target, logits))
+    return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(target, logits)), (logits,)
 
 
 class Network:

@@ -48,6 +48,12 @@ def load(job):
     return weights
 
 
+def canonical(parameter, value):
+    """A tensor in TensorFlow's layout as a numpy array in the canonical one. tf.transpose is faster than numpy's."""
+    axes = AXES.get(parameter.kind, range(len(value.shape)))
+    return tf.transpose(value, numpy.argsort(axes)).numpy()
+
+
 class Feed:
     """Batches as tensors: synthetic ones wait on the device, rows of a data folder are copied at each step."""
 
@@ -168,19 +174,21 @@ class LossScale:
 class Trainer:
     """One network, its loss and its optimizer in one tf.function.
 
-    loss: network, batch -> scalar. optimizer: a class of this module. effective: what the family adds.
+    loss: network, batch -> scalar, logits. optimizer: a class of this module. effective: what the family adds.
     """
 
     def __init__(self, job, ranks, weights, network, loss, optimizer, clip_norm, effective):
         self._job, self._variables, self._network, self._loss = job, weights, network, loss
         self._clip_norm = clip_norm
-        parameters = [p for p in models.family(job.model).parameters(models.config(job.model)) if p.trained]
-        self._weights = [weights[parameter.name] for parameter in parameters]
+        every = models.family(job.model).parameters(models.config(job.model))
+        self._parameters = [parameter for parameter in every if parameter.trained]
+        self._weights = [weights[parameter.name] for parameter in self._parameters]
         recipe = models.family(job.model).optimizer(job.batch_size * ranks.world_size)
-        self._optimizer = optimizer(recipe, self._weights, [parameter.decayed for parameter in parameters])
+        self._optimizer = optimizer(recipe, self._weights, [parameter.decayed for parameter in self._parameters])
         self._scale = LossScale() if job.precision == "amp_fp16" else None
         self._feed = Feed(job, ranks)
         self._steps = 0
+        self._traced = None
         xla = job.options["compile"] == "on"
         self._train = tf.function(self._train, jit_compile=xla)
         self.shapes = network.shapes
@@ -196,7 +204,10 @@ class Trainer:
         }
 
     def step(self):
+        self._traced = None  # room for this step's
         loss = self._train(self._feed[self._steps])
+        if self._job.trace_steps:
+            loss, self._traced = loss
         self._steps += 1
         if self._steps == 1:
             self._observe()
@@ -204,14 +215,22 @@ class Trainer:
 
     def _train(self, batch):
         with tf.GradientTape() as tape:
-            loss = self._loss(self._network, batch)
+            loss, logits = self._loss(self._network, batch)
             scaled = loss * self._scale.scale if self._scale else loss
         gradients = tape.gradient(scaled, self._weights)
+        traced = self._trace(logits, gradients) if self._job.trace_steps else None
         gradients, finite = self._rescale(gradients)
         self._optimizer.apply(gradients, finite)
         if self._scale:
             self._scale.update(finite)
-        return loss
+        return loss if traced is None else (loss, traced)
+
+    def _trace(self, logits, gradients):
+        """What the step hands out beside its loss, for checking."""
+        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        if self._scale:
+            gradients = [gradient / self._scale.scale for gradient in gradients]
+        return logits, gradients
 
     def _rescale(self, gradients):
         """Undo the loss scale and clip, in one pass over the gradients. Returns them and whether they are finite."""
@@ -242,9 +261,16 @@ class Trainer:
 
     def parameters(self):
         for parameter in models.family(self._job.model).parameters(models.config(self._job.model)):
-            value = self._variables[parameter.name].numpy()
-            axes = AXES.get(parameter.kind, range(value.ndim))
-            yield parameter.name, numpy.ascontiguousarray(value.transpose(numpy.argsort(axes)))
+            yield parameter.name, canonical(parameter, self._variables[parameter.name])
+
+    def logits(self):
+        names = models.family(self._job.model).logits(self._network.config)
+        for name, value in zip(names, self._traced[0]):
+            yield name, value.numpy()
+
+    def gradients(self):
+        for parameter, gradient in zip(self._parameters, self._traced[1]):
+            yield parameter.name, canonical(parameter, gradient)
 
     def peak_memory(self):
         return tf.config.experimental.get_memory_info("GPU:0")["peak"] if self._job.device == "cuda" else None
