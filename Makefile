@@ -4,12 +4,21 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?= --model bert --precision amp
 
-.PHONY: setup compare test check format types lint lock bench clean
+.PHONY: setup compare verify reference test check format types lint lock bench clean
 
 setup: $(VENV)/ready
 
 compare: $(VENV)/ready
 	$(BIN)/python -m dlperf.compare $(ARGS)
+
+# Proof that all frameworks do the same work. VERIFY_ARGS= passes options on.
+verify: $(VENV)/ready
+	$(BIN)/python -m dlperf.verify $(VERIFY_ARGS)
+
+# After a change of models/: the published trajectories anew, from one framework; then `make verify` must agree.
+reference: $(VENV)/ready
+	$(BIN)/python -m dlperf.verify --frameworks pytorch --device cpu --publish
+	$(BIN)/python -m dlperf.verify --frameworks pytorch --device cpu --publish --full-size
 
 test: $(VENV)/ready
 	$(BIN)/python -m pytest $(TEST_ARGS)

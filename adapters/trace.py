@@ -25,8 +25,8 @@ class WrongTensor(Exception):
 def record(trainer, job, place, folder):
     """Train `job.trace_steps` steps and write trajectory.rank<N>.npz into `folder`. Returns the event's fields.
 
-    The file holds sketches, float64: "logits/<name>" and "gradient/<parameter>" of the first step, and
-    "change/<parameter>": the parameter after the last step less its initial value.
+    The file holds sketches, float64: "logits/<name>" and "gradient/<parameter>" of the first step, and after the last
+    "change/<parameter>": the parameter less its initial value, or "statistic/<name>": BatchNorm's running statistic.
 
     losses, gradient_norms: of each step; a norm is that of all gradients together, computed here, or None.
     step_seconds, read_seconds: of `step` and `wait`, and of the `read` after them.
@@ -54,9 +54,18 @@ def record(trainer, job, place, folder):
         "gradient_norms": norms,
         "step_seconds": step_seconds,
         "read_seconds": read_seconds,
-        "effective": {key: str(value) for key, value in trainer.effective.items()},
-        "shapes": {key: list(value) for key, value in trainer.shapes.items()},
+        **what_ran(trainer),
     }
+
+
+def what_ran(trainer):
+    """`effective` and `shapes` of a trainer after its first step, as JSON has them. What a shape shows of the work is
+    read from there, whatever the trainer says."""
+    shapes = {key: list(value) for key, value in trainer.shapes.items()}
+    effective = {key: str(value) for key, value in trainer.effective.items()}
+    if len(shapes.get("mlm_logits", ())) == 2:
+        effective["masked_positions"], effective["vocabulary"] = map(str, shapes["mlm_logits"])
+    return {"effective": effective, "shapes": shapes}
 
 
 def sketch(name, values):
@@ -95,8 +104,11 @@ def _changes(trainer, job):
     expected = {name: parameter.shape for name, parameter in parameters.items()}
     sketches = {}
     for name, value in _checked("parameters", trainer.parameters(), expected, job.precision):
-        change = numpy.asarray(value, "float64") - initial(parameters[name], job.seed, "float64")
-        sketches["change/" + name] = sketch(name, change)
+        if parameters[name].trained:
+            change = numpy.asarray(value, "float64") - initial(parameters[name], job.seed, "float64")
+            sketches["change/" + name] = sketch(name, change)
+        else:
+            sketches["statistic/" + name] = sketch(name, value)
     return sketches
 
 

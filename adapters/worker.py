@@ -120,8 +120,7 @@ def _warm_up(trainer, job, events):
         seconds=time.perf_counter() - began,
         first_step_seconds=first,
         loss=_finite(trainer.read(loss), "warm-up"),
-        effective={key: str(value) for key, value in trainer.effective.items()},
-        shapes={key: list(value) for key, value in trainer.shapes.items()},
+        **trace.what_ran(trainer),
     )
 
 

@@ -15,8 +15,11 @@ import hashlib
 import json
 import os
 import shutil
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,6 +37,9 @@ from dlperf.schema import Certificate, Failure, Job, Trajectory, certificate_fro
 #: of every trajectory; the seed is that of the weights and the batches
 STEPS, BATCH_SIZE, SEED = 10, 4, 1
 CERTIFICATE, SKETCHES = "certificate.json", "trajectory.npz"
+FROM_WORKER = "trajectory.rank0.npz"
+#: free memory in bytes from which two runs go side by side: twice what the largest takes
+FOR_TWO = 18 * 2**30
 #: where the published trajectories are
 REFERENCES = Path(__file__).parent / "reference"
 
@@ -63,22 +69,24 @@ class Asked:
         return self.model, self.precision, self.job.device, work
 
 
-def shown(job: Job, alone: bool = False) -> list[Asked]:
+def shown(job: Job, alone: bool = False, full_size: bool = False) -> list[Asked]:
     """The trajectories that prove a row: in float64 on small input, and in its own precision.
 
     float32 runs at the real size, where its losses must agree with those of the others; low precision on small input.
-    alone: only the one in its own precision.
+    alone: only the one in its own precision. full_size: that one at the real size, in any case.
     """
+    if full_size:
+        return [Asked(job, job.model, job.precision)]
     own = Asked(job, job.model if job.precision == "fp32" else job.model + "_check", job.precision)
     return [own] if alone or job.precision == "fp64" else [_float64(job), own]
 
 
-def needed(job: Job, alone: bool = False) -> list[Asked]:
+def needed(job: Job, alone: bool = False, full_size: bool = False) -> list[Asked]:
     """Those of `shown`, and those that the bound of low precision comes from."""
-    wanted = shown(job, alone)
-    if wanted[-1].precision in proof.BARS:
-        return wanted
-    return [_float64(job), Asked(job, job.model + "_check", "fp32"), wanted[-1]]
+    own = shown(job, alone, full_size)[-1]
+    if own.precision in proof.BARS:
+        return shown(job, alone, full_size)
+    return [replace(own, precision=precision) for precision in ("fp64", "fp32")] + [own]
 
 
 def _float64(job: Job) -> Asked:
@@ -98,17 +106,38 @@ class Certifier:
     note: Callable[[str], None]
     make: bool = True
 
+    def __post_init__(self) -> None:
+        self._stopped = threading.Event()
+
     def certificates(
-        self, jobs: Sequence[Job], environments: Mapping[tuple[str, str], Environment], alone: bool = False
+        self, jobs: Sequence[Job], environments: Mapping[tuple[str, str], Environment], **which: bool
     ) -> dict[str, tuple[Certificate, ...]]:
-        """The certificates of each row whose environment there is, by Job.id. alone: see `shown`."""
+        """The certificates of each row whose environment there is, by Job.id. which: see `shown`."""
         rows = [job for job in jobs if (job.adapter, job.device) in environments]
-        wanted = {one.name: one for job in rows for one in needed(job, alone)}
-        evidence = {
-            name: self._evidence(one, environments[one.job.adapter, one.job.device]) for name, one in wanted.items()
-        }
+        wanted = {one.name: one for job in rows for one in needed(job, **which)}
+        evidence = self._all(wanted, environments)
         verdicts = self._judge(wanted, evidence)
-        return {job.id: tuple(verdicts[one.name] for one in shown(job, alone)) for job in rows}
+        return {job.id: tuple(verdicts[one.name] for one in shown(job, **which)) for job in rows}
+
+    def _all(
+        self, wanted: Mapping[str, Asked], environments: Mapping[tuple[str, str], Environment]
+    ) -> dict[str, Evidence]:
+        """Two at a time on a CPU, each with half of the threads: much of a run is start-up, and on one core."""
+        on_cpu = all(one.job.device == "cpu" for one in wanted.values())
+        at_once = 2 if on_cpu and self.threads > 1 and _available_memory() >= FOR_TWO else 1
+        self.threads = max(1, self.threads // at_once)
+
+        def evidence(one: Asked) -> Evidence:
+            return self._evidence(one, environments[one.job.adapter, one.job.device])
+
+        pool = ThreadPoolExecutor(at_once)
+        try:
+            return dict(zip(wanted, pool.map(evidence, wanted.values()), strict=True))
+        except BaseException:
+            self._stopped.set()
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
 
     def _judge(self, wanted: Mapping[str, Asked], evidence: Mapping[str, Evidence]) -> dict[str, Certificate]:
         pools: dict[tuple[object, ...], list[Asked]] = {}
@@ -134,8 +163,7 @@ class Certifier:
 
     def _evidence(self, one: Asked, environment: Environment) -> Evidence:
         """The trajectory from the cache, or a new one."""
-        code = bundle.digest(self.folder / "code" / "dlperf", one.job.adapter)
-        blank = _blank(one, environment, code)
+        blank = self._blank(one, environment)
         found = self._cached(blank)
         if found:
             return found
@@ -143,7 +171,9 @@ class Certifier:
             failure = Failure("unproven", "no certificate was asked for (--no-verify), and none is there")
             return Evidence(replace(blank, failure=failure), {})
         self.note(f"proof of the same work: {one.title}")
-        return self._run(one, blank, environment)
+        made = self.run(one, environment)
+        _keep(made, self.folder / "proofs" / one.name / "run")
+        return made
 
     def _cached(self, blank: Trajectory) -> Evidence | None:
         folder = place(blank)
@@ -151,24 +181,28 @@ class Certifier:
             return None
         try:
             return _read(folder, blank)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except Exception as error:  # for a damaged archive numpy raises whatever its parser met
             self.note(f"{folder / CERTIFICATE}: refused, and made anew: {error}")
             return None
 
-    def _run(self, one: Asked, blank: Trajectory, environment: Environment) -> Evidence:
+    def _blank(self, one: Asked, environment: Environment) -> Trajectory:
+        return _blank(one, environment, bundle.digest(self.folder / "code" / "dlperf", one.job.adapter))
+
+    def run(self, one: Asked, environment: Environment) -> Evidence:
+        """A new trajectory; a run that failed is one with its failure."""
         folder = self.folder / "proofs" / one.name / "run"
         began = time.monotonic()
         command = script(one, environment, self.threads)
         try:
             envs.check(environment)
             process.prepare(folder, request(one, self.threads), command)
-            ended = process.execute(folder, self.timeout, lambda: None)
+            ended = process.execute(folder, self.timeout, self._heed_stop)
             stream = events.read(folder / "events.rank0.jsonl")
             failure = process.failure(ended, stream, folder)
         except RunError as error:
             stream, failure = events.Stream(), Failure(error.kind, str(error), error.lines)
         made = replace(
-            blank,
+            self._blank(one, environment),
             made=datetime.now(UTC).isoformat(timespec="seconds"),
             seconds=time.monotonic() - began,
             command=command,
@@ -186,8 +220,21 @@ class Certifier:
             step_seconds=tuple(told["step_seconds"]),
             read_seconds=tuple(told["read_seconds"]),
             effective=told["effective"],
+            sketches=_digest(folder / FROM_WORKER),
         )
-        return _keep(made, folder / told["file"])
+        return Evidence(made, _sketches(folder / FROM_WORKER))
+
+    def _heed_stop(self) -> None:
+        """Once a second while a run is at work: Ctrl-C reaches the main thread only."""
+        if self._stopped.is_set():
+            raise KeyboardInterrupt
+
+
+def _available_memory() -> int:
+    """Bytes that processes may take without swapping; 0 where Linux does not tell."""
+    with suppress(OSError), open("/proc/meminfo", encoding="ascii") as file:
+        return sum(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:"))
+    return 0
 
 
 def script(one: Asked, environment: Environment, threads: int) -> str:
@@ -271,18 +318,16 @@ def place(trajectory: Trajectory) -> Path:
     return envs.cache_folder() / "certificates" / f"{t.adapter}-{t.model}-{t.device}-{t.precision}-{key}"
 
 
-def _keep(trajectory: Trajectory, sketches: Path) -> Evidence:
-    """Put a new trajectory into the cache; one that cannot be kept is used all the same."""
-    data = sketches.read_bytes()
-    trajectory = replace(trajectory, sketches=hashlib.sha256(data).hexdigest())
-    evidence = Evidence(trajectory, _sketches(data))
-    folder = place(trajectory)
+def _keep(made: Evidence, run: Path) -> None:
+    """Put a new trajectory's sketches into the cache, from the folder of its run; the verdict follows."""
+    if made.trajectory.failure:
+        return
+    folder = place(made.trajectory)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _write(folder / SKETCHES, data)
-    except OSError:
+        _write(folder / SKETCHES, (run / FROM_WORKER).read_bytes())
+    except OSError:  # a cache that cannot be written costs time, nothing else
         shutil.rmtree(folder, ignore_errors=True)
-    return evidence
 
 
 def _update(certificate: Certificate, evidence: Evidence) -> None:
@@ -294,7 +339,7 @@ def _update(certificate: Certificate, evidence: Evidence) -> None:
         if (folder / SKETCHES).exists() and not _same(folder / CERTIFICATE, text):
             _write(folder / CERTIFICATE, text.encode())
     except OSError:
-        pass  # a cache that cannot be written costs time, nothing else
+        pass  # as in _keep
 
 
 def _same(path: Path, text: str) -> bool:
@@ -313,26 +358,29 @@ def seal(content: Mapping[str, Any]) -> str:
 
 
 def _read(folder: Path, blank: Trajectory) -> Evidence:
-    """A cached trajectory. ValueError, KeyError or TypeError where the files are not what was written."""
+    """A cached trajectory. Raises, by what is wrong, where the files are not what was written."""
     found = json.loads((folder / CERTIFICATE).read_text(encoding="utf-8"))
     if found["seal"] != seal(found["certificate"]):
         raise ValueError("its content does not fit its seal: it was damaged or edited")
     trajectory = certificate_from(found["certificate"]).trajectory
     if place(trajectory) != folder:
         raise ValueError("it is of another system, environment or code than its folder's name says")
-    data = (folder / SKETCHES).read_bytes()
-    if hashlib.sha256(data).hexdigest() != trajectory.sketches:
+    if _digest(folder / SKETCHES) != trajectory.sketches:
         raise ValueError(f"its {SKETCHES} was damaged or edited")
     # the labels of this comparison: the same options may have another name there
-    return Evidence(replace(trajectory, system=blank.system, title=blank.title, of=blank.of), _sketches(data))
+    return Evidence(
+        replace(trajectory, system=blank.system, title=blank.title, of=blank.of), _sketches(folder / SKETCHES)
+    )
 
 
-def _sketches(data: bytes) -> dict[str, Any]:
-    import io
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
+
+def _sketches(path: Path) -> dict[str, Any]:
     import numpy
 
-    with numpy.load(io.BytesIO(data), allow_pickle=False) as arrays:
+    with numpy.load(path, allow_pickle=False) as arrays:
         return {name: arrays[name] for name in arrays.files}
 
 
@@ -352,7 +400,7 @@ def reference(like: Trajectory) -> Evidence | None:
     same = (trajectory.definition, trajectory.batch_size, trajectory.steps, trajectory.seed, trajectory.options)
     if same != (like.definition, like.batch_size, like.steps, like.seed, work):
         return None
-    return Evidence(trajectory, _sketches((REFERENCES / f"{like.model}.npz").read_bytes()))
+    return Evidence(trajectory, _sketches(REFERENCES / f"{like.model}.npz"))
 
 
 def publish(certificate: Certificate, folder: Path = REFERENCES) -> None:

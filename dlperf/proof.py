@@ -6,7 +6,8 @@ compared in pairs, by relative errors:
     loss             |a - b| / max(|a|, |b|), at each step
     gradient norm    likewise, the norm of all gradients before clipping
     tensor           |a - b| / max(|a|, |b|, FLOOR * m), | | the Euclidean norm, m the root mean square of the norms of
-                     all tensors of its sort: first logits, first gradients, changes of parameters over all steps
+                     all tensors of its sort: first logits, first gradients, changes of parameters over all steps,
+                     BatchNorm's running statistics after them
 
 FLOOR is for tensors that mathematics makes zero, as the gradient of a key's bias is: only rounding is left in them. A
 change is what training did to a parameter; beside it an error is not hidden by what the parameter was before.
@@ -38,6 +39,7 @@ READ_SHARE = 0.1
 ROUNDOFF = {"fp64": 2.0**-53, "fp32": 2.0**-24, "tf32": 2.0**-11, "amp_fp16": 2.0**-11, "amp_bf16": 2.0**-8}
 DTYPES = {"fp64": "float64", "fp32": "float32", "tf32": "tf32", "amp_fp16": "float16", "amp_bf16": "bfloat16"}
 REFERENCE = "reference"
+SORTS = ("logits", "gradient", "change", "statistic")
 #: keys of Trainer.effective, and options, that say what work was done; all others say how
 WORK = (
     "precision",
@@ -60,9 +62,13 @@ class Bars:
     logits: float | None = None
     gradient: float | None = None
     change: float | None = None
+    statistic: float | None = None
 
 
-BARS = {"fp64": Bars(loss=1e-9, logits=1e-9, gradient=1e-7, change=1e-7), "fp32": Bars(loss=1e-4)}
+BARS = {
+    "fp64": Bars(loss=1e-9, logits=1e-9, gradient=1e-7, change=1e-7, statistic=1e-7),
+    "fp32": Bars(loss=1e-4),
+}
 
 
 @dataclass(frozen=True)
@@ -79,6 +85,7 @@ def judge(pool: Sequence[Evidence], reference: Evidence | None = None) -> list[C
     The same work is what the reference did, where there is one; else what most of the pool did.
     """
     bars = BARS[pool[0].trajectory.precision]
+    reference = reference and _corrected(reference)[0]
     sound = [_corrected(one)[0] for one in pool if not _fault(one)]
     witnesses = [*([reference] if reference else []), *sound]
     measure = {
@@ -133,9 +140,7 @@ def difference(ours: Evidence, theirs: Evidence, bars: Bars) -> Difference:
         for x, y in zip(a.gradient_norms, b.gradient_norms, strict=True)
         if x is not None and y is not None
     ]
-    worst = {
-        sort: _worst_tensor(ours.sketches, theirs.sketches, sort + "/") for sort in ("logits", "gradient", "change")
-    }
+    worst = {sort: _worst_tensor(ours.sketches, theirs.sketches, sort + "/") for sort in SORTS}
     return Difference(
         other=b.system,
         losses=losses,
@@ -146,6 +151,8 @@ def difference(ours: Evidence, theirs: Evidence, bars: Bars) -> Difference:
         gradient_tensor=worst["gradient"][1],
         change=worst["change"][0] or 0.0,
         change_tensor=worst["change"][1],
+        statistic=worst["statistic"][0],
+        statistic_tensor=worst["statistic"][1],
         parted=next((step for step, error in enumerate(losses, 1) if not error <= bars.loss), None),
     )
 
@@ -176,8 +183,8 @@ def _norm(values: NDArray[numpy.float64]) -> float:
 
 
 def _within(found: Difference, bars: Bars) -> bool:
-    errors = (found.loss, found.logits, found.gradient, found.change)
-    limits = (bars.loss, bars.logits, bars.gradient, bars.change)
+    errors = (found.loss, found.logits, found.gradient, found.change, found.statistic)
+    limits = (bars.loss, bars.logits, bars.gradient, bars.change, bars.statistic)
     return all(bar is None or error is None or error <= bar for error, bar in zip(errors, limits, strict=True))
 
 
@@ -185,7 +192,14 @@ _Measure = Mapping[tuple[str, str], Difference]
 
 
 def _agree(a: Evidence, b: Evidence, measure: _Measure, bars: Bars) -> bool:
-    return _within(measure[a.trajectory.system, b.trajectory.system], bars)
+    return _within(measure[a.trajectory.system, b.trajectory.system], _bars_of(a, b, bars))
+
+
+def _bars_of(a: Evidence, b: Evidence, bars: Bars) -> Bars:
+    """The bars of a pair: wider for running statistics where a kernel of one of the two has no float64 for them."""
+    if bars.statistic is None or not (_narrow_decay(a) or _narrow_decay(b)):
+        return bars
+    return replace(bars, statistic=max(bars.statistic, _decay_error(a.trajectory)))
 
 
 def _most_agreed(pool: Sequence[Evidence], measure: _Measure, bars: Bars) -> Evidence | None:
@@ -220,10 +234,13 @@ def _certificate(
         why = "there is no other system to compare it with"
         return Certificate(trajectory, "unproven", why, exceptions=exceptions)
     if mine in group and len(group) > 1:
-        size = max(found.loss for found in differences if found.other in group)
+        told = [found.loss for found in differences if found.other in group]
+        size = measure[mine, REFERENCE].loss if REFERENCE in group else max(told)
         return Certificate(trajectory, "same", "", size, differences, exceptions)
     against = measure[mine, anchor.trajectory.system] if anchor else min(differences, key=lambda found: found.loss)
-    why = _parting(against, bars) + ("" if anchor else ", and no two systems that agree outnumber the others")
+    why = _parting(against, _bars_of(one, anchor or one, bars)) + (
+        "" if anchor else ", and no two systems that agree outnumber the others"
+    )
     return Certificate(trajectory, "different", why, against.loss, differences, exceptions)
 
 
@@ -239,6 +256,8 @@ def _parting(found: Difference, bars: Bars) -> str:
         parts.append(f"its losses part at step {found.parted}, by {short(found.loss)} at most")
     if bars.change is not None and found.change > bars.change:
         parts.append(f"its parameters change otherwise by up to {short(found.change)} ({found.change_tensor})")
+    if bars.statistic is not None and found.statistic is not None and found.statistic > bars.statistic:
+        parts.append(f"its running statistics are off by up to {short(found.statistic)} ({found.statistic_tensor})")
     return f"against {whom}, {', '.join(parts)}"
 
 
@@ -293,22 +312,49 @@ def _corrected(one: Evidence) -> tuple[Evidence, tuple[str, ...]]:
     """
     trajectory = one.trajectory
     cause = trajectory.effective.get("bn_running_variance", "")
+    said = _said_of_narrow(one)
     if not cause.startswith("biased"):
-        return one, ()
+        return one, said
     import numpy
 
     from dlperf import models
     from dlperf.adapters.trace import sketch
 
     config = models.config(trajectory.model)
-    kept = config.bn_decay**trajectory.steps - 1  # what is left of the first value, 1, less that value
+    sizes = {p.name: p.size for p in models.family(trajectory.model).parameters(config)}
     sketches, worst = dict(one.sketches), 0.0
     for norm, values in models.family(trajectory.model).normalised(config).items():
         name, n = f"{norm}.running_var", values * trajectory.batch_size
-        before = one.sketches["change/" + name]
-        channels = next(p.size for p in models.family(trajectory.model).parameters(config) if p.name == name)
-        constant = kept * sketch(name, numpy.ones(channels))
-        sketches["change/" + name] = after = (before - constant) * (n / (n - 1)) + constant
+        before = one.sketches["statistic/" + name]
+        left = config.bn_decay**trajectory.steps * sketch(name, numpy.ones(sizes[name]))
+        sketches["statistic/" + name] = after = (before - left) * (n / (n - 1)) + left
         worst = max(worst, _norm(after - before) / _norm(after))
     text = f"running variances of BatchNorm: {cause}; up to {short(worst)} off, taken out before comparing"
-    return replace(one, sketches=sketches), (text,)
+    return replace(one, sketches=sketches), (text, *said)
+
+
+#: how an adapter ends the value of a constant that its kernel has as float32 in float64 runs too
+NARROW = ", as float32"
+
+
+def _narrow_decay(one: Evidence) -> bool:
+    return one.trajectory.effective.get("bn_decay", "").endswith(NARROW)
+
+
+def _decay_error(trajectory: Trajectory) -> float:
+    """How far running statistics may be off after T steps if the share kept is d' = float32(0.9) in place of d = 0.9.
+
+    They are sums of d^k (1 - d) s, k < T, and of d^T: to first order (T / d + 1 / (1 - d)) |d' - d|, relative.
+    """
+    kept, float32 = 0.9, 0.8999999761581421
+    return (trajectory.steps / kept + 1 / (1 - kept)) * abs(float32 - kept)
+
+
+def _said_of_narrow(one: Evidence) -> tuple[str, ...]:
+    """In float64: the constants that kernels hold as float32."""
+    trajectory = one.trajectory
+    held = [f"{key} = {value}" for key, value in trajectory.effective.items() if value.endswith(NARROW)]
+    if trajectory.precision != "fp64" or not held:
+        return ()
+    bar = f"; so the bar of running statistics is {short(_decay_error(trajectory))}" if _narrow_decay(one) else ""
+    return (f"its kernels have constants in float32, in float64 too: {', '.join(held).replace(NARROW, '')}{bar}",)

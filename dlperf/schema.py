@@ -159,8 +159,8 @@ class Trajectory:
 class Difference:
     """How far a trajectory is from another: relative errors, as dlperf.proof defines them.
 
-    other: the other system. losses: of each step. logits, gradient, change: of the worst tensor, which is named;
-    None where one of the two has none. parted: the first step, from 1, whose losses differ by more than the bar.
+    other: the other system. losses: of each step. logits, gradient, change, statistic: of the worst tensor, which is
+    named; None where one of the two has none. parted: the first step, from 1, whose losses differ by more than the bar.
     """
 
     other: str
@@ -172,6 +172,8 @@ class Difference:
     gradient_tensor: str
     change: float
     change_tensor: str
+    statistic: float | None
+    statistic_tensor: str
     parted: int | None
 
     @property
@@ -196,7 +198,7 @@ class Certificate:
     """Whether a system computes the same trajectory as others, in one precision.
 
     verdict: same | different | unproven. why: one sentence; empty for "same". size: largest relative error of a loss
-    against those that it agrees with. exceptions: what its kernels compute otherwise, with cause and size, corrected
+    against the reference, or where there is none against those that it agrees with. exceptions: what its kernels compute otherwise, with cause and size, corrected
     for in the differences. bounds: of low precision.
     """
 

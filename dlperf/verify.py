@@ -28,6 +28,7 @@ def parser() -> argparse.ArgumentParser:
     add("-f", "--frameworks", metavar="F,...", help="default: all")
     add("--compile", metavar="on|off", help="the framework's compiler; on,off makes a system of each")
     add("--set", action="append", metavar="KEY=VALUE", help="an adapter's option: clip_norm=off, pytorch.layout=nchw")
+    add("--full-size", action="store_true", help="the real size of the input in any precision: slow in float64")
     add("--device", metavar="D", help="auto (default), cpu or cuda")
     add("--env", metavar="E", help="venv (default: made on first use) or current (this interpreter)")
     add("--threads", metavar="N", help="CPU threads for each framework; default: all that this process may use")
@@ -63,29 +64,30 @@ def _verify(arguments: Mapping[str, object]) -> int:
     spec = from_arguments(asked, adapters, ("fp64", *PRECISIONS))
     planned = plan.make(spec, adapters)
     if arguments["dry_run"]:
-        print(_dry_run(spec, planned.jobs, adapters))
+        print(_dry_run(spec, planned.jobs, adapters, full_size=bool(arguments["full_size"])))
         return 0
     output = Path(str(arguments["output"])) if arguments["output"] else None
     if output:
         store.claim(output)
     shown = progress_.choose(bool(arguments["quiet"]))
     try:
-        proofs, failures = _certificates(spec, planned.jobs, adapters, shown)
+        proofs, failures = _certificates(spec, planned.jobs, adapters, shown, bool(arguments["full_size"]))
     finally:
         shown.close()
+    certificates = [one for each in proofs.values() for one in each]
     comparison = _comparison(spec, planned, proofs, failures)
     print(_text(comparison))
     if output:
         _write(comparison, output)
-    certificates = [one for each in proofs.values() for one in each]
     if arguments["publish"]:
-        for one in {one.trajectory.model: one for one in certificates if one.verdict == "same"}.values():
+        for one in certificates:
             certify.publish(one)
+        return 0
     return 0 if certificates and not failures and all(one.verdict == "same" for one in certificates) else 1
 
 
 def _certificates(
-    spec: Spec, jobs: Sequence[Job], adapters: Mapping[str, Adapter], shown: progress_.Progress
+    spec: Spec, jobs: Sequence[Job], adapters: Mapping[str, Adapter], shown: progress_.Progress, full_size: bool
 ) -> tuple[dict[str, tuple[Certificate, ...]], dict[str, RunError]]:
     """Certificates by Job.id, and the errors of jobs whose environment could not be made."""
     keys = list(dict.fromkeys((job.adapter, job.device) for job in jobs))
@@ -98,7 +100,7 @@ def _certificates(
     with tempfile.TemporaryDirectory(prefix=".work-", dir=root) as folder:
         bundle.make(Path(folder, "code"), [adapters[name] for name in dict.fromkeys(job.adapter for job in jobs)])
         certifier = certify.Certifier(Path(folder), spec.threads, spec.timeout, shown.note)
-        return certifier.certificates(jobs, ready, alone=True), failed
+        return certifier.certificates(jobs, ready, alone=True, full_size=full_size), failed
 
 
 def _comparison(
@@ -142,8 +144,8 @@ def _write(comparison: Comparison, folder: Path) -> None:
     print(f"Report: {folder / 'proof.md'} and {folder / 'proof.html'}")
 
 
-def _dry_run(spec: Spec, jobs: Sequence[Job], adapters: Mapping[str, Adapter]) -> str:
-    wanted = {one.name: one for job in jobs for one in certify.needed(job, alone=True)}
+def _dry_run(spec: Spec, jobs: Sequence[Job], adapters: Mapping[str, Adapter], full_size: bool) -> str:
+    wanted = {one.name: one for job in jobs for one in certify.needed(job, alone=True, full_size=full_size)}
     lines = [f"# {len(wanted)} runs, each unless there is a valid certificate"]
     for name, one in wanted.items():
         environment = envs.planned(adapters[one.job.adapter], one.job.device, spec.env)

@@ -55,6 +55,9 @@ MEANINGS = {
     "gelu": "The kernel of GELU; all compute the exact form, with erf.",
     "attention": "How attention is written: as single products and a softmax, or as one kernel.",
     "bn_running_variance": "Whether the running variance divides by n - 1 or n; it does not enter training.",
+    "bn_decay": "Share of the running statistics that a step keeps; as float32 it is 2.4e-8 less.",
+    "bn_eps": "Added to a variance before its root; as float32 it is 2.5e-13 less.",
+    "weight_decay": "Share of a weight that is taken off it, times the learning rate.",
     "batch_norm": "The kernel of batch normalisation.",
 }
 

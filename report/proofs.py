@@ -37,9 +37,10 @@ def proofs(comparison: Comparison) -> list[Proof]:
 def _proof(group: Sequence[Certificate], records: Sequence[Record]) -> Proof:
     first = group[0].trajectory
     low = any(one.bounds for one in group)
+    referred = any(found.other == proof.REFERENCE for one in group for found in one.differences)
     return Proof(
         title=f"{names.model(first.of)}, {_precision(first)}, {names.device(first.device)}",
-        about=tuple(_about(first)),
+        about=tuple(_about(first, referred)),
         systems=_bounds(group) if low else _systems(group),
         pairs=None if low else _pairs(group),
         notes=(*_notes(group), *_otherwise(group, records)),
@@ -50,7 +51,7 @@ def _precision(trajectory: Trajectory) -> str:
     return {"fp64": "float64", "fp32": "float32"}.get(trajectory.precision, trajectory.precision)
 
 
-def _about(trajectory: Trajectory) -> Iterable[str]:
+def _about(trajectory: Trajectory, referred: bool) -> Iterable[str]:
     config = models.config(trajectory.model)
     side = getattr(config, "image_size", None)
     size = f"images of {side} x {side}" if side else f"{config.sequence} tokens, {config.masked} masked"
@@ -58,32 +59,45 @@ def _about(trajectory: Trajectory) -> Iterable[str]:
     yield f"Batch {trajectory.batch_size}, {size}{f', {work}' if work else ''}; {trajectory.steps} steps."
     bars = proof.BARS.get(trajectory.precision)
     if bars:
-        tensors = [f"{what} {proof.short(bar)}" for what, bar in _tensor_bars(bars) if bar is not None]
+        tensors = [f"{what} {proof.short(bar)}" for what, bar in _tensor_bars(bars, trajectory) if bar is not None]
         yield f"Bars: {', '.join([f'losses {proof.short(bars.loss)}', *tensors])}."
+        if referred:
+            yield "The first table is against the published reference, the second has all pairs."
 
 
-def _tensor_bars(bars: proof.Bars) -> list[tuple[str, float | None]]:
-    return [("outputs", bars.logits), ("gradients", bars.gradient), ("changes of parameters", bars.change)]
+def _tensor_bars(bars: proof.Bars, trajectory: Trajectory) -> list[tuple[str, float | None]]:
+    parameters = models.family(trajectory.model).parameters(models.config(trajectory.model))
+    return [
+        ("outputs", bars.logits),
+        ("gradients", bars.gradient),
+        ("changes of parameters", bars.change),
+        ("running statistics", bars.statistic if any(not one.trained for one in parameters) else None),
+    ]
 
 
 def _systems(group: Sequence[Certificate]) -> Table:
-    """Each system against those that it is compared with: the largest error of each sort."""
-    titles = ("system", "verdict", "loss", "at step", "outputs", "gradients", "changes", "seconds", "memory (GiB)")
+    """Each system against the reference, or where there is none against those that it agrees with: the largest error
+    of each sort."""
+    errors = ("loss", "at step", "outputs", "gradients", "changes", "statistics")
+    titles = ("system", "verdict", *errors, "seconds", "memory (GiB)")
     rows = []
     for one in group:
         agreeing = [found for found in one.differences if one.size is not None and found.loss <= one.size]
+        agreeing = [found for found in agreeing if found.other == proof.REFERENCE] or agreeing
         worst = max(agreeing, key=lambda found: found.loss, default=None)
         cells = (
             *(names.system(one.trajectory), WORDS[one.verdict]),
             *((error(worst.loss), str(worst.losses.index(worst.loss) + 1)) if worst else (text.NONE, text.NONE)),
-            error(max((found.logits for found in agreeing), default=None)),
-            error(max((found.gradient for found in agreeing if found.gradient is not None), default=None)),
-            error(max((found.change for found in agreeing), default=None)),
+            *(_largest([getattr(found, sort) for found in agreeing]) for sort in proof.SORTS),
             text.number(one.trajectory.seconds, 0),
             text.gibibytes(one.trajectory.peak_memory_bytes, 1),
         )
         rows.append(Row(cells, "" if one.verdict == "same" else "incomparable"))
     return Table((Column(titles[0]), Column(titles[1]), *(Column(title, True) for title in titles[2:])), tuple(rows))
+
+
+def _largest(errors: Sequence[float | None]) -> str:
+    return error(max((value for value in errors if value is not None), default=None))
 
 
 def _bounds(group: Sequence[Certificate]) -> Table:
@@ -115,6 +129,7 @@ def _pairs(group: Sequence[Certificate]) -> Table | None:
     heads = ("loss", "parted at step", "gradient norm", "outputs", "gradients")
     columns = [Column("pair"), *(Column(head, True) for head in heads), Column("worst gradient")]
     columns += [Column("changes", True), Column("worst change")]
+    columns += [Column("statistics", True), Column("worst statistic")]
     return Table(tuple(columns), tuple(rows)) if rows else None
 
 
@@ -129,6 +144,8 @@ def _pair(ours: str, theirs: str, found: Difference) -> Row:
         found.gradient_tensor or text.NONE,
         error(found.change),
         found.change_tensor,
+        error(found.statistic),
+        found.statistic_tensor or text.NONE,
     )
     return Row(cells)
 

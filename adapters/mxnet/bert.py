@@ -17,7 +17,7 @@ def build(job, ranks):
     device = runtime.configure(job, ranks)
     config = models.config(job.model)
     precision = runtime.Precision(job)
-    network = Network(config, config.dropout if job.dropout else 0.0, precision)
+    network = Network(config, config.dropout if job.dropout else 0.0, precision, job.trace_steps > 0)
     pairs = runtime.load(network, job, device, precision.dtype)
     recipe = bert.optimizer(job.batch_size * ranks.world_size)
     clip_norm = None if job.options["clip_norm"] == "off" else float(job.options["clip_norm"])
@@ -44,11 +44,12 @@ class Network(HybridBlock):
     """Names are the canonical ones of dlperf.models.bert. Its output is the loss: one graph, one call.
 
     With mixed precision the dense layers are 16 bits wide, and GELU, and with float16 the products of attention.
+    traced: give back the logits too, which a graph does only for its outputs.
     """
 
-    def __init__(self, config, dropout, precision):
+    def __init__(self, config, dropout, precision, traced):
         super().__init__()
-        self.config, self.dropout, self.precision = config, dropout, precision
+        self.config, self.dropout, self.precision, self.traced = config, dropout, precision, traced
         layers = nn.HybridSequential()
         layers.add(*[Layer(config, dropout, precision) for _ in range(config.layers)])
         self.bert = Group(
@@ -76,7 +77,9 @@ class Network(HybridBlock):
         first = F.reshape(F.slice_axis(hidden, axis=1, begin=0, end=1), (-3, 0))
         pooled = F.tanh(self.precision.up(F, self.bert.pooler.dense(self.precision.down(F, first))))
         nsp = self.cls.seq_relationship(self.precision.down(F, pooled))
-        return loss(F, *self.precision.up(F, mlm, nsp), masked_ids, masked_weights, labels)
+        mlm, nsp = self.precision.up(F, mlm, nsp)
+        result = loss(F, mlm, nsp, masked_ids, masked_weights, labels)
+        return [result, F.BlockGrad(mlm), F.BlockGrad(nsp)] if self.traced else result
 
     def _mask(self, F, words, lengths):
         """0, or -10000 on padding, as (batch * heads, sequence, sequence): adding an array of the same shape is

@@ -14,7 +14,7 @@ def build(job, ranks):
     device = runtime.configure(job, ranks)
     config = models.config(job.model)
     precision = runtime.Precision(job)
-    network = Network(config, precision, job.device == "cpu" and job.precision == "fp32")
+    network = Network(config, precision, job.device == "cpu" and job.precision == "fp32", job.trace_steps > 0)
     pairs = runtime.load(network, job, device, precision.dtype)
     recipe = resnet.optimizer(job.batch_size * ranks.world_size)
     optimizer = runtime.SGD(job, device, pairs, recipe)
@@ -26,6 +26,7 @@ def build(job, ranks):
         "bn_running_variance": "unbiased (cuDNN's)"
         if job.device == "cuda"
         else "biased (MXNet has no other on the CPU)",
+        "bn_decay": f"{config.bn_decay}, as float32",  # the kernel's parameter, in float64 too
     }
     return runtime.Trainer(job, device, network, pairs, optimizer, feed, observed, effective)
 
@@ -41,11 +42,12 @@ class Network(HybridBlock):
 
     With mixed precision the activations are 16 bits wide from the images to the last block. fused: BatchNorm and ReLU
     as one operator, which only oneDNN has; with bfloat16 it is no faster and fails between layers of unlike layouts.
+    traced: give back the logits too, which a graph does only for its outputs.
     """
 
-    def __init__(self, config, precision, fused):
+    def __init__(self, config, precision, fused, traced):
         super().__init__()
-        self.config, self.precision = config, precision
+        self.config, self.precision, self.traced = config, precision, traced
         self.conv1 = Conv(precision, 3, config.width, 7, strides=2)
         self.bn1 = norm_relu(config.width, config, fused)
         blocks = resnet.blocks(config)
@@ -61,7 +63,8 @@ class Network(HybridBlock):
         x = F.Pooling(x, kernel=(3, 3), stride=(2, 2), pad=(1, 1), pool_type="max", pooling_convention="valid")
         x = self.precision.up(F, self.layer4(self.layer3(self.layer2(self.layer1(x)))))
         logits = self.fc(F.Pooling(x, pool_type="avg", global_pool=True))
-        return loss(F, logits, labels, self.config)
+        result = loss(F, logits, labels, self.config)
+        return [result, F.BlockGrad(logits)] if self.traced else result
 
 
 class Bottleneck(HybridBlock):

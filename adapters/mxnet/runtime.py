@@ -117,6 +117,8 @@ class Optimizer:
     def __init__(self, job, device, pairs, recipe, states, group):
         self.recipe, self.exact, self.steps = recipe, job.precision == "fp64", 0
         trained = [(p.data(), p.grad(), parameter.decayed) for parameter, p in pairs if parameter.trained]
+        if self.exact:  # by pieces: Linux maps large intermediate results anew each time, half the time of a step
+            trained = [(w, g, decayed) for *arrays, decayed in trained for w, g in zip(*map(pieces, arrays))]
         self.gradients = [gradient for _, gradient, _ in trained]
         self.groups = []
         size = group if job.device == "cuda" and not self.exact else 1
@@ -164,7 +166,7 @@ class AdamW(Optimizer):
 
     def __init__(self, job, device, pairs, recipe, clip_norm):
         super().__init__(job, device, pairs, recipe, states=2, group=50)
-        self.clip_norm, self.one = clip_norm, nd.ones(1, ctx=device)
+        self.clip_norm, self.one = clip_norm, nd.ones(1, ctx=device, dtype="float64" if self.exact else "float32")
         # multi_sum_sq has float32 sums; on the CPU it adds one by one, 5 % off for the word embedding. There BLAS's
         # dot, over views of at most 262144 values, is exact to 1e-7, and four times faster
         fused = job.device == "cuda" and not self.exact
@@ -178,9 +180,11 @@ class AdamW(Optimizer):
         for weights, gradients, (means, squares), decays in self.groups:
             if self.exact:
                 (w,), (g,), (m,), (v,), (decay,) = weights, gradients, means, squares, decays
-                g = nd.broadcast_mul(g.reshape(-1), scale).reshape(g.shape)
-                m[:] = recipe.beta1 * m + (1 - recipe.beta1) * g
-                v[:] = recipe.beta2 * v + (1 - recipe.beta2) * g * g
+                g = nd.broadcast_mul(g, scale)
+                m *= recipe.beta1
+                m += (1 - recipe.beta1) * g
+                v *= recipe.beta2
+                v += (1 - recipe.beta2) * (g * g)
                 w -= rate * (m / c1 / (nd.sqrt(v / c2) + recipe.eps) + decay * w)
                 continue
             count = len(weights)
@@ -220,6 +224,7 @@ def pieces(array, size=2**18):
 class Trainer:
     """One network whose output is the loss, in one static graph, and its optimizer; the engine runs both later.
 
+    With trace_steps the network's output is a list: the loss and the logits.
     observed: name in Trainer.shapes -> block that computes it. effective: what the family adds.
     """
 
@@ -229,6 +234,7 @@ class Trainer:
         self._scaler = LossScaler() if job.precision == "amp_fp16" else None
         self._trained = [gluon for parameter, gluon in pairs if parameter.trained]
         self._steps = 0
+        self._logits, self._loss_scale = (), 1.0
         self.shapes = {}
         self.parameter_count = sum(gluon.data().size for gluon in self._trained)
         self.effective = {
@@ -246,6 +252,9 @@ class Trainer:
         loss_scale = self._scaler.loss_scale if self._scaler else 1.0
         with autograd.record():
             loss = self._network(*batch)
+            if self._job.trace_steps:
+                self._loss_scale = loss_scale
+                loss, *self._logits = loss
             scaled = loss * loss_scale if self._scaler else loss
         scaled.backward()
         # MXNet's dynamic loss scaling reads on the host whether a gradient overflowed: with float16 a step waits
@@ -278,6 +287,16 @@ class Trainer:
     def parameters(self):
         for parameter, gluon in self._pairs:
             yield parameter.name, gluon.data().asnumpy()
+
+    def logits(self):
+        for name, value in zip(models.family(self._job.model).logits(self._network.config), self._logits):
+            yield name, value.asnumpy()
+
+    def gradients(self):
+        # the optimizers leave them as the backward pass wrote them
+        for parameter, gluon in self._pairs:
+            if parameter.trained:
+                yield parameter.name, gluon.grad().asnumpy() / np.asarray(self._loss_scale, gluon.dtype)
 
     def peak_memory(self):
         return None  # MXNet counts what its pool holds, not what was used

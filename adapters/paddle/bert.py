@@ -40,6 +40,7 @@ def build(job, ranks):
         "dropout": str(network.dropout),
         "masked_positions": str(config.masked),
         "gelu": "erf",
+        "weight_decay": f"{recipe.weight_decay}, as float32",  # an attribute of the kernel, in float64 too
         "attention": f"scaled_dot_product_attention (flash, {flash})" if flash else "matmul, softmax, matmul",
     }
     return runtime.Trainer(job, network, loss, optimizer, feed, effective)
@@ -49,7 +50,8 @@ def loss(network, batch):
     mlm, nsp, seen = network(batch)
     words = F.cross_entropy(mlm, batch["masked_ids"].flatten(), reduction="none").flatten()
     weights = batch["masked_weights"].flatten()
-    return (words * weights).sum() / weights.sum() + F.cross_entropy(nsp, batch["next_sentence_labels"]), seen
+    follows = F.cross_entropy(nsp, batch["next_sentence_labels"])
+    return (words * weights).sum() / weights.sum() + follows, seen, (mlm, nsp)
 
 
 class Network(nn.Layer):

@@ -31,6 +31,9 @@ def build(job, ranks):
         # cuDNN's kernel keeps the unbiased variance, as models/resnet.py has it; Paddle's own keep the biased one,
         # and there is no choice. It does not enter training.
         "bn_running_variance": "biased" if job.device == "cpu" else "unbiased where cuDNN's kernel runs, else biased",
+        # attributes of the kernel, in float64 too
+        "bn_decay": f"{config.bn_decay}, as float32",
+        "bn_eps": f"{config.bn_eps}, as float32",
     }
     return runtime.Trainer(job, network, loss, optimizer, feed, effective)
 
@@ -58,7 +61,7 @@ def loss(network, batch):
     hit = paddle.full([1], 1 - config.label_smoothing, dtype)
     miss = paddle.full([1], config.label_smoothing / config.classes, dtype)
     targets = F.one_hot(batch["labels"], config.classes).astype(dtype) * hit + miss
-    return F.cross_entropy(logits.astype(dtype), targets, soft_label=True), (first, logits.detach())
+    return F.cross_entropy(logits.astype(dtype), targets, soft_label=True), (first, logits.detach()), (logits,)
 
 
 class Network(nn.Layer):

@@ -48,6 +48,13 @@ def tensors(network, job):
         yield parameter, state[f"{layer}.{STATISTICS.get(last, last)}"]
 
 
+def canonical(pair):
+    """A parameter of dlperf.models and a tensor of Paddle's -> its name, and the values in the canonical layout."""
+    parameter, tensor = pair
+    value = tensor.numpy()
+    return parameter.name, value.T.copy() if parameter.kind == "dense" else value
+
+
 def load(network, job):
     """Copy the initial weights of dlperf.models. Paddle keeps dense weights as (in, out)."""
     for parameter, tensor in tensors(network, job):
@@ -95,23 +102,32 @@ class Forward(nn.Layer):
         self.network, self.loss = network, loss
 
     def forward(self, batch):
+        loss, seen, _ = self.loss(self.network, batch)
+        return loss, seen
+
+
+class TracedForward(Forward):
+    """Gives back the logits too: in a graph only what is returned can be read."""
+
+    def forward(self, batch):
         return self.loss(self.network, batch)
 
 
 class Trainer:
     """One network, its loss and its optimizer, stepped eagerly or through a graph of forward and backward pass.
 
-    loss: network, batch -> scalar, tensors whose shapes and float type are observed (those of SHAPES_OF).
+    loss: network, batch -> scalar, tensors whose shapes and float type are observed (those of SHAPES_OF), logits.
     effective: what the family adds to the facts that this class reads back.
     """
 
     def __init__(self, job, network, loss, optimizer, feed, effective):
         self._job, self._network, self._optimizer, self._feed = job, network, optimizer, feed
         self._scaler = paddle.amp.GradScaler(enable=job.precision == "amp_fp16", init_loss_scaling=65536.0)
-        self._forward = Forward(network, loss)
+        self._forward = TracedForward(network, loss) if job.trace_steps else Forward(network, loss)
         if job.options["graph"] == "on":
             self._forward = paddle.jit.to_static(self._forward, backend=None, full_graph=True)
         self._steps = 0
+        self._logits, self._gradients = (), []
         self.shapes = {}
         trained = [weight for weight in network.parameters() if not weight.stop_gradient]
         self.parameter_count = sum(int(weight.size) for weight in trained)
@@ -130,14 +146,21 @@ class Trainer:
         self._steps += 1
         amp = self._job.precision in AMP
         with paddle.amp.auto_cast(enable=amp, level="O1", dtype=AMP.get(self._job.precision, "float16")):
-            loss, seen = self._forward(batch)
+            loss, seen, *logits = self._forward(batch)
         self._scaler.scale(loss).backward()
+        if self._job.trace_steps:
+            self._keep(*logits)
         self._scaler.step(self._optimizer)  # unscales, clips, updates
         self._scaler.update()
         self._optimizer.clear_grad(set_to_zero=False)
         if self._steps == 1:
             self._observe(seen)
         return loss.detach()
+
+    def _keep(self, logits):
+        self._scaler.unscale_(self._optimizer)
+        self._logits = logits
+        self._gradients = [(p, tensor.grad.clone()) for p, tensor in tensors(self._network, self._job) if p.trained]
 
     def _observe(self, seen):
         """Read back what the first step really did."""
@@ -164,9 +187,15 @@ class Trainer:
         return loss.item()
 
     def parameters(self):
-        for parameter, tensor in tensors(self._network, self._job):
-            value = tensor.numpy()
-            yield parameter.name, value.T.copy() if parameter.kind == "dense" else value
+        return map(canonical, tensors(self._network, self._job))
+
+    def logits(self):
+        shapes = models.family(self._job.model).logits(self._network.config)
+        for (name, shape), value in zip(shapes.items(), self._logits):
+            yield name, value.detach().astype(paddle.get_default_dtype()).reshape([-1, *shape]).numpy()
+
+    def gradients(self):
+        return map(canonical, self._gradients)
 
     def peak_memory(self):
         return paddle.device.cuda.max_memory_allocated() if self._job.device == "cuda" else None

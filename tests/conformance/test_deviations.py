@@ -1,0 +1,77 @@
+"""The proof is itself proven: each deliberate deviation of an adapter gets a certificate of different work.
+
+Each runs in the tiny models, through the real worker, and is judged by the real bars beside the adapter as it is. In
+a smaller network fewer places show a deviation, so what is caught here is caught in the full ones.
+"""
+
+import shutil
+import tomllib
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dlperf import bundle, catalog, certify, envs, proof
+from dlperf.plan import make
+from dlperf.spec import PRECISIONS, from_arguments
+
+pytestmark = pytest.mark.framework
+
+DEVIATIONS = tomllib.loads(Path(__file__).with_name("deviations.toml").read_text())["deviation"]
+FRAMEWORKS = ("pytorch", "jax", "mxnet")
+CASES = {(one["name"], framework): one for one in DEVIATIONS for framework in FRAMEWORKS if framework in one}
+TINY = {"resnet": "resnet_tiny", "bert": "bert_tiny"}
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory):
+    """(deviation, framework), or ("", framework, family) for the adapter as it is -> its trajectory."""
+    adapters = catalog.adapters()
+    environments = {name: envs.ensure(adapters[name], "cpu", progress=print) for name in FRAMEWORKS}
+    root = tmp_path_factory.mktemp("deviations")
+    runs = {key: (key[1], case["family"], case[key[1]]) for key, case in CASES.items()}
+    runs |= {("", name, family): (name, family, []) for name, family, _ in runs.values()}
+
+    def run(number_and_key):
+        number, key = number_and_key
+        framework, family, changes = runs[key]
+        bundle.make(root / str(number) / "code", [adapters[framework]])
+        for change in changes:
+            alter(root / str(number) / "code" / "dlperf" / "adapters" / framework / change["file"], change)
+        certifier = certify.Certifier(root / str(number), threads=1, timeout=300, note=print)
+        return key, certifier.run(asked(framework, TINY[family], adapters), environments[framework])
+
+    with ThreadPoolExecutor(2) as pool:
+        yield dict(pool.map(run, enumerate(runs)))
+    shutil.rmtree(root)
+
+
+def alter(path, change):
+    source = path.read_text()
+    assert change["old"] in source, f"{path.name} has no {change['old']!r}: bring deviations.toml up to date"
+    path.write_text(source.replace(change["old"], change["new"]))
+
+
+def asked(framework, model, adapters):
+    words = {"model": model, "precision": "fp64", "frameworks": framework, "device": "cpu", "env": "venv"}
+    rest = dict.fromkeys(["protocol", "compile", "set", "timeout", "seed", "threads"])
+    spec = from_arguments({**words, **rest, "data": "synthetic", "dry_run": False}, adapters, ("fp64", *PRECISIONS))
+    (one,) = certify.shown(make(spec, adapters).jobs[0])
+    return one
+
+
+@pytest.mark.parametrize(("name", "framework"), CASES, ids=[", ".join(case) for case in CASES])
+def test_a_deviation_is_caught(name, framework, seen):
+    whole = seen["", framework, CASES[name, framework]["family"]]
+    altered = seen[name, framework]
+    assert whole.trajectory.failure is None
+    assert altered.trajectory.failure is None, altered.trajectory.failure
+    reference = replace(whole, trajectory=replace(whole.trajectory, system=proof.REFERENCE))
+    (certificate,) = proof.judge([altered], reference)
+    assert certificate.verdict == "different", certificate.differences
+    print(certificate.why)
+
+
+def test_every_deviation_is_tried_in_two_frameworks():
+    assert all(sum(framework in one for framework in FRAMEWORKS) == 2 for one in DEVIATIONS)

@@ -1,0 +1,405 @@
+"""Certificates: what agrees, what parts, what is corrected, bounds of low precision; the cache; the commands."""
+
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy
+import pytest
+
+from dlperf import certify, models, proof
+from dlperf.adapters import trace
+from dlperf.proof import Evidence
+from dlperf.schema import Failure, Trajectory
+
+ROOT = Path(__file__).parent.parent
+
+
+# --- sketches ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(64,), (127,), (128,), (768, 3072), (64, 3, 7, 7)])
+def test_the_distance_of_sketches_is_the_distance_of_tensors(shape):
+    """Exact up to WIDTH values; else within 4 standard deviations of sqrt(2 / WIDTH) of the squared norm."""
+    random = numpy.random.RandomState(0)
+    a, b = random.standard_normal(shape), random.standard_normal(shape)
+    found = numpy.linalg.norm(trace.sketch("x", a) - trace.sketch("x", b))
+    true = numpy.linalg.norm(a - b)
+    within = 1e-12 if a.size <= trace.WIDTH else 4 * (2 / trace.WIDTH) ** 0.5
+    assert abs(found**2 / true**2 - 1) <= within
+
+
+@pytest.mark.parametrize("where", [0, 1, 767, 768, 768 * 3072 - 1])
+def test_one_wrong_value_among_millions_is_seen_in_full(where):
+    difference = numpy.zeros(768 * 3072)
+    difference[where] = 1e-3
+    assert numpy.linalg.norm(trace.sketch("x", difference)) == pytest.approx(1e-3)
+
+
+def test_a_wrong_row_or_column_is_seen():
+    """Rows and columns of the usual widths do not cancel."""
+    for index in (numpy.s_[5, :], numpy.s_[:, 5]):
+        difference = numpy.zeros((768, 3072))
+        difference[index] = 1.0
+        true = numpy.linalg.norm(difference)
+        assert numpy.linalg.norm(trace.sketch("x", difference)) == pytest.approx(true, rel=0.3)
+
+
+# --- verdicts ---------------------------------------------------------------------------------------------------------
+
+
+def evidence(system, loss=0.0, gradient=0.0, change=0.0, statistic=0.0, **fields):
+    """A trajectory of resnet_tiny; the numbers are relative errors against the one without any."""
+    config = models.config("resnet_tiny_check")
+    parameters = models.family("resnet_tiny").parameters(config)
+    random = numpy.random.RandomState(0)
+    sketches = {"logits/logits": random.standard_normal(64)}
+    for parameter in parameters:
+        width = min(parameter.size, trace.WIDTH)
+        if parameter.trained:
+            sketches["gradient/" + parameter.name] = random.standard_normal(width)
+            sketches["change/" + parameter.name] = random.standard_normal(width)
+        else:
+            sketches["statistic/" + parameter.name] = random.standard_normal(width)
+    sketches["gradient/fc.weight"] *= 1 + gradient
+    sketches["change/fc.weight"] *= 1 + change
+    sketches["statistic/bn1.running_mean"] *= 1 + statistic
+    known = {
+        "adapter": system,
+        "title": system,
+        "of": "resnet_tiny",
+        "model": "resnet_tiny_check",
+        "family": "resnet",
+        "device": "cpu",
+        "precision": "fp64",
+        "batch_size": 4,
+        "steps": 10,
+        "seed": 1,
+        "options": {},
+        "definition": "",
+        "losses": tuple(2.7 * (1 + (loss if step >= 4 else 0.0)) for step in range(10)),
+        "gradient_norms": (3.0,) * 10,
+        "step_seconds": (1.0,) * 10,
+        "read_seconds": (0.001,) * 10,
+        "effective": {"compute_dtype": "float64"},
+    }
+    return Evidence(Trajectory(system, **{**known, **fields}), sketches)
+
+
+def verdicts(*pool, reference=None):
+    return [one.verdict for one in proof.judge(pool, reference)]
+
+
+def test_systems_that_agree_do_the_same_work_and_the_largest_error_is_told():
+    one, two, three = proof.judge([evidence("a"), evidence("b", loss=3e-13), evidence("c", gradient=1e-9)])
+    assert (one.verdict, two.verdict, three.verdict) == ("same",) * 3
+    assert one.size == pytest.approx(3e-13, rel=0.01)
+    assert [found.other for found in one.differences] == ["b", "c"]
+    assert one.differences[1].gradient_tensor == "fc.weight"
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        ({"loss": 2e-9}, "its losses part at step 5, by 2e-9 at most"),
+        ({"gradient": 2e-7}, "its first gradients by up to 2e-7 (fc.weight)"),
+        ({"change": 2e-7}, "its parameters change otherwise by up to 2e-7 (fc.weight)"),
+        ({"statistic": 2e-7}, "its running statistics are off by up to 2e-7 (bn1.running_mean)"),
+    ],
+)
+def test_the_one_that_parts_is_named_with_the_step_and_the_tensor(error, says):
+    a, odd, c = proof.judge([evidence("a"), evidence("odd", **error), evidence("c")])
+    assert (a.verdict, odd.verdict, c.verdict) == ("same", "different", "same")
+    assert says in odd.why
+
+
+def test_without_a_majority_nobody_is_proven():
+    made = proof.judge([evidence("a"), evidence("b", loss=1e-3)])
+    assert [one.verdict for one in made] == ["different", "different"]
+    assert "no two systems that agree outnumber the others" in made[0].why
+    two_camps = [evidence("a"), evidence("b"), evidence("c", loss=1e-3), evidence("d", loss=1e-3)]
+    assert verdicts(*two_camps) == ["different"] * 4
+
+
+def test_the_reference_decides():
+    altered = evidence("b", loss=1e-3)
+    assert verdicts(evidence("a"), altered, reference=evidence("reference")) == ["same", "different"]
+    assert verdicts(evidence("a"), reference=evidence("reference")) == ["same"]
+    assert verdicts(evidence("a")) == ["unproven"]
+
+
+def test_a_failed_run_is_no_proof_and_the_others_are_still_compared():
+    failed = evidence("b", failure=Failure("wrong_tensor", "gradients: conv1.weigth: not a tensor of this model"))
+    made = proof.judge([evidence("a"), failed, evidence("c")])
+    assert [one.verdict for one in made] == ["same", "unproven", "same"]
+    assert "conv1.weigth" in made[1].why
+
+
+def test_what_computed_in_another_type_or_did_not_wait_is_not_the_same():
+    narrow = evidence("b", effective={"compute_dtype": "float32"})
+    hasty = evidence("c", step_seconds=(0.1,) * 10, read_seconds=(0.9,) * 10)
+    made = proof.judge([evidence("a"), narrow, hasty, evidence("d")])
+    assert [one.verdict for one in made] == ["same", "different", "different", "same"]
+    assert "float32, not in float64" in made[1].why
+    assert "does not wait" in made[2].why
+
+
+def test_tensors_that_are_zero_but_for_rounding_are_not_compared_with_themselves():
+    """The gradient of a key's bias is zero; its rounding must not count as an error of 100 %."""
+    ours, theirs = evidence("a"), evidence("b")
+    ours.sketches["gradient/bn1.bias"][:] = 1e-17
+    theirs.sketches["gradient/bn1.bias"][:] = -3e-17
+    assert verdicts(ours, theirs) == ["same", "same"]
+
+
+def test_a_biased_running_variance_that_is_declared_is_taken_out_exactly():
+    """d^T + B beside d^T + B n / (n - 1), as the formula in proof.py says; undeclared it is a difference."""
+    config = models.config("resnet_tiny_check")
+    sizes = {p.name: p.size for p in models.family("resnet_tiny").parameters(config)}
+    unbiased, biased = evidence("a"), evidence("b")
+    for norm, values in models.family("resnet_tiny").normalised(config).items():
+        name, n = f"{norm}.running_var", 4 * values
+        left = config.bn_decay**10 * trace.sketch(name, numpy.ones(sizes[name]))
+        biased.sketches["statistic/" + name] = (unbiased.sketches["statistic/" + name] - left) * (n - 1) / n + left
+    declared = {"compute_dtype": "float64", "bn_running_variance": "biased (no other)"}
+    said = Evidence(dataclasses.replace(biased.trajectory, effective=declared), biased.sketches)
+    made = proof.judge([unbiased, said])
+    assert [one.verdict for one in made] == ["same", "same"]
+    assert "running variances of BatchNorm: biased (no other); up to" in made[1].exceptions[0]
+    assert made[0].differences[0].statistic < 1e-13
+    assert verdicts(unbiased, biased, evidence("c")) == ["same", "different", "same"]
+
+
+def test_a_decay_in_float32_that_is_declared_widens_the_bar_of_running_statistics_alone():
+    """(10 / 0.9 + 1 / 0.1) * 2.4e-8 = 5e-7 is what float32(0.9) explains."""
+    declared = {"compute_dtype": "float64", "bn_decay": "0.9, as float32"}
+    assert verdicts(evidence("a"), evidence("b", statistic=4e-7, effective=declared)) == ["same", "same"]
+    assert verdicts(evidence("a"), evidence("b", statistic=6e-7, effective=declared)) == ["different"] * 2
+    assert verdicts(evidence("a"), evidence("b", change=4e-7, effective=declared)) == ["different"] * 2
+    trio = [evidence("a"), evidence("b", effective=declared), evidence("c", statistic=4e-7)]
+    assert verdicts(*trio, reference=evidence("reference")) == ["same", "same", "different"]
+    (one,) = proof.judge([evidence("b", effective=declared)], evidence("reference"))
+    assert "float32, in float64 too: bn_decay = 0.9; so the bar of running statistics is 5e-7" in one.exceptions[0]
+
+
+def test_every_batch_norm_has_its_number_of_values():
+    config = models.config("resnet50")
+    sizes = models.family("resnet50").normalised(config)
+    names = {p.name.rpartition(".")[0] for p in models.family("resnet50").parameters(config) if p.kind == "running_var"}
+    assert set(sizes) == names
+    assert sizes["bn1"] == 112 * 112
+    assert (sizes["layer2.0.bn1"], sizes["layer2.0.bn2"], sizes["layer2.0.downsample.1"]) == (56**2, 28**2, 28**2)
+    assert sizes["layer4.2.bn3"] == 7 * 7
+
+
+# --- low precision ----------------------------------------------------------------------------------------------------
+
+
+def low(error, dtype="bfloat16"):
+    """A bf16 run whose outputs, gradients and losses are off by `error`, beside a float32 run that is off by 1e-7."""
+    exact = evidence("a")
+    pair = []
+    runs = (("fp32", 1e-7, "float32"), ("amp_bf16", error, dtype))
+    for precision, off, computed in runs:
+        made = evidence("a", precision=precision, effective={"compute_dtype": computed}, loss=off)
+        pair.append(Evidence(made.trajectory, {name: values * (1 + off) for name, values in made.sketches.items()}))
+    float32, half = pair
+    return proof.judge_low(half, exact, float32)
+
+
+def test_low_precision_is_bounded_by_its_own_float32_run():
+    """1e-7 * 2^16 = 6.6e-3 is the bound; below 1e-7 * 2^8 = 2.6e-5 nothing was rounded to 8 bits."""
+    assert low(3e-3).verdict == "same"
+    assert "rounding explains 7e-3" in low(2e-2).why
+    assert "low precision did not run" in low(1e-7).why
+    assert low(3e-3, dtype="float32").verdict == "different"
+    bound = low(3e-3).bounds[1]
+    assert (bound.what, bound.most) == ("logits", pytest.approx(1e-7 * 2**16, rel=1e-3))
+
+
+# --- the worker's own check -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pairs", "says"),
+    [
+        ([("a", (2,), "float64")], "b: not given"),
+        ([("a", (2,), "float64"), ("c", (1,), "float64")], "c: not a tensor of this model"),
+        ([("a", (2,), "float64"), ("a", (2,), "float64")], "a: given twice"),
+        ([("a", (2, 1), "float64")], "a: shape is (2, 1), must be (2,)"),
+        ([("a", (2,), "float32")], "a: type is float32, must be float64"),
+    ],
+)
+def test_a_wrong_tensor_is_named(pairs, says):
+    given = [(name, numpy.zeros(shape, dtype)) for name, shape, dtype in pairs]
+    with pytest.raises(trace.WrongTensor) as raised:
+        list(trace._checked("gradients", given, {"a": (2,), "b": (3,)}, "fp64"))
+    assert says in str(raised.value)
+
+
+# --- the commands, on the framework that sleeps -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def toys(tmp_path, monkeypatch):
+    """`toy(name, old, new)` makes an adapter like the fake one, with a change; the cache is a new folder."""
+    monkeypatch.setenv("DLPERF_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("DLPERF_ADAPTERS", str(tmp_path / "adapters"))
+
+    def toy(name, old="", new=""):
+        folder = tmp_path / "adapters" / name
+        shutil.copytree(ROOT / "adapters" / "fake", folder)
+        bert, code = folder / "bert.py", folder / "resnet.py"
+        bert.write_text(bert.read_text().replace("adapters.fake", f"adapters.{name}"))
+        assert old in code.read_text()
+        code.write_text(code.read_text().replace(old, new))
+        toml = folder / "adapter.toml"
+        toml.write_text(toml.read_text().replace('"Fake"', f'"{name.capitalize()}"'))
+        return folder
+
+    return toy
+
+
+def verify(*words, command="verify"):
+    words = [
+        sys.executable,
+        "-m",
+        f"dlperf.{command}",
+        "--env",
+        "current",
+        "-m",
+        "bert_tiny",
+        "--device",
+        "cpu",
+        *words,
+    ]
+    return subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=120)
+
+
+LOSS = ("return 1.0 / self._steps", "return 1.001 / self._steps")
+
+
+def test_verify_prints_the_table_and_says_who_parts(toys, tmp_path):
+    toys("twin")
+    toys("altered", *LOSS)
+    ended = verify("-f", "fake,twin,altered", "-o", tmp_path / "out")
+    assert ended.returncode == 1, ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert "Altered: different work: against fake, its losses part at step 1, by 1e-3 at most." in ended.stdout
+    rows = {line.split()[0]: line for line in ended.stdout.splitlines() if " work  " in line}
+    assert {name: " ".join(line.split()[1:3]) for name, line in rows.items()} == {
+        "Fake": "same work",
+        "Twin": "same work",
+        "Altered": "different work",
+    }
+    page = (tmp_path / "out" / "proof.md").read_text()
+    assert "| Altered | different work | 1e-3 |" in page
+    assert "Fake – Altered" in (tmp_path / "out" / "proof.html").read_text()
+    written = json.loads((tmp_path / "out" / "certificates.json").read_text())["certificates"]
+    assert sorted(one[0]["verdict"] for one in written.values()) == ["different", "same", "same"]
+
+
+def test_a_valid_certificate_is_used_again_and_a_hand_edited_one_refused(toys, tmp_path):
+    toys("twin")
+    words = ("-f", "fake,twin")
+    assert verify(*words).stdout.count("proof of the same work:") == 2
+    again = verify(*words)
+    assert again.returncode == 0
+    assert "proof of the same work:" not in again.stdout
+    path = next(Path(os.environ["DLPERF_CACHE"], "certificates").glob("twin-*/certificate.json"))
+    path.write_text(path.read_text().replace('"verdict": "same"', '"verdict": "better"'))
+    edited = verify(*words)
+    assert "refused, and made anew: its content does not fit its seal" in edited.stdout
+    assert edited.stdout.count("proof of the same work:") == 1
+    path.with_name("trajectory.npz").write_bytes(b"PK damaged")
+    damaged = verify(*words)
+    assert "trajectory.npz was damaged or edited" in damaged.stdout
+    assert damaged.returncode == 0
+    path.write_text("{")
+    assert verify(*words).returncode == 0
+    assert "proof of the same work:" not in verify(*words).stdout
+
+
+def test_a_change_of_the_code_makes_a_certificate_stale(toys):
+    folder = toys("twin")
+    verify("-f", "fake,twin")
+    code = folder / "resnet.py"
+    code.write_text(code.read_text() + "# a comment\n")
+    again = verify("-f", "fake,twin")
+    assert again.stdout.count("proof of the same work:") == 1
+    assert "proof of the same work: twin:" in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("numpy.ones(p.shape, self._dtype)", 'numpy.ones(p.shape, "float32")'), "type is float32, must be float64"),
+        (("((p.name, numpy.ones(p.shape", "((p.name + 'x', numpy.ones(p.shape"), "not a tensor of this model"),
+        (("        self._steps += 1\n", "        raise OSError('no float64 here')\n"), "no float64 here"),
+    ],
+)
+def test_what_fails_is_told_and_the_others_are_compared(change, says, toys):
+    toys("twin")
+    toys("broken", *change)
+    ended = verify("-f", "fake,broken,twin")
+    assert ended.returncode == 1
+    assert "Traceback" not in ended.stderr
+    (line,) = [line for line in ended.stdout.splitlines() if line.startswith("- Broken: no proof:")]
+    assert says in line
+    assert ended.stdout.count("same work") >= 2
+
+
+def test_a_comparison_marks_an_altered_adapter_as_not_comparable(toys, tmp_path):
+    toys("twin")
+    toys("altered", *LOSS)
+    quick = ("-p", "fp32", "-r", 2, "-o", tmp_path / "out", "--set", "altered.step_seconds=0.0001")
+    ended = verify("-f", "fake,twin,altered", *quick, command="compare")
+    assert ended.returncode == 0, ended.stderr
+    page = (tmp_path / "out" / "report.md").read_text()
+    rows = {line.split()[1]: line for line in page.splitlines() if line.startswith("| ") and " 1 | 1 | 4 | 4 |" in line}
+    assert rows["Altered"].endswith("not comparable: different work |")
+    assert rows["Twin"].endswith("same work: 0 (fp64), 0 (fp32) |")
+    summary = next(line for line in page.splitlines() if line.startswith("- **bert_tiny"))
+    assert "On this machine Altered" not in summary
+    assert "Not comparable: Altered step_seconds=0.0001" in summary
+    assert "Proof of the same work" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_without_verification_rows_have_no_proof(toys, tmp_path):
+    words = ("-f", "fake", "-p", "fp32", "-r", 1, "--no-verify", "-o", tmp_path / "out")
+    ended = verify(*words, command="compare")
+    assert ended.returncode == 0, ended.stderr
+    assert not (tmp_path / "out" / "proofs").exists()
+    page = (tmp_path / "out" / "report.md").read_text()
+    assert "not comparable: no proof" in page
+    assert "(--no-verify)" in page
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["-m", "bert_huge"], ["--model", "bert_huge", "Did you mean"]),
+        (["-p", "fp8"], ["--precision", "fp8", "fp64"]),
+        (["-f", "fakee"], ["--frameworks", "fakee", "Did you mean 'fake'?"]),
+        (["--presision", "fp64"], ["--presision", "Did you mean '--precision'?"]),
+    ],
+)
+def test_wrong_requests_exit_with_2_and_no_traceback(words, says):
+    ended = verify(*words)
+    assert ended.returncode == 2
+    assert all(part in ended.stderr for part in says), ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+# --- the published trajectories ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", ["resnet50_check", "bert_base_check", "resnet50", "bert_base"])
+def test_the_published_trajectory_is_of_the_models_as_they_are(model):
+    """`make reference` makes them anew after a change of dlperf.models."""
+    path = certify.REFERENCES / f"{model}.json"
+    assert json.loads(path.read_text())["definition"] == certify.definition(model)
