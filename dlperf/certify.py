@@ -392,15 +392,18 @@ def reference(like: Trajectory) -> Evidence | None:
 
     None for another model, other options that change the work, or where dlperf.models has changed since.
     """
-    path = REFERENCES / f"{like.model}.json"
-    if not path.exists() or not (REFERENCES / f"{like.model}.npz").exists():
+    if not (REFERENCES / f"{like.model}.json").exists():
         return None
-    trajectory = trajectory_from(json.loads(path.read_text(encoding="utf-8")))
+    trajectory = published(like.model)
     work = {key: value for key, value in like.options.items() if key in proof.WORK}
     same = (trajectory.definition, trajectory.batch_size, trajectory.steps, trajectory.seed, trajectory.options)
     if same != (like.definition, like.batch_size, like.steps, like.seed, work):
         return None
     return Evidence(trajectory, _sketches(REFERENCES / f"{like.model}.npz"))
+
+
+def published(model: str) -> Trajectory:
+    return trajectory_from(json.loads((REFERENCES / f"{model}.json").read_text(encoding="utf-8")))
 
 
 def publish(certificate: Certificate, folder: Path = REFERENCES) -> None:

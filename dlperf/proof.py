@@ -140,7 +140,7 @@ def difference(ours: Evidence, theirs: Evidence, bars: Bars) -> Difference:
         for x, y in zip(a.gradient_norms, b.gradient_norms, strict=True)
         if x is not None and y is not None
     ]
-    worst = {sort: _worst_tensor(ours.sketches, theirs.sketches, sort + "/") for sort in SORTS}
+    worst = {sort: worst_tensor(ours.sketches, theirs.sketches, sort + "/") for sort in SORTS}
     return Difference(
         other=b.system,
         losses=losses,
@@ -161,7 +161,7 @@ def _relative(x: float, y: float) -> float:
     return 0.0 if x == y else abs(x - y) / max(abs(x), abs(y))
 
 
-def _worst_tensor(
+def worst_tensor(
     ours: Mapping[str, NDArray[numpy.float64]], theirs: Mapping[str, NDArray[numpy.float64]], prefix: str
 ) -> tuple[float | None, str]:
     """The largest relative error and its tensor; (None, "") where one of the two has no tensors of this sort."""

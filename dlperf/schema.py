@@ -198,8 +198,8 @@ class Certificate:
     """Whether a system computes the same trajectory as others, in one precision.
 
     verdict: same | different | unproven. why: one sentence; empty for "same". size: largest relative error of a loss
-    against the reference, or where there is none against those that it agrees with. exceptions: what its kernels compute otherwise, with cause and size, corrected
-    for in the differences. bounds: of low precision.
+    against the reference, or where there is none against those that it agrees with. exceptions: what its kernels
+    compute otherwise, with cause and size, corrected for in the differences. bounds: of low precision.
     """
 
     trajectory: Trajectory

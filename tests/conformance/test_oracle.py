@@ -1,0 +1,45 @@
+"""Networks that we did not write confirm ours: with our weights and our batch they give the published trajectory's
+first loss, logits and gradients. Every framework is compared with that trajectory."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import numpy
+import pytest
+
+from dlperf import bundle, catalog, certify, envs, proof
+
+pytestmark = pytest.mark.framework
+
+HERE = Path(__file__).parent
+#: model -> (adapter whose environment has the network, script that runs it)
+ORACLES = {
+    "bert_base_check": (HERE.parent / "bench" / "pytorch_plain", "oracle_bert.py"),  # Hugging Face transformers
+    "resnet50_check": (Path(catalog.adapters()["paddle"].folder), "oracle_resnet.py"),  # paddle.vision
+}
+
+
+@pytest.mark.parametrize("model", ORACLES)
+def test_a_network_that_we_did_not_write_computes_the_same(model, tmp_path):
+    folder, script = ORACLES[model]
+    environment = envs.ensure(catalog.read(folder), "cpu", progress=print)
+    bundle.make(tmp_path / "code", [])
+    out = tmp_path / "oracle.npz"
+    words = [environment.python, HERE / script, model, certify.BATCH_SIZE, certify.SEED, out]
+    variables = {"PYTHONPATH": str(tmp_path / "code"), "TRANSFORMERS_OFFLINE": "1", **environment.variables}
+    ended = subprocess.run([str(w) for w in words], env={**os.environ, **variables}, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    with numpy.load(out) as arrays:
+        theirs = {name: arrays[name] for name in arrays.files}
+    path = certify.REFERENCES / f"{model}.npz"
+    with numpy.load(path) as arrays:
+        ours = {name: arrays[name] for name in arrays.files}
+    losses = certify.published(model).losses
+    assert float(theirs["loss"]) == pytest.approx(losses[0], rel=1e-9)
+    logits, worst = proof.worst_tensor(ours, theirs, "logits/")
+    assert logits < 1e-9, worst
+    assert {name for name in ours if name.startswith("gradient/")} <= set(theirs)
+    gradient, worst = proof.worst_tensor(ours, theirs, "gradient/")
+    assert gradient < 1e-7, worst
+    print(f"{model}: logits {logits:.0e}, gradients {gradient:.0e} ({worst})")
