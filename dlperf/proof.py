@@ -13,10 +13,11 @@ FLOOR is for tensors that mathematics makes zero, as the gradient of a key's bia
 change is what training did to a parameter; beside it an error is not hidden by what the parameter was before.
 
 In float64 rounding is 1e-16, so what is left after ten steps tells a different computation from a differently rounded
-one. float32 is held to its losses. Low precision has no bound of its own in the literature that a network would keep,
-but errors of rounding are proportional to the unit roundoff u: if float32 moved a system's results by e, then a
-precision with the roundoff u may move them by e * u / 2^-24. That is its bound, from its own float32 run; and if it
-moved them by less than the geometric mean of the two, low precision did not run.
+one. float32 is held to its losses. Low precision is held to a bound from the system's own float32 run: an error of
+rounding is proportional to the unit roundoff u, and a product in low precision rounds its two operands and its result,
+where in float32 it rounds its result alone. So if float32 moved a system's results by e, low precision may move them
+by 3 * e * u / 2^-24; and if it moved them by less than e * sqrt(u / 2^-24), half way on a logarithmic scale to what
+its rounding is worth, low precision did not run. Logits and gradients are taken as one vector each.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 FLOOR = 1e-3
 #: share of a step's time that `read` may take after `wait`: more, and `wait` had not waited
 READ_SHARE = 0.1
+#: roundings of a product in low precision for one in float32
+ROUNDINGS = 3
 #: the unit roundoff, half the distance from 1 to the next number
 ROUNDOFF = {"fp64": 2.0**-53, "fp32": 2.0**-24, "tf32": 2.0**-11, "amp_fp16": 2.0**-11, "amp_bf16": 2.0**-8}
 DTYPES = {"fp64": "float64", "fp32": "float32", "tf32": "tf32", "amp_fp16": "float16", "amp_bf16": "bfloat16"}
@@ -111,18 +114,19 @@ def judge_low(low: Evidence, own_float64: Evidence, own_float32: Evidence) -> Ce
     ratio = ROUNDOFF[low.trajectory.precision] / ROUNDOFF["fp32"]
     bars = BARS["fp64"]
     base, found = difference(own_float32, own_float64, bars), difference(low, own_float64, bars)
-    # the losses are rounded to float32 themselves, each by up to half of this
+    # a loss is itself a float32 number
     bounds = [_bound("losses", max(base.loss, ROUNDOFF["fp32"]), found.loss, ratio, shows=False)]
-    bounds.append(_bound("logits", base.logits, found.logits, ratio, shows=True))
-    if base.gradient is not None and found.gradient is not None:
-        bounds.append(_bound("gradients", base.gradient, found.gradient, ratio, shows=False))
+    for what, prefix in (("logits", "logits/"), ("gradients", "gradient/")):
+        errors = [_error(one.sketches, own_float64.sketches, prefix) for one in (own_float32, low)]
+        if errors[0] is not None and errors[1] is not None:
+            bounds.append(_bound(what, errors[0], errors[1], ratio, shows=prefix == "logits/"))
     wrong = [_outside(bound) for bound in bounds if not bound.least <= bound.found <= bound.most]
     verdict = "different" if wrong else "same"
     return Certificate(low.trajectory, verdict, "; ".join(wrong), found.loss, (found,), bounds=tuple(bounds))
 
 
 def _bound(what: str, base: float, found: float, ratio: float, shows: bool) -> Bound:
-    return Bound(what, base, found, least=base * math.sqrt(ratio) if shows else 0.0, most=base * ratio)
+    return Bound(what, base, found, least=base * math.sqrt(ratio) if shows else 0.0, most=ROUNDINGS * base * ratio)
 
 
 def _outside(bound: Bound) -> str:
@@ -161,9 +165,10 @@ def _relative(x: float, y: float) -> float:
     return 0.0 if x == y else abs(x - y) / max(abs(x), abs(y))
 
 
-def worst_tensor(
-    ours: Mapping[str, NDArray[numpy.float64]], theirs: Mapping[str, NDArray[numpy.float64]], prefix: str
-) -> tuple[float | None, str]:
+_Sketches = Mapping[str, "NDArray[numpy.float64]"]
+
+
+def worst_tensor(ours: _Sketches, theirs: _Sketches, prefix: str) -> tuple[float | None, str]:
     """The largest relative error and its tensor; (None, "") where one of the two has no tensors of this sort."""
     import numpy
 
@@ -176,6 +181,15 @@ def worst_tensor(
     relative = {name: errors[name] / max(norms[name], floor) if errors[name] else 0.0 for name in names}
     worst = max(relative, key=lambda name: (math.inf if math.isnan(relative[name]) else relative[name]))
     return relative[worst], worst.removeprefix(prefix)
+
+
+def _error(ours: _Sketches, theirs: _Sketches, prefix: str) -> float | None:
+    """The relative error of all tensors of a sort together; None where one of the two has none."""
+    names = [name for name in ours if name.startswith(prefix) and name in theirs]
+    if not names:
+        return None
+    off = math.sqrt(sum(_norm(ours[name] - theirs[name]) ** 2 for name in names))
+    return off / math.sqrt(sum(_norm(theirs[name]) ** 2 for name in names)) if off else 0.0
 
 
 def _norm(values: NDArray[numpy.float64]) -> float:
