@@ -1,7 +1,7 @@
 """The proof is itself proven: each deliberate deviation of an adapter gets a certificate of different work.
 
-Each runs in the tiny models, through the real worker, and is judged by the real bars beside the adapter as it is. In
-a smaller network fewer places show a deviation, so what is caught here is caught in the full ones.
+Each runs in a tiny model, through the real worker, and is judged by the real bars beside the adapter as it is. In a
+smaller network fewer places show a deviation, so what is caught here is caught in the full ones.
 """
 
 import shutil
@@ -26,25 +26,29 @@ TINY = {"resnet": "resnet_tiny", "bert": "bert_tiny"}
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory):
-    """(deviation, framework), or ("", framework, family) for the adapter as it is -> its trajectory."""
+    """(deviation, framework), or ("", framework, model) for the adapter as it is -> its trajectory."""
     adapters = catalog.adapters()
     environments = {name: envs.ensure(adapters[name], "cpu", progress=print) for name in FRAMEWORKS}
     root = tmp_path_factory.mktemp("deviations")
-    runs = {key: (key[1], case["family"], case[key[1]]) for key, case in CASES.items()}
-    runs |= {("", name, family): (name, family, []) for name, family, _ in runs.values()}
+    runs = {key: (key[1], model(case), case[key[1]]) for key, case in CASES.items()}
+    runs |= {("", framework, of): (framework, of, []) for framework, of, _ in runs.values()}
 
     def run(number_and_key):
         number, key = number_and_key
-        framework, family, changes = runs[key]
+        framework, of, changes = runs[key]
         bundle.make(root / str(number) / "code", [adapters[framework]])
         for change in changes:
             alter(root / str(number) / "code" / "dlperf" / "adapters" / framework / change["file"], change)
         certifier = certify.Certifier(root / str(number), threads=1, timeout=300, note=print)
-        return key, certifier.run(asked(framework, TINY[family], adapters), environments[framework])
+        return key, certifier.run(asked(framework, of, adapters), environments[framework])
 
     with ThreadPoolExecutor(2) as pool:
         yield dict(pool.map(run, enumerate(runs)))
     shutil.rmtree(root)
+
+
+def model(case):
+    return case.get("model", TINY[case["family"]])
 
 
 def alter(path, change):
@@ -53,8 +57,8 @@ def alter(path, change):
     path.write_text(source.replace(change["old"], change["new"]))
 
 
-def asked(framework, model, adapters):
-    words = {"model": model, "precision": "fp64", "frameworks": framework, "device": "cpu", "env": "venv"}
+def asked(framework, of, adapters):
+    words = {"model": of, "precision": "fp64", "frameworks": framework, "device": "cpu", "env": "venv"}
     rest = dict.fromkeys(["protocol", "compile", "set", "timeout", "seed", "threads"])
     spec = from_arguments({**words, **rest, "data": "synthetic", "dry_run": False}, adapters, ("fp64", *PRECISIONS))
     (one,) = certify.shown(make(spec, adapters).jobs[0])
@@ -63,7 +67,7 @@ def asked(framework, model, adapters):
 
 @pytest.mark.parametrize(("name", "framework"), CASES, ids=[", ".join(case) for case in CASES])
 def test_a_deviation_is_caught(name, framework, seen):
-    whole = seen["", framework, CASES[name, framework]["family"]]
+    whole = seen["", framework, model(CASES[name, framework])]
     altered = seen[name, framework]
     assert whole.trajectory.failure is None
     assert altered.trajectory.failure is None, altered.trajectory.failure
