@@ -63,7 +63,10 @@ def _about(trajectory: Trajectory, referred: bool) -> Iterable[str]:
         tensors = [f"{what} {proof.short(bar)}" for what, bar in _tensor_bars(bars, trajectory) if bar is not None]
         yield f"Bars: {', '.join([f'losses {proof.short(bars.loss)}', *tensors])}."
         if referred:
-            yield "The first table is against the published reference, the second has all pairs."
+            yield (
+                "The first table is against the published reference, which was made once with PyTorch, so that "
+                "PyTorch's own row only tells one machine from another; the second table has all pairs."
+            )
 
 
 def _tensor_bars(bars: proof.Bars, trajectory: Trajectory) -> list[tuple[str, float | None]]:
@@ -142,11 +145,11 @@ def _pair(ours: str, theirs: str, found: Difference) -> Row:
         error(found.gradient_norm),
         error(found.logits),
         error(found.gradient),
-        found.gradient_tensor or text.NONE,
+        found.gradient_tensor if found.gradient else text.NONE,
         error(found.change),
-        found.change_tensor,
+        found.change_tensor if found.change else text.NONE,
         error(found.statistic),
-        found.statistic_tensor or text.NONE,
+        found.statistic_tensor if found.statistic else text.NONE,
     )
     return Row(cells)
 

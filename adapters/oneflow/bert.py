@@ -29,7 +29,7 @@ def build(job, ranks):
     )
     feed = runtime.Feed(job, ranks, device)
     effective = {
-        # a Graph multiplies by clip_norm / (norm + 1e-6): a last digit of float32. In float64 the update is ours.
+        # on CUDA a Graph multiplies by clip_norm / (norm + 1e-6): a last digit of float32
         "clip_norm": "off" if clip_norm is None else str(clip_norm),
         "dropout": str(network.dropout),
         "masked_positions": str(config.masked),
@@ -40,10 +40,12 @@ def build(job, ranks):
 
 
 def loss(network, batch):
-    mlm, nsp = (flow._C.amp_black_identity(logits) for logits in network(batch))  # the losses in float32
+    logits = network(batch)
+    mlm, nsp = (flow._C.amp_black_identity(one) for one in logits)  # the losses in float32
     words = F.cross_entropy(mlm, batch["masked_ids"].flatten(), reduction="none")
     weights = batch["masked_weights"].flatten()
-    return (words * weights).sum() / weights.sum() + F.cross_entropy(nsp, batch["next_sentence_labels"])
+    follows = F.cross_entropy(nsp, batch["next_sentence_labels"])
+    return (words * weights).sum() / weights.sum() + follows, logits
 
 
 class Network(nn.Module):

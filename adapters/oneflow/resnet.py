@@ -27,13 +27,17 @@ def build(job, ranks):
         "layout": "NCHW",
         "label_smoothing": str(config.label_smoothing),
         "bn_running_variance": "unbiased",
+        # attributes of the kernel, in float64 too
+        "bn_decay": f"{config.bn_decay}, as float32",
+        "bn_eps": f"{config.bn_eps}, as float32",
     }
     return runtime.Trainer(job, device, network, loss, optimizer, feed, effective)
 
 
 def loss(network, batch):
-    logits = flow._C.amp_black_identity(network(batch["images"]))  # the loss in float32
-    return F.cross_entropy(logits, batch["labels"], label_smoothing=network.config.label_smoothing)
+    logits = network(batch["images"])
+    scores = flow._C.amp_black_identity(logits)  # the loss in float32
+    return F.cross_entropy(scores, batch["labels"], label_smoothing=network.config.label_smoothing), (logits,)
 
 
 class Network(nn.Module):
