@@ -107,7 +107,7 @@ class Certifier:
     make: bool = True
 
     def __post_init__(self) -> None:
-        self._stopped = threading.Event()
+        self._stopped, self._turn = threading.Event(), threading.Lock()
 
     def certificates(
         self, jobs: Sequence[Job], environments: Mapping[tuple[str, str], Environment], **which: bool
@@ -170,7 +170,7 @@ class Certifier:
         if not self.make:
             failure = Failure("unproven", "no certificate was asked for (--no-verify), and none is there")
             return Evidence(replace(blank, failure=failure), {})
-        self.note(f"proof of the same work: {one.title}")
+        self._say(f"proof of the same work: {one.title}")
         made = self.run(one, environment)
         _keep(made, self.folder / "proofs" / one.name / "run")
         return made
@@ -182,7 +182,7 @@ class Certifier:
         try:
             return _read(folder, blank)
         except Exception as error:  # for a damaged archive numpy raises whatever its parser met
-            self.note(f"{folder / CERTIFICATE}: refused, and made anew: {error}")
+            self._say(f"{folder / CERTIFICATE}: refused, and made anew: {error}")
             return None
 
     def _blank(self, one: Asked, environment: Environment) -> Trajectory:
@@ -223,6 +223,10 @@ class Certifier:
             sketches=_digest(folder / FROM_WORKER),
         )
         return Evidence(made, _sketches(folder / FROM_WORKER))
+
+    def _say(self, line: str) -> None:
+        with self._turn:
+            self.note(line)
 
     def _heed_stop(self) -> None:
         """Once a second while a run is at work: Ctrl-C reaches the main thread only."""
