@@ -177,13 +177,15 @@ def summary(comparison: Comparison) -> str:
     from dlperf import metrics, models
 
     lines = []
+    obstacles = metrics.obstacles(comparison)
     for job in comparison.jobs:
         row = metrics.summarize(job, comparison.records)
         what = f"{job.model} {job.precision_asked:<5} {job.system}"
         if row.throughput:
-            failed = f", {len(row.failed)} failed" if row.failed else ""
+            remarks = [f"median of {row.throughput.n}"] + ([f"{len(row.failed)} failed"] if row.failed else [])
+            remarks += ["not comparable"] if job.id in obstacles else []
             unit = models.FAMILIES[job.family].RATE_UNIT
-            lines.append(f"{what:<40} {row.throughput.median:>9.4g} {unit} (median of {row.throughput.n}{failed})")
+            lines.append(f"{what:<40} {row.throughput.median:>9.4g} {unit} ({', '.join(remarks)})")
         elif row.failed and row.failed[-1].failure:
             lines.append(f"{what:<40} {row.failed[-1].failure.kind}: {row.failed[-1].failure.message}")
         else:

@@ -1,11 +1,13 @@
 """The real command over every real framework, with tiny models."""
 
+import json
 import subprocess
 import sys
 
 import pytest
 
-from dlperf import catalog, store
+from dlperf import catalog, proof, store
+from dlperf.schema import proofs_from
 
 pytestmark = pytest.mark.framework
 
@@ -39,6 +41,35 @@ def test_amp_runs_or_says_why_not(comparison):
     assert {record.job.adapter for record in amp} | {skip.adapter for skip in opened.plan.skips} == set(REAL)
     report = (folder / "report.md").read_text()
     assert all(skip.why[:40] in report for skip in opened.plan.skips)
+
+
+def test_every_row_has_its_proof(comparison):
+    """In float64, and in its own precision: float32 by its losses, bfloat16 by its bound."""
+    _, opened = comparison
+    verdicts = {job.id: proof.verdict(opened.proofs[job.id]) for job in opened.plan.jobs}
+    assert {word for word, _ in verdicts.values()} == {"same"}, verdicts
+    assert all(len(certificates) == 2 for certificates in opened.proofs.values())
+
+
+def test_all_six_do_the_same_work_in_the_full_networks(tmp_path):
+    """ResNet-50 and BERT-base at full depth, ten steps in float64: every pair within the bars."""
+    words = ["--model", "resnet50,bert", "--device", "cpu", "-o", tmp_path / "out"]
+    command = [sys.executable, "-m", "dlperf.verify", *map(str, words)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=3000)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    found = proofs_from(json.loads((tmp_path / "out" / "certificates.json").read_text())["certificates"])
+    certificates = [one for each in found.values() for one in each]
+    assert {(one.trajectory.model, one.trajectory.adapter) for one in certificates} == {
+        (model, name) for model in ("resnet50_check", "bert_base_check") for name in REAL
+    }
+    for one in certificates:
+        assert {found.other for found in one.differences} == {"reference", *REAL} - {one.trajectory.adapter}
+        for found in one.differences:
+            assert found.loss < 1e-9
+            assert found.change < 1e-7
+            assert found.gradient is not None
+            assert found.gradient < 1e-7
+        assert one.trajectory.peak_memory_bytes < 12 * 2**30
 
 
 def test_all_frameworks_train_on_prepared_text(tmp_path):
