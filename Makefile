@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?= --model bert --precision amp
+REFERENCE_ARGS := --frameworks pytorch --device cpu --model resnet50,bert
 
 .PHONY: setup compare verify reference test check format types lint lock bench clean
 
@@ -17,8 +18,8 @@ verify: $(VENV)/ready
 
 # After a change of models/: the published trajectories anew, from one framework; then `make verify` must agree.
 reference: $(VENV)/ready
-	$(BIN)/python -m dlperf.verify --frameworks pytorch --device cpu --publish
-	$(BIN)/python -m dlperf.verify --frameworks pytorch --device cpu --publish --full-size
+	$(BIN)/python -m dlperf.verify $(REFERENCE_ARGS) --publish
+	$(BIN)/python -m dlperf.verify $(REFERENCE_ARGS) --publish --full-size
 
 test: $(VENV)/ready
 	$(BIN)/python -m pytest $(TEST_ARGS)

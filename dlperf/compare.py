@@ -12,7 +12,7 @@ from typing import NoReturn
 from dlperf import __version__, catalog, certify, envs, plan, runner, store
 from dlperf import progress as progress_
 from dlperf.catalog import Adapter
-from dlperf.errors import Problem, RunError, UsageError, did_you_mean, heed_signals
+from dlperf.errors import Problem, RunError, UsageError, did_you_mean, exit_code
 from dlperf.schema import Comparison
 from dlperf.spec import Spec, from_arguments
 
@@ -97,17 +97,7 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code 0; 1 if nothing could run; 2 for a wrong request; 130 after Ctrl-C."""
     arguments = vars(parser().parse_args(argv))
-    heed_signals()
-    try:
-        return _compare(arguments)
-    except UsageError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    except OSError as error:
-        print(f"{error.filename or 'output'}: {error.strerror or error}. Finished runs are kept.", file=sys.stderr)
-        return 1
+    return exit_code(lambda: _compare(arguments), kept="Finished runs are kept.")
 
 
 def _compare(arguments: Mapping[str, object]) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import signal
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, NoReturn
 
 
@@ -55,6 +56,24 @@ def heed_signals() -> None:
     ignored. For the commands: they clean up on it."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
+
+
+def exit_code(action: Callable[[], int], kept: str = "") -> int:
+    """Of a command that `action` carries out: 2 for a wrong request, 1 where a file can't be written, 130 after Ctrl-C.
+
+    kept: a sentence on what such an error leaves.
+    """
+    heed_signals()
+    try:
+        return action()
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except OSError as error:
+        print(f"{error.filename or 'output'}: {error.strerror or error}. {kept}".rstrip(), file=sys.stderr)
+        return 1
 
 
 def _interrupt(number: int, frame: object) -> NoReturn:

@@ -14,7 +14,7 @@ from dlperf import __version__, bundle, catalog, certify, envs, plan, store
 from dlperf import progress as progress_
 from dlperf.catalog import Adapter
 from dlperf.compare import DEFAULTS, Parser
-from dlperf.errors import RunError, UsageError, heed_signals
+from dlperf.errors import RunError, exit_code
 from dlperf.schema import Certificate, Comparison, Failure, Job, Record, Skip
 from dlperf.spec import PRECISIONS, Spec, from_arguments
 
@@ -44,17 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Exit code 0 if all that could be compared does the same work; 1 if not; 2 for a wrong request; 130 after
     Ctrl-C."""
     arguments = vars(parser().parse_args(argv))
-    heed_signals()
-    try:
-        return _verify(arguments)
-    except UsageError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    except OSError as error:
-        print(f"{error.filename or 'output'}: {error.strerror or error}.", file=sys.stderr)
-        return 1
+    return exit_code(lambda: _verify(arguments))
 
 
 def _verify(arguments: Mapping[str, object]) -> int:
