@@ -15,7 +15,8 @@ def build(job, ranks):
     config = models.config(job.model)
     weights = runtime.load(job)
     network = Network(config, weights, runtime.DTYPES.get(job.precision, tf.float32))
-    effective = {"layout": "NHWC", "label_smoothing": str(config.label_smoothing)}
+    fused = "FusedBatchNormV3" if job.precision != "fp64" else "written out (FusedBatchNormV3 has no float64)"
+    effective = {"layout": "NHWC", "label_smoothing": str(config.label_smoothing), "batch_norm": fused}
     return runtime.Trainer(job, ranks, weights, network, loss, runtime.SGD, None, effective)
 
 
