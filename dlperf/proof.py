@@ -15,11 +15,13 @@ change is what training did to a parameter; beside it an error is not hidden by 
 In float64 rounding is 1e-16, so what is left after ten steps tells a different computation from a differently rounded
 one. float32 is held to its losses; and to its first logits and running statistics, because a float64 run may take other
 kernels than the measured one, and a wrong constant in those (an eps, a momentum) shows there as 1e-2 or more. Its
-gradients and changes are shown only: where a ReLU or a maximum is undecided but for rounding, they jump. Low precision is held to a bound from the system's own float32 run: an error of
-rounding is proportional to the unit roundoff u, and a product in low precision rounds its two operands and its result,
-where in float32 it rounds its result alone. So if float32 moved a system's results by e, low precision may move them
-by 3 * e * u / 2^-24; and if it moved them by less than e * sqrt(u / 2^-24), half way on a logarithmic scale to what
-its rounding is worth, low precision did not run. Logits and gradients are taken as one vector each.
+gradients and changes are shown only: where a ReLU or a maximum is undecided but for rounding, they jump.
+
+Low precision is held to a bound from the system's own float32 run: an error of rounding is proportional to the unit
+roundoff u, and a product in low precision rounds its two operands and its result, where in float32 it rounds its result
+alone. So if float32 moved a system's results by e, low precision may move them by 3 * e * u / 2^-24; and if it moved
+them by less than e * sqrt(u / 2^-24), half way on a logarithmic scale to what its rounding is worth, low precision did
+not run. Logits and gradients are taken as one vector each.
 """
 
 from __future__ import annotations

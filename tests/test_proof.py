@@ -117,6 +117,16 @@ def test_the_one_that_parts_is_named_with_the_step_and_the_tensor(error, says):
     assert says in odd.why
 
 
+def test_float32_is_held_to_losses_and_to_what_shows_a_wrong_constant():
+    def single(system, **errors):
+        return evidence(system, precision="fp32", effective={"compute_dtype": "float32"}, **errors)
+
+    within = [single("a"), single("b", loss=9e-5, gradient=0.02, change=0.1, statistic=9e-4)]
+    assert verdicts(*within) == ["same", "same"]
+    assert verdicts(single("a"), single("b"), single("c", loss=2e-4)) == ["same", "same", "different"]
+    assert verdicts(single("a"), single("b"), single("c", statistic=2e-3)) == ["same", "same", "different"]
+
+
 def test_without_a_majority_nobody_is_proven():
     made = proof.judge([evidence("a"), evidence("b", loss=1e-3)])
     assert [one.verdict for one in made] == ["different", "different"]
