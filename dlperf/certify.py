@@ -151,9 +151,9 @@ class Certifier:
             else:
                 judged = [self._judge_low(one, evidence) for one in members]
             verdicts.update(zip((one.name for one in members), judged, strict=True))
-        for name, certificate in verdicts.items():
+        for certificate in verdicts.values():
             if certificate.trajectory.sketches:
-                _update(certificate, evidence[name])
+                _update(certificate)
         return verdicts
 
     @staticmethod
@@ -323,18 +323,19 @@ def place(trajectory: Trajectory) -> Path:
 
 
 def _keep(made: Evidence, run: Path) -> None:
-    """Put a new trajectory's sketches into the cache, from the folder of its run; the verdict follows."""
+    """Put a new trajectory into the cache, from the folder of its run: an interruption does not lose it."""
     if made.trajectory.failure:
         return
     folder = place(made.trajectory)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _write(folder / SKETCHES, (run / FROM_WORKER).read_bytes())
+        _update(Certificate(made.trajectory, "unproven", "not compared with others yet"))
     except OSError:  # a cache that cannot be written costs time, nothing else
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _update(certificate: Certificate, evidence: Evidence) -> None:
+def _update(certificate: Certificate) -> None:
     """Write the verdict beside its trajectory, sealed, unless it is there already."""
     folder = place(certificate.trajectory)
     content = json.loads(json.dumps(asdict(certificate)))
