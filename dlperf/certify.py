@@ -30,7 +30,7 @@ from dlperf.adapters import trace
 from dlperf.envs import Environment
 from dlperf.errors import RunError
 from dlperf.launchers import local
-from dlperf.models.parameters import initial
+from dlperf.models.parameters import count, initial
 from dlperf.proof import Evidence
 from dlperf.schema import Certificate, Failure, Job, Trajectory, certificate_from, trajectory_from
 
@@ -38,8 +38,8 @@ from dlperf.schema import Certificate, Failure, Job, Trajectory, certificate_fro
 STEPS, BATCH_SIZE, SEED = 10, 4, 1
 CERTIFICATE, SKETCHES = "certificate.json", "trajectory.npz"
 FROM_WORKER = "trajectory.rank0.npz"
-#: free memory in bytes from which two runs go side by side: twice what the largest takes
-FOR_TWO = 18 * 2**30
+#: memory of a run, in bytes: for each parameter, as BERT-base took most in float64 (OneFlow, 7.5 GiB), and besides
+PER_PARAMETER, BESIDES = 72, 2**30
 #: where the published trajectories are
 REFERENCES = Path(__file__).parent / "reference"
 
@@ -124,7 +124,8 @@ class Certifier:
     ) -> dict[str, Evidence]:
         """Two at a time on a CPU, each with half of the threads: much of a run is start-up, and on one core."""
         on_cpu = all(one.job.device == "cpu" for one in wanted.values())
-        at_once = 2 if on_cpu and self.threads > 1 and _available_memory() >= FOR_TWO else 1
+        needed = max((_memory(one.model) for one in wanted.values()), default=0)
+        at_once = 2 if on_cpu and self.threads > 1 and _available_memory() >= 2 * needed else 1
         self.threads = max(1, self.threads // at_once)
 
         def evidence(one: Asked) -> Evidence:
@@ -232,6 +233,11 @@ class Certifier:
         """Once a second while a run is at work: Ctrl-C reaches the main thread only."""
         if self._stopped.is_set():
             raise KeyboardInterrupt
+
+
+def _memory(model: str) -> int:
+    """Bytes that a run takes, roughly."""
+    return BESIDES + PER_PARAMETER * count(models.family(model).parameters(models.config(model)))
 
 
 def _available_memory() -> int:

@@ -170,7 +170,7 @@ def _notes(group: Sequence[Certificate]) -> Iterable[str]:
 
 
 #: keys of `effective` that float64 and other precisions cannot have in common
-OWN = frozenset(["precision", "compute_dtype", "loss_scale", "dropout", "data", "threads"])
+OWN = frozenset(["precision", "compute_dtype", "loss_scale", "dropout", "masked_positions", "data", "threads"])
 
 
 def _otherwise(group: Sequence[Certificate], records: Sequence[Record]) -> Iterable[str]:
