@@ -237,7 +237,7 @@ class Certifier:
 
 def _memory(model: str) -> int:
     """Bytes that a run takes, roughly."""
-    return BESIDES + PER_PARAMETER * count(models.family(model).parameters(models.config(model)))
+    return BESIDES + PER_PARAMETER * int(count(models.family(model).parameters(models.config(model))))
 
 
 def _available_memory() -> int:
