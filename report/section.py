@@ -145,7 +145,7 @@ def _throughput(
             rows.append(replace(row, cells=(*row.cells, _proof(s, proofs[s.summary.job.id]))))
         rows += [_unfinished(summary, len(columns), several, repeats) for summary in group if not summary.done]
     rows += [_skipped(skip, len(columns)) for skip in skips]
-    return Table(columns, tuple(rows), noted=True)
+    return Table(columns, tuple(rows), noted=any(row.note for row in rows))
 
 
 def _proof(standing: Standing, phrase: str) -> str:
@@ -161,7 +161,7 @@ def _columns(family: str, on_device: bool) -> list[Column]:
         *("peak memory (GiB)", *device_memory, "CPU cores busy", f"CPU (s per {names.sample(family)})"),
         "first step (s)",
     ]
-    return [Column("system"), *(Column(title, numeric=True) for title in numeric), Column("proof")]
+    return [Column("system"), *(Column(title, numeric=True) for title in numeric), Column("proof", whole=True)]
 
 
 def _per_sample(standings: list[list[Standing]]) -> dict[str, str]:

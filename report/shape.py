@@ -7,8 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Column:
+    """whole: its cells are not broken over lines."""
+
     title: str
     numeric: bool = False
+    whole: bool = False
 
 
 @dataclass(frozen=True)
