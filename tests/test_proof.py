@@ -158,6 +158,11 @@ def test_what_computed_in_another_type_or_did_not_wait_is_not_the_same():
     assert "does not wait" in made[2].why
 
 
+def test_a_short_read_of_a_short_step_is_a_call_not_a_wait():
+    tiny = evidence("b", step_seconds=(0.006,) * 10, read_seconds=(0.002,) * 10)
+    assert verdicts(evidence("a"), tiny) == ["same", "same"]
+
+
 def test_tensors_that_are_zero_but_for_rounding_are_not_compared_with_themselves():
     """The gradient of a key's bias is zero; its rounding must not count as an error of 100 %."""
     ours, theirs = evidence("a"), evidence("b")
