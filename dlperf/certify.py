@@ -31,6 +31,7 @@ from dlperf.envs import Environment
 from dlperf.errors import RunError
 from dlperf.launchers import local
 from dlperf.models.parameters import count, initial
+from dlperf.plan import file_name
 from dlperf.proof import Evidence
 from dlperf.schema import Certificate, Failure, Job, Trajectory, certificate_from, trajectory_from
 
@@ -55,8 +56,7 @@ class Asked:
     @property
     def name(self) -> str:
         """A file name, unique among the trajectories of a comparison."""
-        text = f"{self.model}-{self.precision}-{self.job.system}"
-        return "".join(letter if letter.isalnum() or letter in "-._=+" else "_" for letter in text)
+        return file_name(f"{self.model}-{self.precision}-{self.job.system}")
 
     @property
     def title(self) -> str:

@@ -105,8 +105,11 @@ def system_name(adapter: Adapter, family: str, settings: Mapping[str, str]) -> s
 
 
 def _id(model: str, precision: str, system: str, batch_size: int) -> str:
-    """A file name: letters, digits and -._=+ only."""
-    text = f"{model}-{precision}-{system}-b{batch_size}"
+    return file_name(f"{model}-{precision}-{system}-b{batch_size}")
+
+
+def file_name(text: str) -> str:
+    """Letters, digits and -._=+ only."""
     return "".join(letter if letter.isalnum() or letter in "-._=+" else "_" for letter in text)
 
 

@@ -174,11 +174,15 @@ def _relative(x: float, y: float) -> float:
 _Sketches = Mapping[str, "NDArray[numpy.float64]"]
 
 
+def _shared(ours: _Sketches, theirs: _Sketches, prefix: str) -> list[str]:
+    return [name for name in ours if name.startswith(prefix) and name in theirs]
+
+
 def worst_tensor(ours: _Sketches, theirs: _Sketches, prefix: str) -> tuple[float | None, str]:
     """The largest relative error and its tensor; (None, "") where one of the two has no tensors of this sort."""
     import numpy
 
-    names = [name for name in ours if name.startswith(prefix) and name in theirs]
+    names = _shared(ours, theirs, prefix)
     if not names:
         return None, ""
     norms = {name: max(_norm(ours[name]), _norm(theirs[name])) for name in names}
@@ -191,7 +195,7 @@ def worst_tensor(ours: _Sketches, theirs: _Sketches, prefix: str) -> tuple[float
 
 def _error(ours: _Sketches, theirs: _Sketches, prefix: str) -> float | None:
     """The relative error of all tensors of a sort together; None where one of the two has none."""
-    names = [name for name in ours if name.startswith(prefix) and name in theirs]
+    names = _shared(ours, theirs, prefix)
     if not names:
         return None
     off = math.sqrt(sum(_norm(ours[name] - theirs[name]) ** 2 for name in names))
