@@ -5,7 +5,7 @@ per model family (`resnet.py`, `bert.py`). Each module has the two functions of 
 `Trainer`. Only the worker calls them.
 """
 
-from typing import Any, Iterable, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Tuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # Protocol is missing in Python 3.7
@@ -36,6 +36,8 @@ EFFECTIVE = (
     "loss_scale",  # "none", "dynamic from 65536", ...
     "data",  # "synthetic, 4 batches on the device", "rows of DIR, copied each step" ...
 )
+#: besides, with several ranks: how gradients are averaged, and over what: "DistributedDataParallel (gloo)"
+EFFECTIVE_OF_RANKS = ("communication",)
 EFFECTIVE_OF = {
     "resnet": ("layout", "label_smoothing"),
     "bert": ("clip_norm", "dropout", "masked_positions", "gelu", "attention"),
@@ -61,7 +63,8 @@ class Job(NamedTuple):
     dropout: False turns the model's dropout off (for checking).
     trace_steps: for checking: steps whose trajectory is written down, see dlperf.adapters.trace, in place of warm-up
         and windows. Unless it is 0, the trainer keeps each step's logits and gradients.
-    threads: CPU threads that the framework may use.
+    threads: CPU threads that each rank's framework may use.
+    meeting_seconds: how long ranks wait for each other at the start.
     options: the switches that adapter.toml declares, all of them, as strings: compile, clip_norm, layout ...
     """
 
@@ -79,21 +82,27 @@ class Job(NamedTuple):
     steps_per_window: int = 2
     seed: int = 1
     threads: int = 1
+    meeting_seconds: float = 300.0
     options: Mapping[str, str] = {}
 
 
 class Trainer(Protocol):
     """A model built and ready to train. It owns no loop, no clock and no log.
 
+    With several ranks, each trains on its own batch; the gradients' mean over the ranks is clipped and applied, so
+    that all ranks keep the same weights. BatchNorm's statistics are each rank's own.
+
     parameter_count: trained values, as the framework counts them.
     effective: what really runs, read back from the framework where that is possible; keys in EFFECTIVE.
     shapes: shapes of a few activations as they were in the step that ran (filled by the first step or its trace);
         keys in SHAPES_OF. They tell ResNet v1 from v1.5, and a gathered MLM head from a full one.
+    gradient_bytes: with several ranks, bytes that one hands over in each step to be averaged.
     """
 
     parameter_count: int
     effective: Mapping[str, str]
     shapes: Mapping[str, Tuple[int, ...]]
+    gradient_bytes: int
 
     def step(self) -> Any:
         """Enqueue one optimizer step, fetching its batch included, and return its loss, unread.
@@ -105,7 +114,13 @@ class Trainer(Protocol):
         """Return once everything enqueued is done on the device, the update of the weights included."""
 
     def read(self, loss: Any) -> float:
-        """The value of a loss that `step` returned: of the whole batch, before the update. May block."""
+        """The value of a loss that `step` returned: of this rank's whole batch, before the update. May block. The mean
+        over the ranks is the loss of the global batch."""
+
+    def all_reduce(self, count: int) -> Callable[[], float]:
+        """With several ranks: a call that adds up `count` float32 ones over all ranks, by the means that gradients
+        take, and returns the first sum when it is there. All ranks call it together. It serves as the barrier before
+        a window, and, outside of windows, to measure the network."""
 
     def parameters(self) -> "Iterable[Tuple[str, ndarray]]":
         """All tensors that dlperf.models lists, BatchNorm's statistics included, as canonical names and layouts."""

@@ -1,25 +1,165 @@
-"""Where this process stands among the processes of a job."""
+"""Where this process stands among the processes of a job, and how they find each other.
 
+A launcher starts `world_size` processes and says in environment variables which is which; VARIABLES is the one table
+of their names. Addresses need no launcher: the ranks write them into the folder of the run, which all nodes share.
+"""
+
+import fcntl
+import json
 import os
-from typing import NamedTuple
+import socket
+import struct
+import time
+from typing import NamedTuple, Tuple
 
 
 class Ranks(NamedTuple):
-    """rank of world_size processes; local_rank of local_size on this node. One process has one device."""
+    """rank of world_size processes; local_rank of local_size on this node. One process has one device.
+
+    addresses, ports: by rank, the IP address at which its node is reached, and a port that was free there. ports[0] is
+    for whatever the framework's ranks meet at.
+    """
 
     rank: int = 0
     world_size: int = 1
     local_rank: int = 0
     local_size: int = 1
+    addresses: Tuple[str, ...] = ()
+    ports: Tuple[int, ...] = ()
+
+    @property
+    def nnodes(self):
+        return self.world_size // self.local_size
+
+    @property
+    def node_rank(self):
+        """Which node this is: launchers fill one node after the other."""
+        return self.rank // self.local_size
+
+    @property
+    def endpoints(self):
+        """ "address:port" of each rank."""
+        return [f"{address}:{port}" for address, port in zip(self.addresses, self.ports)]
+
+
+class Lost(Exception):
+    """Other ranks did not come, or are not what this one is."""
+
+
+#: launcher -> its variables for rank, world_size, local_rank and local_size. DLPERF_LAUNCHER says which row holds, so
+#: that a process started inside somebody's allocation does not take it for its own. "env" is for all others: torchrun's
+#: names, which dlperf's own starter of local ranks sets too.
+VARIABLES = {
+    "env": ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
+    "mpi": (
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+    ),
+    "slurm": ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"),
+    "horovod": ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"),
+}
 
 
 def from_environment(environ=os.environ):
-    """The ranks that the launcher set, in torchrun's names; one process where it set none."""
-    names = {
-        "rank": "RANK",
-        "world_size": "WORLD_SIZE",
-        "local_rank": "LOCAL_RANK",
-        "local_size": "LOCAL_WORLD_SIZE",
-    }
-    defaults = Ranks()._asdict()
-    return Ranks(**{field: int(environ.get(name, defaults[field])) for field, name in names.items()})
+    """The ranks that the launcher set; one process where none is named. KeyError names a variable that it did not."""
+    launcher = environ.get("DLPERF_LAUNCHER")
+    if not launcher:
+        return Ranks()
+    names = VARIABLES.get(launcher, VARIABLES["env"])
+    return Ranks(*(int(environ[name]) for name in names))
+
+
+def meet(place, folder, facts, seconds, environ=os.environ):
+    """Tell the other ranks where this one is, and learn where they are. Returns `place` with addresses and ports.
+
+    facts: {"host": name for people, "versions": ...}; versions must be the same in all ranks. Lost, which names ranks
+    and hosts, if some do not come within `seconds` or differ.
+    """
+    address = _own_address([host for host in environ.get("DLPERF_HOSTS", "").split(",") if host])
+    mine = dict(facts, address=address, port=_free_port(address))
+    path = os.path.join(folder, f"rank{place.rank}.json")
+    with open(path + ".writing", "w", encoding="utf-8") as file:
+        json.dump(mine, file)
+    os.replace(path + ".writing", path)
+    found = _gather(place, folder, seconds)
+    _same_versions(place, found)
+    everyone = [found[rank] for rank in range(place.world_size)]
+    return place._replace(
+        addresses=tuple(one["address"] for one in everyone), ports=tuple(one["port"] for one in everyone)
+    )
+
+
+def _gather(place, folder, seconds):
+    """rank -> what it wrote."""
+    found, pause, deadline = {}, 0.002, time.monotonic() + seconds
+    while True:
+        there = set(os.listdir(folder))
+        for rank in range(place.world_size):
+            if rank not in found and f"rank{rank}.json" in there:
+                with open(os.path.join(folder, f"rank{rank}.json"), encoding="utf-8") as file:
+                    found[rank] = json.load(file)
+        missing = [rank for rank in range(place.world_size) if rank not in found]
+        if not missing:
+            return found
+        if time.monotonic() > deadline:
+            raise Lost(
+                f"{ranks(missing)} of {place.world_size} did not come within {seconds:g} s; "
+                f"there are {ranks(sorted(found))}, on {', '.join(sorted({one['host'] for one in found.values()}))}"
+            )
+        time.sleep(pause)
+        pause = min(0.05, 1.5 * pause)
+
+
+def _same_versions(place, found):
+    first = found[0]
+    for rank, one in sorted(found.items()):
+        if one["versions"] != first["versions"]:
+            raise Lost(
+                f"rank {rank} on {one['host']} has {_listed(one['versions'])}, "
+                f"rank 0 on {first['host']} has {_listed(first['versions'])}: all must have the same"
+            )
+
+
+def _listed(versions):
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
+
+
+def ranks(numbers):
+    """ "rank 3", "ranks 1, 2"."""
+    return ("rank " if len(numbers) == 1 else "ranks ") + ", ".join(map(str, numbers))
+
+
+def _own_address(hosts):
+    """The IP address at which the other hosts reach this one: that of the interface that leads to them."""
+    for host in hosts:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.connect((host, 9))  # of a datagram socket: chooses the route, sends nothing
+            except OSError:
+                continue
+            address = probe.getsockname()[0]
+        if not address.startswith("127."):
+            return address
+    return "127.0.0.1"
+
+
+def _free_port(address):
+    with socket.socket() as probe:
+        probe.bind((address, 0))
+        return probe.getsockname()[1]
+
+
+def interface(address):
+    """Name of the network interface with this IP address, as Gloo and NCCL want it: "eth0". None if there is none."""
+    SIOCGIFADDR = 0x8915
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            try:
+                found = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+            except OSError:  # an interface without an address
+                continue
+            if socket.inet_ntoa(found[20:24]) == address:
+                return name
+    return None

@@ -6,6 +6,7 @@ items in data streams", 2002). Sketches are linear, and the squared norm of a sk
 with a relative standard deviation of sqrt(2 / WIDTH): so two sketches tell how far apart two tensors are, to 6 %.
 """
 
+import hashlib
 import os
 import time
 
@@ -30,6 +31,10 @@ def record(trainer, job, place, folder):
 
     losses, gradient_norms: of each step; a norm is that of all gradients together, computed here, or None.
     step_seconds, read_seconds: of `step` and `wait`, and of the `read` after them.
+    weights: digest of all trained parameters after the last step, which all ranks must have in common.
+
+    With several ranks, the losses are of the rank's own batch and "logits/<name>" is the sketch of the global batch's
+    logits with zeros in place of the other ranks': sums over the ranks give the sketch of the whole.
     """
     sketches, losses, norms, step_seconds, read_seconds = {}, [], [], [], []
     for step in range(job.trace_steps):
@@ -41,11 +46,12 @@ def record(trainer, job, place, folder):
         read_seconds.append(time.perf_counter() - waited)
         step_seconds.append(waited - began)
         if step == 0:
-            sketches.update(_logits(trainer, job))
+            sketches.update(_logits(trainer, job, place))
         norm, gradients = _gradients(trainer, job, sketched=step == 0)
         norms.append(norm)
         sketches.update(gradients)
-    sketches.update(_changes(trainer, job))
+    changes, weights = _changes(trainer, job)
+    sketches.update(changes)
     file = f"trajectory.rank{place.rank}.npz"
     numpy.savez(os.path.join(folder, file), **sketches)
     return {
@@ -54,6 +60,7 @@ def record(trainer, job, place, folder):
         "gradient_norms": norms,
         "step_seconds": step_seconds,
         "read_seconds": read_seconds,
+        "weights": weights,
         **what_ran(trainer),
     }
 
@@ -80,10 +87,15 @@ def sketch(name, values):
     return sums.reshape(-1, WIDTH).sum(0)
 
 
-def _logits(trainer, job):
+def _logits(trainer, job, place):
     shapes = models.family(job.model).logits(models.config(job.model))
     expected = {name: (job.batch_size, *shape) for name, shape in shapes.items()}
-    return {"logits/" + name: sketch(name, value) for name, value in _checked("logits", trainer.logits(), expected)}
+    sketches = {}
+    for name, value in _checked("logits", trainer.logits(), expected):
+        whole = numpy.zeros((job.batch_size * place.world_size, *value.shape[1:]))
+        whole[place.rank * job.batch_size : (place.rank + 1) * job.batch_size] = value
+        sketches["logits/" + name] = sketch(name, whole)
+    return sketches
 
 
 def _gradients(trainer, job, sketched):
@@ -102,14 +114,15 @@ def _gradients(trainer, job, sketched):
 def _changes(trainer, job):
     parameters = {parameter.name: parameter for parameter in _parameters(job)}
     expected = {name: parameter.shape for name, parameter in parameters.items()}
-    sketches = {}
+    sketches, weights = {}, hashlib.sha256()
     for name, value in _checked("parameters", trainer.parameters(), expected, job.precision):
         if parameters[name].trained:
+            weights.update(name.encode() + numpy.ascontiguousarray(value).tobytes())
             change = numpy.asarray(value, "float64") - initial(parameters[name], job.seed, "float64")
             sketches["change/" + name] = sketch(name, change)
         else:
             sketches["statistic/" + name] = sketch(name, value)
-    return sketches
+    return sketches, weights.hexdigest()
 
 
 def _parameters(job):

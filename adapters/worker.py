@@ -4,23 +4,21 @@ JOB.json holds {"adapter": "pytorch", "job": {...}}, see dlperf.adapters.api.Job
 clock, so that the same lines time every framework, and writes one JSON object per line to events.rank<N>.jsonl:
 
     start    rank, world_size, pid, versions, machine
-    built    seconds (import and build), parameter_count
+    built    seconds (import, meeting the other ranks, build), parameter_count
     warm     steps, seconds, first_step_seconds, loss, effective, shapes
+    communication   with several ranks: gradient_bytes of a step; all_reduce_bytes, all_reduce_seconds of a probe
     window   index, steps, samples, seconds, cpu_seconds, loss
     trajectory   in place of the two above, for checking: see dlperf.adapters.trace
     end      peak_memory_bytes, peak_device_memory_bytes, cpu_seconds, seconds
-    failed   kind (crash | out_of_memory | nan | unsupported | wrong_tensor), message, traceback
+    failed   kind (crash | out_of_memory | nan | unsupported | wrong_tensor | lost | port_taken), message, traceback
 
 A stream that does not close with `end` is a failed run.
 """
 
-import contextlib
-import ctypes
 import importlib
 import json
 import math
 import os
-import signal
 import sys
 import time
 import traceback
@@ -28,6 +26,7 @@ import traceback
 from dlperf import models
 from dlperf.adapters import probe, ranks, trace
 from dlperf.adapters.api import Job, Unsupported
+from dlperf.adapters.spawn import die_with_parent
 
 
 class NotFinite(Exception):
@@ -49,13 +48,23 @@ class Events:
 
 def main(argv):
     job_path, events_dir = argv
-    _die_with_parent()
+    die_with_parent()
     with open(job_path, encoding="utf-8") as file:
         request = json.load(file)
     place = ranks.from_environment()
+    if place.world_size > 1:
+        _own_log(os.path.join(events_dir, f"log.rank{place.rank}.txt"))
     path = os.path.join(events_dir, f"events.rank{place.rank}.jsonl")
     with open(path, "w", encoding="utf-8") as file:
         return _run_and_tell(request["adapter"], Job(**request["job"]), place, Events(file), events_dir)
+
+
+def _own_log(path):
+    """What this process and its children print goes to a file of its own, not between the lines of other ranks."""
+    with open(path, "wb") as file:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+            os.dup2(file.fileno(), stream.fileno())
 
 
 def _run_and_tell(adapter, job, place, events, folder):
@@ -74,14 +83,17 @@ def run(adapter, job, place, events, folder):
     """Build, warm up, time the windows; or, for checking, write down a trajectory in `folder`."""
     began = time.perf_counter()
     module = importlib.import_module(f"dlperf.adapters.{adapter}.{models.FAMILY_OF[job.model]}")
+    versions, machine = dict(module.versions()), probe.machine()
     events.write(
         "start",
         rank=place.rank,
         world_size=place.world_size,
         pid=os.getpid(),
-        versions=dict(module.versions()),
-        machine=probe.machine(),
+        versions=versions,
+        machine=machine,
     )
+    if place.world_size > 1:
+        place = ranks.meet(place, folder, {"host": machine["host"], "versions": versions}, job.meeting_seconds)
     trainer = module.build(job, place)
     trainer.wait()
     events.write("built", seconds=time.perf_counter() - began, parameter_count=int(trainer.parameter_count))
@@ -92,8 +104,11 @@ def run(adapter, job, place, events, folder):
         events.write("trajectory", **trajectory)
     else:
         _warm_up(trainer, job, events)
+        barrier = _communication(trainer, place, events) if place.world_size > 1 else None
         for index in range(job.windows):
-            _window(trainer, job, place, index, events)
+            _window(trainer, job, place, index, events, barrier)
+        if barrier:
+            barrier()  # no rank leaves while another still needs it
     device_memory = trainer.peak_memory()
     trainer.close()
     events.write(
@@ -124,9 +139,43 @@ def _warm_up(trainer, job, events):
     )
 
 
-def _window(trainer, job, place, index, events):
-    """Steps are enqueued without a wait in between, since a wait at each step punishes asynchronous frameworks."""
+#: a probe is as large as a step's gradients, but no larger than this, so that it takes seconds on a slow network
+MOST_PROBED = 2**26
+PROBES = 5
+
+
+def _communication(trainer, place, events):
+    """Measure an all-reduce of the gradients' size, and return the barrier."""
+    count = max(1, min(trainer.gradient_bytes, MOST_PROBED) // 4)
+    probe_network, barrier = trainer.all_reduce(count), trainer.all_reduce(1)
+    seconds = []
+    for index in range(1 + PROBES):  # the first one sets up connections and buffers
+        _exact(barrier(), place.world_size)
+        began = time.perf_counter()
+        total = probe_network()
+        if index:
+            seconds.append(time.perf_counter() - began)
+        _exact(total, place.world_size)
+    events.write(
+        "communication",
+        gradient_bytes=int(trainer.gradient_bytes),
+        all_reduce_bytes=4 * count,
+        all_reduce_seconds=sorted(seconds)[PROBES // 2],
+    )
+    return barrier
+
+
+def _exact(total, world_size):
+    if total != world_size:
+        raise trace.WrongTensor(f"all_reduce: the sum of ones over the ranks is {total}, must be {world_size}")
+
+
+def _window(trainer, job, place, index, events, barrier):
+    """Steps are enqueued without a wait in between, since a wait at each step punishes asynchronous frameworks. All
+    ranks begin together; the core takes the slowest rank's seconds."""
     trainer.wait()
+    if barrier:
+        barrier()
     cpu_began = time.process_time()
     began = time.perf_counter()
     for _ in range(job.steps_per_window):
@@ -168,18 +217,18 @@ def _kind(error):
         return "unsupported"
     if isinstance(error, trace.WrongTensor):
         return "wrong_tensor"
+    if isinstance(error, ranks.Lost):
+        return "lost"
     text = f"{type(error).__name__} {error}".lower()
     if isinstance(error, MemoryError) or any(sign in text for sign in _OUT_OF_MEMORY):
         return "out_of_memory"
-    return "crash"
-
-
-def _die_with_parent():
-    """Linux ends this process when the core is killed, so that no orphan disturbs later measurements."""
-    PR_SET_PDEATHSIG = 1
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    return "port_taken" if "address already in use" in text else "crash"
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    exit_code = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Not sys.exit: threads of a framework's collectives outlive the interpreter's end badly. With PyTorch's Gloo one of
+    # twenty pairs of ranks aborted there, after its last event, and took the other for a failed one
+    os._exit(exit_code)

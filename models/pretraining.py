@@ -53,11 +53,19 @@ class Rows:
         return self._count
 
     def __getitem__(self, index):
+        start = self._start(index) + self._rank * self._batch_size
+        return {field: array[start : start + self._batch_size] for field, array in self._arrays.items()}
+
+    def masked_words(self, index):
+        """The masked words of the whole global batch: the sum of masked_weights."""
+        start = self._start(index)
+        return self._arrays["masked_weights"][start : start + self._batch_size * self._world_size].sum()
+
+    def _start(self, index):
+        """The first row of a global batch."""
         if not 0 <= index < self._count:
             raise IndexError(f"batch {index} of {self._count}")
-        batch = (self._first + index) % self._count
-        start = (batch * self._world_size + self._rank) * self._batch_size
-        return {field: array[start : start + self._batch_size] for field, array in self._arrays.items()}
+        return (self._first + index) % self._count * self._batch_size * self._world_size
 
 
 def path(data_dir, field):

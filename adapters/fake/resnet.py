@@ -2,6 +2,8 @@
 
 import os
 import signal
+import socket
+import struct
 import subprocess
 import time
 
@@ -29,6 +31,42 @@ def build(job, ranks):
     return Trainer(job, ranks)
 
 
+class Star:
+    """Adds up one number over all ranks: each sends its own to rank 0, which sends back the sum."""
+
+    def __init__(self, ranks):
+        self._rank = ranks.rank
+        if ranks.rank == 0:
+            with socket.create_server((ranks.addresses[0], ranks.ports[0]), backlog=ranks.world_size) as server:
+                self._others = [server.accept()[0] for _ in range(ranks.world_size - 1)]
+        else:
+            self._others = [self._reach(ranks.addresses[0], ranks.ports[0])]
+
+    @staticmethod
+    def _reach(address, port):
+        while True:  # until rank 0 listens
+            try:
+                return socket.create_connection((address, port))
+            except ConnectionRefusedError:
+                time.sleep(0.01)
+
+    def total(self, number):
+        if self._rank == 0:
+            number += sum(self._receive(other) for other in self._others)
+            for other in self._others:
+                other.sendall(struct.pack("d", number))
+            return number
+        self._others[0].sendall(struct.pack("d", number))
+        return self._receive(self._others[0])
+
+    @staticmethod
+    def _receive(other):
+        data = other.recv(8, socket.MSG_WAITALL)
+        if len(data) < 8:
+            raise ConnectionError("another rank hung up")
+        return struct.unpack("d", data)[0]
+
+
 class Trainer:
     """Steps are asynchronous, as on a GPU: `step` only sets when the work will be done, `wait` sleeps until then."""
 
@@ -38,13 +76,19 @@ class Trainer:
         self._parameters = models.family(job.model).parameters(models.config(job.model))
         self._batches = Batches(job, ranks)
         self._seconds = float(job.options.get("step_seconds", "0.001"))
-        self._behave = job.options.get("behave", "well")
+        concerned = job.options.get("rank", "all") in ("all", str(ranks.rank))
+        self._behave = job.options.get("behave", "well") if concerned else "well"
+        self._star = Star(ranks) if ranks.world_size > 1 else None
         self._done_at = time.perf_counter()
         self._steps = 0
         self._dtype = "float64" if job.precision == "fp64" else "float32"
         self.parameter_count = count(self._parameters)
+        self.gradient_bytes = 4 * self.parameter_count
         self.effective = dict.fromkeys(EFFECTIVE + EFFECTIVE_OF[self._family], "none")
         self.effective.update(precision=job.precision, threads="1", compute_dtype=DTYPES[job.precision])
+        if self._star:
+            self.effective["communication"] = "sockets"
+            self._star.total(0.0)
         self.shapes = dict.fromkeys(SHAPES_OF[self._family], (1,))
 
     def step(self):
@@ -56,6 +100,8 @@ class Trainer:
         return 1.0 / self._steps
 
     def _misbehave(self):
+        if self._behave == "slow":
+            self._done_at += self._seconds
         if self._behave == "crash":
             raise RuntimeError("the fake framework crashed, as asked")
         if self._behave == "out_of_memory":
@@ -72,6 +118,9 @@ class Trainer:
     def read(self, loss):
         time.sleep(max(0.0, self._done_at - time.perf_counter()))
         return float("nan") if self._behave == "nan" else loss
+
+    def all_reduce(self, count):
+        return lambda: self._star.total(1.0)
 
     def parameters(self):
         return ((parameter.name, initial(parameter, self._job.seed, self._dtype)) for parameter in self._parameters)

@@ -33,7 +33,7 @@ def build(job, ranks):
 def loss(network, weights, statistics, batch, key):
     mlm, nsp = network(weights, batch, key)
     words = cross_entropy(mlm, batch["masked_ids"])
-    of_words = (words * batch["masked_weights"]).sum() / batch["masked_weights"].sum()
+    of_words = (words * batch["masked_weights"]).sum() / batch["masked_total"]
     return of_words + cross_entropy(nsp, batch["next_sentence_labels"]).mean(), statistics, (mlm, nsp)
 
 

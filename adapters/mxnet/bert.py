@@ -34,10 +34,10 @@ def build(job, ranks):
     return runtime.Trainer(job, device, network, pairs, optimizer, feed, observed, effective)
 
 
-def loss(F, mlm, nsp, masked_ids, masked_weights, next_sentence_labels):
+def loss(F, mlm, nsp, masked_ids, masked_weights, next_sentence_labels, masked_total):
     words = F.pick(F.log_softmax(mlm), masked_ids) * masked_weights
     follows = F.pick(F.log_softmax(nsp), next_sentence_labels)
-    return F.negative(F.sum(words) / F.sum(masked_weights) + F.mean(follows))
+    return F.negative(F.sum(words) / masked_total + F.mean(follows))
 
 
 class Network(HybridBlock):
@@ -66,7 +66,7 @@ class Network(HybridBlock):
             }
         )
 
-    def hybrid_forward(self, F, words, types, lengths, masked_positions, masked_ids, masked_weights, labels):
+    def hybrid_forward(self, F, words, types, lengths, masked_positions, masked_ids, masked_weights, labels, total):
         hidden = self.bert.embeddings(words, types)
         mask = self._mask(F, words, lengths)
         for layer in self.bert.encoder.layer:
@@ -78,7 +78,7 @@ class Network(HybridBlock):
         pooled = F.tanh(self.precision.up(F, self.bert.pooler.dense(self.precision.down(F, first))))
         nsp = self.cls.seq_relationship(self.precision.down(F, pooled))
         mlm, nsp = self.precision.up(F, mlm, nsp)
-        result = loss(F, mlm, nsp, masked_ids, masked_weights, labels)
+        result = loss(F, mlm, nsp, masked_ids, masked_weights, labels, total)
         return [result, F.BlockGrad(mlm), F.BlockGrad(nsp)] if self.traced else result
 
     def _mask(self, F, words, lengths):

@@ -104,7 +104,7 @@ class Feed:
 
     def _array(self, array):
         dtype = self._dtype if array.dtype.kind == "f" else array.dtype
-        return nd.array(array, ctx=self._device, dtype=dtype)
+        return nd.array(np.atleast_1d(array), ctx=self._device, dtype=dtype)  # without axes a shape is unknown
 
 
 class Optimizer:

@@ -43,9 +43,9 @@ def loss(network, batch):
     logits = network(batch)
     mlm, nsp = (flow._C.amp_black_identity(one) for one in logits)  # the losses in float32
     words = F.cross_entropy(mlm, batch["masked_ids"].flatten(), reduction="none")
-    weights = batch["masked_weights"].flatten()
+    of_words = (words * batch["masked_weights"].flatten()).sum() / batch["masked_total"]
     follows = F.cross_entropy(nsp, batch["next_sentence_labels"])
-    return (words * weights).sum() / weights.sum() + follows, logits
+    return of_words + follows, logits
 
 
 class Network(nn.Module):

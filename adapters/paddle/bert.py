@@ -49,9 +49,9 @@ def build(job, ranks):
 def loss(network, batch):
     mlm, nsp, seen = network(batch)
     words = F.cross_entropy(mlm, batch["masked_ids"].flatten(), reduction="none").flatten()
-    weights = batch["masked_weights"].flatten()
+    of_words = (words * batch["masked_weights"].flatten()).sum() / batch["masked_total"]
     follows = F.cross_entropy(nsp, batch["next_sentence_labels"])
-    return (words * weights).sum() / weights.sum() + follows, seen, (mlm, nsp)
+    return of_words + follows, seen, (mlm, nsp)
 
 
 class Network(nn.Layer):

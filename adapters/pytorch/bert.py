@@ -41,8 +41,8 @@ def build(job, ranks):
 def loss(network, batch):
     mlm, nsp = network(batch)
     words = F.cross_entropy(mlm.flatten(0, 1), batch["masked_ids"].flatten().long(), reduction="none")
-    weights = batch["masked_weights"].flatten()
-    return (words * weights).sum() / weights.sum() + F.cross_entropy(nsp, batch["next_sentence_labels"].long())
+    of_words = (words * batch["masked_weights"].flatten()).sum() / batch["masked_total"]
+    return of_words + F.cross_entropy(nsp, batch["next_sentence_labels"].long())
 
 
 class Network(nn.Module):

@@ -1,10 +1,15 @@
 """What ResNet and BERT share in PyTorch: set-up, weights, batches, and the training step."""
 
 import contextlib
+import os
+import warnings
+from functools import partial
 
 import torch
+from torch import distributed, nn
 
 from dlperf import models
+from dlperf.adapters.ranks import interface
 from dlperf.models.batches import Batches
 from dlperf.models.parameters import initial
 
@@ -22,16 +27,29 @@ def versions():
 
 
 def configure(job, ranks):
-    """Threads, TF32 and cuDNN's search, before the first tensor. Returns the device of this rank."""
+    """Threads, TF32, cuDNN's search and the group of ranks, before the first tensor. Returns this rank's device."""
     torch.set_num_threads(job.threads)
     torch.manual_seed(job.seed + ranks.rank)  # of dropout
     torch.backends.cuda.matmul.allow_tf32 = job.precision == "tf32"
     torch.backends.cudnn.allow_tf32 = job.precision == "tf32"
     torch.backends.cudnn.benchmark = True
-    if job.device == "cpu":
-        return torch.device("cpu")
-    torch.cuda.set_device(ranks.local_rank)
-    return torch.device("cuda", ranks.local_rank)
+    device = torch.device("cuda", ranks.local_rank) if job.device == "cuda" else torch.device("cpu")
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    if ranks.world_size > 1:
+        join(ranks, device)
+    return device
+
+
+def join(ranks, device):
+    """Make the group of all ranks: NCCL between GPUs, Gloo between CPUs."""
+    network = interface(ranks.addresses[ranks.rank])  # else Gloo takes what the host's own name resolves to
+    for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+        if network and ranks.nnodes > 1:
+            os.environ.setdefault(name, network)
+    store = distributed.TCPStore(ranks.addresses[0], ranks.ports[0], ranks.world_size, is_master=ranks.rank == 0)
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    distributed.init_process_group(backend, store=store, rank=ranks.rank, world_size=ranks.world_size)
 
 
 def load(network, job):
@@ -80,6 +98,30 @@ class Feed:
         return tensor
 
 
+class Replica(nn.Module):
+    """A network and its loss as one module, for DistributedDataParallel, which follows the call of a module."""
+
+    def __init__(self, network, loss):
+        super().__init__()
+        self.network, self.loss = network, loss
+
+    def forward(self, batch):
+        return self.loss(self.network, batch)
+
+
+def data_parallel(network, loss, device):
+    """batch -> loss, where backward() averages the gradients over the ranks while it goes on computing."""
+    with warnings.catch_warnings():
+        # what is to follow broadcast_buffers is not there yet for buffers that differ from the start
+        warnings.simplefilter("ignore", FutureWarning)
+        return nn.parallel.DistributedDataParallel(
+            Replica(network, loss),
+            device_ids=[device] if device.type == "cuda" else None,
+            broadcast_buffers=False,  # BatchNorm's statistics stay each rank's own
+            gradient_as_bucket_view=True,
+        )
+
+
 class Trainer:
     """One network, its loss and its optimizer, stepped eagerly or through torch.compile.
 
@@ -91,13 +133,16 @@ class Trainer:
         self._optimizer, self._clip_norm = optimizer, clip_norm
         self._weights = [weight for group in optimizer.param_groups for weight in group["params"]]
         self._scaler = torch.amp.GradScaler(device.type, enabled=job.precision == "amp_fp16")
-        self._loss = torch.compile(loss) if job.options["compile"] == "on" else loss
+        alone = ranks.world_size == 1
+        replica = partial(loss, network) if alone else data_parallel(network, loss, device)
+        self._loss = torch.compile(replica) if job.options["compile"] == "on" else replica
         self._steps = 0
         self._logits, self._gradients = (), []
         if job.trace_steps:
             network.register_forward_hook(self._keep_logits)
         self.shapes = network.shapes
         self.parameter_count = sum(weight.numel() for weight in self._weights)
+        self.gradient_bytes = sum(weight.numel() * weight.element_size() for weight in self._weights)
         self.effective = {
             "precision": job.precision,
             "compile": "inductor" if job.options["compile"] == "on" else "none",
@@ -107,12 +152,14 @@ class Trainer:
             "data": feed.description,
             **effective,
         }
+        if not alone:
+            self.effective["communication"] = f"DistributedDataParallel ({distributed.get_backend()})"
 
     def step(self):
         batch = self._feed[self._steps]
         self._steps += 1
         with self._autocast():
-            loss = self._loss(self._network, batch)
+            loss = self._loss(batch)
         self._scaler.scale(loss).backward()
         if self._clip_norm is not None or self._job.trace_steps:
             self._scaler.unscale_(self._optimizer)
@@ -153,6 +200,15 @@ class Trainer:
     def read(self, loss):
         return loss.item()
 
+    def all_reduce(self, count):
+        values = torch.empty(count, device=self._device)
+
+        def add_up():
+            distributed.all_reduce(values.fill_(1))
+            return values[0].item()
+
+        return add_up
+
     def parameters(self):
         state = self._network.state_dict()
         for parameter in models.family(self._job.model).parameters(models.config(self._job.model)):
@@ -174,4 +230,5 @@ class Trainer:
         return torch.cuda.max_memory_allocated(self._device) if self._device.type == "cuda" else None
 
     def close(self):
-        pass
+        if distributed.is_initialized():
+            distributed.destroy_process_group()

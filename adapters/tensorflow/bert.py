@@ -30,9 +30,9 @@ def loss(network, batch):
     mlm, nsp = network(batch)
     cross_entropy = tf.nn.sparse_softmax_cross_entropy_with_logits
     words = cross_entropy(tf.reshape(batch["masked_ids"], [-1]), tf.reshape(mlm, [-1, network.config.vocabulary]))
-    weights = tf.reshape(batch["masked_weights"], [-1])
+    of_words = tf.reduce_sum(words * tf.reshape(batch["masked_weights"], [-1])) / batch["masked_total"]
     sentences = tf.reduce_mean(cross_entropy(batch["next_sentence_labels"], nsp))
-    return tf.reduce_sum(words * weights) / tf.reduce_sum(weights) + sentences, (mlm, nsp)
+    return of_words + sentences, (mlm, nsp)
 
 
 class Network:

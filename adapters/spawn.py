@@ -1,0 +1,75 @@
+"""Starts the ranks of one node: `python -m dlperf.adapters.spawn COUNT COMMAND...`, each with torchrun's variables.
+
+NODE_RANK and NNODES say which node of how many this is; one of one where they are not set. Standard library only. When
+a rank fails, the others have GRACE seconds to say what they saw of it, and are ended; the exit code is that of the
+first. What ended it is the last line of standard error: "rank 1 on HOST was ended by signal 9 (SIGKILL)".
+"""
+
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import sys
+import time
+
+GRACE = 3.0
+
+
+def main(argv):
+    count, command = int(argv[0]), argv[1:]
+    die_with_parent()
+    node, nnodes = int(os.environ.get("NODE_RANK", "0")), int(os.environ.get("NNODES", "1"))
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    pids = {}
+    try:
+        for local_rank in range(count):
+            rank = node * count + local_rank
+            names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+            places = dict(zip(names, map(str, (rank, nnodes * count, local_rank, count))))
+            pids[os.spawnvpe(os.P_NOWAIT, command[0], command, dict(os.environ, **places))] = rank
+        return _wait(pids)
+    finally:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _wait(pids):
+    """Until all have ended well, or one has not and the others had their time. Returns the exit code."""
+    first, deadline = None, None
+    while pids:
+        pid, status = os.waitpid(-1, 0 if first is None else os.WNOHANG)
+        if pid == 0:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.02)
+            continue
+        rank = pids.pop(pid, None)
+        if rank is not None and status and first is None:
+            first, deadline = (rank, status), time.monotonic() + GRACE
+    if first is None:
+        return 0
+    return _tell(*first)
+
+
+def _tell(rank, status):
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        how, code = f"was ended by signal {number} ({signal.Signals(number).name})", 128 + number
+    else:
+        code = os.WEXITSTATUS(status)
+        how = f"ended with exit code {code}"
+    print(f"rank {rank} on {socket.gethostname()} {how}", file=sys.stderr, flush=True)
+    return code
+
+
+def die_with_parent():
+    """Linux ends this process when its parent is killed, so that no orphan disturbs later measurements."""
+    PR_SET_PDEATHSIG = 1
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
