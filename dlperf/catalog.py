@@ -64,6 +64,15 @@ class Support:
 
 
 @dataclass(frozen=True)
+class Distributed:
+    """Whether several ranks train together on some devices; `why` as in Support."""
+
+    status: str
+    why: str
+    device: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class EnvironmentSpec:
     """How the environment of an adapter on a device is made.
 
@@ -94,6 +103,14 @@ class Adapter:
     environments: Mapping[str, EnvironmentSpec]
     support: Sequence[Support]
     options: Mapping[str, Option]
+    distributed: Sequence[Distributed] = ()
+
+    def distributed_on(self, device: str) -> Distributed:
+        """The one entry that covers a device."""
+        for entry in self.distributed:
+            if device in entry.device:
+                return entry
+        return Distributed("not_yet", "this adapter trains in one process", (device,))
 
     def support_of(self, family: str, device: str, precision: str, input: str) -> Support:
         """The one entry that covers a combination."""
@@ -139,7 +156,7 @@ def read(folder: Path) -> Adapter:
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise UsageError([Problem(str(path), error, "a readable TOML file")]) from None
     reader = _Reader(path)
-    reader.known("", data, {"title", "homepage", "distribution", "default", "environment", "support", "options"})
+    reader.known("", data, {"title", "homepage", "distribution", "default", "environment", "support", "distributed", "options"})
     adapter = Adapter(
         name=folder.name,
         folder=folder,
@@ -152,6 +169,7 @@ def read(folder: Path) -> Adapter:
         },
         support=[reader.support(index, table) for index, table in enumerate(data.get("support", []))],
         options={name: reader.option(name, table) for name, table in data.get("options", {}).items()},
+        distributed=[reader.distributed(index, table) for index, table in enumerate(data.get("distributed", []))],
     )
     if reader.problems:
         raise UsageError(reader.problems)
@@ -210,11 +228,7 @@ class _Reader:
     def support(self, index: int, table: Mapping[str, Any]) -> Support:
         where = f"support[{index}]"
         self.known(where + ".", table, {"family", "device", "precision", "input", "status", "why"})
-        status, why = str(table.get("status", "")), str(table.get("why", ""))
-        if status not in STATUSES:
-            self.problems.append(Problem(f"{self.path}: {where}.status", status, ", ".join(STATUSES)))
-        if status not in RUNNABLE and not why:
-            self.problems.append(Problem(f"{self.path}: {where}.why", why, "the reason, for the report's cell"))
+        status, why = self.status(where, table)
         return Support(
             status=status,
             why=why,
@@ -223,6 +237,21 @@ class _Reader:
             precision=self.choices(where, table, "precision", tuple(PRECISIONS)),
             input=self.choices(where, table, "input", INPUTS),
         )
+
+    def status(self, where: str, table: Mapping[str, Any]) -> tuple[str, str]:
+        """Status, and the reason, which those that do not run must have."""
+        status, why = str(table.get("status", "")), str(table.get("why", ""))
+        if status not in STATUSES:
+            self.problems.append(Problem(f"{self.path}: {where}.status", status, ", ".join(STATUSES)))
+        if status not in RUNNABLE and not why:
+            self.problems.append(Problem(f"{self.path}: {where}.why", why, "the reason, for the report's cell"))
+        return status, why
+
+    def distributed(self, index: int, table: Mapping[str, Any]) -> Distributed:
+        where = f"distributed[{index}]"
+        self.known(where + ".", table, {"device", "status", "why"})
+        status, why = self.status(where, table)
+        return Distributed(status, why, self.choices(where, table, "device", DEVICES))
 
     def option(self, name: str, table: Mapping[str, Any]) -> Option:
         where = f"options.{name}"

@@ -16,6 +16,13 @@ def test_every_combination_is_in_exactly_one_support_entry(name):
 
 
 @pytest.mark.parametrize("name", ADAPTERS)
+def test_every_device_is_in_at_most_one_distributed_entry(name):
+    for device in catalog.DEVICES:
+        entries = [entry for entry in ADAPTERS[name].distributed if device in entry.device]
+        assert len(entries) <= 1, (device, entries)
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
 def test_an_adapter_has_a_module_and_a_lock_for_what_it_supports(name):
     adapter = ADAPTERS[name]
     for entry in adapter.support:
@@ -52,6 +59,7 @@ def test_every_wrong_key_of_an_adapter_toml_is_named(tmp_path):
     (tmp_path / "adapter.toml").write_text(
         'title = ""\ndistribution = "x"\ncolour = "red"\n'
         '[environment.tpu]\npython = []\n[[support]]\nstatus = "perhaps"\nprecision = ["fp7"]\n[options.speed]\n'
+        '[[distributed]]\nstatus = "never"\n'
     )
     with pytest.raises(UsageError) as caught:
         catalog.read(tmp_path)
@@ -63,6 +71,7 @@ def test_every_wrong_key_of_an_adapter_toml_is_named(tmp_path):
         "support[0].status",
         "support[0].precision",
         "options.speed.values",
+        "distributed[0].why",
     } <= set(fields)
 
 
