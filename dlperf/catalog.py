@@ -156,7 +156,9 @@ def read(folder: Path) -> Adapter:
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise UsageError([Problem(str(path), error, "a readable TOML file")]) from None
     reader = _Reader(path)
-    reader.known("", data, {"title", "homepage", "distribution", "default", "environment", "support", "distributed", "options"})
+    reader.known(
+        "", data, {"title", "homepage", "distribution", "default", "environment", "support", "distributed", "options"}
+    )
     adapter = Adapter(
         name=folder.name,
         folder=folder,

@@ -25,11 +25,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dlperf import bundle, envs, events, models, process, proof
+from dlperf import bundle, envs, events, launchers, models, process, proof
 from dlperf.adapters import trace
 from dlperf.envs import Environment
 from dlperf.errors import RunError
-from dlperf.launchers import local
+from dlperf.launchers import Launch
 from dlperf.models.parameters import count, initial
 from dlperf.plan import file_name
 from dlperf.proof import Evidence
@@ -249,9 +249,10 @@ def _available_memory() -> int:
 
 def script(one: Asked, environment: Environment, threads: int) -> str:
     """What `sh` runs for a trajectory, in its folder."""
-    return local.script(
-        local.Launch(
+    return launchers.find("local").script(
+        Launch(
             title=f"proof of the same work, {one.title}",
+            name=one.name,
             python=environment.python,
             code=Path("../../../code"),
             device=one.job.device,

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
-from dlperf import __version__, catalog, certify, envs, plan, runner, store
+from dlperf import __version__, catalog, certify, envs, launchers, plan, runner, store
 from dlperf import progress as progress_
 from dlperf.catalog import Adapter
 from dlperf.errors import Problem, RunError, UsageError, did_you_mean, exit_code
@@ -37,6 +37,13 @@ DEFAULTS: dict[str, object] = {
     "seed": None,
     "threads": None,
     "no_verify": None,
+    "nnodes": None,
+    "nproc_per_node": None,
+    "hosts": None,
+    "hostfile": None,
+    "launcher": None,
+    "launcher_arg": None,
+    "predict": None,
 }
 
 
@@ -72,7 +79,16 @@ def parser() -> argparse.ArgumentParser:
     add = where.add_argument
     add("--device", metavar="D", help="auto (default), cpu or cuda")
     add("--env", metavar="E", help="venv (default: made on first use) or current (this interpreter)")
-    add("--threads", metavar="N", help="CPU threads for each framework; default: all that this process may use")
+    add("--threads", metavar="N", help="CPU threads for each rank; default: all CPUs, over the ranks of a node")
+    ranks = made.add_argument_group("how many ranks, and what starts them")
+    add = ranks.add_argument
+    add("--nnodes", metavar="N,...", help="nodes; several with commas, each with each --nproc-per-node a row")
+    add("--nproc-per-node", metavar="N,...", help="ranks on each node, one device each; default: 1")
+    add("--hosts", metavar="H,...", help="the nodes' names or addresses; NAME:SLOTS limits the ranks there")
+    add("--hostfile", metavar="FILE", help="instead: one a line, as Open MPI has it (NAME slots=N)")
+    add("--launcher", metavar="L", help=f"auto (default), {', '.join(launchers.names())}")
+    add("--launcher-arg", action="append", metavar="KEY=VALUE", help="an argument of the launcher: partition=gpu")
+    add("--predict", metavar="N,...", help="numbers of devices whose throughput the report predicts from the rows")
     how = made.add_argument_group("how often")
     add = how.add_argument
     add("--protocol", metavar="P", help="dlperf (20 + 100 steps, 7 repeats; default on CUDA) or quick (default on CPU)")
@@ -168,9 +184,11 @@ def summary(comparison: Comparison) -> str:
 
     lines = []
     obstacles = metrics.obstacles(comparison)
+    several = any(job.world_size > 1 for job in comparison.jobs)
     for job in comparison.jobs:
         row = metrics.summarize(job, comparison.records)
-        what = f"{job.model} {job.precision_asked:<5} {job.system}"
+        size = f" {job.nnodes}n{job.nproc_per_node}d" if several else ""
+        what = f"{job.model} {job.precision_asked:<5} {job.system}{size}"
         if row.throughput:
             remarks = [f"median of {row.throughput.n}"] + ([f"{len(row.failed)} failed"] if row.failed else [])
             remarks += ["not comparable"] if job.id in obstacles else []

@@ -3,30 +3,40 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from dlperf.schema import Failure, Window
 
+KINDS = ("start", "built", "warm", "communication", "trajectory", "end", "failed")
+
 
 @dataclass(frozen=True)
 class Stream:
-    """The events of one rank. `end` is None unless the worker came to its end."""
+    """The events of one rank, or of a job of several. `end` is None unless the worker came to its end.
+
+    ranks: the streams of a job's ranks; empty for a stream of one.
+    """
 
     start: Mapping[str, Any] = field(default_factory=dict)
     built: Mapping[str, Any] = field(default_factory=dict)
     warm: Mapping[str, Any] = field(default_factory=dict)
+    communication: Mapping[str, Any] = field(default_factory=dict)
     windows: tuple[Window, ...] = ()
     trajectory: Mapping[str, Any] | None = None
     end: Mapping[str, Any] | None = None
     failed: Mapping[str, Any] | None = None
     bad_line: str = ""
+    ranks: tuple[Stream, ...] = ()
 
     @property
     def failure(self) -> Failure | None:
-        """What went wrong as far as the worker could say it; None for a complete stream."""
+        """What went wrong as far as the workers could say it; None for a complete stream."""
+        if self.ranks:
+            return self._of_ranks()
         if self.failed is not None:
             lines = str(self.failed.get("traceback", "")).strip().splitlines()
             return Failure(
@@ -36,6 +46,44 @@ class Stream:
             detail = f"; line {self.bad_line} is not an event" if self.bad_line else ""
             return Failure("crash", f"the worker stopped without a word{detail}")
         return None
+
+    def _of_ranks(self) -> Failure | None:
+        """Of the rank that failed first: the others fail because they lost it. Then of one that says nothing."""
+        told = [number for number, stream in enumerate(self.ranks) if stream.failed is not None]
+        silent = [number for number, stream in enumerate(self.ranks) if stream.failure]
+        if told:
+            first = min(told, key=lambda number: float(self.ranks[number].failed["time"]))  # type: ignore[index]
+        elif silent:
+            first = silent[0]
+        else:
+            return None
+        failure = self.ranks[first].failure
+        assert failure is not None
+        return replace(failure, message=f"{self.name(first)}: {failure.message}")
+
+    @property
+    def host(self) -> str:
+        return str(self.start.get("machine", {}).get("host", ""))
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Host of each rank; empty for those that never started."""
+        return tuple(stream.host for stream in self.ranks or (self,))
+
+    def name(self, rank: int) -> str:
+        """ "rank 1 on node2"."""
+        return f"rank {rank}" + (f" on {self.hosts[rank]}" if self.hosts[rank] else "")
+
+    @property
+    def stage(self) -> str:
+        """How far it came, in words."""
+        if not self.start:
+            return "had not started"
+        if not self.built:
+            return "was being built, or waited for other ranks"
+        if not (self.windows or self.trajectory):
+            return "was warming up"
+        return "was training" if self.end is None else "had ended"
 
 
 def read(path: Path) -> Stream:
@@ -49,9 +97,56 @@ def read(path: Path) -> Stream:
         try:
             event = json.loads(line)
             if event["event"] == "window":
-                found["windows"].append(Window(**{key: event[key] for key in Window.__dataclass_fields__}))
-            elif event["event"] in ("start", "built", "warm", "trajectory", "end", "failed"):
+                names = [name for name in Window.__dataclass_fields__ if name != "skew_seconds"]
+                found["windows"].append(Window(**{key: event[key] for key in names}))
+            elif event["event"] in KINDS:
                 found[event["event"]] = event
         except (ValueError, TypeError, KeyError):
             found["bad_line"] = f"{number} of {path.name}"
     return Stream(**{**found, "windows": tuple(found["windows"])})
+
+
+def of_job(folder: Path, world_size: int) -> Stream:
+    """The events of all ranks as one stream; that of rank 0 where there is one only."""
+    ranks = tuple(read(folder / f"events.rank{rank}.jsonl") for rank in range(world_size))
+    return ranks[0] if world_size == 1 else merged(ranks)
+
+
+def merged(ranks: Sequence[Stream]) -> Stream:
+    """One stream for several ranks: rank 0's, where times are the slowest rank's and memory is the largest.
+
+    Whole only if all ranks are: a window that one of them lacks is left out.
+    """
+    first = ranks[0]
+    ended = [stream.end for stream in ranks if stream.end is not None]
+    peaks = ("peak_memory_bytes", "peak_device_memory_bytes")
+    return replace(
+        first,
+        ranks=tuple(ranks),
+        built={**first.built, **_largest("seconds", [stream.built for stream in ranks])},
+        warm={**first.warm, **_largest("first_step_seconds", [stream.warm for stream in ranks])},
+        communication={
+            **first.communication,
+            **_largest("all_reduce_seconds", [stream.communication for stream in ranks]),
+        },
+        windows=tuple(map(_window, zip(*(stream.windows for stream in ranks), strict=False))),
+        end={**ended[0], **{k: v for peak in peaks for k, v in _largest(peak, ended).items()}}
+        if len(ended) == len(ranks)
+        else None,
+    )
+
+
+def _largest(key: str, events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    values = [event[key] for event in events if event.get(key) is not None]
+    return {key: max(values)} if values else {}
+
+
+def _window(windows: tuple[Window, ...]) -> Window:
+    seconds = [window.seconds for window in windows]
+    return replace(
+        windows[0],
+        seconds=max(seconds),
+        skew_seconds=max(seconds) - min(seconds),
+        cpu_seconds=sum(window.cpu_seconds for window in windows),
+        loss=fmean(window.loss for window in windows),
+    )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from itertools import product
 
-from dlperf import models
+from dlperf import launchers, models
 from dlperf.catalog import RUNNABLE, Adapter
 from dlperf.schema import Job, Skip
 from dlperf.spec import Spec, default_batch_size, resolve_precision
@@ -22,19 +22,53 @@ class Plan:
 
 
 def make(spec: Spec, adapters: Mapping[str, Adapter]) -> Plan:
-    """One row for each model, precision, framework and value of --compile."""
+    """One row for each model, precision, number of nodes and of ranks on each, framework and value of --compile."""
     jobs: dict[str, Job] = {}
-    skips: dict[tuple[str, str, str], Skip] = {}
+    skips: dict[tuple[object, ...], Skip] = {}
     compiles: tuple[str | None, ...] = spec.compile or (None,)
+    sizes = tuple(product(spec.nnodes, spec.nproc_per_node))
     for model, asked, name, compile in product(spec.models, spec.precisions, spec.frameworks, compiles):
         settings = {**spec.settings, **({"compile": compile} if compile else {})}
         concerned = _concerned(spec, adapters, models.FAMILY_OF[model])
         row = _row(spec, adapters[name], model, asked, _mine(adapters[name], settings, concerned))
-        if isinstance(row, Job):
-            jobs.setdefault(row.id, row)
-        else:
+        if isinstance(row, Skip):
             skips.setdefault((row.system, row.model, row.precision_asked), row)
+            continue
+        for nnodes, nproc in sizes:
+            placed = _placed(spec, adapters[name], row, nnodes, nproc)
+            if isinstance(placed, Job):
+                jobs.setdefault(placed.id, placed)
+            else:
+                key = (placed.system, placed.model, placed.precision_asked, placed.nnodes, placed.nproc_per_node)
+                skips.setdefault(key, placed)
     return Plan(tuple(jobs.values()), tuple(skips.values()))
+
+
+def _placed(spec: Spec, adapter: Adapter, row: Job, nnodes: int, nproc: int) -> Job | Skip:
+    """A row on so many nodes and ranks."""
+    world = nnodes * nproc
+    batch_size = spec.global_batch_size // world if spec.global_batch_size else row.batch_size
+    support = adapter.distributed_on(spec.device)
+    refused = launchers.find(spec.launcher).refuses(adapter.name, row.options)
+    if refused:
+        return _skip(row, "option", refused, nnodes, nproc)
+    if world > 1 and support.status not in RUNNABLE:
+        return _skip(row, support.status, support.why, nnodes, nproc)
+    return replace(
+        row,
+        id=_id(row.model, row.precision, row.system, batch_size, nnodes, nproc),
+        batch_size=batch_size,
+        nnodes=nnodes,
+        nproc_per_node=nproc,
+        launcher=spec.launcher,
+        untested=row.untested or (world > 1 and support.status == "untested"),
+    )
+
+
+def _skip(row: Job, status: str, why: str, nnodes: int, nproc: int) -> Skip:
+    names = (field.name for field in fields(Skip))
+    same = {name: getattr(row, name) for name in names if name not in ("status", "why", "nnodes", "nproc_per_node")}
+    return Skip(**same, status=status, why=why, nnodes=nnodes, nproc_per_node=nproc)
 
 
 def _row(spec: Spec, adapter: Adapter, model: str, asked: str, mine: Mapping[str, str]) -> Job | Skip:
@@ -104,8 +138,10 @@ def system_name(adapter: Adapter, family: str, settings: Mapping[str, str]) -> s
     return adapter.name + labels + rest
 
 
-def _id(model: str, precision: str, system: str, batch_size: int) -> str:
-    return file_name(f"{model}-{precision}-{system}-b{batch_size}")
+def _id(model: str, precision: str, system: str, batch_size: int, nnodes: int = 1, nproc: int = 1) -> str:
+    """ "bert_base-fp32-pytorch-b4", "bert_base-fp32-pytorch-2n8d-b4"."""
+    size = f"-{nnodes}n{nproc}d" if nnodes * nproc > 1 else ""
+    return file_name(f"{model}-{precision}-{system}{size}-b{batch_size}")
 
 
 def file_name(text: str) -> str:

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import select
 import signal
-import subprocess
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlperf import events
+from dlperf import events, launchers
+from dlperf.launchers import Launcher
 from dlperf.schema import Failure
-
-#: seconds between asking a process group to end and ending it
-GRACE = 5.0
 
 
 def prepare(folder: Path, job: Mapping[str, object], command: str) -> None:
@@ -41,54 +35,16 @@ class Ended:
     machine_ran_out_of_memory: bool
 
 
-def execute(folder: Path, timeout: float, tick: Callable[[], None]) -> Ended:
-    """Run launch.sh as a process group of its own; the group is gone when this returns or raises."""
+def execute(folder: Path, timeout: float, tick: Callable[[], None], launcher: Launcher | None = None) -> Ended:
+    """Run launch.sh by its launcher (default: local); nothing of it is left when this returns or raises."""
+    launcher = launcher or launchers.find("local")
     kills = _oom_kills()
-    with open(folder / "stdout.log", "wb") as out, open(folder / "stderr.log", "wb") as err:
-        process = subprocess.Popen(
-            ["sh", str(folder / "launch.sh")],
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            start_new_session=True,
-        )
-        with _ending(process):
-            timed_out = not _wait(process, timeout, tick)
+    process = launcher.start(folder)
+    try:
+        timed_out = not launcher.wait(process, timeout, tick)
+    finally:
+        launcher.stop(process)
     return Ended(process.returncode, timed_out, timeout, _oom_kills() > kills)
-
-
-@contextmanager
-def _ending(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Whatever happens inside, no process of the group is left behind."""
-    try:
-        yield
-    finally:
-        if process.poll() is None:
-            _signal_group(process, signal.SIGTERM)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(GRACE)
-        _signal_group(process, signal.SIGKILL)  # helpers that the worker left behind, too
-        process.wait()
-
-
-def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, number)
-
-
-def _wait(process: subprocess.Popen[bytes], timeout: float, tick: Callable[[], None]) -> bool:
-    """Sleep until the process ends (True) or the time is over. Wakes once a second, for the display."""
-    deadline = time.monotonic() + timeout
-    descriptor = os.pidfd_open(process.pid)
-    try:
-        while (left := deadline - time.monotonic()) > 0:
-            if select.select([descriptor], [], [], min(left, 1.0))[0]:
-                process.wait()
-                return True
-            tick()
-        return False
-    finally:
-        os.close(descriptor)
 
 
 def _oom_kills() -> int:
@@ -98,25 +54,75 @@ def _oom_kills() -> int:
     return 0
 
 
-def failure(ended: Ended, stream: events.Stream, folder: Path) -> Failure | None:
-    """What the outside saw goes before what the worker wrote: a killed worker writes nothing."""
+def failure(ended: Ended, stream: events.Stream, folder: Path, launcher: Launcher | None = None) -> Failure | None:
+    """What the outside saw goes before what the workers wrote: a killed worker writes nothing, and the ranks that lost
+    it write only that."""
     lines = _last_lines(folder)
     if ended.timed_out:
-        message = f"it did not end within {ended.timeout:g} s (--timeout) and was ended with its process group"
-        return Failure("timeout", message, lines)
+        where = _where(stream)
+        message = f"it did not end within {ended.timeout:g} s (--timeout) and was ended with all its processes"
+        return Failure("timeout", message + (f"; {where}" if where else ""), lines)
+    lost = launcher.first_ended(_printed(folder)) if launcher else None
+    if lost and stream.ranks:
+        host = stream.hosts[lost.rank] or lost.host
+        kind = "out_of_memory" if ended.machine_ran_out_of_memory else "killed"
+        return Failure(kind, f"rank {lost.rank} on {host} {lost.how}", _of_rank(folder, lost.rank) or lines)
     told = stream.failure
     if ended.code < 0 and stream.failed is None:
         name = signal.Signals(-ended.code).name
         if ended.machine_ran_out_of_memory:
             return Failure("out_of_memory", f"the system ended it for want of memory ({name})", lines)
         return Failure("killed", f"it was ended by signal {-ended.code} ({name})", lines)
+    if ended.code != 0 and stream.ranks and not any(one.failed for one in stream.ranks):
+        return Failure("launcher", _launcher_said(ended, stream, lines), lines)
     if told is None and ended.code != 0:
         return Failure("crash", f"it ended with exit code {ended.code} after its last event", lines)
     return dataclasses.replace(told, lines=told.lines or lines) if told else None
 
 
+def _where(stream: events.Stream) -> str:
+    """How far each rank had come, where that differs or a rank is missing: "rank 1 on node2 had not started"."""
+    stages = [one.stage for one in stream.ranks]
+    behind = min(stages, key=STAGES.index) if stages else ""
+    late = [number for number, stage in enumerate(stages) if stage == behind]
+    return f"{', '.join(map(stream.name, late[:8]))} {behind}" if stages else ""
+
+
+#: of events.Stream.stage, the earliest first
+STAGES = (
+    "had not started",
+    "was being built, or waited for other ranks",
+    "was warming up",
+    "was training",
+    "had ended",
+)
+
+
+def _launcher_said(ended: Ended, stream: events.Stream, lines: tuple[str, ...]) -> str:
+    """No rank has said why: the engine's last words, and which ranks it had not started."""
+    said = next((line.strip() for line in reversed(lines) if line.strip(" -*=")), "nothing was printed")
+    return f"the launcher ended with exit code {ended.code}; {_where(stream)}: {said}"
+
+
+def _printed(folder: Path) -> str:
+    """All that the launcher and, where they are not apart, the ranks printed."""
+    texts = []
+    for name in ("stdout.log", "stderr.log"):
+        with suppress(OSError):
+            texts.append((folder / name).read_text(encoding="utf-8", errors="replace"))
+    return "\n".join(texts)
+
+
+def _of_rank(folder: Path, rank: int, count: int = 15) -> tuple[str, ...]:
+    with suppress(OSError):
+        return tuple(
+            (folder / f"log.rank{rank}.txt").read_text(encoding="utf-8", errors="replace").splitlines()[-count:]
+        )
+    return ()
+
+
 def _last_lines(folder: Path, count: int = 15) -> tuple[str, ...]:
-    """The end of what the framework printed: standard error, or standard output where that is empty."""
+    """The end of what was printed: standard error, or standard output where that is empty."""
     for name in ("stderr.log", "stdout.log"):
         with suppress(OSError):
             lines = (folder / name).read_text(encoding="utf-8", errors="replace").splitlines()

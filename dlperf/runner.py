@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dlperf import bundle, certify, envs, events, metrics, plan, process
+from dlperf import bundle, certify, envs, events, launchers, metrics, plan, process
 from dlperf.catalog import Adapter
 from dlperf.envs import Environment
 from dlperf.errors import RunError
-from dlperf.launchers import local
+from dlperf.launchers import Launch
 from dlperf.progress import Progress
 from dlperf.schema import Failure, Job, Record
 from dlperf.spec import Spec
@@ -21,6 +21,8 @@ from dlperf.store import Store
 
 #: failures of what surrounds a run, not of the run: `--resume` tries them again
 NEVER_RAN = frozenset(["environment"])
+#: of a job's communication event, what a record keeps
+MEASURED = ("gradient_bytes", "all_reduce_bytes", "all_reduce_seconds")
 
 
 @dataclass
@@ -78,7 +80,8 @@ class Runner:
         spec, folder = self.store.spec, self.store.folder
         if all(job.id in self.store.proofs for job in self.store.plan.jobs):
             return
-        certifier = certify.Certifier(folder, spec.threads, spec.timeout, self.progress.note, make=spec.verify)
+        threads = spec.threads * max(spec.nproc_per_node)
+        certifier = certify.Certifier(folder, threads, spec.timeout, self.progress.note, make=spec.verify)
         self.store.prove({**self.store.proofs, **certifier.certificates(self.store.plan.jobs, environments)})
 
     def _never_ran(self, job: Job, repeat: int, error: RunError) -> None:
@@ -96,8 +99,9 @@ class Runner:
         command = script(self.store.spec, job, repeat, environment)
         process.prepare(folder, request(job, self.store.spec), command)
         started, began = _now(), time.monotonic()
-        ended = process.execute(folder, self.store.spec.timeout, lambda: self.progress.tick(folder))
-        stream = events.read(folder / "events.rank0.jsonl")
+        launcher = launchers.find(job.launcher)
+        ended = process.execute(folder, self.store.spec.timeout, lambda: self.progress.tick(folder), launcher)
+        stream = events.of_job(folder, job.world_size)
         self._finish(
             Record(
                 job=job,
@@ -119,7 +123,9 @@ class Runner:
                 first_step_seconds=stream.warm.get("first_step_seconds"),
                 peak_memory_bytes=(stream.end or {}).get("peak_memory_bytes"),
                 peak_device_memory_bytes=(stream.end or {}).get("peak_device_memory_bytes"),
-                failure=process.failure(ended, stream, folder),
+                hosts=stream.hosts,
+                communication={key: stream.communication[key] for key in MEASURED if key in stream.communication},
+                failure=process.failure(ended, stream, folder, launcher),
             )
         )
 
@@ -134,14 +140,19 @@ def _now() -> str:
 
 def script(spec: Spec, job: Job, repeat: int, environment: Environment) -> str:
     """What `sh` runs for one run of a job, in the run's folder."""
-    return local.script(
-        local.Launch(
+    return launchers.find(job.launcher).script(
+        Launch(
             title=f"{job.id}, repeat {repeat + 1} of {spec.protocol.repeats}",
+            name=f"{job.id}-r{repeat + 1}",
             python=environment.python,
             code=Path("../../../code"),
             device=job.device,
             threads=spec.threads,
             variables=environment.variables,
+            nnodes=job.nnodes,
+            nproc_per_node=job.nproc_per_node,
+            hosts=spec.hosts[: job.nnodes],
+            arguments=spec.launcher_arguments,
         )
     )
 
@@ -167,6 +178,7 @@ def request(job: Job, spec: Spec) -> dict[str, object]:
             "steps_per_window": spec.protocol.steps_per_window,
             "seed": spec.seed,
             "threads": spec.threads,
+            "meeting_seconds": min(300.0, spec.timeout / 2),
             "options": dict(job.options),
         },
     }

@@ -18,7 +18,7 @@ class Job:
     id: a file name, unique in the comparison. system: the adapter, with what sets it apart from the adapter's
     defaults, e.g. "pytorch+compile" or "pytorch clip_norm=off". precision_asked: what the user wrote ("amp");
     precision: what it means on this device ("amp_bf16"). batch_size: per device. options: all options of the adapter
-    that apply, defaults included. untested: nobody of us has run this combination.
+    that apply, defaults included. launcher: what starts the ranks. untested: nobody of us has run this combination.
     """
 
     id: str
@@ -36,6 +36,7 @@ class Job:
     options: Mapping[str, str]
     nnodes: int = 1
     nproc_per_node: int = 1
+    launcher: str = "local"
     untested: bool = False
 
     @property
@@ -61,11 +62,17 @@ class Skip:
     precision: str
     status: str
     why: str
+    nnodes: int = 1
+    nproc_per_node: int = 1
 
 
 @dataclass(frozen=True)
 class Window:
-    """A timed stretch of `steps` optimizer steps. `samples` counts all ranks; cpu_seconds is user + system time."""
+    """A timed stretch of `steps` optimizer steps, which all ranks begin together.
+
+    seconds: of the slowest rank. skew_seconds: slowest less fastest. samples, cpu_seconds (user + system): of all
+    ranks. loss: of the last step, mean over the ranks.
+    """
 
     index: int
     steps: int
@@ -73,11 +80,13 @@ class Window:
     seconds: float
     cpu_seconds: float
     loss: float
+    skew_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
 class Failure:
-    """kind: crash | timeout | out_of_memory | nan | killed | environment | unsupported | wrong_tensor."""
+    """kind: crash | timeout | out_of_memory | nan | killed | environment | unsupported | wrong_tensor | lost |
+    port_taken | launcher."""
 
     kind: str
     message: str
@@ -90,7 +99,9 @@ class Record:
 
     repeat counts from 0. environment: kind, python, digest of what defines it. first_step_seconds includes
     compilation. start_seconds: importing the framework and building the model. peak_memory_bytes: the process's
-    largest resident size. command: the script that was run, verbatim. folder: its logs, relative to the comparison.
+    largest resident size, over all ranks. command: the script that was run, verbatim. folder: its logs, relative to the
+    comparison. hosts: of each rank. communication: with several ranks, gradient_bytes that one hands over in each step;
+    all_reduce_bytes, all_reduce_seconds of a probe outside of the windows.
     """
 
     job: Job
@@ -108,6 +119,8 @@ class Record:
     first_step_seconds: float | None = None
     peak_memory_bytes: int | None = None
     peak_device_memory_bytes: int | None = None
+    hosts: tuple[str, ...] = ()
+    communication: Mapping[str, float] = field(default_factory=dict)
     failure: Failure | None = None
 
     @property
@@ -246,6 +259,7 @@ def record_from(data: Mapping[str, Any]) -> Record:
     fields["job"] = job_from(fields["job"])
     fields["windows"] = tuple(Window(**window) for window in fields["windows"])
     fields["failure"] = _failure_from(fields["failure"])
+    fields["hosts"] = tuple(fields.get("hosts", ()))
     return Record(**fields)
 
 

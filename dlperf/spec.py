@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dlperf import models
+from dlperf import hosts as hosts_
+from dlperf import launchers, models
 from dlperf.adapters import probe
 from dlperf.catalog import DEVICES, Adapter
 from dlperf.errors import Problem, UsageError, did_you_mean
+from dlperf.hosts import Host
+from dlperf.launchers import Launcher
 from dlperf.models import pretraining
 
 PRECISIONS = ("fp32", "tf32", "amp", "fp16", "bf16")
@@ -40,8 +45,10 @@ class Spec:
 
     precisions: as the user wrote them; `resolve_precision` says what they mean on the device. batch sizes: None means
     the model's default. settings: option -> value, or "adapter.option" -> value. data: "synthetic" or a folder.
-    timeout: seconds for one run. threads: CPU threads that each framework may use. verify: whether to make
-    certificates that are missing.
+    timeout: seconds for one run. threads: CPU threads that each rank's framework may use. verify: whether to make
+    certificates that are missing. nnodes, nproc_per_node: each pair is a row. hosts: names, in order; empty: this
+    machine, or those that the launcher finds. launcher: its name, resolved. launcher_arguments: see Launcher.arguments.
+    predict: numbers of devices whose throughput the report predicts.
     """
 
     models: tuple[str, ...]
@@ -59,13 +66,23 @@ class Spec:
     seed: int = 1
     threads: int = 1
     verify: bool = True
+    nnodes: tuple[int, ...] = (1,)
+    nproc_per_node: tuple[int, ...] = (1,)
+    hosts: tuple[str, ...] = ()
+    launcher: str = "local"
+    launcher_arguments: Mapping[str, str] = field(default_factory=dict)
+    predict: tuple[int, ...] = ()
+
+    @property
+    def world_sizes(self) -> list[int]:
+        return sorted({nodes * devices for nodes in self.nnodes for devices in self.nproc_per_node})
 
 
 def spec_from(data: Mapping[str, Any]) -> Spec:
     """The inverse of dataclasses.asdict, from JSON."""
     fields = dict(data)
     fields["protocol"] = Protocol(**fields["protocol"])
-    for name in ("models", "precisions", "frameworks", "compile"):
+    for name in ("models", "precisions", "frameworks", "compile", "nnodes", "nproc_per_node", "hosts", "predict"):
         fields[name] = tuple(fields[name])
     return Spec(**fields)
 
@@ -90,6 +107,7 @@ def from_arguments(
     frameworks = checker.frameworks(adapters)
     device = checker.device()
     protocol = checker.protocol("dlperf" if device == "cuda" else "quick")
+    places = checker.places()
     spec = Spec(
         models=checker.models(),
         precisions=checker.listed("precision", precisions),
@@ -104,8 +122,11 @@ def from_arguments(
         data=arguments["data"],
         timeout=checker.seconds("timeout", TIMEOUTS[protocol.name]),
         seed=checker.count("seed", 1, least=0),
-        threads=checker.count("threads", probe.machine_cpus()),
+        # the same for all rows, so that a device is the same in all
+        threads=checker.count("threads", max(1, probe.machine_cpus() // max(places["nproc_per_node"]))),
         verify=not arguments.get("no_verify"),
+        predict=checker.counts("predict", ()),
+        **places,
     )
     checker.batch_sizes(spec)
     checker.options(spec, adapters)
@@ -190,19 +211,106 @@ class _Checker:
             return default
         return value
 
+    def counts(self, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
+        """Whole numbers with commas."""
+        text = self.arguments.get(name)
+        if text is None:
+            return default
+        words = _split(text)
+        if not words or not all(word.isascii() and word.isdigit() and int(word) > 0 for word in words):
+            self.wrong(name, text, "whole numbers, 1 or more, with commas")
+            return default or (1,)
+        return tuple(map(int, words))
+
+    def places(self) -> dict[str, Any]:
+        """Where ranks go: nodes, ranks on each, hosts, launcher."""
+        hosts = self.hosts()
+        nnodes = self.counts("nnodes", (len(hosts) or 1,))
+        nproc = self.counts("nproc_per_node", (1,))
+        if hosts and max(nnodes) > len(hosts):
+            step = "Name more hosts, or ask for fewer nodes."
+            self.wrong("nnodes", max(nnodes), f"at most the {len(hosts)} hosts that are named", step)
+        for name, slots in hosts_.too_small(hosts[: max(nnodes)], max(nproc)).items():
+            self.wrong("nproc_per_node", max(nproc), f"at most {slots}, the slots of {name}")
+        launcher = self.launcher(max(nnodes), hosts)
+        return {
+            "nnodes": nnodes,
+            "nproc_per_node": nproc,
+            "hosts": tuple(host.name for host in hosts),
+            "launcher": launcher.name,
+            "launcher_arguments": self.launcher_arguments(launcher),
+        }
+
+    def hosts(self) -> tuple[Host, ...]:
+        flag, file = self.arguments.get("hosts"), self.arguments.get("hostfile")
+        if flag and file:
+            self.wrong("hostfile", file, "one of the two", "Leave out --hosts or --hostfile.")
+        if not flag and not file:
+            return ()
+        found = hosts_.from_flag(str(flag), self.problems) if flag else hosts_.from_file(str(file), self.problems)
+        for name in [] if self.arguments["dry_run"] else hosts_.unknown(found):
+            self.wrong("hosts" if flag else "hostfile", name, "names that this machine can resolve")
+        return found
+
+    def launcher(self, nnodes: int, hosts: Sequence[Host]) -> Launcher:
+        name = self.choice("launcher", ("auto", *launchers.names())) if self.arguments.get("launcher") else "auto"
+        if name == "auto":
+            name = "mpi" if hosts else "slurm" if nnodes > 1 else "local"
+            if name == "slurm" and not shutil.which("sbatch"):
+                step = "Name them with --hosts or --hostfile (Open MPI over ssh), or choose another --launcher."
+                self.wrong("nnodes", nnodes, "1 on this machine, unless it is told of others", step)
+                return launchers.find("local")
+        found = launchers.find(name)
+        if nnodes > 1 and not found.many_nodes:
+            others = [one for one in launchers.names() if launchers.find(one).many_nodes]
+            self.wrong("launcher", name, f"for {nnodes} nodes: {', '.join(others)}", f"{name} starts {found.about}.")
+        elif nnodes > 1 and found.needs_hosts and not hosts:
+            self.wrong("launcher", name, f"{name} with --hosts or --hostfile", "It must be told where the nodes are.")
+        for program, package in {} if self.arguments["dry_run"] else found.programs.items():
+            if not shutil.which(program):
+                self.wrong("launcher", name, f"{name} where {program} is installed", f"{package} has it.")
+        return found
+
+    def launcher_arguments(self, launcher: Launcher) -> dict[str, str]:
+        given = self.pairs("launcher_arg", "KEY=VALUE")
+        allowed = ", ".join(launcher.arguments) or "none"
+        for key in given:
+            if key not in launcher.arguments:
+                hint = did_you_mean(key, launcher.arguments)
+                self.wrong("launcher_arg", key, f"an argument of {launcher.name}: {allowed}", hint)
+        for key in launcher.required:
+            if key not in given:
+                self.wrong(
+                    "launcher",
+                    launcher.name,
+                    f"{launcher.name} with --launcher-arg {key}=...",
+                    f"It is {launcher.arguments[key]}.",
+                )
+        return given
+
     def batch_sizes(self, spec: Spec) -> None:
         if spec.batch_size is not None and spec.global_batch_size is not None:
             both = f"{spec.batch_size} with --global-batch-size {spec.global_batch_size}"
             self.wrong("batch_size", both, "one of the two", "Leave out --batch-size or --global-batch-size.")
+        elif spec.global_batch_size is not None:
+            uneven = [str(size) for size in spec.world_sizes if spec.global_batch_size % size]
+            if uneven:
+                allowed = f"a multiple of {math.lcm(*spec.world_sizes)}"
+                step = f"It does not divide among {' or '.join(uneven)} devices."
+                self.wrong("global_batch_size", spec.global_batch_size, allowed, step)
 
     def settings(self) -> dict[str, str]:
+        return self.pairs("set", "OPTION=VALUE or FRAMEWORK.OPTION=VALUE")
+
+    def pairs(self, name: str, allowed: str) -> dict[str, str]:
+        """KEY=VALUE texts of a flag that may be given several times."""
         found: dict[str, str] = {}
-        for text in self.arguments.get("set") or ():
+        for text in self.arguments.get(name) or ():
             key, sign, value = text.partition("=")
             if not sign or not key or not value:
-                self.wrong("set", text, "OPTION=VALUE or FRAMEWORK.OPTION=VALUE")
+                self.wrong(name, text, allowed)
             elif found.get(key, value) != value:
-                self.wrong("set", text, f"one value for {key}", f"It was already set to {found[key]!r}.")
+                self.wrong(name, text, f"one value for {key}", f"It was already set to {found[key]!r}.")
             else:
                 found[key] = value
         return found
@@ -241,7 +349,8 @@ class _Checker:
             return
         for model in spec.models:
             if models.FAMILY_OF[model] == "bert":
-                batch = spec.batch_size or default_batch_size(model, spec.device, "fp32")
+                each = spec.batch_size or default_batch_size(model, spec.device, "fp32")
+                batch = spec.global_batch_size or each * max(spec.world_sizes)
                 for problem in pretraining.check(spec.data, models.config(model), batch):
                     self.wrong("data", spec.data, f"a folder made by python -m dlperf.data bert: {problem}")
 

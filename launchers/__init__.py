@@ -1,1 +1,32 @@
-"""Places ranks on machines: one module per engine."""
+"""Places ranks on machines: one module per engine, found by name.
+
+Another engine joins by an entry point of the group "dlperf.launchers", whose object is a `Launcher`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import entry_points
+
+from dlperf.launchers.api import Launch, Launcher
+
+__all__ = ["BUILT_IN", "Launch", "Launcher", "find", "names"]
+
+BUILT_IN = ("local", "torchrun", "mpi", "horovod", "slurm", "kubernetes")
+GROUP = "dlperf.launchers"
+
+
+def names() -> tuple[str, ...]:
+    """All launchers that there are."""
+    return (*BUILT_IN, *sorted({entry.name for entry in entry_points(group=GROUP)} - set(BUILT_IN)))
+
+
+def find(name: str) -> Launcher:
+    """The launcher of this name, which is one of `names()`."""
+    if name in BUILT_IN:
+        found = import_module(f"dlperf.launchers.{name}").LAUNCHER
+    else:
+        (entry,) = entry_points(group=GROUP, name=name)
+        found = entry.load()
+    assert isinstance(found, Launcher)
+    return found

@@ -1,51 +1,24 @@
-"""One process on this machine."""
+"""Processes on this machine, started by `dlperf.adapters.spawn`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+import re
 
+from dlperf.launchers.api import Launch, Launcher, command, several, single, worker
 from dlperf.shell import quote
 
-#: glibc gives large blocks back to the system at once and takes them again in the next step; keeping them made
-#: PyTorch's ResNet-50 step 17 % faster on two cores. Every CPU worker gets the same settings.
-KEEP_MEMORY = {
-    "MALLOC_MMAP_THRESHOLD_": "4294967296",
-    "MALLOC_TRIM_THRESHOLD_": "8589934592",
-    "MALLOC_TOP_PAD_": "67108864",
-}
+
+class Local(Launcher):
+    name = "local"
+    about = "processes on this machine"
+    ended = re.compile(r"^rank (?P<rank>\d+) on (?P<host>\S+) (?P<how>was ended by signal .*)$", re.MULTILINE)
+
+    def script(self, launch: Launch) -> str:
+        if launch.world_size == 1:
+            return single(launch)
+        spawn = command(launch.python, "-m", "dlperf.adapters.spawn", launch.nproc_per_node)
+        start = f'PYTHONPATH="$PWD"/{quote(launch.code)} exec {spawn} sh "$PWD"/launch.sh rank\n'
+        return several(launch, worker(launch, {"DLPERF_LAUNCHER": self.name}), start)
 
 
-@dataclass(frozen=True)
-class Launch:
-    """What a launcher needs to know of one run. code: the bundle, relative to the run's folder, which has job.json."""
-
-    title: str
-    python: Path
-    code: Path
-    device: str
-    threads: int
-    variables: Mapping[str, str]
-
-
-def script(launch: Launch) -> str:
-    """The shell script that runs the worker, to lie in the run's folder; `sh launch.sh` repeats the run. Pure."""
-    variables = {
-        "PYTHONNOUSERSITE": "1",
-        "PYTHONUNBUFFERED": "1",
-        "OMP_NUM_THREADS": str(launch.threads),
-        **(KEEP_MEMORY if launch.device == "cpu" else {}),
-        **launch.variables,
-    }
-    settings = " \\\n".join(f"  {name}={_value(name, value)}" for name, value in variables.items())
-    return (
-        f'#!/bin/sh\n# {launch.title}\ncd "$(dirname "$0")" &&\nexec env \\\n'
-        f'  PYTHONPATH="$PWD"/{quote(launch.code)} \\\n{settings} \\\n'
-        f"  {quote(launch.python)} -m dlperf.adapters.worker job.json .\n"
-    )
-
-
-def _value(name: str, value: str) -> str:
-    """A variable's value for the shell; the folders of libraries go before those that the user has set."""
-    return quote(value) + ("${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" if name == "LD_LIBRARY_PATH" else "")
+LAUNCHER = Local()

@@ -1,11 +1,13 @@
-"""Scripts are text, so they have golden files."""
+"""Scripts are text, so they have golden files; what engines print of a rank that died is read."""
 
 import subprocess
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
-from dlperf.launchers import local
+from dlperf import launchers
+from dlperf.launchers import Launch, Launcher
 from dlperf.shell import quote
 
 GOLDEN = Path(__file__).parent / "golden" / "launchers"
@@ -14,31 +16,69 @@ GOLDEN = Path(__file__).parent / "golden" / "launchers"
 def launch(**changes):
     fields = {
         "title": "bert_base-fp32-oneflow-b4, repeat 1 of 3",
+        "name": "bert_base-fp32-oneflow-b4-r1",
         "python": Path("/cache/envs/oneflow-cpu-0123/bin/python"),
         "code": Path("../../../code"),
         "device": "cpu",
         "threads": 2,
         "variables": {"LD_LIBRARY_PATH": "/cache/envs/oneflow-cpu-0123/nvidia/cudnn/lib"},
     }
-    return local.Launch(**{**fields, **changes})
+    return Launch(**{**fields, **changes})
 
 
-def test_the_local_script(request):
-    path = GOLDEN / "local.sh"
+def script(name, **changes):
+    return launchers.find(name).script(launch(**changes))
+
+
+TWO = {"nnodes": 2, "nproc_per_node": 2}
+HOSTS = {**TWO, "hosts": ("10.77.0.1", "10.77.0.2")}
+ON_KUBERNETES = {"image": "registry.example/dlperf:1", "claim": "bench", "mount": "/bench"}
+SCRIPTS = {
+    "local": ("local", {}),
+    "local-2": ("local", {"nproc_per_node": 2}),
+    "torchrun-2": ("torchrun", {"nproc_per_node": 2}),
+    "torchrun-2n2d": ("torchrun", {**HOSTS, "arguments": {"rsh": "/bed/rsh"}}),
+    "mpi-2": ("mpi", {"nproc_per_node": 2}),
+    "mpi-2n2d": ("mpi", {**HOSTS, "arguments": {"rsh": "/bed/rsh", "network": "10.77.0.0/24", "extra": "-x A=1"}}),
+    "horovod-2n2d": ("horovod", {**HOSTS, "arguments": {"network": "eth0", "identity": "/bed/id"}}),
+    "slurm-2n2d": ("slurm", {**TWO, "arguments": {"partition": "gpu", "extra": "--comment 'two words'"}}),
+    "slurm-pyxis": ("slurm", {**TWO, "arguments": {"container-image": "nvcr.io#nvidia/pytorch:24.01-py3"}}),
+    "kubernetes-2n2d": ("kubernetes", {**TWO, "device": "cuda", "arguments": {**ON_KUBERNETES, "cpu": "8"}}),
+}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_the_script(name, request):
+    launcher, changes = SCRIPTS[name]
+    path = GOLDEN / f"{name}.sh"
     if request.config.getoption("--update-golden"):
-        path.write_text(local.script(launch()))
-    assert local.script(launch()) == path.read_text()
+        path.write_text(script(launcher, **changes))
+    assert script(launcher, **changes) == path.read_text()
 
 
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_the_script_is_valid_for_a_posix_shell(name):
+    launcher, changes = SCRIPTS[name]
+    ended = subprocess.run(["sh", "-n"], input=script(launcher, **changes), text=True, capture_output=True)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize("name", ["with space", "it's", "$(touch hacked)", "a;b", 'quote"', "-dash"])
-def test_folders_with_odd_names_reach_the_worker_as_they_are(tmp_path, name):
+def test_folders_with_odd_names_reach_the_worker_as_they_are(tmp_path, name, ranks):
     folder = tmp_path / name
     folder.mkdir()
-    (tmp_path / "python").write_text('#!/bin/sh\necho "$PWD|$PYTHONPATH|$*" > result\n')
+    (tmp_path / "python").write_text(
+        '#!/bin/sh\necho "$PWD|$PYTHONPATH|$*" >> result\n'
+        '[ "$2" != dlperf.adapters.spawn ] || { shift 3; exec "$@"; }\n'
+    )
     (tmp_path / "python").chmod(0o755)
-    (folder / "launch.sh").write_text(local.script(launch(python=tmp_path / "python", code=Path("code"))))
+    text = script("local", python=tmp_path / "python", code=Path("code"), nproc_per_node=ranks)
+    (folder / "launch.sh").write_text(text)
     subprocess.run(["sh", str(folder / "launch.sh")], check=True)
-    assert (folder / "result").read_text() == f"{folder}|{folder}/code|-m dlperf.adapters.worker job.json .\n"
+    lines = (folder / "result").read_text().splitlines()
+    assert lines[-1] == f"{folder}|{folder}/code|-m dlperf.adapters.worker job.json ."
+    assert len(lines) == ranks
     assert not (folder / "hacked").exists()
 
 
@@ -50,3 +90,49 @@ def test_scripts_name_nobody_s_home(monkeypatch, tmp_path):
     assert line == f"\"$HOME\"/'a b/python' \"$HOME\"/x:\"$HOME\"/y plain '' '{home}'"
     seen = subprocess.run(["sh", "-c", f"printf '%s|' {line}"], capture_output=True, text=True, check=True).stdout
     assert seen == "|".join(map(str, words)) + "|"
+
+
+# What engines print, as they printed it here
+
+PRINTED = {
+    "local": ("rank 1 on vm was ended by signal 9 (SIGKILL)\n", (1, "vm", "was ended by signal 9 (SIGKILL)")),
+    "mpi": (
+        "--------\nPrimary job  terminated normally, but 1 process returned\na non-zero exit code. Per user-direction, "
+        "the job has been aborted.\n--------\nmpirun noticed that process rank 1 with PID 4242 on node node2 exited on "
+        "signal 9 (Killed).\n--------\n",
+        (1, "node2", "exited on signal 9 (Killed)"),
+    ),
+    "slurm": (
+        "srun: error: node2: task 1: Killed\nsrun: launch/slurm: _step_signal: Terminating StepId=12.0\n"
+        "srun: error: node1: task 0: Terminated\n",
+        (1, "node2", "Killed"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_the_rank_that_a_signal_ended_is_found_in_what_the_engine_printed(name):
+    text, expected = PRINTED[name]
+    assert launchers.find(name).first_ended("noise\n" + text) == expected
+
+
+def test_a_rank_that_ended_by_itself_is_not_taken_for_killed():
+    assert launchers.find("local").first_ended("rank 1 on vm ended with exit code 1\n") is None
+    assert launchers.find("slurm").first_ended("srun: error: node2: task 1: Exited with exit code 1\n") is None
+
+
+class Own(Launcher):
+    """A launcher of somebody else's."""
+
+    name = "own"
+
+    def script(self, launch):
+        return "#!/bin/sh\n"
+
+
+def test_an_entry_point_adds_a_launcher(monkeypatch):
+    entry = EntryPoint("own", f"{__name__}:OWN", launchers.GROUP)
+    monkeypatch.setattr(EntryPoint, "load", lambda self: Own())
+    monkeypatch.setattr(launchers, "entry_points", lambda group, name=None: [entry])
+    assert "own" in launchers.names()
+    assert launchers.find("own").script(launch()) == "#!/bin/sh\n"

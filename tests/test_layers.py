@@ -16,10 +16,10 @@ LAYERS = [
     {"compare", "verify"},
     {"runner", "report"},
     {"progress", "store", "certify"},
-    {"plan", "envs", "bundle", "launchers", "process"},
+    {"plan", "envs", "bundle", "process"},
     {"events", "metrics", "machine", "proof"},
     {"data", "spec"},
-    {"catalog", "schema"},
+    {"catalog", "schema", "launchers", "hosts"},
     {"adapters", "models", "errors", "shell", ""},
 ]
 

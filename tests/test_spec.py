@@ -165,3 +165,95 @@ def test_repeats_come_in_blocks_of_all_jobs_in_random_order():
     assert [repeat for repeat, _ in runs] == sorted(repeat for repeat, _ in runs)
     assert len({tuple(job.id for _, job in block) for block in blocks}) > 1
     assert plan.order(made, 20, seed=3) == runs
+
+
+# --- several ranks ----------------------------------------------------------------------------------------------------
+
+
+def test_each_pair_of_nodes_and_ranks_is_a_row():
+    made = parse_dry(
+        "-f", "pytorch", "-m", "bert", "--nnodes", "1,2,4", "--nproc-per-node", "1,8", "--launcher", "slurm"
+    )
+    jobs = plan.make(made, catalog.adapters()).jobs
+    assert [(j.nnodes, j.nproc_per_node) for j in jobs] == [(1, 1), (1, 8), (2, 1), (2, 8), (4, 1), (4, 8)]
+    assert {job.batch_size for job in jobs} == {4}
+    assert [job.global_batch_size for job in jobs] == [4, 32, 8, 64, 16, 128]
+    assert len({job.id for job in jobs}) == 6
+
+
+def parse_dry(*words):
+    arguments = vars(compare.parser().parse_args(words))
+    given = {name: arguments[name] for name in compare.DEFAULTS if arguments[name] is not None}
+    return spec.from_arguments({**compare.DEFAULTS, "device": "cpu", **given, "dry_run": True}, catalog.adapters())
+
+
+def test_one_node_starts_locally_and_hosts_mean_mpi_over_all_of_them():
+    assert parse("--nproc-per-node", "2").launcher == "local"
+    made = parse_dry("--hosts", "node1,node2:4")
+    assert (made.launcher, made.nnodes, made.hosts) == ("mpi", (2,), ("node1", "node2"))
+
+
+def test_threads_are_shared_by_the_ranks_of_a_node_the_same_in_all_rows(monkeypatch):
+    monkeypatch.setattr(spec.probe, "machine_cpus", lambda: 8)
+    assert parse("--nproc-per-node", "1,4").threads == 2
+    assert parse("--nproc-per-node", "1,4", "--threads", "3").threads == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["--nproc-per-node", "0"], ["--nproc-per-node", "'0'", "1 or more"]),
+        (["--nnodes", "two"], ["--nnodes", "'two'"]),
+        (
+            ["--nproc-per-node", "1,3", "--global-batch-size", "8"],
+            ["--global-batch-size", "a multiple of 3", "among 3"],
+        ),
+        (["--hosts", "127.0.0.1", "--nnodes", "2"], ["--nnodes", "at most the 1 hosts"]),
+        (
+            ["--hosts", "127.0.0.1:2", "--nproc-per-node", "4"],
+            ["--nproc-per-node", "at most 2, the slots of 127.0.0.1"],
+        ),
+        (["--hosts", "127.0.0.1,no-such-host.invalid"], ["--hosts", "no-such-host.invalid", "can resolve"]),
+        (["--hosts", "127.0.0.1", "--hostfile", "x"], ["--hostfile", "one of the two"]),
+        (["--launcher", "slrum"], ["--launcher", "Did you mean 'slurm'?"]),
+        (["--launcher", "local", "--nnodes", "2"], ["--launcher", "for 2 nodes: torchrun, mpi, horovod, slurm"]),
+        (["--launcher", "mpi", "--nnodes", "2"], ["--launcher", "mpi with --hosts or --hostfile"]),
+        (["--launcher", "local", "--launcher-arg", "partition=x"], ["--launcher-arg", "partition", "none"]),
+        (["--launcher", "slurm", "--launcher-arg", "partion=x"], ["--launcher-arg", "Did you mean 'partition'?"]),
+        (["--launcher-arg", "partition"], ["--launcher-arg", "KEY=VALUE"]),
+        (["--launcher", "kubernetes"], ["--launcher", "--launcher-arg image=", "the image of the pods"]),
+    ],
+)
+def test_what_is_wrong_with_places_is_told_before_anything_starts(words, parts):
+    found = problems(*words)
+    assert any(all(part in problem for part in parts) for problem in found), found
+
+
+def test_a_launcher_whose_program_is_missing_says_which_package_has_it(monkeypatch):
+    monkeypatch.setattr(spec.shutil, "which", lambda program: None)
+    found = problems("--launcher", "mpi")
+    assert any("mpi where mpirun is installed" in one and "openmpi-bin" in one for one in found), found
+    (found,) = problems("--nnodes", "2")
+    assert "--hosts or --hostfile" in found
+
+
+def test_torchrun_is_for_pytorch_alone():
+    made = planned("-f", "pytorch,jax", "-m", "bert", "--launcher", "torchrun", "--nproc-per-node", "2")
+    assert [job.adapter for job in made.jobs] == ["pytorch"]
+    assert [(skip.adapter, skip.status) for skip in made.skips] == [("jax", "option")]
+
+
+def test_ten_thousand_rows_are_planned_at_once():
+    nodes = ",".join(map(str, range(1, 101)))
+    words = [
+        "-f",
+        "pytorch",
+        "-m",
+        "resnet50,bert",
+        "-p",
+        "fp32,bf16",
+        "--nproc-per-node",
+        ",".join(map(str, range(1, 26))),
+    ]
+    made = parse_dry(*words, "--nnodes", nodes, "--launcher", "slurm")
+    assert len(plan.make(made, catalog.adapters()).jobs) == 10_000

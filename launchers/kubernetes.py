@@ -1,0 +1,141 @@
+"""Kubernetes: an Indexed Job, one pod for each node, and a headless service by which the pods find each other.
+
+The run's folder and the frameworks' environments must be in the pods too: on a volume that is mounted where they are
+here. No cluster has run this yet: the manifests are checked against the published schemas.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import ClassVar
+
+from dlperf.launchers.api import Launch, Launcher, several, worker
+from dlperf.shell import quote
+
+MANIFEST = """\
+apiVersion: v1
+kind: Service
+metadata: {{name: {name}, labels: {{app: dlperf, job-name: {name}}}}}
+spec:
+  clusterIP: None
+  publishNotReadyAddresses: true
+  selector: {{job-name: {name}}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {{name: {name}, labels: {{app: dlperf}}}}
+spec:
+  completionMode: Indexed
+  completions: {nnodes}
+  parallelism: {nnodes}
+  backoffLimit: 0
+  template:
+    metadata: {{labels: {{app: dlperf, job-name: {name}}}}}
+    spec:
+      subdomain: {name}
+      restartPolicy: Never
+      containers:
+      - name: node
+        image: {image}
+        workingDir: {folder}
+        command: [sh, {script}, node]
+{resources}        volumeMounts:
+        - {{name: shared, mountPath: {mount}}}
+        - {{name: shm, mountPath: /dev/shm}}
+      volumes:
+      - {{name: shared, persistentVolumeClaim: {{claimName: {claim}}}}}
+      - {{name: shm, emptyDir: {{medium: Memory}}}}
+"""
+
+#: starts the job, waits for it, keeps the pods' logs and how they ended, and deletes it whatever happens
+START = """\
+name={name}
+kubectl="kubectl{namespace}"
+stop() {{ trap '' TERM INT; $kubectl delete --ignore-not-found --wait=false "job/$name" "service/$name" >&2; }}
+trap 'stop; exit 143' TERM INT
+cat > manifest.yaml <<MANIFEST
+{manifest}MANIFEST
+$kubectl apply -f manifest.yaml >&2 || {{ stop; exit 1; }}
+while :; do
+  state="$($kubectl get "job/$name" -o 'jsonpath={{.status.conditions[?(@.status=="True")].type}}')"
+  case "$state" in
+  *Complete*) code=0; break ;;
+  *Failed*) code=1; break ;;
+  esac
+  sleep 2 & wait $!
+done
+$kubectl logs --prefix --tail=200 -l "job-name=$name" >&2
+[ $code = 0 ] || $kubectl get pods -l "job-name=$name" -o '{pods}' >&2
+stop
+exit $code
+"""
+#: "pod NAME on NODE: Failed Evicted MESSAGE", one line for each pod
+PODS = (
+    "jsonpath={range .items[*]}pod {.metadata.name} on {.spec.nodeName}: {.status.phase} {.status.reason} "
+    '{.status.message}{"\\n"}{end}'
+)
+
+
+class Kubernetes(Launcher):
+    name = "kubernetes"
+    about = "Kubernetes: an Indexed Job with a headless service"
+    arguments: ClassVar[Mapping[str, str]] = {
+        "image": "the image of the pods",
+        "claim": "the PersistentVolumeClaim that has the output folder and the environments",
+        "mount": "where it is mounted, here and in the pods",
+        "namespace": "the namespace; default: kubectl's own",
+        "python": "the interpreter in the image; default: that of the environment",
+        "gpu": "the resource of a GPU; default: nvidia.com/gpu",
+        "cpu": "CPUs asked for each pod",
+        "memory": "memory asked for each pod, as 64Gi",
+    }
+    required = ("image", "claim", "mount")
+    programs: ClassVar[Mapping[str, str]] = {"kubectl": "Kubernetes' own downloads"}
+    many_nodes = True
+    ended = re.compile(r"rank (?P<rank>\d+) on (?P<host>\S+) (?P<how>was ended by signal .*)$", re.MULTILINE)
+
+    def script(self, launch: Launch) -> str:
+        name, given = _object_name(launch.name), launch.arguments
+        manifest = MANIFEST.format(
+            name=name,
+            nnodes=launch.nnodes,
+            image=given.get("image", ""),
+            claim=given.get("claim", ""),
+            mount=given.get("mount", ""),
+            folder='"$PWD"',
+            script='"$PWD/launch.sh"',
+            resources=_resources(launch),
+        )
+        namespace = f" --namespace {quote(given['namespace'])}" if "namespace" in given else ""
+        hosts = ",".join(f"{name}-{node}.{name}" for node in range(launch.nnodes))
+        python = quote(given.get("python", launch.python))
+        node = (
+            f'cd "$(dirname "$0")" &&\nNODE_RANK="$JOB_COMPLETION_INDEX" NNODES={launch.nnodes} DLPERF_HOSTS={hosts} '
+            f'PYTHONPATH="$PWD"/{quote(launch.code)} \\\n'
+            f'exec {python} -m dlperf.adapters.spawn {launch.nproc_per_node} sh "$PWD"/launch.sh rank\n'
+        )
+        start = START.format(name=name, namespace=namespace, manifest=manifest, pods=PODS)
+        rank = worker(launch, {"DLPERF_LAUNCHER": self.name}).replace(quote(launch.python) + " -m", python + " -m")
+        return several(launch, rank, start, others={"node": node})
+
+
+def _resources(launch: Launch) -> str:
+    given = launch.arguments
+    wanted = {key: given[key] for key in ("cpu", "memory") if key in given}
+    if launch.device == "cuda":
+        wanted[given.get("gpu", "nvidia.com/gpu")] = str(launch.nproc_per_node)
+    if not wanted:
+        return ""
+    listed = ", ".join(f'{key}: "{value}"' for key, value in wanted.items())
+    return f"        resources: {{requests: {{{listed}}}, limits: {{{listed}}}}}\n"
+
+
+def _object_name(text: str) -> str:
+    """A DNS label: what the objects of a run are called."""
+    label = re.sub(r"[^a-z0-9]+", "-", text.lower())[:40].strip("-")
+    return f"dlperf-{label}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+
+
+LAUNCHER = Kubernetes()

@@ -1,0 +1,44 @@
+"""Open MPI's mpirun, over ssh on several hosts. MPI only starts the ranks: frameworks bring their own communication."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import ClassVar
+
+from dlperf.launchers.api import Launch, Launcher, command, extra, several, worker
+
+
+class Mpi(Launcher):
+    name = "mpi"
+    about = "Open MPI's mpirun, over ssh on several hosts"
+    arguments: ClassVar[Mapping[str, str]] = {
+        "rsh": "the program in place of ssh",
+        "network": "the network between the hosts, as 10.0.0.0/24 or as the name of an interface",
+        "extra": "words for mpirun as they are",
+    }
+    programs: ClassVar[Mapping[str, str]] = {"mpirun": "Debian's openmpi-bin"}
+    many_nodes = needs_hosts = True
+    ended = re.compile(
+        r"process rank (?P<rank>\d+) with PID \d+ on node\s+(?P<host>\S+)\s+(?P<how>exited on\s+signal[^.]*)"
+    )
+
+    def script(self, launch: Launch) -> str:
+        words: list[object] = ["-np", launch.world_size, "--bind-to", "none"]
+        if launch.hosts:
+            slots = [f"{host}:{launch.nproc_per_node}" for host in launch.hosts[: launch.nnodes]]
+            words += ["--host", ",".join(slots), "--map-by", f"ppr:{launch.nproc_per_node}:node"]
+        else:
+            words += ["--oversubscribe"]
+        if "rsh" in launch.arguments:
+            words += ["--mca", "plm_rsh_agent", launch.arguments["rsh"]]
+        if "network" in launch.arguments:
+            for part in ("oob", "btl"):
+                words += ["--mca", f"{part}_tcp_if_include", launch.arguments["network"]]
+        root = '$([ "$(id -u)" = 0 ] && echo --allow-run-as-root)'  # which mpirun wants said
+        start = f'exec mpirun {root} {command(*words, *extra(launch))} sh "$PWD"/launch.sh rank\n'
+        own = {"DLPERF_LAUNCHER": self.name, "DLPERF_HOSTS": ",".join(launch.hosts[: launch.nnodes])}
+        return several(launch, worker(launch, own), start)
+
+
+LAUNCHER = Mpi()

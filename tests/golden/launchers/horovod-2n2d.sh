@@ -1,0 +1,22 @@
+#!/bin/sh
+# bert_base-fp32-oneflow-b4, repeat 1 of 3
+case "$1" in
+rank)
+cd "$(dirname "$0")" &&
+exec env \
+  PYTHONPATH="$PWD"/../../../code \
+  PYTHONNOUSERSITE=1 \
+  PYTHONUNBUFFERED=1 \
+  OMP_NUM_THREADS=2 \
+  MALLOC_MMAP_THRESHOLD_=4294967296 \
+  MALLOC_TRIM_THRESHOLD_=8589934592 \
+  MALLOC_TOP_PAD_=67108864 \
+  LD_LIBRARY_PATH=/cache/envs/oneflow-cpu-0123/nvidia/cudnn/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
+  DLPERF_LAUNCHER=horovod \
+  DLPERF_HOSTS=10.77.0.1,10.77.0.2 \
+  /cache/envs/oneflow-cpu-0123/bin/python -m dlperf.adapters.worker job.json .
+;;
+esac
+cd "$(dirname "$0")" || exit
+rm -f rank*.json
+PYTHONPATH="$PWD"/../../../code exec /cache/envs/oneflow-cpu-0123/bin/python -m horovod.runner.launch --gloo -np 4 -H 10.77.0.1:2,10.77.0.2:2 --network-interfaces eth0 --ssh-identity-file /bed/id sh "$PWD"/launch.sh rank

@@ -1,0 +1,74 @@
+#!/bin/sh
+# bert_base-fp32-oneflow-b4, repeat 1 of 3
+case "$1" in
+rank)
+cd "$(dirname "$0")" &&
+exec env \
+  PYTHONPATH="$PWD"/../../../code \
+  PYTHONNOUSERSITE=1 \
+  PYTHONUNBUFFERED=1 \
+  OMP_NUM_THREADS=2 \
+  LD_LIBRARY_PATH=/cache/envs/oneflow-cpu-0123/nvidia/cudnn/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
+  DLPERF_LAUNCHER=kubernetes \
+  /cache/envs/oneflow-cpu-0123/bin/python -m dlperf.adapters.worker job.json .
+;;
+node)
+cd "$(dirname "$0")" &&
+NODE_RANK="$JOB_COMPLETION_INDEX" NNODES=2 DLPERF_HOSTS=dlperf-bert-base-fp32-oneflow-b4-r1-c515a3-0.dlperf-bert-base-fp32-oneflow-b4-r1-c515a3,dlperf-bert-base-fp32-oneflow-b4-r1-c515a3-1.dlperf-bert-base-fp32-oneflow-b4-r1-c515a3 PYTHONPATH="$PWD"/../../../code \
+exec /cache/envs/oneflow-cpu-0123/bin/python -m dlperf.adapters.spawn 2 sh "$PWD"/launch.sh rank
+;;
+esac
+cd "$(dirname "$0")" || exit
+rm -f rank*.json
+name=dlperf-bert-base-fp32-oneflow-b4-r1-c515a3
+kubectl="kubectl"
+stop() { trap '' TERM INT; $kubectl delete --ignore-not-found --wait=false "job/$name" "service/$name" >&2; }
+trap 'stop; exit 143' TERM INT
+cat > manifest.yaml <<MANIFEST
+apiVersion: v1
+kind: Service
+metadata: {name: dlperf-bert-base-fp32-oneflow-b4-r1-c515a3, labels: {app: dlperf, job-name: dlperf-bert-base-fp32-oneflow-b4-r1-c515a3}}
+spec:
+  clusterIP: None
+  publishNotReadyAddresses: true
+  selector: {job-name: dlperf-bert-base-fp32-oneflow-b4-r1-c515a3}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: dlperf-bert-base-fp32-oneflow-b4-r1-c515a3, labels: {app: dlperf}}
+spec:
+  completionMode: Indexed
+  completions: 2
+  parallelism: 2
+  backoffLimit: 0
+  template:
+    metadata: {labels: {app: dlperf, job-name: dlperf-bert-base-fp32-oneflow-b4-r1-c515a3}}
+    spec:
+      subdomain: dlperf-bert-base-fp32-oneflow-b4-r1-c515a3
+      restartPolicy: Never
+      containers:
+      - name: node
+        image: registry.example/dlperf:1
+        workingDir: "$PWD"
+        command: [sh, "$PWD/launch.sh", node]
+        resources: {requests: {cpu: "8", nvidia.com/gpu: "2"}, limits: {cpu: "8", nvidia.com/gpu: "2"}}
+        volumeMounts:
+        - {name: shared, mountPath: /bench}
+        - {name: shm, mountPath: /dev/shm}
+      volumes:
+      - {name: shared, persistentVolumeClaim: {claimName: bench}}
+      - {name: shm, emptyDir: {medium: Memory}}
+MANIFEST
+$kubectl apply -f manifest.yaml >&2 || { stop; exit 1; }
+while :; do
+  state="$($kubectl get "job/$name" -o 'jsonpath={.status.conditions[?(@.status=="True")].type}')"
+  case "$state" in
+  *Complete*) code=0; break ;;
+  *Failed*) code=1; break ;;
+  esac
+  sleep 2 & wait $!
+done
+$kubectl logs --prefix --tail=200 -l "job-name=$name" >&2
+[ $code = 0 ] || $kubectl get pods -l "job-name=$name" -o 'jsonpath={range .items[*]}pod {.metadata.name} on {.spec.nodeName}: {.status.phase} {.status.reason} {.status.message}{"\n"}{end}' >&2
+stop
+exit $code

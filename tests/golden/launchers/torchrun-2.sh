@@ -1,0 +1,22 @@
+#!/bin/sh
+# bert_base-fp32-oneflow-b4, repeat 1 of 3
+case "$1" in
+rank)
+cd "$(dirname "$0")" &&
+exec env \
+  PYTHONPATH="$PWD"/../../../code \
+  PYTHONNOUSERSITE=1 \
+  PYTHONUNBUFFERED=1 \
+  OMP_NUM_THREADS=2 \
+  MALLOC_MMAP_THRESHOLD_=4294967296 \
+  MALLOC_TRIM_THRESHOLD_=8589934592 \
+  MALLOC_TOP_PAD_=67108864 \
+  LD_LIBRARY_PATH=/cache/envs/oneflow-cpu-0123/nvidia/cudnn/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
+  DLPERF_LAUNCHER=torchrun \
+  DLPERF_HOSTS='' \
+  /cache/envs/oneflow-cpu-0123/bin/python -m dlperf.adapters.worker job.json .
+;;
+esac
+cd "$(dirname "$0")" || exit
+rm -f rank*.json
+PYTHONPATH="$PWD"/../../../code exec /cache/envs/oneflow-cpu-0123/bin/python -m torch.distributed.run --standalone --nproc-per-node 2 --no-python sh "$PWD"/launch.sh rank

@@ -1,0 +1,233 @@
+"""Ranks: which one a process is, how they meet, and what a comparison makes of several."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from dlperf import bundle, catalog, events, metrics, store
+from dlperf.adapters import ranks
+from dlperf.adapters.ranks import Lost, Ranks
+from dlperf.schema import Window
+
+COMPARE = [sys.executable, "-m", "dlperf.compare"]
+FAKE = ["--frameworks", "fake", "--env", "current", "--model", "bert_tiny", "--device", "cpu", "--no-verify"]
+
+
+def compare(folder, *words, timeout=120):
+    command = [*COMPARE, *FAKE, "-o", folder / "out", *words]
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=timeout)
+
+
+def records(folder):
+    return list(store.open_folder(folder / "out").records.values())
+
+
+# --- which rank, and where ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("launcher", [*ranks.VARIABLES, "somebody's own"])
+def test_each_launcher_s_variables_say_which_rank_this_is(launcher):
+    names = ranks.VARIABLES.get(launcher, ranks.VARIABLES["env"])
+    environ = {"DLPERF_LAUNCHER": launcher, **dict(zip(names, ["5", "8", "1", "4"], strict=True))}
+    place = ranks.from_environment(environ)
+    assert place[:4] == (5, 8, 1, 4)
+    assert (place.nnodes, place.node_rank) == (2, 1)
+
+
+def test_variables_of_an_allocation_that_is_not_ours_are_passed_over():
+    assert ranks.from_environment({"SLURM_PROCID": "3", "SLURM_NTASKS": "8"}) == Ranks()
+
+
+def meet(folder, number, world_size=3, version="1.0", seconds=5.0):
+    place = Ranks(number, world_size, number, world_size)
+    return ranks.meet(place, str(folder), {"host": f"h{number}", "versions": {"torch": version}}, seconds, {})
+
+
+def at_once(*calls):
+    """What each call returns or raises, all called at the same time."""
+    found = [None] * len(calls)
+
+    def one(index, call):
+        try:
+            found[index] = call()
+        except Lost as error:
+            found[index] = error
+
+    threads = [threading.Thread(target=one, args=pair) for pair in enumerate(calls)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+def test_ranks_learn_each_other_s_addresses(tmp_path):
+    places = at_once(*(lambda number=number: meet(tmp_path, number) for number in range(3)))
+    assert [place.rank for place in places] == [0, 1, 2]
+    assert {place.addresses for place in places} == {("127.0.0.1",) * 3}
+    assert len({place.ports for place in places}) == 1
+    assert places[0].endpoints[2] == f"127.0.0.1:{places[0].ports[2]}"
+
+
+def test_a_rank_that_does_not_come_is_named(tmp_path):
+    found = at_once(lambda: meet(tmp_path, 0, seconds=0.2), lambda: meet(tmp_path, 2, seconds=0.2))
+    assert [str(one) for one in found] == ["rank 1 of 3 did not come within 0.2 s; there are ranks 0, 2, on h0, h2"] * 2
+
+
+def test_different_versions_on_two_hosts_are_named(tmp_path):
+    found = at_once(*(lambda n=n: meet(tmp_path, n, 2, version=f"1.{n}") for n in range(2)))
+    message = "rank 1 on h1 has torch 1.1, rank 0 on h0 has torch 1.0: all must have the same"
+    assert [str(one) for one in found] == [message] * 2
+
+
+def test_the_interface_of_an_address():
+    assert ranks.interface("127.0.0.1") == "lo"
+    assert ranks.interface("192.0.2.1") is None  # of documentation: nobody's
+
+
+def test_a_worker_whose_partner_never_comes_says_so_in_its_stream(tmp_path):
+    bundle.make(tmp_path / "code", [catalog.adapters()["fake"]])
+    job = {"model": "bert_tiny", "device": "cpu", "precision": "fp32", "batch_size": 2, "meeting_seconds": 0.3}
+    (tmp_path / "job.json").write_text(json.dumps({"adapter": "fake", "job": job}))
+    place = {"DLPERF_LAUNCHER": "env", "RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"}
+    ended = subprocess.run(
+        [sys.executable, "-m", "dlperf.adapters.worker", "job.json", "."],
+        env={**os.environ, **place, "PYTHONPATH": str(tmp_path / "code")},
+        cwd=tmp_path,
+        timeout=60,
+    )
+    failure = events.of_job(tmp_path, 2).failure
+    assert ended.returncode == 1
+    assert failure.kind == "lost"
+    assert "rank 1 of 2 did not come within 0.3 s" in failure.message
+
+
+# --- several streams as one -----------------------------------------------------------------------------------------
+
+
+def stream(seconds, **changes):
+    windows = tuple(Window(i, 2, 16, s, 0.5, 2.0) for i, s in enumerate(seconds))
+    fields = {"start": {"machine": {"host": "h"}}, "built": {"seconds": 1.0}, "windows": windows, "end": {"peak": 1}}
+    return events.Stream(**{**fields, **changes})
+
+
+def test_a_window_takes_as_long_as_its_slowest_rank():
+    merged = events.merged([stream([1.0, 2.0]), stream([1.5, 1.0])])
+    assert [(w.seconds, w.skew_seconds, w.samples, w.cpu_seconds) for w in merged.windows] == [
+        (1.5, 0.5, 16, 1.0),
+        (2.0, 1.0, 16, 1.0),
+    ]
+    assert merged.failure is None
+    assert merged.hosts == ("h", "h")
+
+
+def test_the_rank_that_failed_first_is_the_cause():
+    late = stream([], end=None, failed={"kind": "crash", "message": "connection reset", "time": 20.0})
+    first = stream([], end=None, failed={"kind": "out_of_memory", "message": "no memory", "time": 10.0})
+    failure = events.merged([late, first]).failure
+    assert (failure.kind, failure.message) == ("out_of_memory", "rank 1 on h: no memory")
+
+
+def test_a_rank_without_its_end_fails_the_job():
+    failure = events.merged([stream([1.0]), stream([1.0], end=None)]).failure
+    assert failure.message == "rank 1 on h: the worker stopped without a word"
+
+
+# --- the command ----------------------------------------------------------------------------------------------------
+
+
+def test_each_number_of_ranks_is_a_row_with_all_its_samples(tmp_path):
+    ended = compare(tmp_path, "--nproc-per-node", "1,2", "--set", "step_seconds=0.1", "-b", 4, "-r", 1)
+    assert ended.returncode == 0, ended.stderr
+    found = {record.job.world_size: record for record in records(tmp_path)}
+    assert [window.samples for window in found[2].windows] == [2 * 4 * 2] * 3
+    assert metrics.throughput(found[2]) == pytest.approx(2 * metrics.throughput(found[1]), rel=0.2)
+    assert len(found[2].hosts) == 2
+    assert found[2].communication["gradient_bytes"] == 4 * found[2].parameter_count
+    assert found[2].communication["all_reduce_seconds"] > 0
+    assert "1n2d" in ended.stdout
+
+
+def test_strong_scaling_divides_the_global_batch(tmp_path):
+    compare(tmp_path, "--nproc-per-node", "1,2,4", "--global-batch-size", 8, "-r", 1)
+    sizes = {
+        r.job.world_size: (r.job.batch_size, r.windows[0].samples // r.windows[0].steps) for r in records(tmp_path)
+    }
+    assert sizes == {1: (8, 8), 2: (4, 8), 4: (2, 8)}
+
+
+def test_the_slowest_rank_counts_and_the_skew_is_recorded(tmp_path):
+    words = ["--set", "behave=slow", "--set", "rank=1", "--set", "step_seconds=0.1", "-r", 1]
+    compare(tmp_path, "--nproc-per-node", 2, *words)
+    (record,) = records(tmp_path)
+    for window in record.windows:
+        assert window.seconds >= 2 * 0.2
+        assert window.skew_seconds == pytest.approx(window.seconds / 2, rel=0.3)
+
+
+FAULTS = {
+    "crash": ("crash", "rank 1 on {host}: RuntimeError: the fake framework crashed, as asked"),
+    "killed": ("killed", "rank 1 on {host} was ended by signal 9 (SIGKILL)"),
+    "out_of_memory": ("out_of_memory", "rank 1 on {host}: MemoryError: the fake framework ran out of memory, as asked"),
+    "nan": ("nan", "rank 1 on {host}: NotFinite: the loss is nan after warm-up"),
+}
+
+
+@pytest.mark.parametrize("behave", FAULTS)
+def test_a_fault_of_one_rank_is_a_row_that_names_it(tmp_path, behave):
+    compare(tmp_path, "--nproc-per-node", 2, "--set", f"behave={behave}", "--set", "rank=1", "-r", 1)
+    (record,) = records(tmp_path)
+    kind, message = FAULTS[behave]
+    assert (record.failure.kind, record.failure.message) == (kind, message.format(host=record.hosts[1]))
+    assert not left_behind(tmp_path)
+
+
+def test_a_rank_that_hangs_ends_with_the_timeout_and_is_named(tmp_path):
+    compare(tmp_path, "--nproc-per-node", 2, "--set", "behave=hang", "--set", "rank=1", "-r", 1, "--timeout", 5)
+    (record,) = records(tmp_path)
+    assert record.failure.kind == "timeout"
+    assert "rank 1 on" in record.failure.message
+    assert not left_behind(tmp_path)
+
+
+def test_a_killed_command_leaves_no_rank_behind(tmp_path):
+    words = ["--nproc-per-node", "3", "--set", "step_seconds=5", "-r", "1", "-o", str(tmp_path / "out")]
+    process = subprocess.Popen([*COMPARE, *FAKE, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_for(lambda: len(left_behind(tmp_path)) >= 3)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    wait_for(lambda: not left_behind(tmp_path))
+
+
+def left_behind(folder):
+    """Command lines of the ranks, and of what started them, that work in a folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            if (process / "cwd").resolve().is_relative_to(folder) and "dlperf.adapters" in line:
+                found.append(line)
+        except OSError:
+            continue
+    return found
+
+
+def wait_for(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.05)
+
+
+def test_64_ranks_start_and_end_on_one_machine(tmp_path):
+    ended = compare(tmp_path, "--nproc-per-node", 64, "-r", 1, "-b", 1, timeout=300)
+    assert ended.returncode == 0, ended.stdout
+    (record,) = records(tmp_path)
+    assert record.windows[0].samples == 64 * 2
