@@ -20,6 +20,7 @@ verify: $(VENV)/ready
 reference: $(VENV)/ready
 	$(BIN)/python -m dlperf.verify $(REFERENCE_ARGS) --publish
 	$(BIN)/python -m dlperf.verify $(REFERENCE_ARGS) --publish --full-size
+	$(BIN)/python -m dlperf.verify $(REFERENCE_ARGS) --publish --nproc-per-node 2
 
 test: $(VENV)/ready
 	$(BIN)/python -m pytest $(TEST_ARGS)

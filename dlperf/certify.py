@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,8 @@ from dlperf.schema import Certificate, Failure, Job, Trajectory, certificate_fro
 
 #: of every trajectory; the seed is that of the weights and the batches
 STEPS, BATCH_SIZE, SEED = 10, 4, 1
+#: of a row of several ranks, whatever their number: what may go wrong with many goes wrong with two
+RANKS = 2
 CERTIFICATE, SKETCHES = "certificate.json", "trajectory.npz"
 FROM_WORKER = "trajectory.rank0.npz"
 #: memory of a run, in bytes: for each parameter, as BERT-base took most in float64 (OneFlow, 7.5 GiB), and besides
@@ -47,46 +49,58 @@ REFERENCES = Path(__file__).parent / "reference"
 
 @dataclass(frozen=True)
 class Asked:
-    """One trajectory that is needed: a job's system, trained on `model` in `precision`."""
+    """One trajectory that is needed: a job's system, trained on `model` in `precision`, by `ranks` ranks together."""
 
     job: Job
     model: str
     precision: str
+    ranks: int = 1
 
     @property
     def name(self) -> str:
         """A file name, unique among the trajectories of a comparison."""
-        return file_name(f"{self.model}-{self.precision}-{self.job.system}")
+        return file_name(f"{self.model}-{self.precision}-{self.job.system}{_ranks('-{}ranks', self.ranks)}")
 
     @property
     def title(self) -> str:
-        return f"{self.job.system}: {self.model}, {self.precision}"
+        return f"{self.job.system}: {self.model}, {self.precision}{_ranks(', {} ranks', self.ranks)}"
+
+    @property
+    def nnodes(self) -> int:
+        """Ranks are placed as in the row: on one node if it has several there, else on several nodes."""
+        return 1 if self.job.nproc_per_node >= self.ranks else self.ranks
 
     @property
     def pool(self) -> tuple[object, ...]:
         """What must be the same for two trajectories to be compared."""
         work = tuple(sorted((k, v) for k, v in self.job.options.items() if k in proof.WORK))
-        return self.model, self.precision, self.job.device, work
+        return self.model, self.precision, self.job.device, work, self.ranks
+
+
+def _ranks(text: str, ranks: int) -> str:
+    """Nothing for one rank."""
+    return text.format(ranks) if ranks > 1 else ""
 
 
 def shown(job: Job, alone: bool = False, full_size: bool = False) -> list[Asked]:
     """The trajectories that prove a row: in float64 on small input, and in its own precision.
 
     float32 runs at the real size, where its losses must agree with those of the others; low precision on small input.
+    A row of several ranks has one more: in float64 by RANKS ranks together, whose mean must be that of the whole batch.
     alone: only the one in its own precision. full_size: that one at the real size, in any case.
     """
+    together = [replace(_float64(job), ranks=RANKS)] if job.world_size > 1 else []
     if full_size:
         return [Asked(job, job.model, job.precision)]
     own = Asked(job, job.model if job.precision == "fp32" else job.model + "_check", job.precision)
-    return [own] if alone or job.precision == "fp64" else [_float64(job), own]
+    return ([own] if alone or job.precision == "fp64" else [_float64(job), own]) + together
 
 
 def needed(job: Job, alone: bool = False, full_size: bool = False) -> list[Asked]:
     """Those of `shown`, and those that the bound of low precision comes from."""
-    own = shown(job, alone, full_size)[-1]
-    if own.precision in proof.BARS:
-        return shown(job, alone, full_size)
-    return [replace(own, precision=precision) for precision in ("fp64", "fp32")] + [own]
+    asked = shown(job, alone, full_size)
+    low = [one for one in asked if one.precision not in proof.BARS]
+    return [replace(one, precision=precision) for one in low for precision in ("fp64", "fp32")] + asked
 
 
 def _float64(job: Job) -> Asked:
@@ -98,6 +112,7 @@ class Certifier:
     """Makes certificates for the rows of one comparison.
 
     folder: has code/, the bundle; runs go to proofs/ in it. make: whether to run what no cached certificate proves.
+    hosts, arguments: for the launcher of rows of several ranks.
     """
 
     folder: Path
@@ -105,6 +120,8 @@ class Certifier:
     timeout: float
     note: Callable[[str], None]
     make: bool = True
+    hosts: tuple[str, ...] = ()
+    arguments: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._stopped, self._turn = threading.Event(), threading.Lock()
@@ -122,18 +139,25 @@ class Certifier:
     def _all(
         self, wanted: Mapping[str, Asked], environments: Mapping[tuple[str, str], Environment]
     ) -> dict[str, Evidence]:
-        """Two at a time on a CPU, each with half of the threads: much of a run is start-up, and on one core."""
-        on_cpu = all(one.job.device == "cpu" for one in wanted.values())
-        needed = max((_memory(one.model) for one in wanted.values()), default=0)
+        """Two at a time on a CPU, each with half of the threads: much of a run is start-up, and on one core. Those of
+        several ranks one at a time, after the others."""
+        alone = [one for one in wanted.values() if one.ranks == 1]
+        on_cpu = all(one.job.device == "cpu" for one in alone)
+        needed = max((_memory(one.model) for one in alone), default=0)
         at_once = 2 if on_cpu and self.threads > 1 and _available_memory() >= 2 * needed else 1
-        self.threads = max(1, self.threads // at_once)
+        found = self._at_once(at_once, alone, environments)
+        together = [one for one in wanted.values() if one.ranks > 1]
+        return {**found, **self._at_once(1, together, environments)}
 
+    def _at_once(
+        self, count: int, wanted: Sequence[Asked], environments: Mapping[tuple[str, str], Environment]
+    ) -> dict[str, Evidence]:
         def evidence(one: Asked) -> Evidence:
-            return self._evidence(one, environments[one.job.adapter, one.job.device])
+            return self._evidence(one, environments[one.job.adapter, one.job.device], self.threads // count)
 
-        pool = ThreadPoolExecutor(at_once)
+        pool = ThreadPoolExecutor(count)
         try:
-            return dict(zip(wanted, pool.map(evidence, wanted.values()), strict=True))
+            return dict(zip((one.name for one in wanted), pool.map(evidence, wanted), strict=True))
         except BaseException:
             self._stopped.set()
             raise
@@ -148,7 +172,9 @@ class Certifier:
         for members in pools.values():
             mine = [evidence[one.name] for one in members]
             if members[0].precision in proof.BARS:
-                judged = proof.judge(mine, reference(mine[0].trajectory))
+                alone = [_alone(one, evidence) for one in members if one.ranks > 1]
+                witnesses = [one for one in alone if one]
+                judged = proof.judge([*mine, *witnesses], reference(mine[0].trajectory))[: len(mine)]
             else:
                 judged = [self._judge_low(one, evidence) for one in members]
             verdicts.update(zip((one.name for one in members), judged, strict=True))
@@ -162,7 +188,7 @@ class Certifier:
         own = {name: evidence[Asked(one.job, one.model, name).name] for name in ("fp64", "fp32")}
         return proof.judge_low(evidence[one.name], own["fp64"], own["fp32"])
 
-    def _evidence(self, one: Asked, environment: Environment) -> Evidence:
+    def _evidence(self, one: Asked, environment: Environment, threads: int) -> Evidence:
         """The trajectory from the cache, or a new one."""
         blank = self._blank(one, environment)
         found = self._cached(blank)
@@ -172,7 +198,7 @@ class Certifier:
             failure = Failure("unproven", "no certificate was asked for (--no-verify), and none is there")
             return Evidence(replace(blank, failure=failure), {})
         self._say(f"proof of the same work: {one.title}")
-        made = self.run(one, environment)
+        made = self.run(one, environment, max(1, threads // one.ranks))
         _keep(made, self.folder / "proofs" / one.name / "run")
         return made
 
@@ -189,17 +215,18 @@ class Certifier:
     def _blank(self, one: Asked, environment: Environment) -> Trajectory:
         return _blank(one, environment, bundle.digest(self.folder / "code" / "dlperf", one.job.adapter))
 
-    def run(self, one: Asked, environment: Environment) -> Evidence:
+    def run(self, one: Asked, environment: Environment, threads: int) -> Evidence:
         """A new trajectory; a run that failed is one with its failure."""
         folder = self.folder / "proofs" / one.name / "run"
         began = time.monotonic()
-        command = script(one, environment, self.threads)
+        command = script(one, environment, threads, self.hosts, self.arguments)
+        launcher = launchers.find(one.job.launcher if one.ranks > 1 else "local")
         try:
             envs.check(environment)
-            process.prepare(folder, request(one, self.threads), command)
-            ended = process.execute(folder, self.timeout, self._heed_stop)
-            stream = events.read(folder / "events.rank0.jsonl")
-            failure = process.failure(ended, stream, folder)
+            process.prepare(folder, request(one, threads), command)
+            ended = process.execute(folder, self.timeout, self._heed_stop, launcher)
+            stream = events.of_job(folder, one.ranks)
+            failure = process.failure(ended, stream, folder, launcher) or _parted(stream)
         except RunError as error:
             stream, failure = events.Stream(), Failure(error.kind, str(error), error.lines)
         made = replace(
@@ -214,9 +241,11 @@ class Certifier:
         if failure or stream.trajectory is None:
             return Evidence(made, {})
         told = stream.trajectory
+        if one.ranks > 1:
+            _merge(folder, one.ranks)
         made = replace(
             made,
-            losses=tuple(told["losses"]),
+            losses=_mean_losses(stream),
             gradient_norms=tuple(told["gradient_norms"]),
             step_seconds=tuple(told["step_seconds"]),
             read_seconds=tuple(told["read_seconds"]),
@@ -235,6 +264,46 @@ class Certifier:
             raise KeyboardInterrupt
 
 
+def _alone(one: Asked, evidence: Mapping[str, Evidence]) -> Evidence | None:
+    """What one rank computes with the batch of several: the same, unless each normalises over its own part."""
+    found = evidence.get(replace(one, ranks=1).name)
+    if found is None or _own_statistics(one.model):
+        return None
+    return replace(found, trajectory=replace(found.trajectory, system=f"{one.job.system}, 1 rank"))
+
+
+def _own_statistics(model: str) -> bool:
+    """Whether each rank normalises over its own part of the batch."""
+    return hasattr(models.family(model), "normalised")
+
+
+def _parted(stream: events.Stream) -> Failure | None:
+    """Ranks that ended up with different weights."""
+    weights = [rank.trajectory["weights"] for rank in stream.ranks if rank.trajectory]
+    odd = [number for number, digest in enumerate(weights) if digest != weights[0]]
+    if not odd:
+        return None
+    return Failure("ranks_differ", f"after the last step {stream.name(odd[0])} has not the weights of {stream.name(0)}")
+
+
+def _mean_losses(stream: events.Stream) -> tuple[float, ...]:
+    """Of each step: each rank's loss is of its own part of the batch."""
+    told = [rank.trajectory["losses"] for rank in stream.ranks or (stream,) if rank.trajectory]
+    return tuple(sum(losses) / len(losses) for losses in zip(*told, strict=True))
+
+
+def _merge(folder: Path, ranks: int) -> None:
+    """Make rank 0's sketches those of the job: logits are sums over the ranks, all else it has already."""
+    import numpy
+
+    parts = [_sketches(folder / f"trajectory.rank{rank}.npz") for rank in range(ranks)]
+    whole = dict(parts[0])
+    for name in whole:
+        if name.startswith("logits/"):
+            whole[name] = sum(part[name] for part in parts)
+    numpy.savez(folder / FROM_WORKER, **whole)
+
+
 def _memory(model: str) -> int:
     """Bytes that a run takes, roughly."""
     return BESIDES + PER_PARAMETER * int(count(models.family(model).parameters(models.config(model))))
@@ -247,9 +316,16 @@ def _available_memory() -> int:
     return 0
 
 
-def script(one: Asked, environment: Environment, threads: int) -> str:
-    """What `sh` runs for a trajectory, in its folder."""
-    return launchers.find("local").script(
+def script(
+    one: Asked,
+    environment: Environment,
+    threads: int,
+    hosts: tuple[str, ...] = (),
+    arguments: Mapping[str, str] | None = None,
+) -> str:
+    """What `sh` runs for a trajectory, in its folder. hosts, arguments: for the launcher of several ranks."""
+    several = one.ranks > 1
+    return launchers.find(one.job.launcher if several else "local").script(
         Launch(
             title=f"proof of the same work, {one.title}",
             name=one.name,
@@ -258,6 +334,10 @@ def script(one: Asked, environment: Environment, threads: int) -> str:
             device=one.job.device,
             threads=threads,
             variables=environment.variables,
+            nnodes=one.nnodes,
+            nproc_per_node=one.ranks // one.nnodes,
+            hosts=hosts[: one.nnodes] if several else (),
+            arguments=(arguments or {}) if several else {},
         )
     )
 
@@ -270,7 +350,7 @@ def request(one: Asked, threads: int) -> dict[str, object]:
             "model": one.model,
             "device": one.job.device,
             "precision": one.precision,
-            "batch_size": BATCH_SIZE,
+            "batch_size": BATCH_SIZE // one.ranks,
             "distinct_batches": STEPS,
             "dropout": False,
             "trace_steps": STEPS,
@@ -304,6 +384,7 @@ def _blank(one: Asked, environment: Environment, code: str) -> Trajectory:
         definition=definition(one.model),
         code=code,
         environment=made,
+        ranks=one.ranks,
     )
 
 
@@ -323,10 +404,21 @@ def definition(model: str) -> str:
 def place(trajectory: Trajectory) -> Path:
     """The folder of a certificate: its name says what it is of, its end is the digest of what it depends on."""
     t = trajectory
-    asked = (t.adapter, t.model, t.device, t.precision, t.batch_size, t.steps, t.seed, sorted(t.options.items()))
+    asked = (
+        t.adapter,
+        t.model,
+        t.device,
+        t.precision,
+        t.batch_size,
+        t.steps,
+        t.seed,
+        sorted(t.options.items()),
+        t.ranks,
+    )
     made_of = (t.definition, t.code, t.environment["kind"], t.environment["digest"])
     key = hashlib.sha256(repr((asked, made_of)).encode()).hexdigest()[:16]
-    return envs.cache_folder() / "certificates" / f"{t.adapter}-{t.model}-{t.device}-{t.precision}-{key}"
+    ranks = _ranks("-{}ranks", t.ranks)
+    return envs.cache_folder() / "certificates" / f"{t.adapter}-{t.model}-{t.device}-{t.precision}{ranks}-{key}"
 
 
 def _keep(made: Evidence, run: Path) -> None:
@@ -404,18 +496,25 @@ def reference(like: Trajectory) -> Evidence | None:
 
     None for another model, other options that change the work, or where dlperf.models has changed since.
     """
-    if not (REFERENCES / f"{like.model}.json").exists():
+    name = _published_name(like)
+    if not (REFERENCES / f"{name}.json").exists():
         return None
-    trajectory = published(like.model)
+    trajectory = published(name)
     work = {key: value for key, value in like.options.items() if key in proof.WORK}
     same = (trajectory.definition, trajectory.batch_size, trajectory.steps, trajectory.seed, trajectory.options)
     if same != (like.definition, like.batch_size, like.steps, like.seed, work):
         return None
-    return Evidence(trajectory, _sketches(REFERENCES / f"{like.model}.npz"))
+    return Evidence(trajectory, _sketches(REFERENCES / f"{name}.npz"))
 
 
-def published(model: str) -> Trajectory:
-    return trajectory_from(json.loads((REFERENCES / f"{model}.json").read_text(encoding="utf-8")))
+def _published_name(trajectory: Trajectory) -> str:
+    """Of its file. Several ranks compute what one does, but for a model that normalises over each rank's own batch."""
+    return trajectory.model + (_ranks("_{}ranks", trajectory.ranks) if _own_statistics(trajectory.model) else "")
+
+
+def published(name: str) -> Trajectory:
+    """By the name of its file: "bert_base_check", "resnet50_check_2ranks"."""
+    return trajectory_from(json.loads((REFERENCES / f"{name}.json").read_text(encoding="utf-8")))
 
 
 def publish(certificate: Certificate, folder: Path = REFERENCES) -> None:
@@ -434,5 +533,8 @@ def publish(certificate: Certificate, folder: Path = REFERENCES) -> None:
         read_seconds=(),
     )
     folder.mkdir(exist_ok=True)
-    (folder / f"{trajectory.model}.json").write_text(json.dumps(asdict(public), indent=1) + "\n", encoding="utf-8")
-    shutil.copy(place(trajectory) / SKETCHES, folder / f"{trajectory.model}.npz")
+    name = _published_name(trajectory)
+    if name == trajectory.model and trajectory.ranks > 1:
+        return  # the same as one rank's
+    (folder / f"{name}.json").write_text(json.dumps(asdict(public), indent=1) + "\n", encoding="utf-8")
+    shutil.copy(place(trajectory) / SKETCHES, folder / f"{name}.npz")

@@ -214,7 +214,11 @@ def dry_run(spec: Spec, planned: plan.Plan, adapters: Mapping[str, Adapter], fol
         for name, one in wanted.items():
             environment = envs.planned(adapters[one.job.adapter], one.job.device, spec.env)
             head = f"# {folder / 'proofs' / name / 'run' / 'launch.sh'}, unless there is a valid certificate"
-            lines += ["", head, certify.script(one, environment, spec.threads).rstrip()]
+            lines += [
+                "",
+                head,
+                certify.script(one, environment, spec.threads, spec.hosts, spec.launcher_arguments).rstrip(),
+            ]
     for repeat, job in plan.order(planned, spec.protocol.repeats, spec.seed):
         environment = envs.planned(adapters[job.adapter], job.device, spec.env)
         script = runner.script(spec, job, repeat, environment).rstrip()

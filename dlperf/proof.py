@@ -325,7 +325,8 @@ def short(error: float) -> str:
 
 
 def _precision(certificate: Certificate) -> str:
-    return certificate.trajectory.precision.removeprefix("amp_")
+    ranks = certificate.trajectory.ranks
+    return certificate.trajectory.precision.removeprefix("amp_") + (f", {ranks} ranks" if ranks > 1 else "")
 
 
 def _corrected(one: Evidence) -> tuple[Evidence, tuple[str, ...]]:
@@ -348,7 +349,7 @@ def _corrected(one: Evidence) -> tuple[Evidence, tuple[str, ...]]:
     sizes = {p.name: p.size for p in models.family(trajectory.model).parameters(config)}
     sketches, worst = dict(one.sketches), 0.0
     for norm, values in models.family(trajectory.model).normalised(config).items():
-        name, n = f"{norm}.running_var", values * trajectory.batch_size
+        name, n = f"{norm}.running_var", values * trajectory.batch_size // trajectory.ranks
         before = one.sketches["statistic/" + name]
         left = config.bn_decay**trajectory.steps * sketch(name, numpy.ones(sizes[name]))
         sketches["statistic/" + name] = after = (before - left) * (n / (n - 1)) + left

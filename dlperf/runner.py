@@ -81,7 +81,9 @@ class Runner:
         if all(job.id in self.store.proofs for job in self.store.plan.jobs):
             return
         threads = spec.threads * max(spec.nproc_per_node)
-        certifier = certify.Certifier(folder, threads, spec.timeout, self.progress.note, make=spec.verify)
+        certifier = certify.Certifier(
+            folder, threads, spec.timeout, self.progress.note, spec.verify, spec.hosts, spec.launcher_arguments
+        )
         self.store.prove({**self.store.proofs, **certifier.certificates(self.store.plan.jobs, environments)})
 
     def _never_ran(self, job: Job, repeat: int, error: RunError) -> None:

@@ -137,6 +137,8 @@ class Trajectory:
     where the framework hides its gradients. step_seconds, read_seconds: of `step` and `wait`, of the `read` after it.
     environment: kind, python, digest. code: digest of the adapter's code, the contract's and dlperf.models'.
     definition: digest of what was asked: sizes, optimizer, weights, batches. sketches: digest of the file of sketches.
+    ranks: how many trained it together; batch_size is of all of them, losses are means over them, running statistics
+    are rank 0's.
     """
 
     system: str
@@ -165,6 +167,7 @@ class Trajectory:
     read_seconds: tuple[float, ...] = ()
     effective: Mapping[str, str] = field(default_factory=dict)
     sketches: str = ""
+    ranks: int = 1
     failure: Failure | None = None
 
 

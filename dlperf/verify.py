@@ -31,6 +31,7 @@ def parser() -> argparse.ArgumentParser:
     add("--full-size", action="store_true", help="the real size of the input in any precision: slow in float64")
     add("--device", metavar="D", help="auto (default), cpu or cuda")
     add("--env", metavar="E", help="venv (default: made on first use) or current (this interpreter)")
+    add("--nproc-per-node", metavar="N", help="2 proves that two ranks together do the work of one, too; default: 1")
     add("--threads", metavar="N", help="CPU threads for each framework; default: all that this process may use")
     add("--timeout", metavar="S", help="seconds for one run")
     add("-o", "--output", metavar="DIR", help="a new folder for the report: proof.md, proof.html, certificates.json")
@@ -89,7 +90,8 @@ def _certificates(
     root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".work-", dir=root) as folder:
         bundle.make(Path(folder, "code"), [adapters[name] for name in dict.fromkeys(job.adapter for job in jobs)])
-        certifier = certify.Certifier(Path(folder), spec.threads, spec.timeout, shown.note)
+        threads = spec.threads * max(spec.nproc_per_node)
+        certifier = certify.Certifier(Path(folder), threads, spec.timeout, shown.note)
         return certifier.certificates(jobs, ready, alone=True, full_size=full_size), failed
 
 

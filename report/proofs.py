@@ -31,7 +31,7 @@ def proofs(comparison: Comparison) -> list[Proof]:
         for one in certificates:
             t = one.trajectory
             work = tuple(value for key, value in sorted(t.options.items()) if key in proof.WORK)
-            groups.setdefault((t.model, t.device, t.precision, t.batch_size, work), {})[t.system] = one
+            groups.setdefault((t.model, t.device, t.precision, t.batch_size, t.ranks, work), {})[t.system] = one
     return [_proof(list(group.values()), comparison.records) for group in groups.values()]
 
 
@@ -40,7 +40,8 @@ def _proof(group: Sequence[Certificate], records: Sequence[Record]) -> Proof:
     low = any(one.bounds for one in group)
     referred = any(found.other == proof.REFERENCE for one in group for found in one.differences)
     return Proof(
-        title=f"{names.model(first.of)}, {_precision(first)}, {names.device(first.device)}",
+        title=f"{names.model(first.of)}, {_precision(first)}, {names.device(first.device)}"
+        + (f", {first.ranks} ranks" if first.ranks > 1 else ""),
         about=tuple(_about(first, referred)),
         systems=_bounds(group) if low else _systems(group),
         pairs=None if low else _pairs(group),
@@ -57,7 +58,8 @@ def _about(trajectory: Trajectory, referred: bool) -> Iterable[str]:
     side = getattr(config, "image_size", None)
     size = f"images of {side} x {side}" if side else f"{config.sequence} tokens, {config.masked} masked"
     work = ", ".join(f"{key}={value}" for key, value in trajectory.options.items() if key in proof.WORK)
-    yield f"Batch {trajectory.batch_size}, {size}{f', {work}' if work else ''}; {trajectory.steps} steps."
+    together = f" of {trajectory.ranks} ranks together" if trajectory.ranks > 1 else ""
+    yield f"Batch {trajectory.batch_size}{together}, {size}{f', {work}' if work else ''}; {trajectory.steps} steps."
     bars = proof.BARS.get(trajectory.precision)
     if bars:
         tensors = [f"{what} {proof.short(bar)}" for what, bar in _tensor_bars(bars, trajectory) if bar is not None]
