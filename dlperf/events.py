@@ -10,6 +10,9 @@ from typing import Any
 
 from dlperf.schema import Failure, Window
 
+#: what a window's event says; skew is known only when all ranks are side by side
+WINDOW = tuple(name for name in Window.__dataclass_fields__ if name != "skew_seconds")
+
 
 @dataclass(frozen=True)
 class Stream:
@@ -49,7 +52,7 @@ def read(path: Path) -> Stream:
         try:
             event = json.loads(line)
             if event["event"] == "window":
-                found["windows"].append(Window(**{key: event[key] for key in Window.__dataclass_fields__}))
+                found["windows"].append(Window(**{key: event[key] for key in WINDOW}))
             elif event["event"] in ("start", "built", "warm", "trajectory", "end", "failed"):
                 found[event["event"]] = event
         except (ValueError, TypeError, KeyError):

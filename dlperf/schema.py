@@ -18,7 +18,7 @@ class Job:
     id: a file name, unique in the comparison. system: the adapter, with what sets it apart from the adapter's
     defaults, e.g. "pytorch+compile" or "pytorch clip_norm=off". precision_asked: what the user wrote ("amp");
     precision: what it means on this device ("amp_bf16"). batch_size: per device. options: all options of the adapter
-    that apply, defaults included. untested: nobody of us has run this combination.
+    that apply, defaults included. untested: nobody of us has run this combination. launcher: what starts the ranks.
     """
 
     id: str
@@ -37,6 +37,7 @@ class Job:
     nnodes: int = 1
     nproc_per_node: int = 1
     untested: bool = False
+    launcher: str = "local"
 
     @property
     def world_size(self) -> int:
@@ -65,7 +66,10 @@ class Skip:
 
 @dataclass(frozen=True)
 class Window:
-    """A timed stretch of `steps` optimizer steps. `samples` counts all ranks; cpu_seconds is user + system time."""
+    """A timed stretch of `steps` optimizer steps. `samples` counts all ranks; cpu_seconds is user + system time.
+
+    seconds: the slowest rank's. skew_seconds: those less the fastest rank's.
+    """
 
     index: int
     steps: int
@@ -73,6 +77,7 @@ class Window:
     seconds: float
     cpu_seconds: float
     loss: float
+    skew_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,8 @@ class Record:
     repeat counts from 0. environment: kind, python, digest of what defines it. first_step_seconds includes
     compilation. start_seconds: importing the framework and building the model. peak_memory_bytes: the process's
     largest resident size. command: the script that was run, verbatim. folder: its logs, relative to the comparison.
+    hosts: the host of each rank. communication: gradient_bytes, which each rank all-reduces in a step; all_reduce_bytes
+    and all_reduce_seconds, of a probe outside of the windows: median seconds to all-reduce that many bytes.
     """
 
     job: Job
@@ -109,6 +116,8 @@ class Record:
     peak_memory_bytes: int | None = None
     peak_device_memory_bytes: int | None = None
     failure: Failure | None = None
+    hosts: tuple[str, ...] = ()
+    communication: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def done(self) -> bool:
@@ -246,6 +255,7 @@ def record_from(data: Mapping[str, Any]) -> Record:
     fields["job"] = job_from(fields["job"])
     fields["windows"] = tuple(Window(**window) for window in fields["windows"])
     fields["failure"] = _failure_from(fields["failure"])
+    fields["hosts"] = tuple(fields.get("hosts", ()))
     return Record(**fields)
 
 
