@@ -34,6 +34,25 @@ def window_spread(record: Record) -> float:
     return max(rates) / min(rates)
 
 
+def skew(record: Record) -> float:
+    """The share of the windows in which the fastest rank was done and the slowest was not."""
+    return sum(w.skew_seconds for w in record.windows) / sum(w.seconds for w in record.windows)
+
+
+def bus_bandwidth(nbytes: float, seconds: float, ranks: int) -> float:
+    """Bytes per second of each rank's link while `ranks` all-reduce `nbytes`, whatever the algorithm.
+
+    busbw of nccl-tests (doc/PERFORMANCE.md): each rank must send and receive at least 2 (n - 1) / n of the bytes.
+    """
+    return 2 * (ranks - 1) / ranks * nbytes / seconds
+
+
+def all_reduce_bandwidth(record: Record) -> float | None:
+    """Bus bandwidth of a run's all-reduce probe; None where it made none."""
+    nbytes, seconds = record.communication.get("all_reduce_bytes"), record.communication.get("all_reduce_seconds")
+    return bus_bandwidth(nbytes, seconds, record.job.world_size) if nbytes and seconds else None
+
+
 @dataclass(frozen=True)
 class Estimate:
     """The median of n runs, and the 95 % interval of the median that the runs come from (None when n < 2)."""
@@ -109,6 +128,8 @@ class Summary:
     """One row's figures. `done` are the runs that ended well, `failed` the others; figures are None without any.
 
     throughput in samples/s; peak memory in bytes; cpu_use in cores; first_step_seconds includes compilation.
+    Of rows with several devices: skew as a share of the windows, gradient_bytes of a step, all_reduce_bandwidth in
+    bytes/s.
     """
 
     job: Job
@@ -120,6 +141,9 @@ class Summary:
     peak_memory_bytes: int | None
     peak_device_memory_bytes: int | None
     first_step_seconds: float | None
+    skew: float | None = None
+    gradient_bytes: float | None = None
+    all_reduce_bandwidth: float | None = None
 
 
 def summarize(job: Job, records: Iterable[Record]) -> Summary:
@@ -130,6 +154,9 @@ def summarize(job: Job, records: Iterable[Record]) -> Summary:
     host_memory = [r.peak_memory_bytes for r in done if r.peak_memory_bytes is not None]
     device_memory = [r.peak_device_memory_bytes for r in done if r.peak_device_memory_bytes is not None]
     first_steps = [r.first_step_seconds for r in done if r.first_step_seconds is not None]
+    several = done if job.world_size > 1 else ()
+    gradients = [r.communication["gradient_bytes"] for r in several if "gradient_bytes" in r.communication]
+    bandwidths = [found for found in map(all_reduce_bandwidth, several) if found is not None]
     return Summary(
         job=job,
         done=done,
@@ -140,6 +167,9 @@ def summarize(job: Job, records: Iterable[Record]) -> Summary:
         peak_memory_bytes=max(host_memory, default=None),
         peak_device_memory_bytes=max(device_memory, default=None),
         first_step_seconds=median(first_steps) if first_steps else None,
+        skew=median(skew(r) for r in several) if several else None,
+        gradient_bytes=median(gradients) if gradients else None,
+        all_reduce_bandwidth=median(bandwidths) if bandwidths else None,
     )
 
 
@@ -223,6 +253,60 @@ def _rates(summary: Summary) -> list[float]:
     return [throughput(record) for record in summary.done]
 
 
+@dataclass(frozen=True)
+class Scaling:
+    """A row beside its system's row on one device, `base`; the row on one device is its own.
+
+    kind: "weak", the same batch per device; "strong", the same global batch. speedup: its rate over the base's;
+    efficiency: that over the number of devices; None for the row on one device, and where `why` says why.
+    """
+
+    summary: Summary
+    kind: str
+    base: Summary | None
+    speedup: Estimate | None = None
+    efficiency: Estimate | None = None
+    why: str = ""
+
+
+def scaling(summaries: Sequence[Summary]) -> list[Scaling]:
+    """Each row beside the one of the same system, model, precision, input and options on one device of one node.
+
+    Of two such rows the one with the same batch per device is taken: weak scaling.
+    """
+    return [_scaling(summary, summaries) for summary in summaries]
+
+
+def _scaling(summary: Summary, others: Iterable[Summary]) -> Scaling:
+    job = summary.job
+    if job.world_size == 1:
+        return Scaling(summary, "weak", summary)
+    alone = [other for other in others if other.job.world_size == 1 and _alike(other.job) == _alike(job)]
+    weak = [other for other in alone if other.job.batch_size == job.batch_size]
+    strong = [other for other in alone if other.job.batch_size == job.global_batch_size]
+    base = next(iter(weak + strong), None)
+    if base is None:
+        sizes = f"batch {job.batch_size} per device or {job.global_batch_size} in all"
+        return Scaling(summary, "weak", None, why=f"no speedup: there is no row of 1 device with {sizes}")
+    kind = "weak" if weak else "strong"
+    if not base.done or not summary.done:
+        which = "the row" if base.done else "its row of 1 device"
+        return Scaling(summary, kind, base, why=f"no speedup: {which} has no figure")
+    speedup = ratio(_rates(summary), _rates(base))
+    return Scaling(summary, kind, base, speedup, _divided(speedup, job.world_size))
+
+
+def _alike(job: Job) -> tuple[object, ...]:
+    """What a row and its row on one device have in common."""
+    what = (job.system, job.model, job.precision_asked, job.precision, job.device, job.input, job.data_dir)
+    return *what, tuple(sorted(job.options.items()))
+
+
+def _divided(value: Estimate, by: int) -> Estimate:
+    low, high = (bound / by if bound is not None else None for bound in (value.low, value.high))
+    return Estimate(value.median / by, low, high, value.n)
+
+
 def rows(comparison: Comparison) -> list[dict[str, object]]:
     """One flat row per run, failed ones included: what results.csv and `dlperf.load` show.
 
@@ -254,6 +338,8 @@ def _row(record: Record, proofs: Sequence[Certificate]) -> dict[str, object]:
         "global_batch_size": job.global_batch_size,
         "nnodes": job.nnodes,
         "nproc_per_node": job.nproc_per_node,
+        "launcher": job.launcher,
+        "hosts": " ".join(dict.fromkeys(record.hosts)) or None,
         "untested": job.untested,
         "proof": proof.verdict(proofs)[1],
         "repeat": record.repeat,
@@ -264,6 +350,9 @@ def _row(record: Record, proofs: Sequence[Certificate]) -> dict[str, object]:
         "steps": sum(window.steps for window in record.windows),
         "windows": len(record.windows),
         "window_seconds": sum(window.seconds for window in record.windows),
+        "skew_seconds": sum(window.skew_seconds for window in record.windows),
+        "gradient_bytes": record.communication.get("gradient_bytes"),
+        "all_reduce_bus_bytes_per_second": all_reduce_bandwidth(record),
         "cpu_cores_busy": cpu_use(record) if measured else None,
         "cpu_seconds_per_sample": cpu_seconds_per_sample(record) if measured else None,
         "peak_memory_bytes": record.peak_memory_bytes,

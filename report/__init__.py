@@ -8,6 +8,7 @@ import io
 import json
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from markupsafe import Markup
 
 from dlperf.metrics import rows
 from dlperf.report import charts, markdown, proofs, text
-from dlperf.report.shape import Report, Table
+from dlperf.report.shape import Chart, LineChart, Report, Table
 from dlperf.report.view import view
 from dlperf.schema import SCHEMA, Comparison
 
@@ -51,9 +52,7 @@ def _place(files: dict[str, str], folder: Path) -> None:
 def render(comparison: Comparison) -> dict[str, str]:
     """The report's files by name, relative to its folder. Pure."""
     report = view(comparison)
-    drawn = {
-        section.chart.file: charts.svg(section.chart, section.anchor) for section in report.sections if section.chart
-    }
+    drawn = {chart.file: charts.svg(chart, Path(chart.file).stem) for chart in _charts(report)}
     return {
         **drawn,
         "results.csv": results_csv(comparison),
@@ -61,6 +60,12 @@ def render(comparison: Comparison) -> dict[str, str]:
         "report.md": _markdown(report),
         "report.html": _html(report, drawn),
     }
+
+
+def _charts(report: Report) -> Iterator[Chart | LineChart]:
+    for section in report.sections:
+        yield from [section.chart] if section.chart else []
+        yield from section.scaling.charts if section.scaling else ()
 
 
 def render_proof(comparison: Comparison) -> dict[str, str]:

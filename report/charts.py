@@ -1,4 +1,4 @@
-"""Bar charts as SVG: the same bytes for the same figures. Letters are drawn as paths, so that no font is needed."""
+"""Charts as SVG: the same bytes for the same figures. Letters are drawn as paths, so that no font is needed."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import re
 import warnings
 from typing import Any
 
-from dlperf.report.shape import Bar, Chart
+from dlperf.report.shape import Bar, Chart, Line, LineChart, Point
 
 BAR, INK, QUIET = "#86a7cd", "#1a1a1a", "#6b6b6b"
 WIDTH_INCHES = 7.6
 ROW_INCHES = 0.34
+LINES_INCHES = 4.2
+#: colours that most colour-blind people tell apart (Okabe and Ito 2008), with markers for those who do not
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#1a1a1a", "#8a6d00")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 STYLE: Any = {
     "svg.hashsalt": "dlperf",
     "svg.fonttype": "path",
@@ -26,22 +30,33 @@ STYLE: Any = {
 }
 
 
-def svg(chart: Chart, name: str) -> str:
+def svg(chart: Chart | LineChart, name: str) -> str:
     """The chart as one <svg> element. `name` prefixes every id, so that several charts fit in one page."""
     import matplotlib
     from matplotlib.figure import Figure
 
-    rows = len(chart.bars) + len(chart.missing)
     buffer = io.StringIO()
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # an empty box is good enough for a rare letter
-        figure = Figure(figsize=(WIDTH_INCHES, 1.0 + ROW_INCHES * rows), layout="constrained")
+        figure = Figure(figsize=(WIDTH_INCHES, _height(chart)), layout="constrained")
         _draw(figure.add_subplot(), chart)
         figure.savefig(buffer, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     return _element(buffer.getvalue(), name, chart.alt)
 
 
-def _draw(axes: Any, chart: Chart) -> None:
+def _height(chart: Chart | LineChart) -> float:
+    return LINES_INCHES if isinstance(chart, LineChart) else 1.0 + ROW_INCHES * (len(chart.bars) + len(chart.missing))
+
+
+def _draw(axes: Any, chart: Chart | LineChart) -> None:
+    if isinstance(chart, LineChart):
+        _draw_lines(axes, chart)
+    else:
+        _draw_bars(axes, chart)
+    axes.set_title(chart.title, loc="left", fontsize=10, pad=8)
+
+
+def _draw_bars(axes: Any, chart: Chart) -> None:
     bars, missing = chart.bars, chart.missing
     right = max((bar.high or bar.value) if _fits(bar, bars) else bar.value for bar in bars)
     axes.barh(range(len(bars)), [bar.value for bar in bars], height=0.62, color=BAR)
@@ -55,7 +70,6 @@ def _draw(axes: Any, chart: Chart) -> None:
     axes.set_ylim(len(bars) + len(missing) - 0.4, -0.6)
     axes.set_xlim(0, right * 1.3)
     axes.set_xlabel(f"{chart.unit}, median of n runs and 95 % interval")
-    axes.set_title(chart.title, loc="left", fontsize=10, pad=8)
     axes.tick_params(axis="y", length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)
 
@@ -74,6 +88,59 @@ def _whisker(axes: Any, row: int, bar: Bar, right: float) -> float:
     ends = [bar.low] if high < bar.high else [bar.low, high]
     axes.plot(ends, [row] * len(ends), color=INK, marker="|", markersize=7, linestyle="none")
     return max(high, bar.value)
+
+
+def _draw_lines(axes: Any, chart: LineChart) -> None:
+    points = [point for line in chart.lines for point in line.points]
+    devices = sorted({point.devices for point in points})
+    ideal = [1.0 if chart.percent else float(n) for n in (1, devices[-1])]
+    axes.plot((1, devices[-1]), ideal, color=QUIET, linewidth=1, linestyle=(0, (5, 4)), label="ideal", zorder=1)
+    systems = list(dict.fromkeys(line.system for line in chart.lines))
+    for number, line in enumerate(chart.lines):
+        colour = COLOURS[systems.index(line.system) % len(COLOURS)]
+        _draw_line(axes, line, colour, MARKERS[number % len(MARKERS)])
+    if any(point.predicted for point in points):
+        hollow = {"marker": "o", "markerfacecolor": "white", "linestyle": (0, (1.5, 1.5))}
+        axes.plot([], [], color=QUIET, label="predicted, not measured", **hollow)
+    _frame_lines(axes, chart, devices, max(*ideal, *(point.value for point in points)))
+
+
+def _draw_line(axes: Any, line: Line, colour: str, marker: str) -> None:
+    """Measured points full, on a full line; predicted ones hollow, on a dotted line from the last measured one."""
+    measured = [point for point in line.points if not point.predicted]
+    predicted = [point for point in line.points if point.predicted]
+    style = {"color": colour, "marker": marker, "markersize": 5.5}
+    for point in line.points:
+        if point.low is not None:
+            _bar(axes, point, colour)
+    if predicted:
+        _plot(axes, [*measured[-1:], *predicted], linestyle=(0, (1.5, 1.5)), markerfacecolor="white", **style)
+    _plot(axes, measured, linewidth=1.3, label=line.label, **style)
+
+
+def _plot(axes: Any, points: list[Point], **style: Any) -> None:
+    axes.plot([point.devices for point in points], [point.value for point in points], **style)
+
+
+def _bar(axes: Any, point: Point, colour: str) -> None:
+    ends = [point.low, point.high]
+    axes.plot([point.devices] * 2, ends, color=colour, marker="_", markersize=7, linewidth=1, alpha=0.8)
+
+
+def _frame_lines(axes: Any, chart: LineChart, devices: list[int], top: float) -> None:
+    from matplotlib.ticker import PercentFormatter
+
+    axes.set_xticks(devices)
+    axes.set_xlim(0, devices[-1] * 1.04)
+    axes.set_ylim(0, top * 1.08)  # an interval that goes beyond is cut at the edge
+    if chart.percent:
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.set_xlabel("devices")
+    axes.set_ylabel(f"{chart.unit}, median and 95 % interval")
+    axes.grid(axis="y", color="#ececec", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.figure.legend(loc="outside right upper", frameon=False)  # beside the axes, where no line runs
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _element(document: str, name: str, alt: str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from dlperf import metrics, proof
 from dlperf.metrics import Standing, Summary
 from dlperf.report import names, text
+from dlperf.report.scaling import scaling
 from dlperf.report.shape import Bar, Chart, Column, Row, Section, Table
 from dlperf.schema import Comparison, Failure, Job, Skip
 
@@ -22,6 +23,7 @@ def section(
         by_work.setdefault(names.work(summary.job), []).append(summary)
     groups = [by_work[key] for key in sorted(by_work)]
     standings = [metrics.standings(group, obstacles) for group in groups]
+    devices = tuple(comparison.spec.get("predict") or ())
     proofs = {s.job.id: proof.verdict(comparison.proofs.get(s.job.id, ()))[1] for s in summaries}
     same, work, how = _effective(summaries)
     return Section(
@@ -31,6 +33,7 @@ def section(
         summary=_summary(standings, groups, skips),
         throughput=_throughput(groups, standings, skips, repeats, proofs),
         chart=_chart(first, standings, groups, skips),
+        scaling=scaling(summaries, f"charts/{_anchor(first)}", _title(first), devices, obstacles),
         work=work,
         how=how,
         same=same,

@@ -16,7 +16,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """kind: "" | fastest | tie | unresolved | incomparable | missing. `cells` has one for each column.
+    """kind: "" | fastest | tie | unresolved | incomparable | missing | predicted. `cells` has one for each column.
 
     note: what a reader must know of this row, e.g. why it is missing; `label` names the row where notes are listed.
     HTML shows a missing row's note in place of its cells from number `first` to the last, `span` of them.
@@ -63,8 +63,51 @@ class Chart:
 
 
 @dataclass(frozen=True)
+class Point:
+    """One point of a line, at a number of devices. predicted: never measured."""
+
+    devices: int
+    value: float
+    low: float | None
+    high: float | None
+    text: str
+    predicted: bool = False
+
+
+@dataclass(frozen=True)
+class Line:
+    """system: lines of the same one share a colour."""
+
+    system: str
+    label: str
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True)
+class LineChart:
+    """Values over the number of devices. percent: values are shares, ideally 1; else ideally the number of devices."""
+
+    file: str
+    title: str
+    unit: str
+    alt: str
+    lines: tuple[Line, ...]
+    percent: bool
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Rows on more devices beside their system's row on one. predictions: what they rest on, or why there are none."""
+
+    about: tuple[str, ...]
+    table: Table
+    charts: tuple[LineChart, ...]
+    predictions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Section:
-    """One model at one precision on one kind of device.
+    """One model at one precision on one kind of device. scaling: None where all rows are of one device.
 
     What really ran: `work`, differences that change how much is done; `how`, other differences; `same`, the rest.
     """
@@ -75,6 +118,7 @@ class Section:
     summary: str
     throughput: Table
     chart: Chart | None
+    scaling: Scaling | None
     work: Table | None
     how: Table | None
     same: Table | None

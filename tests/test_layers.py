@@ -17,7 +17,7 @@ LAYERS = [
     {"runner", "report"},
     {"progress", "store", "certify"},
     {"plan", "envs", "bundle", "process"},
-    {"events", "metrics", "machine", "proof"},
+    {"events", "metrics", "machine", "proof", "scaling"},
     {"data", "spec"},
     {"catalog", "schema", "launchers", "hosts"},
     {"adapters", "models", "errors", "shell", ""},

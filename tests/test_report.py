@@ -24,6 +24,7 @@ from scipy import stats
 
 from dlperf import machine, metrics, report
 from dlperf.report import charts, markdown, text
+from dlperf.report.shape import Scaling
 from dlperf.report.view import view
 from dlperf.schema import (
     Bound,
@@ -215,7 +216,59 @@ def comparison() -> Comparison:
     )
 
 
+def placed(name: str, nnodes: int, nproc: int, rates: Iterable[float], **changes: object) -> list[Record]:
+    """Runs of a row on nnodes nodes, whose probe ran at 2 GB/s within a node and 0.5 GB/s between nodes."""
+    of = job(name, "resnet50", "fp32", "fp32", 16, nnodes=nnodes, nproc_per_node=nproc)
+    of = dataclasses.replace(of, id=f"{of.id}-{nnodes}x{nproc}", **changes)  # type: ignore[arg-type]
+    made = runs(of, rates)
+    if of.world_size == 1:
+        return made
+    seconds = 2 * (of.world_size - 1) / of.world_size * 1e7 / (2e9 if nnodes == 1 else 0.5e9)
+    communication = {"gradient_bytes": 4.0 * 25_557_032, "all_reduce_bytes": 1e7, "all_reduce_seconds": seconds}
+    hosts = tuple(f"host{rank // nproc}" for rank in range(of.world_size))
+    return [
+        dataclasses.replace(
+            record,
+            hosts=hosts,
+            communication=communication,
+            windows=tuple(dataclasses.replace(w, skew_seconds=0.02 * w.seconds) for w in record.windows),
+        )
+        for record in made
+    ]
+
+
+def grid(predict: tuple[int, ...] = (), **changes: object) -> Comparison:
+    """DLPerf's rows: 1x1, 1x8, 2x8 and 4x8 of three systems; one without figures at 4x8, one without its 1x1."""
+    mpi = {"launcher": "mpi"}
+    records = [
+        *placed("pytorch", 1, 1, (10.0, 10.1, 9.9), **mpi),
+        *placed("pytorch", 1, 8, (76.0, 75.2, 76.9), **mpi),
+        *placed("pytorch", 2, 8, (143.0, 142.1, 144.2), **mpi),
+        *placed("pytorch", 4, 8, (281.0, 279.1, 282.2), **mpi),
+        *placed("tensorflow", 1, 1, (9.0, 9.3, 9.1), **mpi),
+        *placed("tensorflow", 1, 8, (60.0, 61.2, 60.9), **mpi),
+        *placed("tensorflow", 2, 8, (101.0, 103.1, 102.2), **mpi),
+        *placed("jax", 1, 8, (70.0, 71.0, 70.4), **mpi),
+    ]
+    lost = job("tensorflow", "resnet50", "fp32", "fp32", 16, nnodes=4, nproc_per_node=8, id="lost", **mpi)
+    records.append(failed(lost, 0, Failure("timeout", "rank 9 on host1 did not start")))
+    jobs = tuple({record.job.id: record.job for record in records}.values())
+    spec = {"threads": 2, "protocol": PROTOCOL, **({"predict": list(predict)} if predict else {})}
+    made = dataclasses.replace(comparison(), jobs=jobs, records=tuple(records), skips=(), spec=spec, planned=27)
+    return dataclasses.replace(made, proofs=proven(jobs), **changes)  # type: ignore[arg-type]
+
+
 # Golden files
+
+
+@pytest.mark.parametrize("name", ["report.md", "report.html", "results.csv"])
+def test_the_report_of_a_grid_is_as_its_golden_file(name: str, request: pytest.FixtureRequest) -> None:
+    made = re.sub(r"<svg.*?</svg>", "<svg></svg>", report.render(grid((64, 128)))[name], flags=re.DOTALL)
+    golden = GOLDEN.parent / "report-scaling" / name
+    if request.config.getoption("--update-golden"):
+        golden.parent.mkdir(exist_ok=True)
+        golden.write_text(made, encoding="utf-8")
+    assert made == golden.read_text(encoding="utf-8"), "`pytest --update-golden` rewrites the golden files"
 
 
 @pytest.mark.parametrize("name", ["report.md", "report.html", "results.csv", "results.json"])
@@ -353,6 +406,166 @@ def test_gpus_have_their_memory_and_topology() -> None:
     assert "On a CPU" not in page
 
 
+# Scaling
+
+
+def scaled(made: Comparison) -> Scaling:
+    found = view(made).sections[0].scaling
+    assert found is not None
+    return found
+
+
+def with_rows(records: Sequence[Record], **spec: object) -> Comparison:
+    jobs = tuple({record.job.id: record.job for record in records}.values())
+    asked = {"protocol": PROTOCOL, **spec}
+    return dataclasses.replace(grid(), jobs=jobs, records=tuple(records), spec=asked, proofs=proven(jobs))
+
+
+def test_rows_of_one_device_have_no_scaling() -> None:
+    assert [section.scaling for section in view(comparison()).sections] == [None, None]
+
+
+def test_a_speedup_is_the_ratio_to_the_median_of_one_device() -> None:
+    one, eight = [10.0, 10.1, 9.9], [76.0, 75.2, 76.9]
+    records = [*placed("pytorch", 1, 1, one), *placed("pytorch", 1, 8, eight)]
+    summaries = [metrics.summarize(record.job, records) for record in (records[0], records[-1])]
+    alone, beside = metrics.scaling(summaries)
+    assert (alone.base, alone.speedup) == (summaries[0], None)
+    expected = metrics.ratio(eight, one)
+    found, share = beside.speedup, beside.efficiency
+    assert found is not None
+    assert share is not None
+    assert (found.median, found.low, found.high) == pytest.approx((7.6, expected.low, expected.high))
+    assert (share.median, share.low, share.n) == pytest.approx((0.95, found.low and found.low / 8, 3))
+    assert beside.kind == "weak"
+
+
+def test_the_same_global_batch_is_strong_scaling() -> None:
+    records = [
+        *placed("pytorch", 1, 1, (10.0, 10.1), batch_size=32),
+        *placed("pytorch", 1, 2, (18.0, 18.1), batch_size=16),
+    ]
+    found = scaled(with_rows(records, predict=[4]))
+    assert [row.cells[9] for row in found.table.rows] == ["1", "1.796"]
+    assert found.table.rows[1].note == "strong scaling"
+    assert found.predictions == (
+        "PyTorch: no prediction: its rows share a global batch, and the model is of one batch per device.",
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"system": "pytorch+compile"},
+        {"precision": "tf32"},
+        {"input": "native"},
+        {"options": {"compile": "on"}},
+        {"batch_size": 8},
+    ],
+)
+def test_a_row_of_other_work_is_no_partner(change: dict[str, object]) -> None:
+    records = [*placed("pytorch", 1, 1, (10.0, 10.1), **change), *placed("pytorch", 1, 2, (18.0, 18.1))]
+    summaries = [metrics.summarize(record.job, records) for record in (records[0], records[-1])]
+    _, found = metrics.scaling(summaries)
+    assert found.speedup is None
+    assert found.why == "no speedup: there is no row of 1 device with batch 16 per device or 32 in all"
+
+
+def test_a_partner_without_a_figure_gives_no_speedup() -> None:
+    lost = placed("pytorch", 1, 1, (10.0,))[0].job
+    found = scaled(with_rows([failed(lost, 0, Failure("crash", "x")), *placed("pytorch", 1, 2, (18.0, 18.1))]))
+    notes = [row.note for row in found.table.rows]
+    assert notes == ["failed; see the table above", "no speedup: its row of 1 device has no figure"]
+    assert not found.charts
+
+
+def test_bus_bandwidth_is_that_of_nccl_tests() -> None:
+    """8 ranks that all-reduce 1 GB in 0.1 s: 10 GB/s of algorithm, 17.5 GB/s of each link."""
+    assert metrics.bus_bandwidth(1e9, 0.1, 8) == pytest.approx(17.5e9)
+    assert metrics.bus_bandwidth(1e9, 0.1, 2) == pytest.approx(10e9)
+
+
+def test_runs_say_hosts_skew_and_communication() -> None:
+    row = next(row for row in metrics.rows(grid()) if row["nnodes"] == 2)
+    assert (row["hosts"], row["launcher"]) == ("host0 host1", "mpi")
+    assert row["skew_seconds"] == pytest.approx(0.02 * float(str(row["window_seconds"])))
+    assert row["gradient_bytes"] == 4 * 25_557_032
+    assert row["all_reduce_bus_bytes_per_second"] == pytest.approx(0.5e9)
+
+
+def test_rows_with_as_many_devices_are_on_lines_of_their_own() -> None:
+    sizes = ((1, 1), (1, 2), (2, 1), (2, 2))
+    records = [record for m, k in sizes for record in placed("pytorch", m, k, (10.0 * m * k, 10.1 * m * k))]
+    lines = scaled(with_rows(records)).charts[0].lines
+    assert {line.label: [point.devices for point in line.points] for line in lines} == {
+        "PyTorch, 1 node": [1, 2],
+        "PyTorch, 2 nodes": [1, 2, 4],
+    }
+
+
+def test_predictions_are_drawn_and_written_as_predictions() -> None:
+    asked, unasked = grid((64, 48)), grid()
+    found = scaled(asked)
+    predicted = [row for row in found.table.rows if row.kind == "predicted"]
+    assert [row.cells[:3] for row in predicted] == [
+        ("6", "48", "PyTorch, predicted"),
+        ("6", "48", "TensorFlow, predicted"),
+        ("8", "64", "PyTorch, predicted"),
+        ("8", "64", "TensorFlow, predicted"),
+    ]
+    assert all("predicted, not measured" in row.note and row.cells[6] == text.NONE for row in predicted)
+    assert all("predicted at 64" in chart.alt for chart in found.charts)
+    points = [point for line in found.charts[0].lines for point in line.points]
+    assert {point.devices for point in points if point.predicted} == {48, 64}
+    assert all(point.low is None for point in points if point.predicted)
+    drawn = [report.render(made)["charts/resnet50-fp32-cpu-speedup.svg"] for made in (asked, unasked)]
+    dashed = [picture.count("stroke-dasharray") for picture in drawn]
+    assert dashed == [2 + 3, 2], "the ideal line; a line of each system; both kinds in the legend"
+    assert "redicted" not in report.render(unasked)["report.md"]
+
+
+def test_measured_figures_are_the_same_with_and_without_predictions() -> None:
+    asked, unasked = (scaled(grid(predict)).table.rows for predict in ((64,), ()))
+    assert [row for row in asked if row.kind != "predicted"] == list(unasked)
+
+
+def predictions(records: Sequence[Record], *devices: int) -> list[str]:
+    return list(scaled(with_rows(records, predict=list(devices))).predictions)
+
+
+def test_what_cannot_be_predicted_says_why() -> None:
+    one, two, four = (placed("pytorch", *at, rates) for at, rates in _AT)
+    assert predictions([*one, *two], 4) == [
+        "PyTorch: no prediction: no row has several nodes, so the network between them is not known."
+    ]
+    shared = placed("pytorch", 2, 2, (12.0, 12.1))  # four devices slower than two, beyond what its probe explains
+    assert "the model misses a measured row by" in predictions([*one, *two, *shared], 8)[0]
+    silent = [dataclasses.replace(record, communication={}) for record in two]
+    assert "says how many bytes it all-reduces" in predictions([*one, *silent], 4)[0]
+    fitted, refused = predictions([*one, *two, *four], 4, 7, 8)
+    assert fitted.startswith("PyTorch: ring all-reduce. Fitted to 3 sizes")
+    assert "4 devices are not more than the 4 that were measured; 7 devices do not fill nodes of 2" in refused
+
+
+_AT = (((1, 1), (10.0, 10.1)), ((1, 2), (19.0, 19.1)), ((2, 2), (36.0, 36.1)))
+
+
+def test_line_charts_are_valid_xml_and_always_the_same() -> None:
+    for chart in scaled(grid((64,))).charts:
+        drawn = charts.svg(chart, "x")
+        assert drawn == charts.svg(chart, "x")
+        assert xml.etree.ElementTree.fromstring(drawn).attrib["aria-label"] == chart.alt
+        assert "<text" not in drawn
+
+
+def test_a_scaling_row_without_proof_is_not_comparable() -> None:
+    made = grid()
+    of = next(job for job in made.jobs if job.nnodes == 4 and job.adapter == "pytorch")
+    found = scaled(dataclasses.replace(made, proofs={k: v for k, v in made.proofs.items() if k != of.id}))
+    assert [row.label for row in found.table.rows if row.kind == "incomparable"] == ["PyTorch, 4×8, batch 16"]
+    assert found.charts[0].lines[0].label == "PyTorch (not comparable)"
+
+
 # Text from outside
 
 
@@ -415,7 +628,7 @@ def test_templates_do_no_arithmetic() -> None:
     forbidden = (nodes.Add, nodes.Sub, nodes.Mul, nodes.Div, nodes.FloorDiv, nodes.Mod, nodes.Pow, nodes.Neg)
     allowed = {"fence"}
     templates = sorted(report.TEMPLATES.glob("*.j2"))
-    assert len(templates) == 8
+    assert len(templates) == 10
     for path in templates:
         tree = Environment().parse(path.read_text(encoding="utf-8"))
         assert not list(tree.find_all(forbidden)), path.name
