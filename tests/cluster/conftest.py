@@ -7,7 +7,7 @@ from testbed import Testbed, missing
 @pytest.fixture(scope="session")
 def testbed(tmp_path_factory):
     """A Testbed that is up. A test that shapes it or takes a host down undoes that."""
-    if lacking := missing():
-        pytest.skip(f"two hosts on this machine need {', '.join(lacking)}: `make test-cluster`, as root, installs it")
+    if reason := missing():
+        pytest.skip(reason)
     with Testbed(tmp_path_factory.mktemp("testbed")) as up:
         yield up

@@ -130,8 +130,8 @@ def test_a_shaped_link_has_its_rate(testbed, sender, receiver):
 @pytest.fixture
 def folder(tmp_path):
     """For a test bed with the name of OTHER, of which nothing may be left at the end."""
-    if lacking := missing():
-        pytest.skip(f"two hosts on this machine need {', '.join(lacking)}: `make test-cluster`, as root, installs it")
+    if reason := missing():
+        pytest.skip(reason)
     assert remains(tmp_path) == []
     yield tmp_path
     assert remains(tmp_path) == []

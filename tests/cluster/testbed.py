@@ -130,10 +130,11 @@ class TestbedError(Exception):
     __test__ = False  # not a test, whatever pytest thinks of the name
 
 
-def missing() -> list[str]:
-    """What keeps a test bed from being made here, in words; empty if nothing does."""
-    lacking = [program for program in PROGRAMS if not shutil.which(program, path=PATH)]
-    return [*(["root"] if os.geteuid() else []), *lacking]
+def missing() -> str:
+    """Why there can be no test bed here, and what to do; empty if there can."""
+    programs = [program for program in PROGRAMS if not shutil.which(program, path=PATH)]
+    lacking = ", ".join([*(["root"] if os.geteuid() else []), *programs])
+    return lacking and f"two hosts on this machine need {lacking}: `make test-cluster`, as root, installs and runs all"
 
 
 class Testbed:
@@ -159,8 +160,8 @@ class Testbed:
         self._clear_up = contextlib.ExitStack()
 
     def __enter__(self) -> Testbed:
-        if lacking := missing():
-            raise TestbedError(f"a test bed needs {', '.join(lacking)}; `make test-cluster`, as root, installs it")
+        if reason := missing():
+            raise TestbedError(reason)
         if re.search(r"\s", str(self.folder)):
             raise TestbedError(f"folder {str(self.folder)!r}: Slurm allows no white space in it; take another")
         with self._clear_up:
