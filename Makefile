@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 ARGS ?= --model bert --precision amp
 REFERENCE_ARGS := --frameworks pytorch --device cpu --model resnet50,bert
 
-.PHONY: setup compare verify reference test check format types lint lock bench clean
+.PHONY: setup compare verify reference test test-cluster check format types lint lock bench clean
 
 setup: $(VENV)/ready
 
@@ -25,9 +25,14 @@ reference: $(VENV)/ready
 test: $(VENV)/ready
 	$(BIN)/python -m pytest $(TEST_ARGS)
 
-# The part to run before each commit: format, lint, types, the tests that need no framework.
+# The tests on two hosts: namespaces of this machine, with sshd, Open MPI and Slurm, which it installs. Needs root.
+test-cluster: $(VENV)/ready
+	tests/cluster/install.sh
+	$(BIN)/python -m pytest -m cluster $(TEST_ARGS)
+
+# The part to run before each commit: format, lint, types, the tests that need no framework and no cluster.
 check: lint types
-	$(BIN)/python -m pytest -q -m "not framework"
+	$(BIN)/python -m pytest -q -m "not framework and not cluster"
 
 lint: $(VENV)/ready
 	$(BIN)/ruff format --check .
