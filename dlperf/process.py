@@ -62,11 +62,11 @@ def failure(ended: Ended, stream: events.Stream, folder: Path, launcher: Launche
         where = _where(stream)
         message = f"it did not end within {ended.timeout:g} s (--timeout) and was ended with all its processes"
         return Failure("timeout", message + (f"; {where}" if where else ""), lines)
-    lost = launcher.first_ended(_printed(folder)) if launcher else None
+    lost = launcher.first_ended(printed(folder)) if launcher else None
     if lost and stream.ranks:
         host = stream.hosts[lost.rank] or lost.host
         kind = "out_of_memory" if ended.machine_ran_out_of_memory else "killed"
-        return Failure(kind, f"rank {lost.rank} on {host} {lost.how}", _of_rank(folder, lost.rank) or lines)
+        return Failure(kind, f"rank {lost.rank} on {host}: {lost.how}", _of_rank(folder, lost.rank) or lines)
     told = stream.failure
     if ended.code < 0 and stream.failed is None:
         name = signal.Signals(-ended.code).name
@@ -104,7 +104,7 @@ def _launcher_said(ended: Ended, stream: events.Stream, lines: tuple[str, ...]) 
     return f"the launcher ended with exit code {ended.code}; {_where(stream)}: {said}"
 
 
-def _printed(folder: Path) -> str:
+def printed(folder: Path) -> str:
     """All that the launcher and, where they are not apart, the ranks printed."""
     texts = []
     for name in ("stdout.log", "stderr.log"):

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from dlperf import bundle, certify, envs, events, launchers, metrics, plan, process
 from dlperf.catalog import Adapter
 from dlperf.envs import Environment
-from dlperf.errors import RunError
+from dlperf.errors import Problem, RunError, UsageError
 from dlperf.launchers import Launch
 from dlperf.progress import Progress
 from dlperf.schema import Failure, Job, Record
+from dlperf.shell import quote
 from dlperf.spec import Spec
 from dlperf.store import Store
 
 #: failures of what surrounds a run, not of the run: `--resume` tries them again
 NEVER_RAN = frozenset(["environment"])
+#: what shells, mpirun and Slurm print where a folder is not there
+NOT_THERE = ("No such file", "cannot open", "can't open", "couldn't chdir")
 #: of a job's communication event, what a record keeps
 MEASURED = ("gradient_bytes", "all_reduce_bytes", "all_reduce_seconds")
 
@@ -42,6 +45,7 @@ class Runner:
         bundle.make(self.store.folder / "code", used.values())
         self.progress.begin([job for _, job in runs])
         environments = self._environments(list(jobs.values()), runs)
+        self._look_for_folder(list(jobs.values()), environments)
         self._prove(environments)
         for repeat, job in runs:
             key = (job.adapter, job.device)
@@ -50,6 +54,27 @@ class Runner:
                 self._one(job, repeat, environments[key])
             elif (job.id, repeat) not in self.store.records:
                 self.progress.passed(job)
+
+    def _look_for_folder(self, jobs: Sequence[Job], environments: Mapping[tuple[str, str], Environment]) -> None:
+        """UsageError if some node does not see the folder of the comparison, or the environments. A node that cannot
+        be reached is not told here: each of its rows says so."""
+        wide = [job for job in jobs if job.nnodes > 1 and (job.adapter, job.device) in environments]
+        if not wide:
+            return
+        folder, spec = self.store.folder / "look", self.store.spec
+        widest = max(wide, key=lambda job: job.nnodes)
+        environment, launcher = environments[widest.adapter, widest.device], launchers.find(widest.launcher)
+        there = f"test -x {quote(environment.python)} && test -f job.json"
+        look = f'{there} && echo > "seen.$(hostname)" || {{ echo "$(hostname): {NOT_THERE[0]}" >&2; exit 1; }}'
+        launch = replace(_launch(spec, widest, 0, environment), code=Path("../code"), nproc_per_node=1, instead=look)
+        process.prepare(folder, {}, launcher.script(launch))
+        ended = process.execute(folder, min(60.0, spec.timeout), lambda: None, launcher)
+        printed = process.printed(folder)
+        if ended.code and not ended.timed_out and any(sign in printed for sign in NOT_THERE):
+            seen = sorted(file.name.removeprefix("seen.") for file in folder.glob("seen.*"))
+            step = f"It is seen on {', '.join(seen) or 'none of them'}; see {folder / 'stderr.log'}."
+            allowed = f"a folder that all {widest.nnodes} nodes share, as they must share {envs.cache_folder()}"
+            raise UsageError([Problem("--output", self.store.folder, allowed, step)])
 
     def _missing(self) -> Iterator[tuple[int, Job]]:
         for repeat, job in plan.order(self.store.plan, self.store.spec.protocol.repeats, self.store.spec.seed):
@@ -142,20 +167,22 @@ def _now() -> str:
 
 def script(spec: Spec, job: Job, repeat: int, environment: Environment) -> str:
     """What `sh` runs for one run of a job, in the run's folder."""
-    return launchers.find(job.launcher).script(
-        Launch(
-            title=f"{job.id}, repeat {repeat + 1} of {spec.protocol.repeats}",
-            name=f"{job.id}-r{repeat + 1}",
-            python=environment.python,
-            code=Path("../../../code"),
-            device=job.device,
-            threads=spec.threads,
-            variables=environment.variables,
-            nnodes=job.nnodes,
-            nproc_per_node=job.nproc_per_node,
-            hosts=spec.hosts[: job.nnodes],
-            arguments=spec.launcher_arguments,
-        )
+    return launchers.find(job.launcher).script(_launch(spec, job, repeat, environment))
+
+
+def _launch(spec: Spec, job: Job, repeat: int, environment: Environment) -> Launch:
+    return Launch(
+        title=f"{job.id}, repeat {repeat + 1} of {spec.protocol.repeats}",
+        name=f"{job.id}-r{repeat + 1}",
+        python=environment.python,
+        code=Path("../../../code"),
+        device=job.device,
+        threads=spec.threads,
+        variables=environment.variables,
+        nnodes=job.nnodes,
+        nproc_per_node=job.nproc_per_node,
+        hosts=spec.hosts[: job.nnodes],
+        arguments=spec.launcher_arguments,
     )
 
 

@@ -38,7 +38,7 @@ class Launch:
 
     name: a file name, unique among the runs of a comparison. code: the bundle, relative to the run's folder, which has
     job.json. threads: of each rank. variables: of the framework's environment. hosts: of the first `nnodes` nodes;
-    empty where the engine finds them. arguments: --launcher-arg.
+    empty where the engine finds them. arguments: --launcher-arg. instead: what each rank runs in place of the worker.
     """
 
     title: str
@@ -52,6 +52,7 @@ class Launch:
     nproc_per_node: int = 1
     hosts: tuple[str, ...] = ()
     arguments: Mapping[str, str] = field(default_factory=dict)
+    instead: str = ""
 
     @property
     def world_size(self) -> int:
@@ -149,6 +150,9 @@ def worker(launch: Launch, variables: Mapping[str, str], raw: Mapping[str, str] 
 
     raw: variables whose values are for the shell to expand.
     """
+    here = 'cd "$(dirname "$0")" &&\n'
+    if launch.instead:
+        return f"{here}{launch.instead}\n"
     values = {
         "PYTHONNOUSERSITE": "1",
         "PYTHONUNBUFFERED": "1",
@@ -161,7 +165,7 @@ def worker(launch: Launch, variables: Mapping[str, str], raw: Mapping[str, str] 
     words += [f"{name}={_value(name, value)}" for name, value in values.items()]
     words += [f"{name}={value}" for name, value in (raw or {}).items()]
     settings = " \\\n".join(f"  {word}" for word in words)
-    return f"exec env \\\n{settings} \\\n  {quote(launch.python)} -m dlperf.adapters.worker job.json .\n"
+    return f"{here}exec env \\\n{settings} \\\n  {quote(launch.python)} -m dlperf.adapters.worker job.json .\n"
 
 
 def _value(name: str, value: str) -> str:
@@ -171,7 +175,7 @@ def _value(name: str, value: str) -> str:
 
 def single(launch: Launch) -> str:
     """The script of one process on this machine."""
-    return f'#!/bin/sh\n# {launch.title}\ncd "$(dirname "$0")" &&\n{worker(launch, {})}'
+    return f"#!/bin/sh\n# {launch.title}\n{worker(launch, {})}"
 
 
 def several(launch: Launch, rank: str, start: str, head: str = "", others: Mapping[str, str] | None = None) -> str:
@@ -179,10 +183,9 @@ def several(launch: Launch, rank: str, start: str, head: str = "", others: Mappi
 
     head: comments that must stand first. others: further parts, by the argument that chooses them.
     """
-    parts = "".join(f"{name})\n{body};;\n" for name, body in (others or {}).items())
+    parts = "".join(f"{name})\n{body}exit\n;;\n" for name, body in {"rank": rank, **(others or {})}.items())
     return (
-        f"#!/bin/sh\n{head}# {launch.title}\n"
-        f'case "$1" in\nrank)\ncd "$(dirname "$0")" &&\n{rank};;\n{parts}esac\n'
+        f'#!/bin/sh\n{head}# {launch.title}\ncase "$1" in\n{parts}esac\n'
         f'cd "$(dirname "$0")" || exit\nrm -f rank*.json\n{start}'
     )
 

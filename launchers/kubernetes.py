@@ -94,7 +94,7 @@ class Kubernetes(Launcher):
     required = ("image", "claim", "mount")
     programs: ClassVar[Mapping[str, str]] = {"kubectl": "Kubernetes' own downloads"}
     many_nodes = True
-    ended = re.compile(r"rank (?P<rank>\d+) on (?P<host>\S+) (?P<how>was ended by signal .*)$", re.MULTILINE)
+    ended = re.compile(r"rank (?P<rank>\d+) on (?P<host>\S+) was (?P<how>ended by signal .*)$", re.MULTILINE)
 
     def script(self, launch: Launch) -> str:
         name, given = _object_name(launch.name), launch.arguments

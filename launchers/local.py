@@ -11,7 +11,7 @@ from dlperf.shell import quote
 class Local(Launcher):
     name = "local"
     about = "processes on this machine"
-    ended = re.compile(r"^rank (?P<rank>\d+) on (?P<host>\S+) (?P<how>was ended by signal .*)$", re.MULTILINE)
+    ended = re.compile(r"^rank (?P<rank>\d+) on (?P<host>\S+) was (?P<how>ended by signal .*)$", re.MULTILINE)
 
     def script(self, launch: Launch) -> str:
         if launch.world_size == 1:

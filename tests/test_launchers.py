@@ -95,7 +95,7 @@ def test_scripts_name_nobody_s_home(monkeypatch, tmp_path):
 # What engines print, as they printed it here
 
 PRINTED = {
-    "local": ("rank 1 on vm was ended by signal 9 (SIGKILL)\n", (1, "vm", "was ended by signal 9 (SIGKILL)")),
+    "local": ("rank 1 on vm was ended by signal 9 (SIGKILL)\n", (1, "vm", "ended by signal 9 (SIGKILL)")),
     "mpi": (
         "--------\nPrimary job  terminated normally, but 1 process returned\na non-zero exit code. Per user-direction, "
         "the job has been aborted.\n--------\nmpirun noticed that process rank 1 with PID 4242 on node node2 exited on "

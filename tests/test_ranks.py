@@ -174,7 +174,7 @@ def test_the_slowest_rank_counts_and_the_skew_is_recorded(tmp_path):
 
 FAULTS = {
     "crash": ("crash", "rank 1 on {host}: RuntimeError: the fake framework crashed, as asked"),
-    "killed": ("killed", "rank 1 on {host} was ended by signal 9 (SIGKILL)"),
+    "killed": ("killed", "rank 1 on {host}: ended by signal 9 (SIGKILL)"),
     "out_of_memory": ("out_of_memory", "rank 1 on {host}: MemoryError: the fake framework ran out of memory, as asked"),
     "nan": ("nan", "rank 1 on {host}: NotFinite: the loss is nan after warm-up"),
 }

@@ -15,6 +15,7 @@ exec env \
   DLPERF_LAUNCHER=horovod \
   DLPERF_HOSTS=10.77.0.1,10.77.0.2 \
   /cache/envs/oneflow-cpu-0123/bin/python -m dlperf.adapters.worker job.json .
+exit
 ;;
 esac
 cd "$(dirname "$0")" || exit

@@ -11,11 +11,13 @@ exec env \
   LD_LIBRARY_PATH=/cache/envs/oneflow-cpu-0123/nvidia/cudnn/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
   DLPERF_LAUNCHER=kubernetes \
   /cache/envs/oneflow-cpu-0123/bin/python -m dlperf.adapters.worker job.json .
+exit
 ;;
 node)
 cd "$(dirname "$0")" &&
 NODE_RANK="$JOB_COMPLETION_INDEX" NNODES=2 DLPERF_HOSTS=dlperf-bert-base-fp32-oneflow-b4-r1-c515a3-0.dlperf-bert-base-fp32-oneflow-b4-r1-c515a3,dlperf-bert-base-fp32-oneflow-b4-r1-c515a3-1.dlperf-bert-base-fp32-oneflow-b4-r1-c515a3 PYTHONPATH="$PWD"/../../../code \
 exec /cache/envs/oneflow-cpu-0123/bin/python -m dlperf.adapters.spawn 2 sh "$PWD"/launch.sh rank
+exit
 ;;
 esac
 cd "$(dirname "$0")" || exit

@@ -22,11 +22,13 @@ exec env \
   LD_LIBRARY_PATH=/cache/envs/oneflow-cpu-0123/nvidia/cudnn/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
   DLPERF_LAUNCHER=slurm \
   /cache/envs/oneflow-cpu-0123/bin/python -m dlperf.adapters.worker job.json .
+exit
 ;;
 batch)
 DLPERF_HOSTS="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | tr '\n' ,)"
 export DLPERF_HOSTS
 exec srun --kill-on-bad-exit=1 --cpu-bind=none sh "$PWD"/launch.sh rank
+exit
 ;;
 esac
 cd "$(dirname "$0")" || exit

@@ -15,6 +15,7 @@ exec env \
   DLPERF_LAUNCHER=torchrun \
   DLPERF_HOSTS='' \
   /cache/envs/oneflow-cpu-0123/bin/python -m dlperf.adapters.worker job.json .
+exit
 ;;
 esac
 cd "$(dirname "$0")" || exit

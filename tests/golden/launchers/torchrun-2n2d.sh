@@ -15,10 +15,12 @@ exec env \
   DLPERF_LAUNCHER=torchrun \
   DLPERF_HOSTS=10.77.0.1,10.77.0.2 \
   /cache/envs/oneflow-cpu-0123/bin/python -m dlperf.adapters.worker job.json .
+exit
 ;;
 node)
 cd "$(dirname "$0")" &&
 PYTHONPATH="$PWD"/../../../code exec /cache/envs/oneflow-cpu-0123/bin/python -m torch.distributed.run --nnodes 2 --nproc-per-node 2 --node-rank "$2" --master-addr 10.77.0.1 --master-port 29400 --no-python sh "$PWD"/launch.sh rank
+exit
 ;;
 esac
 cd "$(dirname "$0")" || exit
