@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,6 +12,12 @@ from typing import Any
 
 from dlperf.schema import Failure, Window
 
+#: how frameworks say that another rank is gone
+LOST = re.compile(
+    r"connection (was )?(closed|reset|refused|aborted|lost)|closed (the )?connection|hung up|by peer|broken pipe|"
+    r"socket closed|unavailable|heartbeat|aborted",
+    re.IGNORECASE,
+)
 KINDS = ("start", "built", "warm", "communication", "trajectory", "end", "failed")
 
 
@@ -51,15 +58,17 @@ class Stream:
         """Of the rank that failed first: the others fail because they lost it. Then of one that says nothing."""
         told = [number for number, stream in enumerate(self.ranks) if stream.failed is not None]
         silent = [number for number, stream in enumerate(self.ranks) if stream.failure]
-        if told:
-            first = min(told, key=lambda number: float(self.ranks[number].failed["time"]))  # type: ignore[index]
-        elif silent:
-            first = silent[0]
-        else:
+        if not silent:
             return None
+        first = min(told, key=lambda number: float((self.ranks[number].failed or {})["time"])) if told else silent[0]
         failure = self.ranks[first].failure
         assert failure is not None
-        return replace(failure, message=f"{self.name(first)}: {failure.message}")
+        message = f"{self.name(first)}: {failure.message}"
+        gone = [number for number in silent if number not in told and self.ranks[number].built]
+        if told and gone and LOST.search(failure.message):
+            message = f"{', '.join(map(self.name, gone))} stopped without a word; {message}"
+            return replace(failure, kind="killed", message=message)
+        return replace(failure, message=message)
 
     @property
     def host(self) -> str:

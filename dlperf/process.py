@@ -74,7 +74,7 @@ def failure(ended: Ended, stream: events.Stream, folder: Path, launcher: Launche
             return Failure("out_of_memory", f"the system ended it for want of memory ({name})", lines)
         return Failure("killed", f"it was ended by signal {-ended.code} ({name})", lines)
     if ended.code != 0 and stream.ranks and not any(one.failed for one in stream.ranks):
-        return Failure("launcher", _launcher_said(ended, stream, lines), lines)
+        return Failure("launcher", _launcher_said(ended, stream, folder, launcher), lines)
     if told is None and ended.code != 0:
         return Failure("crash", f"it ended with exit code {ended.code} after its last event", lines)
     return dataclasses.replace(told, lines=told.lines or lines) if told else None
@@ -98,10 +98,13 @@ STAGES = (
 )
 
 
-def _launcher_said(ended: Ended, stream: events.Stream, lines: tuple[str, ...]) -> str:
-    """No rank has said why: the engine's last words, and which ranks it had not started."""
-    said = next((line.strip() for line in reversed(lines) if line.strip(" -*=")), "nothing was printed")
-    return f"the launcher ended with exit code {ended.code}; {_where(stream)}: {said}"
+def _launcher_said(ended: Ended, stream: events.Stream, folder: Path, launcher: Launcher | None) -> str:
+    """No rank has said why: what the engine says, or else its last words, and which ranks it had not started."""
+    text = printed(folder)
+    found = launcher.cause.search(text) if launcher else None
+    lines = [line.strip() for line in text.splitlines() if line.strip(" -*=")]
+    said = found.group().strip() if found else lines[-1] if lines else "it printed nothing"
+    return f"the launcher ended with exit code {ended.code}: {said}; {_where(stream)}"
 
 
 def printed(folder: Path) -> str:

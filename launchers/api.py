@@ -72,8 +72,8 @@ class Launcher:
 
     arguments: key of --launcher-arg -> what it is. required: those that must be given. programs: program that must be
     on PATH -> the Debian package, or other place, that has it. many_nodes: whether it reaches other machines;
-    needs_hosts: whether it must be told which. ended: finds the first rank that ended by a signal in what the engine
-    printed; groups rank, host, how.
+    needs_hosts: whether it must be told which. In what the engine printed, `ended` finds the first rank that ended by a
+    signal, with groups rank, host, how, and `cause` the line that says why it could not start or keep the ranks.
     """
 
     name = ""
@@ -84,6 +84,9 @@ class Launcher:
     many_nodes = False
     needs_hosts = False
     ended: re.Pattern[str] | None = None
+    cause: re.Pattern[str] = re.compile(
+        r"^(ssh: .*|.*Permission denied \(.*|Host key verification failed.*|.*not enough slots.*)$", re.MULTILINE
+    )
 
     def script(self, launch: Launch) -> str:
         """The text of launch.sh. Pure."""

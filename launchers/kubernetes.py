@@ -95,6 +95,7 @@ class Kubernetes(Launcher):
     programs: ClassVar[Mapping[str, str]] = {"kubectl": "Kubernetes' own downloads"}
     many_nodes = True
     ended = re.compile(r"rank (?P<rank>\d+) on (?P<host>\S+) was (?P<how>ended by signal .*)$", re.MULTILINE)
+    cause = re.compile(r"^(error: .*|pod .*: Failed .*|The connection to .*)$", re.MULTILINE)
 
     def script(self, launch: Launch) -> str:
         name, given = _object_name(launch.name), launch.arguments

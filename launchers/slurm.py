@@ -57,6 +57,7 @@ class Slurm(Launcher):
     ended = re.compile(
         r"^srun: error: (?P<host>\S+): tasks? (?P<rank>\d+)[-,\d]*: (?P<how>(?!Exited).*)$", re.MULTILINE
     )
+    cause = re.compile(r"^(sbatch: error: .*|Slurm job .*|Slurm no longer .*)$", re.MULTILINE)
 
     def script(self, launch: Launch) -> str:
         options = {

@@ -1,0 +1,260 @@
+"""The command over two hosts, by each engine that reaches them: rows, and faults that name rank, host and cause."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from dlperf import store
+
+pytestmark = pytest.mark.cluster
+
+COMPARE = [sys.executable, "-m", "dlperf.compare"]
+FAKE = ["--frameworks", "fake", "--env", "current", "--model", "bert_tiny", "--device", "cpu", "--no-verify", "-r", 1]
+
+
+@pytest.fixture(params=["mpi", "slurm"])
+def engine(request, testbed):
+    """The words that choose an engine on the testbed."""
+    return engines(testbed)[request.param]
+
+
+def engines(testbed):
+    hosts = ["--hosts", ",".join(testbed.addresses), "--launcher-arg", f"rsh={testbed.rsh}"]
+    return {
+        "mpi": ["--launcher", "mpi", *hosts, "--launcher-arg", f"network={testbed.network}.0/24"],
+        "torchrun": ["--launcher", "torchrun", *hosts],
+        "slurm": ["--launcher", "slurm"],
+    }
+
+
+def start(testbed, folder, *words):
+    command = [str(word) for word in (*COMPARE, "-o", folder / "out", *words)]
+    environ = {**os.environ, **testbed.environment}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environ)
+
+
+def compare(testbed, folder, *words, timeout=300):
+    """Exit code and output of the command; its folder is `folder`/out."""
+    process = start(testbed, folder, *words)
+    try:
+        printed, _ = process.communicate(timeout=timeout)
+    finally:
+        process.kill()
+    return process.returncode, printed
+
+
+def records(folder):
+    return list(store.open_folder(folder / "out").records.values())
+
+
+def left_behind(folder):
+    """Command lines of dlperf's processes that work in a folder, on either host: they share the machine's processes."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            line = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            if (process / "cwd").resolve().is_relative_to(folder) and "dlperf.adapters" in line:
+                found.append(line)
+    return found
+
+
+def queue(testbed):
+    environ = {**os.environ, **testbed.environment}
+    return subprocess.run(["squeue", "-h"], env=environ, capture_output=True, text=True, check=True).stdout.split("\n")
+
+
+def wait_for(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.1)
+
+
+# --- rows -----------------------------------------------------------------------------------------------------------
+
+
+def test_nodes_and_ranks_are_rows_on_both_hosts(testbed, engine, tmp_path):
+    code, printed = compare(testbed, tmp_path, *FAKE, *engine, "--nnodes", "1,2", "--nproc-per-node", "1,2")
+    assert code == 0, printed
+    found = {(r.job.nnodes, r.job.nproc_per_node): r for r in records(tmp_path)}
+    assert [found[size].failure for size in sorted(found)] == [None] * 4
+    assert found[2, 2].hosts == ("node1", "node1", "node2", "node2")
+    assert found[2, 1].hosts == ("node1", "node2")
+    assert found[2, 2].windows[0].samples == 4 * 4 * 2
+    assert "srun" in found[2, 2].command or "mpirun" in found[2, 2].command
+
+
+# --- faults ---------------------------------------------------------------------------------------------------------
+
+
+def one_row(testbed, folder, engine, *words, **kwargs):
+    """The failure of one row of two nodes, of which nothing is left."""
+    compare(testbed, folder, *FAKE, *engine, "--nnodes", 2, *words, **kwargs)
+    (record,) = records(folder)
+    wait_for(lambda: not left_behind(folder), 20)
+    wait_for(lambda: not any(queue(testbed)), 60)
+    return record.failure
+
+
+def test_a_killed_rank_is_named_with_its_host(testbed, engine, tmp_path):
+    failure = one_row(testbed, tmp_path, engine, "--set", "behave=killed", "--set", "rank=1")
+    assert failure.kind == "killed"
+    # an engine may notice first that rank 0 gave up
+    assert failure.message.startswith(
+        ("rank 1 on node2: ", "rank 1 on node2 stopped without a word; rank 0 on node1: ")
+    )
+
+
+def test_a_rank_that_raises_is_named_with_what_it_said(testbed, engine, tmp_path):
+    failure = one_row(testbed, tmp_path, engine, "--set", "behave=crash", "--set", "rank=1")
+    assert (failure.kind, failure.message) == (
+        "crash",
+        "rank 1 on node2: RuntimeError: the fake framework crashed, as asked",
+    )
+
+
+def test_a_rank_that_hangs_is_ended_with_the_timeout(testbed, engine, tmp_path):
+    words = ["--set", "behave=hang", "--set", "rank=1", "--timeout", 12]
+    failure = one_row(testbed, tmp_path, engine, *words)
+    assert failure.kind == "timeout"
+    assert "rank 1 on node2 was" in failure.message or "rank 0 on node1, rank 1 on node2 was" in failure.message
+
+
+def test_a_host_that_cannot_be_reached_is_named(testbed, tmp_path):
+    testbed.down(2)
+    try:
+        failure = one_row(testbed, tmp_path, engines(testbed)["mpi"], "--timeout", 40)
+    finally:
+        testbed.up(2)
+    assert failure.kind == "launcher"
+    assert testbed.addresses[1] in "\n".join([failure.message, *failure.lines])
+
+
+def slurm_while(testbed, folder, action, *words):
+    """The failure of a row through Slurm; `action` is called once its job runs."""
+    environ = {**os.environ, **testbed.environment}
+
+    def act():
+        out = folder / "out" / "runs"
+        with contextlib.suppress(AssertionError):
+            wait_for(lambda: list(out.glob("*/0/events.rank1.jsonl")))
+            subprocess.run(action, env=environ, check=False, timeout=60, cwd=folder)
+
+    thread = threading.Thread(target=act)
+    thread.start()
+    slow = ["--set", "step_seconds=3", "--timeout", 90]
+    failure = one_row(testbed, folder, engines(testbed)["slurm"], *slow, *words)
+    thread.join()
+    return failure
+
+
+def test_a_cancelled_slurm_job_says_so(testbed, tmp_path):
+    failure = slurm_while(testbed, tmp_path, ["sh", "-c", "scancel $(squeue -h -o %i | head -1)"])
+    assert "CANCELLED" in "\n".join([failure.message, *failure.lines])
+
+
+def test_a_preempted_slurm_job_says_so(testbed, tmp_path):
+    urgent = ["srun", "-p", "urgent", "-N2", "--exclusive", "true"]
+    failure = slurm_while(testbed, tmp_path, urgent)
+    assert "PREEMPTED" in "\n".join([failure.message, *failure.lines])
+
+
+def test_a_full_queue_ends_with_the_timeout_and_says_what_it_waited_for(testbed, tmp_path):
+    environ = {**os.environ, **testbed.environment}
+    wrap = ["sbatch", "--parsable", "-N2", "--exclusive", "--output", "/dev/null", "--wrap", "sleep 300"]
+    blocker = subprocess.run(wrap, env=environ, capture_output=True, text=True, check=True).stdout.strip()
+    try:
+        compare(testbed, tmp_path, *FAKE, "--launcher", "slurm", "--nnodes", 2, "--timeout", 8)
+    finally:
+        subprocess.run(["scancel", blocker], env=environ, check=True)
+    (record,) = records(tmp_path)
+    assert record.failure.kind == "timeout"
+    assert "PENDING" in "\n".join([record.failure.message, *record.failure.lines])
+    wait_for(lambda: not any(queue(testbed)))
+
+
+def test_ctrl_c_cancels_the_slurm_job(testbed, tmp_path):
+    process = start(testbed, tmp_path, *FAKE, "--launcher", "slurm", "--nnodes", 2, "--set", "step_seconds=30")
+    wait_for(lambda: list((tmp_path / "out" / "runs").glob("*/0/events.rank1.jsonl")))
+    process.terminate()
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    wait_for(lambda: not any(queue(testbed)))
+    wait_for(lambda: not left_behind(tmp_path))
+
+
+def test_nodes_that_do_not_share_the_folder_are_told_before_anything_runs(testbed, engine, tmp_path):
+    inner = testbed.local / f"out-{tmp_path.name}"  # each host has a folder of its own there
+    code, printed = compare(testbed, inner, *FAKE, *engine, "--nnodes", 2)
+    assert code == 2, printed
+    assert "--output" in printed
+    assert "a folder that all 2 nodes share" in printed
+    assert not list(inner.glob("out/runs/*"))
+
+
+# --- real frameworks ------------------------------------------------------------------------------------------------
+
+
+REAL = "pytorch,jax,mxnet"
+
+
+@pytest.mark.framework
+@pytest.mark.parametrize("launcher", ["mpi", "slurm"])
+def test_three_frameworks_train_over_both_hosts_and_prove_it(testbed, tmp_path, launcher):
+    words = ["-f", REAL, "-m", "bert_tiny", "-p", "fp32", "--device", "cpu", "-r", 1, "--threads", 1, "--nnodes", "1,2"]
+    code, printed = compare(testbed, tmp_path, *words, *engines(testbed)[launcher], timeout=900)
+    assert code == 0, printed
+    found = records(tmp_path)
+    assert [record.failure for record in found] == [None] * 6, printed
+    assert {r.hosts for r in found if r.job.nnodes == 2} == {("node1", "node2")}
+    assert "not comparable" not in printed
+
+
+@pytest.mark.framework
+def test_torchrun_has_an_agent_on_each_host(testbed, tmp_path):
+    words = [
+        "-f",
+        "pytorch",
+        "-m",
+        "bert_tiny",
+        "-p",
+        "fp32",
+        "--device",
+        "cpu",
+        "-r",
+        1,
+        "--threads",
+        1,
+        "--no-verify",
+    ]
+    torchrun = engines(testbed)["torchrun"]
+    code, printed = compare(testbed, tmp_path, *words, *torchrun, "--nnodes", 2, "--nproc-per-node", 2)
+    assert code == 0, printed
+    (record,) = records(tmp_path)
+    assert record.hosts == ("node1", "node1", "node2", "node2")
+
+
+@pytest.mark.framework
+def test_a_slow_network_shows_in_the_all_reduce(testbed, tmp_path):
+    """At 100 Mb/s an all-reduce takes many times as long as on the unshaped link of the same machine."""
+    words = ["-f", "pytorch", "-m", "resnet50", "-p", "fp32", "--device", "cpu", "-r", 1, "--threads", 1, "--no-verify"]
+    short = ["-b", 1, "--warmup-steps", 1, "--windows", 1, "--steps-per-window", 1, "--nnodes", 2]
+    mpi = engines(testbed)["mpi"]
+    seconds = {}
+    for rate in ("", "100mbit"):
+        if rate:
+            testbed.shape(rate)
+        try:
+            compare(testbed, tmp_path / f"at{rate}", *words, *short, *mpi)
+        finally:
+            testbed.unshape()
+        (record,) = records(tmp_path / f"at{rate}")
+        assert record.failure is None
+        seconds[rate] = record.communication["all_reduce_seconds"]
+    assert seconds["100mbit"] > 3 * seconds[""], seconds
