@@ -249,7 +249,8 @@ def _certificate(
 ) -> Certificate:
     trajectory, fault = one.trajectory, _fault(one)
     if fault:
-        return Certificate(trajectory, "unproven" if trajectory.failure else "different", fault)
+        parted = not trajectory.failure or trajectory.failure.kind == "ranks_differ"
+        return Certificate(trajectory, "different" if parted else "unproven", fault)
     mine = trajectory.system
     others = [other.trajectory.system for other in witnesses if other.trajectory.system != mine]
     differences = tuple(measure[mine, other] for other in others)

@@ -26,21 +26,21 @@ TINY = {"resnet": "resnet_tiny", "bert": "bert_tiny"}
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory):
-    """(deviation, framework), or ("", framework, model) for the adapter as it is -> its trajectory."""
+    """(deviation, framework), or ("", framework, model, ranks) for the adapter as it is -> its trajectory."""
     adapters = catalog.adapters()
     environments = {name: envs.ensure(adapters[name], "cpu", progress=print) for name in FRAMEWORKS}
     root = tmp_path_factory.mktemp("deviations")
-    runs = {key: (key[1], model(case), case[key[1]]) for key, case in CASES.items()}
-    runs |= {("", framework, of): (framework, of, []) for framework, of, _ in runs.values()}
+    runs = {key: (key[1], model(case), case.get("ranks", 1), case[key[1]]) for key, case in CASES.items()}
+    runs |= {("", framework, of, ranks): (framework, of, ranks, []) for framework, of, ranks, _ in runs.values()}
 
     def run(number_and_key):
         number, key = number_and_key
-        framework, of, changes = runs[key]
+        framework, of, ranks, changes = runs[key]
         bundle.make(root / str(number) / "code", [adapters[framework]])
         for change in changes:
             alter(root / str(number) / "code" / "dlperf" / "adapters" / framework / change["file"], change)
         certifier = certify.Certifier(root / str(number), threads=1, timeout=300, note=print)
-        return key, certifier.run(asked(framework, of, adapters), environments[framework])
+        return key, certifier.run(asked(framework, of, ranks, adapters), environments[framework], threads=1)
 
     with ThreadPoolExecutor(2) as pool:
         yield dict(pool.map(run, enumerate(runs)))
@@ -57,20 +57,21 @@ def alter(path, change):
     path.write_text(source.replace(change["old"], change["new"]))
 
 
-def asked(framework, of, adapters):
+def asked(framework, of, ranks, adapters):
     words = {"model": of, "precision": "fp64", "frameworks": framework, "device": "cpu", "env": "venv"}
     rest = dict.fromkeys(["protocol", "compile", "set", "timeout", "seed", "threads"])
     spec = from_arguments({**words, **rest, "data": "synthetic", "dry_run": False}, adapters, ("fp64", *PRECISIONS))
     (one,) = certify.shown(make(spec, adapters).jobs[0])
-    return one
+    return replace(one, ranks=ranks)
 
 
 @pytest.mark.parametrize(("name", "framework"), CASES, ids=[", ".join(case) for case in CASES])
 def test_a_deviation_is_caught(name, framework, seen):
-    whole = seen["", framework, model(CASES[name, framework])]
+    case = CASES[name, framework]
+    whole = seen["", framework, model(case), case.get("ranks", 1)]
     altered = seen[name, framework]
     assert whole.trajectory.failure is None
-    assert altered.trajectory.failure is None, altered.trajectory.failure
+    assert altered.trajectory.failure is None or altered.trajectory.failure.kind == "ranks_differ"
     reference = replace(whole, trajectory=replace(whole.trajectory, system=proof.REFERENCE))
     (certificate,) = proof.judge([altered], reference)
     assert certificate.verdict == "different", certificate.differences
