@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 ARGS ?= --model bert --precision amp
 REFERENCE_ARGS := --frameworks pytorch --device cpu --model resnet50,bert
 
-.PHONY: setup compare verify reference test test-cluster check format types lint lock bench clean
+.PHONY: setup compare verify reference test test-cluster test-horovod check format types lint lock bench clean
 
 setup: $(VENV)/ready
 
@@ -29,6 +29,10 @@ test: $(VENV)/ready
 test-cluster: $(VENV)/ready
 	tests/cluster/install.sh
 	$(BIN)/python -m pytest -m cluster $(TEST_ARGS)
+
+# Builds Horovod for PyTorch, TensorFlow and MXNet if it is not there, and tries it. One: TEST_ARGS="-k mxnet".
+test-horovod: $(VENV)/ready
+	$(BIN)/python -m pytest -v -m horovod tests/test_horovod.py $(TEST_ARGS)
 
 # The part to run before each commit: format, lint, types, the tests that need no framework and no cluster.
 check: lint types

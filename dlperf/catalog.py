@@ -31,6 +31,7 @@ class Option:
     """A switch of an adapter. `values[0]` is the default; `any` allows others; `family` empty means all.
 
     labels: value -> what the system's name gets, e.g. {"on": "inductor"} makes "pytorch+inductor".
+    environment: value -> variant of the environment that it needs, e.g. {"horovod": "horovod"} for "cpu-horovod".
     """
 
     name: str
@@ -39,6 +40,7 @@ class Option:
     any: bool = False
     family: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def default(self) -> str:
@@ -73,18 +75,45 @@ class Distributed:
 
 
 @dataclass(frozen=True)
-class EnvironmentSpec:
-    """How the environment of an adapter on a device is made.
+class Replacement:
+    """A change of one file of a source distribution: each `old` becomes `new`."""
 
-    python: minor versions, best first. extra_index: where pip also looks if the usual index lacks a package.
-    variables: set for every worker; `{site_packages}` stands for the environment's.
+    file: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class SourceBuild:
+    """A package that is built from source in an environment whose lock is installed.
+
+    lock: names it, with the hash of its source distribution. variables: set for the build.
     """
 
-    device: str
+    lock: Path
+    variables: Mapping[str, str]
+    replace: tuple[Replacement, ...]
+
+
+@dataclass(frozen=True)
+class EnvironmentSpec:
+    """How an environment of an adapter is made.
+
+    key: its device, with a variant that some option asks for: "cpu", "cuda", "cpu-horovod". python: minor versions,
+    best first. extra_index: where pip also looks if the usual index lacks a package. variables: set for every worker;
+    `{site_packages}` stands for the environment's. build: what its lock cannot bring.
+    """
+
+    key: str
     python: tuple[str, ...]
     lock: Path
     extra_index: tuple[str, ...] = ()
     variables: Mapping[str, str] | None = None
+    build: SourceBuild | None = None
+
+    @property
+    def locks(self) -> tuple[Path, ...]:
+        return (self.lock, self.build.lock) if self.build else (self.lock,)
 
 
 @dataclass(frozen=True)
@@ -121,6 +150,11 @@ class Adapter:
 
     def options_of(self, family: str) -> dict[str, Option]:
         return {name: option for name, option in self.options.items() if not option.family or family in option.family}
+
+    def environment_key(self, device: str, options: Mapping[str, str]) -> str:
+        """The environment that these options need on a device, whether there is one or not."""
+        variants = [self.options[name].environment.get(value) for name, value in options.items()]
+        return "-".join([device, *filter(None, variants)])
 
 
 def combinations() -> Iterator[tuple[str, str, str, str]]:
@@ -166,13 +200,12 @@ def read(folder: Path) -> Adapter:
         homepage=str(data.get("homepage", "")),
         distribution=reader.texts(data, "distribution"),
         default=bool(data.get("default", True)),
-        environments={
-            device: reader.environment(device, table) for device, table in data.get("environment", {}).items()
-        },
+        environments={key: reader.environment(key, table) for key, table in data.get("environment", {}).items()},
         support=[reader.support(index, table) for index, table in enumerate(data.get("support", []))],
         options={name: reader.option(name, table) for name, table in data.get("options", {}).items()},
         distributed=[reader.distributed(index, table) for index, table in enumerate(data.get("distributed", []))],
     )
+    reader.variants(adapter)
     if reader.problems:
         raise UsageError(reader.problems)
     return adapter
@@ -212,20 +245,46 @@ class _Reader:
                 self.problems.append(Problem(f"{self.path}: {where}.{key}", value, ", ".join(allowed)))
         return tuple(values)
 
-    def environment(self, device: str, table: Mapping[str, Any]) -> EnvironmentSpec:
-        where = f"environment.{device}"
-        self.known(where + ".", table, {"python", "extra_index", "variables"})
-        if device not in DEVICES:
-            self.problems.append(Problem(f"{self.path}: environment", device, ", ".join(DEVICES)))
+    def environment(self, key: str, table: Mapping[str, Any]) -> EnvironmentSpec:
+        where = f"environment.{key}"
+        self.known(where + ".", table, {"python", "extra_index", "variables", "build"})
+        if key.partition("-")[0] not in DEVICES:
+            allowed = f"{', '.join(DEVICES)}, or one of these with a variant: cpu-horovod"
+            self.problems.append(Problem(f"{self.path}: environment", key, allowed))
         if not table.get("python"):
             self.problems.append(Problem(f"{self.path}: {where}.python", "", "minor versions, best first"))
         return EnvironmentSpec(
-            device=device,
+            key=key,
             python=tuple(table.get("python", ())),
-            lock=self.path.parent / f"requirements.{device}.txt",
+            lock=self.path.parent / f"requirements.{key}.txt",
             extra_index=tuple(table.get("extra_index", ())),
             variables=dict(table.get("variables", {})),
+            build=self.build(key, table["build"]) if "build" in table else None,
         )
+
+    def build(self, key: str, table: Mapping[str, Any]) -> SourceBuild:
+        where = f"environment.{key}.build."
+        self.known(where, table, {"variables", "replace"})
+        for one in table.get("replace", ()):
+            self.known(where + "replace.", one, {"file", "old", "new"})
+        return SourceBuild(
+            lock=self.path.parent / f"requirements.{key}.source.txt",
+            variables=dict(table.get("variables", {})),
+            replace=tuple(
+                Replacement(*(self.text(one, part) for part in ("file", "old", "new")))
+                for one in table.get("replace", ())
+            ),
+        )
+
+    def variants(self, adapter: Adapter) -> None:
+        """An option's environments are of its values, and some device has them."""
+        for name, option in adapter.options.items():
+            for value, variant in option.environment.items():
+                where = f"{self.path}: options.{name}.environment"
+                if not option.accepts(value):
+                    self.problems.append(Problem(where, value, f"a value of {name}: {', '.join(option.values)}"))
+                if not any(f"{device}-{variant}" in adapter.environments for device in DEVICES):
+                    self.problems.append(Problem(where, variant, f"the variant of a table [environment.cpu-{variant}]"))
 
     def support(self, index: int, table: Mapping[str, Any]) -> Support:
         where = f"support[{index}]"
@@ -257,7 +316,7 @@ class _Reader:
 
     def option(self, name: str, table: Mapping[str, Any]) -> Option:
         where = f"options.{name}"
-        self.known(where + ".", table, {"about", "values", "any", "family", "labels"})
+        self.known(where + ".", table, {"about", "values", "any", "family", "labels", "environment"})
         values = tuple(str(value) for value in table.get("values", ()))
         if not values:
             self.problems.append(Problem(f"{self.path}: {where}.values", "", "at least the default"))
@@ -268,4 +327,5 @@ class _Reader:
             any=bool(table.get("any", False)),
             family=self.choices(where, table, "family", tuple(FAMILIES)) if "family" in table else (),
             labels={str(value): str(label) for value, label in table.get("labels", {}).items()},
+            environment={str(value): str(variant) for value, variant in table.get("environment", {}).items()},
         )

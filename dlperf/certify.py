@@ -130,7 +130,7 @@ class Certifier:
         self, jobs: Sequence[Job], environments: Mapping[tuple[str, str], Environment], **which: bool
     ) -> dict[str, tuple[Certificate, ...]]:
         """The certificates of each row whose environment there is, by Job.id. which: see `shown`."""
-        rows = [job for job in jobs if (job.adapter, job.device) in environments]
+        rows = [job for job in jobs if (job.adapter, job.environment) in environments]
         wanted = {one.name: one for job in rows for one in needed(job, **which)}
         evidence = self._all(wanted, environments)
         verdicts = self._judge(wanted, evidence)
@@ -153,7 +153,7 @@ class Certifier:
         self, count: int, wanted: Sequence[Asked], environments: Mapping[tuple[str, str], Environment]
     ) -> dict[str, Evidence]:
         def evidence(one: Asked) -> Evidence:
-            return self._evidence(one, environments[one.job.adapter, one.job.device], self.threads // count)
+            return self._evidence(one, environments[one.job.adapter, one.job.environment], self.threads // count)
 
         pool = ThreadPoolExecutor(count)
         try:

@@ -212,7 +212,7 @@ def dry_run(spec: Spec, planned: plan.Plan, adapters: Mapping[str, Adapter], fol
     if spec.verify:
         wanted = {one.name: one for job in planned.jobs for one in certify.needed(job)}
         for name, one in wanted.items():
-            environment = envs.planned(adapters[one.job.adapter], one.job.device, spec.env)
+            environment = envs.planned(adapters[one.job.adapter], one.job.environment, spec.env)
             head = f"# {folder / 'proofs' / name / 'run' / 'launch.sh'}, unless there is a valid certificate"
             lines += [
                 "",
@@ -220,23 +220,23 @@ def dry_run(spec: Spec, planned: plan.Plan, adapters: Mapping[str, Adapter], fol
                 certify.script(one, environment, spec.threads, spec.hosts, spec.launcher_arguments).rstrip(),
             ]
     for repeat, job in plan.order(planned, spec.protocol.repeats, spec.seed):
-        environment = envs.planned(adapters[job.adapter], job.device, spec.env)
+        environment = envs.planned(adapters[job.adapter], job.environment, spec.env)
         script = runner.script(spec, job, repeat, environment).rstrip()
         lines += ["", f"# {folder / runner.run_folder(job, repeat) / 'launch.sh'}", script]
     return "\n".join(lines)
 
 
 def environment_commands(spec: Spec, planned: plan.Plan, adapters: Mapping[str, Adapter]) -> dict[str, str]:
-    """How each environment would be made, by "adapter device"; nothing for --env current."""
+    """How each environment would be made, by "adapter environment"; nothing for --env current."""
     if spec.env != "venv":
         return {}
-    keys = dict.fromkeys((job.adapter, job.device) for job in planned.jobs)
-    return {f"{name} {device}": _commands(adapters[name], device) for name, device in keys}
+    keys = dict.fromkeys((job.adapter, job.environment) for job in planned.jobs)
+    return {f"{name} {key}": _commands(adapters[name], key) for name, key in keys}
 
 
-def _commands(adapter: Adapter, device: str) -> str:
+def _commands(adapter: Adapter, key: str) -> str:
     try:
-        return "\n".join(envs.commands(adapter, device))
+        return "\n".join(envs.commands(adapter, key))
     except RunError as error:
         return f"# {error}"
 

@@ -1,6 +1,7 @@
 """The environments of the adapters: made on first use in the user's cache folder, shared by parallel callers.
 
-An environment is a venv in `<cache>/envs/<adapter>-<device>-<digest>`, where the digest is that of its lock. It is
+An environment is a venv in `<cache>/envs/<adapter>-<key>-<digest>`, where key is its device, with a variant that
+some options need ("cpu", "cpu-horovod"), and the digest is that of its lock and of what is built from source. It is
 built in a folder beside that one and moved into place whole. Whoever builds it, and every pip that still writes to it,
 holds a file lock; so what lies in an unlocked building folder is left over from a builder that died. Because of the
 move, everything in it is started as `bin/python -m ...`: the scripts in bin/ name a folder that is gone.
@@ -30,7 +31,7 @@ from dlperf.errors import Problem, RunError, UsageError, did_you_mean, heed_sign
 from dlperf.shell import quote
 
 if TYPE_CHECKING:  # reading every adapter.toml costs more than this whole module
-    from dlperf.catalog import Adapter, EnvironmentSpec
+    from dlperf.catalog import Adapter, EnvironmentSpec, SourceBuild
 
 #: part of every digest: raise it when environments must be made anew although no lock changed
 RECIPE = 1
@@ -55,13 +56,13 @@ def _silent(line: str) -> None:
 class Environment:
     """An environment that is ready to use.
 
-    kind: "venv", or "current" for the interpreter that runs this. python: its interpreter.
-    digest: of what defines it: lock, Python version, recipe; for "current" of the names and versions installed.
-    folder: None for "current". variables: to be set for every worker.
+    key: device, or device and variant: "cpu", "cpu-horovod". kind: "venv", or "current" for the interpreter that runs
+    this. python: its interpreter. digest: of what defines it: locks, source build, Python version, recipe; for
+    "current" of the names and versions installed. folder: None for "current". variables: to be set for every worker.
     """
 
     adapter: str
-    device: str
+    key: str
     kind: str
     python: Path
     python_version: str
@@ -82,21 +83,21 @@ class Requirement(NamedTuple):
 
 @dataclass(frozen=True)
 class _Target:
-    """Where the environment of an adapter on a device is, or will be."""
+    """Where an environment of an adapter is, or will be."""
 
     adapter: Adapter
-    device: str
+    key: str
     spec: EnvironmentSpec
     digest: str
     root: Path
 
     @property
     def label(self) -> str:
-        return f"{self.adapter.name} {self.device}"
+        return f"{self.adapter.name} {self.key}"
 
     @property
     def folder(self) -> Path:
-        return self.root / f"{self.adapter.name}-{self.device}-{self.digest[:12]}"
+        return self.root / f"{self.adapter.name}-{self.key}-{self.digest[:12]}"
 
     @property
     def building(self) -> Path:
@@ -114,19 +115,20 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "dlperf"
 
 
-def _target(adapter: Adapter, device: str) -> _Target:
-    spec = adapter.environments.get(device)
+def _target(adapter: Adapter, key: str) -> _Target:
+    spec = adapter.environments.get(key)
     if spec is None:
         known = ", ".join(adapter.environments) or "none"
-        raise RunError("environment", f"{adapter.name} has no environment for {device}; it has: {known}")
+        raise RunError("environment", f"{adapter.name} has no environment {key}; it has: {known}")
     try:
-        lock = spec.lock.read_bytes()
+        locks = [lock.read_bytes().decode(errors="replace") for lock in spec.locks]
     except OSError as error:
         raise RunError(
-            "environment", f"{adapter.name} {device}: the lock {spec.lock} cannot be read: {error}"
+            "environment", f"{adapter.name} {key}: the lock {error.filename} cannot be read: {error}"
         ) from None
-    digest = _digest(str(RECIPE), os.uname().machine, *spec.python, lock.decode(errors="replace"))
-    return _Target(adapter, device, spec, digest, cache_folder() / "envs")
+    build = [repr((sorted(spec.build.variables.items()), spec.build.replace))] if spec.build else []
+    digest = _digest(str(RECIPE), os.uname().machine, *spec.python, *locks, *build)
+    return _Target(adapter, key, spec, digest, cache_folder() / "envs")
 
 
 def _digest(*parts: str) -> str:
@@ -136,17 +138,18 @@ def _digest(*parts: str) -> str:
 # --- the interface ----------------------------------------------------------------------------------------------------
 
 
-def commands(adapter: Adapter, device: str) -> list[str]:
-    """The shell commands that would make the environment. Runs nothing, and looks at nothing but the lock."""
-    target = _target(adapter, device)
-    python, lock = f"python{target.spec.python[0]}", str(target.spec.lock)
+def commands(adapter: Adapter, key: str) -> list[str]:
+    """The shell commands that would make the environment. Runs nothing, and looks at nothing but the locks."""
+    target = _target(adapter, key)
+    locks = [str(lock) for lock in target.spec.locks]
     lines = [
         ["mkdir", "-p", str(target.root)],
-        [python, "-m", "venv", str(target.building)],
-        [word if word != lock else _from_here(lock) for word in _pip_install(target)],
+        [f"python{target.spec.python[0]}", "-m", "venv", str(target.building)],
+        _pip_install(target),
+        *_source_build(target),
         ["mv", str(target.building), str(target.folder)],
     ]
-    return [" ".join(map(quote, line)) for line in lines]
+    return [" ".join(quote(_from_here(word) if word in locks else word) for word in line) for line in lines]
 
 
 def _from_here(path: str) -> str:
@@ -154,38 +157,38 @@ def _from_here(path: str) -> str:
     return os.path.relpath(path) if Path(path).is_relative_to(Path.cwd()) else path
 
 
-def planned(adapter: Adapter, device: str, kind: str = "venv") -> Environment:
+def planned(adapter: Adapter, key: str, kind: str = "venv") -> Environment:
     """The environment that `ensure` would return, whether it is there or not. Runs nothing."""
     if kind == "current":
         import sysconfig
 
-        spec = adapter.environments.get(device)
+        spec = adapter.environments.get(key)
         variables = _variables(spec, Path(sysconfig.get_paths()["purelib"])) if spec else {}
         version = ".".join(map(str, sys.version_info[:3]))
-        return Environment(adapter.name, device, kind, Path(sys.executable), version, "", None, variables)
-    target = _target(adapter, device)
+        return Environment(adapter.name, key, kind, Path(sys.executable), version, "", None, variables)
+    target = _target(adapter, key)
     version = target.spec.python[0]
     packages = target.folder / "lib" / f"python{version}" / "site-packages"
     python = target.folder / "bin" / "python"
     variables = _variables(target.spec, packages)
-    return Environment(adapter.name, device, kind, python, version, target.digest, target.folder, variables)
+    return Environment(adapter.name, key, kind, python, version, target.digest, target.folder, variables)
 
 
-def ensure(adapter: Adapter, device: str, kind: str = "venv", progress: Progress = _silent) -> Environment:
+def ensure(adapter: Adapter, key: str, kind: str = "venv", progress: Progress = _silent) -> Environment:
     """The environment, made first if needed. Several processes and threads may ask at once: one makes it.
 
     RunError (kind "environment") if it cannot be made, with the last lines of pip; nothing half-made is left then,
     nor after KeyboardInterrupt.
     """
     if kind == "current":
-        return _current(adapter, device)
-    return _ensure(adapter, device, progress, _Children())
+        return _current(adapter, key)
+    return _ensure(adapter, key, progress, _Children())
 
 
 def ensure_all(
     wanted: Sequence[tuple[Adapter, str]], kind: str = "venv", progress: Progress = _silent
 ) -> list[Environment | RunError]:
-    """`ensure` for several (adapter, device), two at a time: pip waits for the network, then for one core.
+    """`ensure` for several (adapter, key), two at a time: pip waits for the network, then for one core.
 
     In the order of `wanted`; one that cannot be made is its RunError. `progress` is called by one thread at a time.
     """
@@ -213,8 +216,8 @@ def ensure_all(
         pool.shutdown(cancel_futures=True)
 
 
-def _ensure(adapter: Adapter, device: str, progress: Progress, children: _Children) -> Environment:
-    target = _target(adapter, device)
+def _ensure(adapter: Adapter, key: str, progress: Progress, children: _Children) -> Environment:
+    target = _target(adapter, key)
     found = _ready(target)
     if found:
         return found
@@ -242,9 +245,9 @@ def _wait_for_other(target: _Target, progress: Progress, children: _Children) ->
 def check(env: Environment) -> None:
     """Cheap: RunError if the environment has vanished since."""
     if env.folder is not None and not (env.folder / MARKER).exists():
-        raise RunError("environment", f"{env.adapter} {env.device}: its environment {env.folder} has vanished")
+        raise RunError("environment", f"{env.adapter} {env.key}: its environment {env.folder} has vanished")
     if not env.python.exists():
-        raise RunError("environment", f"{env.adapter} {env.device}: its interpreter {env.python} has vanished")
+        raise RunError("environment", f"{env.adapter} {env.key}: its interpreter {env.python} has vanished")
 
 
 def find_python(versions: Sequence[str]) -> Path:
@@ -256,9 +259,9 @@ def find_python(versions: Sequence[str]) -> Path:
     return _find_python(versions, _silent)[0]
 
 
-def remove(adapter: Adapter, device: str) -> list[Path]:
+def remove(adapter: Adapter, key: str) -> list[Path]:
     """Delete the environment, those of older locks too; RunError if one is being made. Returns what was deleted."""
-    target = _target(adapter, device)
+    target = _target(adapter, key)
     removed = []
     try:
         for folder in [target.folder, *_older(target)]:
@@ -299,9 +302,7 @@ def _ready(target: _Target) -> Environment | None:
     packages = target.folder / "lib" / f"python{_minor(runs.version)}" / "site-packages"
     digest = _digest(target.digest, runs.version)
     variables = _variables(target.spec, packages)
-    return Environment(
-        target.adapter.name, target.device, "venv", python, runs.version, digest, target.folder, variables
-    )
+    return Environment(target.adapter.name, target.key, "venv", python, runs.version, digest, target.folder, variables)
 
 
 def _variables(spec: EnvironmentSpec, packages: Path) -> dict[str, str]:
@@ -309,7 +310,7 @@ def _variables(spec: EnvironmentSpec, packages: Path) -> dict[str, str]:
     return {name: value.replace("{site_packages}", str(packages)) for name, value in given.items()}
 
 
-def _current(adapter: Adapter, device: str) -> Environment:
+def _current(adapter: Adapter, key: str) -> Environment:
     import importlib.metadata
     import sysconfig
 
@@ -319,13 +320,13 @@ def _current(adapter: Adapter, device: str) -> Environment:
     }
     if not any(name in installed for name in adapter.distribution):
         names = " or ".join(adapter.distribution)
-        message = f"{adapter.name} {device}: {names} is not installed in the running Python, {sys.executable}"
+        message = f"{adapter.name} {key}: {names} is not installed in the running Python, {sys.executable}"
         raise RunError("environment", f"{message}; install it there, or leave out --env current")
     version = ".".join(str(part) for part in sys.version_info[:3])
     digest = _digest(version, *(f"{name}=={installed[name]}" for name in sorted(installed)))
-    spec = adapter.environments.get(device)
+    spec = adapter.environments.get(key)
     variables = _variables(spec, Path(sysconfig.get_paths()["purelib"])) if spec else {}
-    return Environment(adapter.name, device, "current", Path(sys.executable), version, digest, None, variables)
+    return Environment(adapter.name, key, "current", Path(sys.executable), version, digest, None, variables)
 
 
 def _leftover(folder: Path) -> Path:
@@ -376,8 +377,8 @@ def _held(folder: Path) -> bool:
 
 
 def _older(target: _Target) -> list[Path]:
-    """Environments of the same adapter and device whose lock has changed since."""
-    pattern = f"{target.adapter.name}-{target.device}-" + "[0-9a-f]" * 12
+    """Environments of the same adapter and key whose lock has changed since."""
+    pattern = f"{target.adapter.name}-{target.key}-" + "[0-9a-f]" * 12
     return sorted(folder for folder in target.root.glob(pattern) if folder != target.folder)
 
 
@@ -502,12 +503,14 @@ class _Making:
 def _make(making: _Making) -> Environment:
     """Build aside, move into place."""
     target = making.target
-    requirements = read_lock(target.spec.lock)
+    for lock in target.spec.locks:
+        read_lock(lock)
+    _check_tools(target)
     _discard(target.folder)
     _sweep(target.root)
     started = time.monotonic()
     try:
-        version = _build(making, requirements)
+        version = _build(making)
         size = _size(target.building)
         noted = {"python": version, "digest": target.digest, "bytes": size}
         (target.building / MARKER).write_text(json.dumps(noted) + "\n", encoding="utf-8")
@@ -521,18 +524,22 @@ def _make(making: _Making) -> Environment:
     return made
 
 
-def _build(making: _Making, requirements: Sequence[Requirement]) -> str:
-    """Fill the building folder: a venv with what the lock lists. Returns its Python version."""
+def _build(making: _Making) -> str:
+    """Fill the building folder: a venv with what the locks list. Returns its Python version."""
     target = making.target
     python, version = _find_python(target.spec.python, making.say)
-    making.say(f"making an environment with Python {version} (1 of 2)")
+    steps = 1 + len(target.spec.locks)
+    making.say(f"making an environment with Python {version} (1 of {steps})")
     code, lines = making.run([str(python), "-m", "venv", str(target.building)], _plain_environ())
     if code:
         raise _explained(target, lines, f"{python} -m venv failed")
     environ = _pip_environ(making)
     _upgrade_pip(making, environ)
-    making.say(f"installing {_summary(target.adapter, requirements)} (2 of 2)")
+    making.say(f"installing {_summary(target.adapter, read_lock(target.spec.lock))} (2 of {steps})")
     _install(making, environ)
+    if target.spec.build:
+        making.say(f"building {_source(target.spec.build)} from source, which takes some minutes ({steps} of {steps})")
+        _build_source(making, environ)
     return version
 
 
@@ -567,6 +574,78 @@ def _install(making: _Making, environ: Mapping[str, str]) -> None:
         code, lines = making.run(command, environ, large)
     if code:
         raise _explained(making.target, lines, "pip failed")
+
+
+#: programs that a source build starts, and their Debian packages
+TOOLS = {"make": "make", "g++": "g++"}
+#: arguments: a file, what it must contain, and what takes its place
+REPLACE = (
+    "import pathlib, sys; file, old, new = sys.argv[1:]; file = pathlib.Path(file); text = file.read_text(); "
+    "old in text or sys.exit(f'{file} has no {old!r} to replace'); file.write_text(text.replace(old, new))"
+)
+
+
+def _source(build: SourceBuild) -> Requirement:
+    """The one package that is built from source."""
+    return read_lock(build.lock)[0]
+
+
+def _check_tools(target: _Target) -> None:
+    """RunError if the machine cannot build from source; said before anything is downloaded."""
+    missing = [tool for tool in TOOLS if target.spec.build and shutil.which(tool) is None]
+    if missing and target.spec.build:
+        what = f"{_source(target.spec.build)} is built from source, and {' and '.join(missing)} is not on PATH"
+        raise target.error(f"{what}. Install it: apt-get install {' '.join(TOOLS[tool] for tool in missing)}")
+
+
+def _source_build(target: _Target) -> list[list[str]]:
+    """The commands that fetch, unpack, change, build and install what comes from source; none if nothing does.
+
+    pip can't look for anything then: what the build needs is in the lock.
+    """
+    build = target.spec.build
+    if build is None:
+        return []
+    package, folder = _source(build), str(target.building / "source")
+    python = str(target.building / "bin" / "python")
+    fetch = ["--require-hashes", "--no-deps", "--no-binary", ":all:", "--no-build-isolation", "--progress-bar", "off"]
+    variables = [f"{name}={_in_building(target, value)}" for name, value in build.variables.items()]
+    return [
+        [python, "-I", "-m", "pip", "download", *fetch, "--dest", folder, "-r", str(build.lock)],
+        ["tar", "-xzf", f"{folder}/{package.name}-{package.version}.tar.gz", "-C", folder, "--strip-components", "1"],
+        *([python, "-I", "-c", REPLACE, f"{folder}/{one.file}", one.old, one.new] for one in build.replace),
+        [
+            "env",
+            *variables,
+            python,
+            "-I",
+            "-m",
+            "pip",
+            "install",
+            "--no-build-isolation",
+            "--no-deps",
+            "--no-index",
+            folder,
+        ],
+        ["rm", "-r", folder],
+    ]
+
+
+def _in_building(target: _Target, value: str) -> str:
+    return value.replace("{bin}", str(target.building / "bin"))
+
+
+def _build_source(making: _Making, environ: Mapping[str, str]) -> None:
+    """Build without the user's variables: his CXXFLAGS or HOROVOD_GPU_OPERATIONS would make another environment."""
+    fetch, *others = _source_build(making.target)
+    code, lines = making.run(fetch, environ)
+    if code:
+        raise _explained(making.target, lines, "pip failed")
+    kept = {name: environ[name] for name in ("PATH", "HOME", "TMPDIR", "LANG") if name in environ}
+    for command in others:
+        code, lines = making.run(command, kept)
+        if code:
+            raise _not_built(making.target, lines)
 
 
 def _upgrade_pip(making: _Making, environ: Mapping[str, str]) -> None:
@@ -639,10 +718,10 @@ def _explained(target: _Target, lines: Sequence[str], otherwise: str) -> RunErro
         return _full(target, lines)
     if "DO NOT MATCH THE HASHES" in text:
         text = text[text.index("DO NOT MATCH") :]
-        line = re.search(r"\(line (\d+)\)", text)
-        package = re.search(r"^\s+(\S+) from \S+ \(from -r", text, re.MULTILINE)
-        what = f"the hash of {package[1] if package else 'a package'} is not that of the file that the index offers"
-        error = _bad_lock(target.spec.lock, int(line[1]) if line else 1, what)
+        found = re.search(r"^\s+(\S+) from \S+ \(from -r (.+) \(line (\d+)\)\)", text, re.MULTILINE)
+        package, lock, line = found.groups() if found else ("a package", target.spec.lock, 1)
+        what = f"the hash of {package} is not that of the file that the index offers"
+        error = _bad_lock(Path(lock), int(line), what)
         return RunError("environment", f"{target.label}: {error}", lines[-15:])
     if _unreachable(lines):
         missing = f", so {_missing(lines)} was not found" if _missing(lines) else ""
@@ -651,6 +730,15 @@ def _explained(target: _Target, lines: Sequence[str], otherwise: str) -> RunErro
         return target.error(f"no package index offers {_missing(lines)} for this Python and machine", lines)
     last = [line for line in lines if line.startswith(("ERROR:", "Error:"))] or [line for line in lines if line]
     return target.error(f"{otherwise}: {last[-1] if last else 'it printed nothing'}", lines)
+
+
+def _not_built(target: _Target, lines: Sequence[str]) -> RunError:
+    """A source build that failed: the first error in its output, and what stands around it."""
+    signs = re.compile(r"\berror:(?! subprocess-exited)|CMake Error|to replace$")
+    first = next((number for number, line in enumerate(lines) if signs.search(line)), len(lines) - 1)
+    if not lines or re.search(r"No space left on device|Disk quota exceeded", "\n".join(lines)):
+        return _explained(target, lines, "the build from source failed")
+    return target.error(f"the build from source failed: {lines[first].strip()}", lines[: first + 10])
 
 
 def _full(target: _Target, lines: Sequence[str] = ()) -> RunError:
@@ -898,29 +986,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _command(arguments: Sequence[str] | None) -> int:
     import argparse
 
-    from dlperf.catalog import DEVICES, adapters
+    from dlperf.catalog import adapters
 
+    known = adapters()
+    every_key = list(dict.fromkeys(key for one in known.values() for key in one.environments))
     parser = argparse.ArgumentParser(prog="python -m dlperf.envs", description="Environments of the frameworks.")
     parser.add_argument("verb", choices=["list", "install", "remove"], help="what to do")
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help="an adapter (default: all; to install, those of dlperf compare)"
     )
-    parser.add_argument("--device", choices=DEVICES, help="default: cpu to install, otherwise both")
+    about = "with a variant, as cpu-horovod, an environment that some options need; default: cpu to install, or all"
+    parser.add_argument("--device", choices=every_key, help=about)
     asked = parser.parse_args(arguments)
-    known = adapters()
     every = [one for one in known.values() if one.default or asked.verb != "install"]
     chosen = _chosen(asked.names, known) if asked.names else every
-    devices = [asked.device] if asked.device else ["cpu"] if asked.verb == "install" else list(DEVICES)
-    # a device may have no lock, but saying so is due only where one asked for it
-    pairs = [(one, device) for one in chosen for device in devices if asked.verb == "install" or _has_lock(one, device)]
+    keys = [asked.device] if asked.device else ["cpu"] if asked.verb == "install" else every_key
+    # an environment may be missing or have no lock, but saying so is due only where one asked for it
+    has = _has_lock if asked.verb != "install" else lambda one, key: bool(asked.names) or key in one.environments
+    pairs = [(one, key) for one in chosen for key in keys if has(one, key)]
     if asked.verb == "list":
         print(_table(pairs))
         return 0
     return _install_all(pairs) if asked.verb == "install" else _remove_all(pairs)
 
 
-def _has_lock(adapter: Adapter, device: str) -> bool:
-    return device in adapter.environments and adapter.environments[device].lock.exists()
+def _has_lock(adapter: Adapter, key: str) -> bool:
+    return key in adapter.environments and adapter.environments[key].lock.exists()
 
 
 def _chosen(names: Sequence[str], known: Mapping[str, Adapter]) -> list[Adapter]:
@@ -942,16 +1033,16 @@ def _install_all(pairs: Sequence[tuple[Adapter, str]]) -> int:
             failed = 1
             print("".join(f"  {line}\n" for line in made.lines) + f"error: {made}", file=sys.stderr)
         else:
-            _say(f"{made.adapter} {made.device}: ready in {made.folder}")
+            _say(f"{made.adapter} {made.key}: ready in {made.folder}")
     return failed
 
 
 def _remove_all(pairs: Sequence[tuple[Adapter, str]]) -> int:
     failed = 0
-    for adapter, device in pairs:
+    for adapter, key in pairs:
         try:
-            for folder in remove(adapter, device):
-                _say(f"{adapter.name} {device}: removed {folder}")
+            for folder in remove(adapter, key):
+                _say(f"{adapter.name} {key}: removed {folder}")
         except RunError as error:
             failed = 1
             print(f"error: {error}", file=sys.stderr)
@@ -960,15 +1051,15 @@ def _remove_all(pairs: Sequence[tuple[Adapter, str]]) -> int:
 
 def _table(pairs: Sequence[tuple[Adapter, str]]) -> str:
     rows = [("adapter", "device", "state", "python", "size", "folder")]
-    rows += [row for adapter, device in pairs for row in _rows(adapter, device)]
+    rows += [row for adapter, key in pairs for row in _rows(adapter, key)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _rows(adapter: Adapter, device: str) -> list[tuple[str, str, str, str, str, str]]:
+def _rows(adapter: Adapter, key: str) -> list[tuple[str, str, str, str, str, str]]:
     """One line for the environment, and one for each of an older lock."""
-    target = _target(adapter, device)
+    target = _target(adapter, key)
     folders = [(target.folder, "building" if _held(target.folder) else ""), *((one, "stale") for one in _older(target))]
     rows = []
     for folder, state in folders:
@@ -976,7 +1067,7 @@ def _rows(adapter: Adapter, device: str) -> list[tuple[str, str, str, str, str, 
         size = _gigabytes(int(noted.get("bytes", 0))) if noted else "-"
         shown = str(folder) if folder.exists() else "-"
         ready = "ready" if noted else "not made"
-        rows.append((adapter.name, device, state or ready, noted.get("python", "-"), size, shown))
+        rows.append((adapter.name, key, state or ready, noted.get("python", "-"), size, shown))
     return rows
 
 

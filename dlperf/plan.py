@@ -81,9 +81,13 @@ def _row(spec: Spec, adapter: Adapter, model: str, asked: str, mine: Mapping[str
     if status in RUNNABLE:
         why = _misfit(adapter, family, mine)
         status = "option" if why else status
+    options = {name: mine.get(name, option.default) for name, option in adapter.options_of(family).items()}
+    environment = adapter.environment_key(spec.device, options)
+    if status in RUNNABLE and spec.env == "venv":
+        why = _unbuilt(adapter, environment, spec.device)
+        status = "not_yet" if why else status
     if status not in RUNNABLE:
         return Skip(system, adapter.name, adapter.title, model, family, spec.device, asked, precision, status, why)
-    options = {name: mine.get(name, option.default) for name, option in adapter.options_of(family).items()}
     batch_size = spec.batch_size or spec.global_batch_size or default_batch_size(model, spec.device, precision)
     return Job(
         id=_id(model, precision, system, batch_size),
@@ -99,6 +103,7 @@ def _row(spec: Spec, adapter: Adapter, model: str, asked: str, mine: Mapping[str
         input=input,
         data_dir=None if input == "synthetic" else spec.data,
         options=options,
+        environment=environment,
         untested=status == "untested",
     )
 
@@ -124,6 +129,14 @@ def _misfit(adapter: Adapter, family: str, mine: Mapping[str, str]) -> str:
         if name not in options and (name, value) != ("compile", "off"):  # nothing to switch off
             return f"has no option {name}; it has {', '.join(sorted(options)) or 'none'}"
     return ""
+
+
+def _unbuilt(adapter: Adapter, environment: str, device: str) -> str:
+    """Why there is no environment of this variant; empty if there is."""
+    variant = environment.removeprefix(device).removeprefix("-")
+    if not variant or environment in adapter.environments:
+        return ""
+    return f"{variant} on {device} is not built by us yet"
 
 
 def system_name(adapter: Adapter, family: str, settings: Mapping[str, str]) -> str:

@@ -48,7 +48,7 @@ class Runner:
         self._look_for_folder(list(jobs.values()), environments)
         self._prove(environments)
         for repeat, job in runs:
-            key = (job.adapter, job.device)
+            key = (job.adapter, job.environment)
             if key in environments and not metrics.given_up(self._records(job)):
                 self.progress.started(job, repeat)
                 self._one(job, repeat, environments[key])
@@ -90,13 +90,13 @@ class Runner:
 
     def _environments(self, jobs: list[Job], runs: list[tuple[int, Job]]) -> dict[tuple[str, str], Environment]:
         """The environment of each adapter; one that can't be made becomes a failed record of each of its jobs."""
-        keys = list(dict.fromkeys((job.adapter, job.device) for job in jobs))
-        pairs = [(self.adapters[name], device) for name, device in keys]
+        keys = list(dict.fromkeys((job.adapter, job.environment) for job in jobs))
+        pairs = [(self.adapters[name], environment) for name, environment in keys]
         made = envs.ensure_all(pairs, self.store.spec.env, self.progress.note)
         for key, error in zip(keys, made, strict=True):
             if isinstance(error, RunError):
-                first = {job.id: (repeat, job) for repeat, job in reversed(runs) if (job.adapter, job.device) == key}
-                for repeat, job in first.values():
+                mine = [(repeat, job) for repeat, job in runs if (job.adapter, job.environment) == key]
+                for repeat, job in {job.id: (repeat, job) for repeat, job in reversed(mine)}.values():
                     self._never_ran(job, repeat, error)
         return {key: one for key, one in zip(keys, made, strict=True) if isinstance(one, Environment)}
 

@@ -18,7 +18,8 @@ class Job:
     id: a file name, unique in the comparison. system: the adapter, with what sets it apart from the adapter's
     defaults, e.g. "pytorch+compile" or "pytorch clip_norm=off". precision_asked: what the user wrote ("amp");
     precision: what it means on this device ("amp_bf16"). batch_size: per device. options: all options of the adapter
-    that apply, defaults included. launcher: what starts the ranks. untested: nobody of us has run this combination.
+    that apply, defaults included. environment: key of the adapter's environment that they need, e.g. "cpu-horovod".
+    launcher: what starts the ranks. untested: nobody of us has run this combination.
     """
 
     id: str
@@ -34,6 +35,7 @@ class Job:
     input: str
     data_dir: str | None
     options: Mapping[str, str]
+    environment: str
     nnodes: int = 1
     nproc_per_node: int = 1
     launcher: str = "local"
@@ -232,7 +234,7 @@ class Comparison:
     """All that a report shows.
 
     spec: the request, as stored. machine: see dlperf.machine. planned: runs that the plan has, done or not.
-    commands: how each environment was made, by "adapter device". proofs: the certificates of each row, by Job.id.
+    commands: how each environment was made, by "adapter environment". proofs: the certificates of each row, by Job.id.
     """
 
     spec: Mapping[str, Any]
@@ -253,7 +255,7 @@ def to_json(value: Any) -> str:
 
 
 def job_from(data: Mapping[str, Any]) -> Job:
-    return Job(**data)
+    return Job(**{"environment": data["device"], **data})  # older comparisons do not name it
 
 
 def record_from(data: Mapping[str, Any]) -> Record:

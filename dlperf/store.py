@@ -111,7 +111,7 @@ def create(
     created: str,
     version: str,
 ) -> Store:
-    """Start a comparison's folder. `commands`: how environments are made, by "adapter device".
+    """Start a comparison's folder. `commands`: how environments are made, by "adapter environment".
 
     UsageError if the folder is in use or can't be written.
     """

@@ -81,10 +81,10 @@ def _certificates(
     spec: Spec, jobs: Sequence[Job], adapters: Mapping[str, Adapter], shown: progress_.Progress, full_size: bool
 ) -> tuple[dict[str, tuple[Certificate, ...]], dict[str, RunError]]:
     """Certificates by Job.id, and the errors of jobs whose environment could not be made."""
-    keys = list(dict.fromkeys((job.adapter, job.device) for job in jobs))
+    keys = list(dict.fromkeys((job.adapter, job.environment) for job in jobs))
     made = dict(zip(keys, envs.ensure_all([(adapters[n], d) for n, d in keys], spec.env, shown.note), strict=True))
     ready = {key: one for key, one in made.items() if isinstance(one, envs.Environment)}
-    errors = {job.id: made[job.adapter, job.device] for job in jobs}
+    errors = {job.id: made[job.adapter, job.environment] for job in jobs}
     failed = {id_: error for id_, error in errors.items() if isinstance(error, RunError)}
     root = envs.cache_folder() / "certificates"
     root.mkdir(parents=True, exist_ok=True)
@@ -140,7 +140,7 @@ def _dry_run(spec: Spec, jobs: Sequence[Job], adapters: Mapping[str, Adapter], f
     wanted = {one.name: one for job in jobs for one in certify.needed(job, alone=True, full_size=full_size)}
     lines = [f"# {len(wanted)} runs, each unless there is a valid certificate"]
     for name, one in wanted.items():
-        environment = envs.planned(adapters[one.job.adapter], one.job.device, spec.env)
+        environment = envs.planned(adapters[one.job.adapter], one.job.environment, spec.env)
         lines += ["", f"# {name}", certify.script(one, environment, spec.threads).rstrip()]
     return "\n".join(lines)
 

@@ -99,7 +99,7 @@ def test_the_table_of_made_up_runs():
 def _job(adapter: str, model: str, precision: str) -> Job:
     family = "resnet" if model == "resnet50" else "bert"
     name = f"{model}-{precision}-{adapter}"
-    return Job(name, adapter, adapter, "", model, family, "cpu", precision, "", 8, "synthetic", None, {})
+    return Job(name, adapter, adapter, "", model, family, "cpu", precision, "", 8, "synthetic", None, {}, "cpu")
 
 
 def _skip(adapter: str, model: str, precision: str, why: str) -> Skip:

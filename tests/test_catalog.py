@@ -35,11 +35,23 @@ def test_an_adapter_has_a_module_and_a_lock_for_what_it_supports(name):
 
 @pytest.mark.parametrize("name", [name for name, adapter in ADAPTERS.items() if adapter.default])
 def test_cpu_and_cuda_are_locked_with_hashes(name):
-    for environment in ADAPTERS[name].environments.values():
-        pins = [line for line in environment.lock.read_text().splitlines() if "==" in line and not line.startswith("#")]
+    environments = ADAPTERS[name].environments
+    for lock in [lock for environment in environments.values() for lock in environment.locks]:
+        pins = [line for line in lock.read_text().splitlines() if "==" in line and not line.startswith("#")]
         assert pins
-        assert environment.lock.read_text().count("--hash=sha256:") >= len(pins)
-    assert set(ADAPTERS[name].environments) == {"cpu", "cuda"}
+        assert lock.read_text().count("--hash=sha256:") >= len(pins)
+    assert {key for key in environments if "-" not in key} == {"cpu", "cuda"}
+
+
+@pytest.mark.parametrize("name", ["pytorch", "tensorflow", "mxnet"])
+def test_horovod_is_an_environment_of_its_own_on_the_cpu(name):
+    option = ADAPTERS[name].options["communication"]
+    assert option.default != "horovod"
+    for device, key in [("cpu", "cpu-horovod"), ("cuda", "cuda-horovod")]:
+        assert ADAPTERS[name].environment_key(device, {"communication": option.default, "compile": "on"}) == device
+        assert ADAPTERS[name].environment_key(device, {"communication": "horovod", "compile": "on"}) == key
+    assert ADAPTERS[name].environments["cpu-horovod"].build
+    assert "cuda-horovod" not in ADAPTERS[name].environments
 
 
 @pytest.mark.parametrize("name", ADAPTERS)
@@ -60,6 +72,9 @@ def test_every_wrong_key_of_an_adapter_toml_is_named(tmp_path):
         'title = ""\ndistribution = "x"\ncolour = "red"\n'
         '[environment.tpu]\npython = []\n[[support]]\nstatus = "perhaps"\nprecision = ["fp7"]\n[options.speed]\n'
         '[[distributed]]\nstatus = "never"\n'
+        '[environment.cpu-x]\npython = ["3.11"]\n'
+        '[environment.cpu-x.build]\nflags = "-O3"\nreplace = [{ file = "a", old = "b", to = "c" }]\n'
+        '[options.kind]\nvalues = ["a"]\nenvironment = { b = "x", a = "y" }\n'
     )
     with pytest.raises(UsageError) as caught:
         catalog.read(tmp_path)
@@ -72,7 +87,11 @@ def test_every_wrong_key_of_an_adapter_toml_is_named(tmp_path):
         "support[0].precision",
         "options.speed.values",
         "distributed[0].why",
+        "environment.cpu-x.build.flags",
+        "environment.cpu-x.build.replace.to",
+        "new",
     } <= set(fields)
+    assert [p.value for p in caught.value.problems if p.field.endswith("options.kind.environment")] == ["b", "y"]
 
 
 def test_a_broken_adapter_toml_is_one_clear_error(tmp_path):

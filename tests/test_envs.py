@@ -3,11 +3,13 @@
 import contextlib
 import errno
 import hashlib
+import io
 import os
 import signal
 import socket
 import subprocess
 import sys
+import tarfile
 import threading
 import time
 import zipfile
@@ -58,6 +60,64 @@ def toy(root, lock, name="toy", python=(MINOR,), distribution="tiny", more=""):
         f"[environment.cpu]\npython = {list(python)}\n{more}\n"
     )
     return catalog.read(folder)
+
+
+#: a build backend without dependencies, which packs tiny.py with what the variable FLAVOUR says
+BACKEND = """\
+import os, pathlib, zipfile
+
+info, name = "tiny-1.0.dist-info", "tiny-1.0-py3-none-any.whl"
+metadata = "Metadata-Version: 2.1\\nName: tiny\\nVersion: 1.0\\n"
+
+def prepare_metadata_for_build_wheel(folder, config_settings=None):
+    pathlib.Path(folder, info).mkdir()
+    pathlib.Path(folder, info, "METADATA").write_text(metadata)
+    return info
+
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    source, flavour = pathlib.Path("tiny.py").read_text(), os.environ.get("FLAVOUR")
+    if flavour == "bitter":
+        raise SystemExit("tiny.cc:7: fatal error: sugar.h: No such file or directory")
+    with zipfile.ZipFile(pathlib.Path(folder, name), "w") as archive:
+        archive.writestr("tiny.py", source + f"flavour = {flavour!r}\\n")
+        archive.writestr(f"{info}/METADATA", metadata)
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        archive.writestr(f"{info}/RECORD", "")
+    return name
+"""
+
+
+def sdist(root):
+    """Adds the source distribution of tiny 1.0 to a package index; returns its line in a lock."""
+    path = root / "tiny" / "tiny-1.0.tar.gz"
+    path.parent.mkdir()
+    files = {
+        "PKG-INFO": "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n",
+        "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n',
+        "backend.py": BACKEND,
+        "tiny.py": "standard = 14\n",
+    }
+    with tarfile.open(path, "w:gz") as archive:
+        for name, text in files.items():
+            member = tarfile.TarInfo(f"tiny-1.0/{name}")
+            member.size = len(text.encode())
+            archive.addfile(member, io.BytesIO(text.encode()))
+    (path.parent / "index.html").write_text(f'<a href="{path.name}">{path.name}</a>')
+    return f"tiny==1.0 --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
+
+
+def built(root, lock, source, flavour="sweet", file="tiny.py", old="standard = 14", new="standard = 20"):
+    """An adapter whose environment has the lines of `lock`, and tiny built from source."""
+    made = toy(root, lock)
+    (made.folder / "requirements.cpu-built.txt").write_text("\n".join(lock) + "\n")
+    (made.folder / "requirements.cpu-built.source.txt").write_text(f"# a comment\n{source}\n")
+    with (made.folder / "adapter.toml").open("a") as file_:
+        file_.write(
+            f'[environment.cpu-built]\npython = ["{MINOR}"]\n[environment.cpu-built.build]\n'
+            f'variables = {{ FLAVOUR = "{flavour}", WHERE = "{{bin}}" }}\n'
+            f'replace = [{{ file = "{file}", old = "{old}", new = "{new}" }}]\n'
+        )
+    return catalog.read(made.folder)
 
 
 @pytest.fixture(autouse=True)
@@ -215,7 +275,7 @@ def test_several_at_once_and_one_that_fails(tmp_path, own_cache, monkeypatch):
     more = toy(tmp_path, lock, name="more")
     made = envs.ensure_all([(bad, "cpu"), (good, "cpu"), (more, "cpu"), (good, "cuda")])
     assert [type(one) for one in made] == [RunError, envs.Environment, envs.Environment, RunError]
-    assert "toy has no environment for cuda; it has: cpu" in str(made[3])
+    assert "toy has no environment cuda; it has: cpu" in str(made[3])
     assert left(own_cache) == sorted([made[1].folder.name, made[2].folder.name])
 
 
@@ -226,6 +286,102 @@ def test_current_is_the_running_interpreter_if_it_has_the_framework(tmp_path):
     envs.check(env)
     error = failure(toy(tmp_path, [], distribution="no-such-thing"), kind="current")
     assert "no-such-thing is not installed in the running Python" in str(error)
+
+
+# --- built from source ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_source_build_is_changed_and_built_after_the_lock_without_the_users_variables(
+    tmp_path, own_cache, monkeypatch
+):
+    url, lock = index(tmp_path / "index", "other")
+    monkeypatch.setenv("PIP_INDEX_URL", url)
+    monkeypatch.setenv("FLAVOUR", "bitter")
+    adapter = built(tmp_path, lock, sdist(tmp_path / "index"))
+    lines = []
+    env = envs.ensure(adapter, "cpu-built", progress=lines.append)
+    asked = "import tiny, other; print(tiny.standard, tiny.flavour)"
+    ran = subprocess.run([env.python, "-c", asked], capture_output=True, text=True)
+    assert ran.stdout == "20 sweet\n"
+    assert lines[1] == "toy cpu-built: installing other 1.0 (2 of 3)"
+    assert lines[2] == "toy cpu-built: building tiny 1.0 from source, which takes some minutes (3 of 3)"
+    assert left(own_cache) == [env.folder.name]
+    assert env.folder.name.startswith("toy-cpu-built-")
+    assert not (env.folder / "source").exists()
+    assert envs.ensure(adapter, "cpu-built", progress=lines.append) == env
+    assert len(lines) == 4
+
+
+def test_what_is_built_from_source_is_part_of_the_environment(tmp_path):
+    _, lock = index(tmp_path / "index", "other")
+    source = sdist(tmp_path / "index")
+    changes = [{}, {"flavour": "sour"}, {"new": "standard = 17"}, {"source": source[:-1] + "0"}]
+    folders = {"cpu": set(), "cpu-built": set()}
+    for change in changes:
+        adapter = built(tmp_path, lock, **{"source": source, **change})
+        for key, found in folders.items():
+            found.add(envs.planned(adapter, key).folder)
+    assert {key: len(found) for key, found in folders.items()} == {"cpu": 1, "cpu-built": len(changes)}
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_commands_of_a_source_build_make_the_environment(tmp_path, monkeypatch, copier):
+    url, lock = index(tmp_path / "index", "other")
+    monkeypatch.setenv("PIP_INDEX_URL", url)
+    adapter = built(tmp_path, lock, sdist(tmp_path / "index"), new="it = 'a $HOME'")
+    script = "\n".join(["set -e", *envs.commands(adapter, "cpu-built")])
+    path = f"{copier.parent}:{os.environ['PATH']}"
+    subprocess.run(["sh", "-c", script], env={**os.environ, "PATH": path}, check=True, capture_output=True)
+    python = envs.planned(adapter, "cpu-built").python
+    ran = subprocess.run([python, "-c", "import tiny; print(tiny.it, tiny.flavour)"], capture_output=True, text=True)
+    assert ran.stdout == "a $HOME sweet\n"
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"old": "standard = 11"}, "tiny.py has no 'standard = 11' to replace"),
+        ({"file": "huge.py"}, "huge.py'"),
+        ({"flavour": "bitter"}, "tiny.cc:7: fatal error: sugar.h: No such file or directory"),
+        ({"source": "tiny==1.0 --hash=sha256:" + "0" * 64}, "requirements.cpu-built.source.txt, line 2: the hash of"),
+        ({"source": "tiny"}, "requirements.cpu-built.source.txt, line 2: 'tiny' is not name==version"),
+    ],
+)
+def test_a_source_build_that_fails_says_why_and_leaves_nothing(tmp_path, own_cache, monkeypatch, change, said):
+    url, lock = index(tmp_path / "index", "other")
+    monkeypatch.setenv("PIP_INDEX_URL", url)
+    error = failure(built(tmp_path, lock, **{"source": sdist(tmp_path / "index"), **change}), "cpu-built")
+    assert said in str(error)
+    assert left(own_cache) == []
+
+
+def test_a_missing_compiler_is_said_before_anything_is_made(tmp_path, own_cache, monkeypatch):
+    _, lock = index(tmp_path / "index", "other")
+    adapter = built(tmp_path, lock, sdist(tmp_path / "index"))
+    interpreter(tmp_path / "bin" / "make")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    message = str(failure(adapter, "cpu-built"))
+    assert message == (
+        "toy cpu-built: tiny 1.0 is built from source, and g++ is not on PATH. Install it: apt-get install g++"
+    )
+    assert left(own_cache) == []
+
+
+def test_a_variant_is_listed_and_made_only_where_it_is_asked_for(tmp_path, monkeypatch, quick, capsys):
+    url, lock = index(tmp_path / "index", "other")
+    monkeypatch.setenv("PIP_INDEX_URL", url)
+    adapter = built(tmp_path, lock, sdist(tmp_path / "index"))
+    assert envs.main(["install", "toy"]) == 0
+    assert envs.main(["list", "toy"]) == 0
+    rows = [line.split()[:3] for line in capsys.readouterr().out.splitlines()[-2:]]
+    assert rows == [["toy", "cpu", "ready"], ["toy", "cpu-built", "not"]]
+    assert envs.main(["install", "toy", "--device", "cpu-built"]) == 0
+    assert envs.main(["remove", "toy", "--device", "cpu"]) == 0
+    assert envs.main(["list", "toy", "--device", "cpu-built"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].split()[:3] == ["toy", "cpu-built", "ready"]
+    envs.check(envs.ensure(adapter, "cpu-built"))
 
 
 # --- interrupted, killed, shared --------------------------------------------------------------------------------------
@@ -410,13 +566,17 @@ def test_a_missing_lock_is_named(tmp_path):
 
 
 LOCKS = sorted(Path(dlperf.adapters.__path__[0]).glob("*/requirements.*.txt"))
+IDS = [f"{lock.parent.name}-{lock.stem.removeprefix('requirements.')}" for lock in LOCKS]
 
 
-@pytest.mark.parametrize("lock", LOCKS, ids=[f"{lock.parent.name}-{lock.suffixes[0][1:]}" for lock in LOCKS])
+@pytest.mark.parametrize("lock", LOCKS, ids=IDS)
 def test_every_lock_of_ours_is_whole_and_names_no_place(lock):
     names = {requirement.name for requirement in envs.read_lock(lock)}
-    assert names & set(catalog.read(lock.parent).distribution)
-    assert "numpy" in names
+    if lock.stem.endswith(".source"):
+        assert len(names) == 1
+    else:
+        assert names & set(catalog.read(lock.parent).distribution)
+        assert "numpy" in names
     text = lock.read_text()
     assert text.startswith("# Made by: uv pip compile ")
     for place in ("://", "--index", "--find-links"):
@@ -424,7 +584,8 @@ def test_every_lock_of_ours_is_whole_and_names_no_place(lock):
 
 
 def test_every_environment_of_ours_has_a_lock():
-    wanted = {spec.lock for adapter in catalog.adapters().values() for spec in adapter.environments.values()}
+    specs = [spec for adapter in catalog.adapters().values() for spec in adapter.environments.values()]
+    wanted = {lock for spec in specs for lock in spec.locks}
     assert wanted - {lock for lock in wanted if lock.parent.name == "fake" and "cuda" in lock.name} == set(LOCKS)
 
 

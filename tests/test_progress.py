@@ -5,7 +5,7 @@ import dataclasses
 from dlperf.progress import Progress, choose
 from dlperf.schema import Job, Record
 
-JOB = Job("slow", "slow", "fake", "Fake", "bert_tiny", "bert", "cpu", "fp32", "fp32", 4, "synthetic", None, {})
+JOB = Job("slow", "slow", "fake", "Fake", "bert_tiny", "bert", "cpu", "fp32", "fp32", 4, "synthetic", None, {}, "cpu")
 FAST = dataclasses.replace(JOB, id="fast")
 
 

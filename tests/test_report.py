@@ -73,6 +73,7 @@ def job(system: str, model: str, asked: str, precision: str, batch: int, **chang
         input="synthetic",
         data_dir=None,
         options={"compile": "on" if "+compile" in system else "off"},
+        environment="cpu",
     )
     return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
 

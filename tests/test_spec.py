@@ -137,6 +137,24 @@ def test_an_option_that_a_framework_lacks_makes_a_skip_that_says_so():
     assert skip.why.startswith("has no option layout; it has ")
 
 
+def test_an_option_may_need_another_environment():
+    words = ["--model", "bert", "--frameworks", "pytorch,tensorflow", "--set", "tensorflow.communication=horovod"]
+    made = planned(*words)
+    assert {(job.system, job.environment) for job in made.jobs} == {
+        ("pytorch", "cpu"),
+        ("tensorflow+horovod", "cpu-horovod"),
+    }
+
+
+def test_an_environment_that_nobody_builds_yet_is_a_skip(monkeypatch):
+    words = ["--model", "bert", "--frameworks", "pytorch", "--device", "cuda", "--set", "communication=horovod"]
+    monkeypatch.setattr(spec.probe, "gpus", lambda: [{"name": "some GPU"}])
+    (skip,) = planned(*words).skips
+    assert (skip.system, skip.status) == ("pytorch+horovod", "not_yet")
+    assert skip.why == "horovod on cuda is not built by us yet"
+    assert [job.environment for job in planned(*words, "--env", "current").jobs] == ["cuda-horovod"]
+
+
 def test_an_option_of_one_family_does_not_concern_the_other():
     made = planned("--model", "resnet50,bert", "--frameworks", "pytorch", "--set", "clip_norm=off")
     assert {job.system for job in made.jobs} == {"pytorch", "pytorch clip_norm=off"}
