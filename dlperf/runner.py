@@ -58,12 +58,12 @@ class Runner:
     def _look_for_folder(self, jobs: Sequence[Job], environments: Mapping[tuple[str, str], Environment]) -> None:
         """UsageError if some node does not see the folder of the comparison, or the environments. A node that cannot
         be reached is not told here: each of its rows says so."""
-        wide = [job for job in jobs if job.nnodes > 1 and (job.adapter, job.device) in environments]
+        wide = [job for job in jobs if job.nnodes > 1 and (job.adapter, job.environment) in environments]
         if not wide:
             return
         folder, spec = self.store.folder / "look", self.store.spec
         widest = max(wide, key=lambda job: job.nnodes)
-        environment, launcher = environments[widest.adapter, widest.device], launchers.find(widest.launcher)
+        environment, launcher = environments[widest.adapter, widest.environment], launchers.find(widest.launcher)
         there = f"test -x {quote(environment.python)} && test -f job.json"
         look = f'{there} && echo > "seen.$(hostname)" || {{ echo "$(hostname): {NOT_THERE[0]}" >&2; exit 1; }}'
         launch = replace(_launch(spec, widest, 0, environment), code=Path("../code"), nproc_per_node=1, instead=look)
