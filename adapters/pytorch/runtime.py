@@ -9,6 +9,7 @@ import torch
 from torch import distributed, nn
 
 from dlperf import models
+from dlperf.adapters import horovod
 from dlperf.adapters.ranks import interface
 from dlperf.models.batches import Batches
 from dlperf.models.parameters import initial
@@ -36,9 +37,18 @@ def configure(job, ranks):
     device = torch.device("cuda", ranks.local_rank) if job.device == "cuda" else torch.device("cpu")
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    if ranks.world_size > 1:
+    if uses_horovod(job, ranks):
+        import horovod.torch as hvd
+
+        horovod.prepare(ranks)
+        hvd.init()
+    elif ranks.world_size > 1:
         join(ranks, device)
     return device
+
+
+def uses_horovod(job, ranks):
+    return ranks.world_size > 1 and job.options["communication"] == "horovod"
 
 
 def join(ranks, device):
@@ -122,6 +132,24 @@ def data_parallel(network, loss, device):
         )
 
 
+class _Horovod:
+    """An optimizer whose hooks average each gradient over the ranks while the backward pass goes on, and all else that
+    Horovod does here."""
+
+    def __init__(self, optimizer, network):
+        import horovod.torch as hvd
+
+        self._hvd = hvd
+        self.optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=network.named_parameters())
+        self.description = f"horovod.torch.DistributedOptimizer ({'nccl' if hvd.nccl_built() else 'gloo'})"
+
+    def add_up(self, values):
+        self._hvd.allreduce_(values, op=self._hvd.Sum, name="sum")
+
+    def close(self):
+        self._hvd.shutdown()
+
+
 class Trainer:
     """One network, its loss and its optimizer, stepped eagerly or through torch.compile.
 
@@ -130,10 +158,11 @@ class Trainer:
 
     def __init__(self, job, ranks, device, network, loss, optimizer, feed, clip_norm, effective):
         self._job, self._device, self._network, self._feed = job, device, network, feed
-        self._optimizer, self._clip_norm = optimizer, clip_norm
+        self._horovod = _Horovod(optimizer, network) if uses_horovod(job, ranks) else None
+        self._optimizer, self._clip_norm = self._horovod.optimizer if self._horovod else optimizer, clip_norm
         self._weights = [weight for group in optimizer.param_groups for weight in group["params"]]
         self._scaler = torch.amp.GradScaler(device.type, enabled=job.precision == "amp_fp16")
-        alone = ranks.world_size == 1
+        alone = ranks.world_size == 1 or self._horovod
         replica = partial(loss, network) if alone else data_parallel(network, loss, device)
         self._loss = torch.compile(replica) if job.options["compile"] == "on" else replica
         self._steps = 0
@@ -147,12 +176,14 @@ class Trainer:
             "precision": job.precision,
             "compile": "inductor" if job.options["compile"] == "on" else "none",
             "threads": str(torch.get_num_threads()),
-            "optimizer": f"torch.optim.{type(optimizer).__name__} (fused={optimizer.defaults['fused']})",
+            "optimizer": f"torch.optim.{type(optimizer).__name__} (fused={optimizer.param_groups[0]['fused']})",
             "loss_scale": "none",
             "data": feed.description,
             **effective,
         }
-        if not alone:
+        if self._horovod:
+            self.effective["communication"] = self._horovod.description
+        elif not alone:
             self.effective["communication"] = f"DistributedDataParallel ({distributed.get_backend()})"
 
     def step(self):
@@ -161,13 +192,16 @@ class Trainer:
         with self._autocast():
             loss = self._loss(batch)
         self._scaler.scale(loss).backward()
+        if self._horovod:
+            self._optimizer.synchronize()  # the mean, before it is clipped
         if self._clip_norm is not None or self._job.trace_steps:
             self._scaler.unscale_(self._optimizer)
         if self._job.trace_steps:
             self._gradients = [weight.grad.clone() for weight in self._weights]
         if self._clip_norm is not None:
             self._clip()
-        self._scaler.step(self._optimizer)
+        with self._optimizer.skip_synchronize() if self._horovod else contextlib.nullcontext():
+            self._scaler.step(self._optimizer)
         self._scaler.update()
         self._optimizer.zero_grad(set_to_none=True)
         if self._steps == 1:
@@ -204,7 +238,11 @@ class Trainer:
         values = torch.empty(count, device=self._device)
 
         def add_up():
-            distributed.all_reduce(values.fill_(1))
+            values.fill_(1)
+            if self._horovod:
+                self._horovod.add_up(values)
+            else:
+                distributed.all_reduce(values)
             return values[0].item()
 
         return add_up
@@ -230,5 +268,7 @@ class Trainer:
         return torch.cuda.max_memory_allocated(self._device) if self._device.type == "cuda" else None
 
     def close(self):
-        if distributed.is_initialized():
+        if self._horovod:
+            self._horovod.close()
+        elif distributed.is_initialized():
             distributed.destroy_process_group()

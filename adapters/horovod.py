@@ -1,0 +1,53 @@
+"""What Horovod needs before its `init`, in any framework: who is who, and where the ranks meet."""
+
+import os
+import socket
+import threading
+import time
+
+from dlperf.adapters.ranks import interface
+
+
+def prepare(ranks):
+    """Set the variables that `hvd.init()` reads, and serve the meeting of Gloo's ranks from rank 0; horovodrun has done
+    both where it started them."""
+    if "HOROVOD_GLOO_RENDEZVOUS_ADDR" in os.environ:
+        return
+    address, port = ranks.addresses[0], ranks.ports[0]
+    own = ranks.addresses[ranks.rank]
+    values = {
+        "RANK": ranks.rank,
+        "SIZE": ranks.world_size,
+        "LOCAL_RANK": ranks.local_rank,
+        "LOCAL_SIZE": ranks.local_size,
+        "CROSS_RANK": ranks.node_rank,
+        "CROSS_SIZE": ranks.nnodes,
+        "HOSTNAME": own,  # one word for each node
+        "CONTROLLER": "gloo",
+        "CPU_OPERATIONS": "gloo",
+        "GLOO_RENDEZVOUS_ADDR": address,
+        "GLOO_RENDEZVOUS_PORT": port,
+    }
+    if ranks.nnodes > 1:
+        values["GLOO_IFACE"] = interface(own)
+    os.environ.update({f"HOROVOD_{name}": str(value) for name, value in values.items()})
+    if ranks.rank == 0:
+        _serve(address, port)
+    else:
+        _await(address, port)
+
+
+def _serve(address, port):
+    from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
+
+    server = RendezvousHTTPServer((address, port), RendezvousHandler, 0)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+
+
+def _await(address, port):
+    """Horovod itself asks three times only, and rank 0 may be slow to import its framework."""
+    while True:
+        try:
+            return socket.create_connection((address, port), 1).close()
+        except OSError:
+            time.sleep(0.05)
