@@ -1,8 +1,9 @@
-"""What ResNet and BERT share in JAX: set-up, weights, batches, matrix products, and the training step."""
+"""What ResNet and BERT share in JAX: set-up, ranks, weights, batches, matrix products, and the training step."""
 
 import contextlib
 import math
 import os
+from functools import partial
 from importlib import metadata
 
 import jax
@@ -10,8 +11,13 @@ import jax.numpy as jnp
 import jaxlib
 import numpy
 from jax import lax
+from jax.experimental import multihost_utils
+from jax.flatten_util import ravel_pytree
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as Spec
 
 from dlperf import models
+from dlperf.adapters.ranks import interface
 from dlperf.models.batches import Batches
 from dlperf.models.parameters import initial
 
@@ -22,6 +28,9 @@ MATMUL_PRECISION = {"fp32": "highest", "tf32": "tensorfloat32"}
 FIRST_SCALE, GROWTH_STEPS = 2.0**16, 2000
 #: beyond, transposing costs a CPU more than a bfloat16 product saves (ResNet's many pixels; BERT has few tokens)
 MOST_ROWS_TRANSPOSED = 2048
+#: the mesh's one axis, over the ranks; and what lies there of an array: the same in all ranks, or each rank's own rows
+RANKS = "ranks"
+COMMON, OWN = Spec(), Spec(RANKS)
 
 
 def versions():
@@ -34,7 +43,7 @@ def versions():
 
 
 def configure(job, ranks):
-    """Device, threads, float64 and TF32, before the first array."""
+    """Device, threads, float64, TF32 and the group of ranks, before the first array."""
     # XLA's CPU client reads its number of threads from here when it is made, else it takes all CPUs it may use.
     os.environ["NPROC"] = str(job.threads)
     jax.config.update("jax_platforms", job.device)
@@ -43,7 +52,89 @@ def configure(job, ranks):
     jax.config.update("jax_default_prng_impl", "rbg")
     if job.device == "cuda":
         jax.config.update("jax_default_matmul_precision", MATMUL_PRECISION.get(job.precision))
-        jax.config.update("jax_default_device", jax.local_devices()[ranks.local_rank])
+    if ranks.world_size > 1:
+        join(job, ranks)
+    if job.device == "cuda":
+        jax.config.update("jax_default_device", jax.local_devices()[0])
+
+
+def join(job, ranks):
+    """Make the group of all ranks: NCCL between GPUs, Gloo between CPUs. A rank sees one GPU, its own."""
+    address = ranks.addresses[ranks.rank]
+    network = interface(address)
+    if network and ranks.nnodes > 1:
+        os.environ.setdefault("NCCL_SOCKET_IFNAME", network)
+    jax.config.update("jax_enable_preemption_service", False)  # it would take SIGTERM for a notice, and go on
+    jax.distributed.initialize(
+        coordinator_address=ranks.endpoints[0],
+        coordinator_bind_address=ranks.endpoints[0],
+        num_processes=ranks.world_size,
+        process_id=ranks.rank,
+        local_device_ids=[ranks.local_rank],
+        initialization_timeout=math.ceil(job.meeting_seconds),
+    )
+    if job.device == "cpu":
+        use_gloo(address)
+    # The first collective makes the connections. Gloo waits half a minute for them, and ranks that compile longer
+    # than each other would miss that
+    multihost_utils.sync_global_devices("connected")
+
+
+def use_gloo(address):
+    """Have Gloo bind this address. JAX has no option for that, and Gloo takes what the host's own name resolves to."""
+    from jax._src import distributed, xla_bridge
+    from jax._src.lib import _jax
+
+    gloo = _jax.make_gloo_tcp_collectives(distributed.global_state.client, hostname=address)
+    xla_bridge.register_backend_factory("cpu", partial(xla_bridge.make_cpu_client, gloo), fail_quietly=False)
+
+
+class Devices:
+    """One device of each rank as a mesh, over which data parallelism spreads arrays and programs. With one rank there
+    is no mesh, and all stays as it is given."""
+
+    def __init__(self, ranks):
+        self.mesh = jax.make_mesh((ranks.world_size,), (RANKS,)) if ranks.world_size > 1 else None
+
+    def spread(self, spec, tree):
+        """This rank's arrays as its part of the ranks' arrays, without a copy. Scalars are the same in all ranks."""
+        if self.mesh is None:
+            return tree
+        return jax.tree.map(lambda array: self._spread(spec if array.ndim else COMMON, array), tree)
+
+    def _spread(self, spec, array):
+        shape = array.shape if spec == COMMON else (self.mesh.size * array.shape[0], *array.shape[1:])
+        return jax.make_array_from_single_device_arrays(shape, NamedSharding(self.mesh, spec), [array])
+
+    def compiled(self, function, out_specs, **options):
+        """A function of one rank's arrays, compiled as a program of all ranks."""
+        if self.mesh is not None:
+            function = jax.shard_map(function, mesh=self.mesh, out_specs=out_specs)
+        return jax.jit(function, **options)
+
+    def own_key(self, key):
+        """In a program: a random key that differs between the ranks."""
+        return key if self.mesh is None else jax.random.fold_in(key, lax.axis_index(RANKS))
+
+    def own_row(self, scalar):
+        """In a program: a scalar that differs between the ranks, as OWN wants it."""
+        return scalar if self.mesh is None else scalar[None]
+
+    def gradients(self, function, weights):
+        """In a program: the gradients of `function`, averaged over the ranks, and what else it returns."""
+        differentiated = jax.grad(function, has_aux=True)
+        if self.mesh is None:
+            return differentiated(weights)
+        # as each rank's own: of common weights JAX itself would add up the gradients, at each use of a weight
+        gradients, rest = differentiated(lax.pcast(weights, RANKS, to="varying"))
+        return self._mean(gradients), rest
+
+    def _mean(self, gradients):
+        if self.mesh.devices.item(0).platform == "gpu":
+            return lax.pmean(gradients, RANKS)  # XLA combines them, and overlaps them with the backward pass
+        # On a CPU it combines them too, but then calls Gloo for each array, and that is slow for the many small ones
+        flat, unravel = ravel_pytree(gradients)
+        return unravel(lax.pmean(flat, RANKS))
 
 
 def compute_dtype(job):
@@ -183,7 +274,7 @@ class Feed:
     """Batches as arrays: synthetic ones wait on the device, rows of a data folder are copied at each step."""
 
     def __init__(self, job, ranks):
-        self._batches = Batches(job, ranks)
+        self._batches, self._devices = Batches(job, ranks), Devices(ranks)
         self._dtype = numpy.float64 if job.precision == "fp64" else numpy.float32
         self._ready = [self._place(batch) for batch in self._batches.pool()] if self._batches.synthetic else []
         count = len(self._ready)
@@ -193,7 +284,7 @@ class Feed:
         return self._ready[step % len(self._ready)] if self._ready else self._place(self._batches[step])
 
     def _place(self, batch):
-        return {name: jax.device_put(self._array(array)) for name, array in batch.items()}
+        return self._devices.spread(OWN, {name: jax.device_put(self._array(array)) for name, array in batch.items()})
 
     def _array(self, array):
         if array.ndim == 4:
@@ -210,20 +301,26 @@ class Trainer:
 
     def __init__(self, job, ranks, network, loss, optimizer, feed, effective):
         self._job, self._network, self._loss, self._optimizer, self._feed = job, network, loss, optimizer, feed
+        self._devices = Devices(ranks)
         weights, statistics = arrays(job)
-        self._state = {
+        state = {
             "weights": weights,
             "statistics": statistics,
             "optimizer": optimizer.initial(weights),
             "step": jnp.zeros((), jnp.int32),
         }
         if job.precision == "amp_fp16":
-            self._state["scale"] = {"value": jnp.float32(FIRST_SCALE), "good_steps": jnp.zeros((), jnp.int32)}
-        self._compiled = jax.jit(self._train, donate_argnums=0)
+            state["scale"] = {"value": jnp.float32(FIRST_SCALE), "good_steps": jnp.zeros((), jnp.int32)}
+        specs = dict.fromkeys(state, COMMON)
+        specs["statistics"] = OWN
+        self._state = {name: self._devices.spread(specs[name], tree) for name, tree in state.items()}
+        specs_of_loss = (OWN, OWN, COMMON) if job.trace_steps else OWN
+        self._compiled = self._devices.compiled(self._train, (specs, specs_of_loss), donate_argnums=0)
         self._steps = 0
         self._traced = None
         self.shapes = network.shapes
         self.parameter_count = sum(weight.size for weight in weights.values())
+        self.gradient_bytes = sum(weight.nbytes for weight in weights.values())
         self.effective = {
             "precision": job.precision,
             "compile": "xla",
@@ -233,23 +330,28 @@ class Trainer:
             "data": feed.description,
             **effective,
         }
+        if ranks.world_size > 1:
+            dtypes = {str(weight.dtype) for weight in weights.values()}
+            transport = "nccl" if job.device == "cuda" else "gloo"
+            self.effective["communication"] = f"lax.pmean in shard_map, {', '.join(dtypes)} ({transport})"
 
     def _train(self, state, batch):
         """One step: state, batch -> new state, loss; for checking (loss, logits, gradients) in place of the loss."""
-        key = jax.random.fold_in(jax.random.key(self._job.seed), state["step"])
+        key = self._devices.own_key(jax.random.fold_in(jax.random.key(self._job.seed), state["step"]))
         scale = state["scale"]["value"] if "scale" in state else 1.0
 
         def scaled(weights):
             loss, statistics, logits = self._loss(self._network, weights, state["statistics"], batch, key)
             return loss * scale, (loss, statistics, logits)
 
-        gradients, (loss, statistics, logits) = jax.grad(scaled, has_aux=True)(state["weights"])
+        gradients, (loss, statistics, logits) = self._devices.gradients(scaled, state["weights"])
         if "scale" in state:
             gradients = jax.tree.map(lambda gradient: gradient / scale, gradients)
         weights, optimizer = self._optimizer.update(state["weights"], gradients, state["optimizer"], state["step"])
         new = {"weights": weights, "statistics": statistics, "optimizer": optimizer, "step": state["step"] + 1}
         if "scale" in state:
             new = _guarded(state, new, gradients)
+        loss = self._devices.own_row(loss)
         return new, (loss, logits, gradients) if self._job.trace_steps else loss
 
     def step(self):
@@ -274,7 +376,17 @@ class Trainer:
         jax.block_until_ready(self._state)
 
     def read(self, loss):
-        return float(loss)
+        return _here(loss).item()
+
+    def all_reduce(self, count):
+        ones = self._devices.spread(OWN, jnp.ones(count, jnp.float32))
+
+        def add_up(values):
+            total = lax.psum(values, RANKS)
+            return total[0], total  # all of it, or XLA might add up the first only
+
+        compiled = self._devices.compiled(add_up, COMMON)
+        return lambda: _here(compiled(ones)[0]).item()
 
     def parameters(self):
         return self._canonical(dict(self._state["weights"], **self._state["statistics"]))
@@ -282,7 +394,7 @@ class Trainer:
     def logits(self):
         names = models.family(self._job.model).logits(self._network.config)
         for name, value in zip(names, self._traced[0]):
-            yield name, numpy.asarray(wide(value))
+            yield name, wide(_here(value))
 
     def gradients(self):
         return self._canonical(self._traced[1])
@@ -290,7 +402,7 @@ class Trainer:
     def _canonical(self, held):
         for parameter in models.family(self._job.model).parameters(self._network.config):
             if parameter.name in held:
-                array = _from_jax(numpy.asarray(held[parameter.name]), parameter.shape)
+                array = _from_jax(_here(held[parameter.name]), parameter.shape)
                 yield parameter.name, numpy.ascontiguousarray(array)
 
     def peak_memory(self):
@@ -301,6 +413,13 @@ class Trainer:
 
     def close(self):
         self._state = self._feed = self._traced = None
+        if self._devices.mesh is not None:
+            jax.distributed.shutdown()
+
+
+def _here(array):
+    """This rank's part of an array, in numpy's memory."""
+    return numpy.asarray(array.addressable_data(0))
 
 
 def _guarded(old, new, gradients):
