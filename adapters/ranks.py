@@ -71,34 +71,49 @@ def from_environment(environ=os.environ):
     return Ranks(*(int(environ[name]) for name in names))
 
 
-def meet(place, folder, facts, seconds, environ=os.environ):
+def meet(place, folder, host, seconds, environ=os.environ):
     """Tell the other ranks where this one is, and learn where they are. Returns `place` with addresses and ports.
 
-    facts: {"host": name for people, "versions": ...}; versions must be the same in all ranks. Lost, which names ranks
-    and hosts, if some do not come within `seconds` or differ.
+    Sets torchrun's variables too: some frameworks read them as they are imported. Lost, which names ranks and hosts, if
+    some do not come within `seconds`.
     """
-    address = _own_address([host for host in environ.get("DLPERF_HOSTS", "").split(",") if host])
-    mine = dict(facts, address=address, port=_free_port(address))
-    path = os.path.join(folder, f"rank{place.rank}.json")
+    address = _own_address([name for name in environ.get("DLPERF_HOSTS", "").split(",") if name])
+    found = _exchange(place, folder, "rank", {"host": host, "address": address, "port": _free_port(address)}, seconds)
+    place = place._replace(addresses=tuple(one["address"] for one in found), ports=tuple(one["port"] for one in found))
+    environ.update(zip(VARIABLES["env"], map(str, place[:4])))
+    environ.update(MASTER_ADDR=place.addresses[0], MASTER_PORT=str(place.ports[0]))
+    return place
+
+
+def agree(place, folder, host, versions, seconds):
+    """Lost unless all ranks have the same versions."""
+    found = _exchange(place, folder, "versions", {"host": host, "versions": versions}, seconds)
+    for rank, one in enumerate(found):
+        if one["versions"] != found[0]["versions"]:
+            raise Lost(
+                f"rank {rank} on {one['host']} has {_listed(one['versions'])}, "
+                f"rank 0 on {found[0]['host']} has {_listed(found[0]['versions'])}: all must have the same"
+            )
+
+
+def _exchange(place, folder, name, facts, seconds):
+    """Write a rank's facts into the shared folder, and read those of all ranks, in their order."""
+    path = os.path.join(folder, f"{name}{place.rank}.json")
     with open(path + ".writing", "w", encoding="utf-8") as file:
-        json.dump(mine, file)
+        json.dump(facts, file)
     os.replace(path + ".writing", path)
-    found = _gather(place, folder, seconds)
-    _same_versions(place, found)
-    everyone = [found[rank] for rank in range(place.world_size)]
-    return place._replace(
-        addresses=tuple(one["address"] for one in everyone), ports=tuple(one["port"] for one in everyone)
-    )
+    found = _gather(place, folder, name, seconds)
+    return [found[rank] for rank in range(place.world_size)]
 
 
-def _gather(place, folder, seconds):
+def _gather(place, folder, name, seconds):
     """rank -> what it wrote."""
     found, pause, deadline = {}, 0.002, time.monotonic() + seconds
     while True:
         there = set(os.listdir(folder))
         for rank in range(place.world_size):
-            if rank not in found and f"rank{rank}.json" in there:
-                with open(os.path.join(folder, f"rank{rank}.json"), encoding="utf-8") as file:
+            if rank not in found and f"{name}{rank}.json" in there:
+                with open(os.path.join(folder, f"{name}{rank}.json"), encoding="utf-8") as file:
                     found[rank] = json.load(file)
         missing = [rank for rank in range(place.world_size) if rank not in found]
         if not missing:
@@ -110,16 +125,6 @@ def _gather(place, folder, seconds):
             )
         time.sleep(pause)
         pause = min(0.05, 1.5 * pause)
-
-
-def _same_versions(place, found):
-    first = found[0]
-    for rank, one in sorted(found.items()):
-        if one["versions"] != first["versions"]:
-            raise Lost(
-                f"rank {rank} on {one['host']} has {_listed(one['versions'])}, "
-                f"rank 0 on {first['host']} has {_listed(first['versions'])}: all must have the same"
-            )
 
 
 def _listed(versions):

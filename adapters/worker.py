@@ -3,7 +3,8 @@
 JOB.json holds {"adapter": "pytorch", "job": {...}}, see dlperf.adapters.api.Job. The worker owns the loop and the
 clock, so that the same lines time every framework, and writes one JSON object per line to events.rank<N>.jsonl:
 
-    start    rank, world_size, pid, versions, machine
+    start    rank, world_size, pid, machine
+    imported versions
     built    seconds (import, meeting the other ranks, build), parameter_count
     warm     steps, seconds, first_step_seconds, loss, effective, shapes
     communication   with several ranks: gradient_bytes of a step; all_reduce_bytes, all_reduce_seconds of a probe
@@ -82,18 +83,15 @@ def _run_and_tell(adapter, job, place, events, folder):
 def run(adapter, job, place, events, folder):
     """Build, warm up, time the windows; or, for checking, write down a trajectory in `folder`."""
     began = time.perf_counter()
-    module = importlib.import_module(f"dlperf.adapters.{adapter}.{models.FAMILY_OF[job.model]}")
-    versions, machine = dict(module.versions()), probe.machine()
-    events.write(
-        "start",
-        rank=place.rank,
-        world_size=place.world_size,
-        pid=os.getpid(),
-        versions=versions,
-        machine=machine,
-    )
+    machine = probe.machine()
+    events.write("start", rank=place.rank, world_size=place.world_size, pid=os.getpid(), machine=machine)
     if place.world_size > 1:
-        place = ranks.meet(place, folder, {"host": machine["host"], "versions": versions}, job.meeting_seconds)
+        place = ranks.meet(place, folder, machine["host"], job.meeting_seconds)
+    module = importlib.import_module(f"dlperf.adapters.{adapter}.{models.FAMILY_OF[job.model]}")
+    versions = dict(module.versions())
+    events.write("imported", versions=versions)
+    if place.world_size > 1:
+        ranks.agree(place, folder, machine["host"], versions, job.meeting_seconds)
     trainer = module.build(job, place)
     trainer.wait()
     events.write("built", seconds=time.perf_counter() - began, parameter_count=int(trainer.parameter_count))

@@ -25,6 +25,8 @@ KINDS = ("start", "built", "warm", "communication", "trajectory", "end", "failed
 class Stream:
     """The events of one rank, or of a job of several. `end` is None unless the worker came to its end.
 
+    start: with the versions, once the framework is imported.
+
     ranks: the streams of a job's ranks; empty for a stream of one.
     """
 
@@ -108,6 +110,8 @@ def read(path: Path) -> Stream:
             if event["event"] == "window":
                 names = [name for name in Window.__dataclass_fields__ if name != "skew_seconds"]
                 found["windows"].append(Window(**{key: event[key] for key in names}))
+            elif event["event"] == "imported":
+                found["start"] = {**found.get("start", {}), "versions": event["versions"]}
             elif event["event"] in KINDS:
                 found[event["event"]] = event
         except (ValueError, TypeError, KeyError):

@@ -189,7 +189,7 @@ def several(launch: Launch, rank: str, start: str, head: str = "", others: Mappi
     parts = "".join(f"{name})\n{body}exit\n;;\n" for name, body in {"rank": rank, **(others or {})}.items())
     return (
         f'#!/bin/sh\n{head}# {launch.title}\ncase "$1" in\n{parts}esac\n'
-        f'cd "$(dirname "$0")" || exit\nrm -f rank*.json\n{start}'
+        f'cd "$(dirname "$0")" || exit\nrm -f rank*.json versions*.json\n{start}'
     )
 
 

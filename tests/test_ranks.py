@@ -45,9 +45,8 @@ def test_variables_of_an_allocation_that_is_not_ours_are_passed_over():
     assert ranks.from_environment({"SLURM_PROCID": "3", "SLURM_NTASKS": "8"}) == Ranks()
 
 
-def meet(folder, number, world_size=3, version="1.0", seconds=5.0):
-    place = Ranks(number, world_size, number, world_size)
-    return ranks.meet(place, str(folder), {"host": f"h{number}", "versions": {"torch": version}}, seconds, {})
+def meet(folder, number, world_size=3, seconds=5.0):
+    return ranks.meet(Ranks(number, world_size, number, world_size), str(folder), f"h{number}", seconds, {})
 
 
 def at_once(*calls):
@@ -76,13 +75,25 @@ def test_ranks_learn_each_other_s_addresses(tmp_path):
     assert places[0].endpoints[2] == f"127.0.0.1:{places[0].ports[2]}"
 
 
+def test_frameworks_that_meet_as_they_are_imported_find_the_variables(tmp_path):
+    environ = {}
+    place = ranks.meet(Ranks(0, 1, 0, 1), str(tmp_path), "h0", 5.0, environ)
+    assert environ == {
+        **{"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"},
+        **{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(place.ports[0])},
+    }
+
+
 def test_a_rank_that_does_not_come_is_named(tmp_path):
     found = at_once(lambda: meet(tmp_path, 0, seconds=0.2), lambda: meet(tmp_path, 2, seconds=0.2))
     assert [str(one) for one in found] == ["rank 1 of 3 did not come within 0.2 s; there are ranks 0, 2, on h0, h2"] * 2
 
 
 def test_different_versions_on_two_hosts_are_named(tmp_path):
-    found = at_once(*(lambda n=n: meet(tmp_path, n, 2, version=f"1.{n}") for n in range(2)))
+    def agree(number):
+        ranks.agree(Ranks(number, 2, number, 2), str(tmp_path), f"h{number}", {"torch": f"1.{number}"}, 5.0)
+
+    found = at_once(*(lambda n=n: agree(n) for n in range(2)))
     message = "rank 1 on h1 has torch 1.1, rank 0 on h0 has torch 1.0: all must have the same"
     assert [str(one) for one in found] == [message] * 2
 

@@ -21,7 +21,7 @@ exit
 ;;
 esac
 cd "$(dirname "$0")" || exit
-rm -f rank*.json
+rm -f rank*.json versions*.json
 name=dlperf-bert-base-fp32-oneflow-b4-r1-c515a3
 kubectl="kubectl"
 stop() { trap '' TERM INT; $kubectl delete --ignore-not-found --wait=false "job/$name" "service/$name" >&2; }

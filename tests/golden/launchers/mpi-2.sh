@@ -19,5 +19,5 @@ exit
 ;;
 esac
 cd "$(dirname "$0")" || exit
-rm -f rank*.json
+rm -f rank*.json versions*.json
 exec mpirun $([ "$(id -u)" = 0 ] && echo --allow-run-as-root) -np 2 --bind-to none --oversubscribe sh "$PWD"/launch.sh rank

@@ -19,5 +19,5 @@ exit
 ;;
 esac
 cd "$(dirname "$0")" || exit
-rm -f rank*.json
+rm -f rank*.json versions*.json
 exec mpirun $([ "$(id -u)" = 0 ] && echo --allow-run-as-root) -np 4 --bind-to none --host 10.77.0.1:2,10.77.0.2:2 --map-by ppr:2:node --mca plm_rsh_agent /bed/rsh --mca oob_tcp_if_include 10.77.0.0/24 --mca btl_tcp_if_include 10.77.0.0/24 -x A=1 sh "$PWD"/launch.sh rank

@@ -32,7 +32,7 @@ exit
 ;;
 esac
 cd "$(dirname "$0")" || exit
-rm -f rank*.json
+rm -f rank*.json versions*.json
 rm -f slurm.log
 job= silent=0
 state() { scontrol -o show job "$job" 2>/dev/null | sed -n 's/.*JobState=\([^ ]*\).*/\1/p'; }

@@ -19,5 +19,5 @@ exit
 ;;
 esac
 cd "$(dirname "$0")" || exit
-rm -f rank*.json
+rm -f rank*.json versions*.json
 PYTHONPATH="$PWD"/../../../code exec /cache/envs/oneflow-cpu-0123/bin/python -m torch.distributed.run --standalone --nproc-per-node 2 --no-python sh "$PWD"/launch.sh rank

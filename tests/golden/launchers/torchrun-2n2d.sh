@@ -24,7 +24,7 @@ exit
 ;;
 esac
 cd "$(dirname "$0")" || exit
-rm -f rank*.json
+rm -f rank*.json versions*.json
 trap 'kill $pids 2>/dev/null; exit 143' TERM INT
 /bed/rsh -tt 10.77.0.1 "sh '$PWD/launch.sh' node 0" </dev/null &
 pids="$pids $!"
