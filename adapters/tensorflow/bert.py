@@ -10,7 +10,7 @@ __all__ = ["Network", "build", "loss", "versions"]
 
 
 def build(job, ranks):
-    runtime.configure(job, ranks)
+    strategy = runtime.configure(job, ranks)
     config = models.config(job.model)
     weights = runtime.load(job)
     dropout = config.dropout if job.dropout else 0.0
@@ -23,7 +23,7 @@ def build(job, ranks):
         "gelu": "erf" if job.precision != "fp64" else "erf, written out (tf.nn.gelu has a float32 constant)",
         "attention": "written out",
     }
-    return runtime.Trainer(job, ranks, weights, network, loss, runtime.AdamW, clip_norm, effective)
+    return runtime.Trainer(job, ranks, strategy, weights, network, loss, runtime.AdamW, clip_norm, effective)
 
 
 def loss(network, batch):

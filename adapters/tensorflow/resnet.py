@@ -11,13 +11,13 @@ __all__ = ["Network", "build", "loss", "versions"]
 
 
 def build(job, ranks):
-    runtime.configure(job, ranks)
+    strategy = runtime.configure(job, ranks)
     config = models.config(job.model)
     weights = runtime.load(job)
     network = Network(config, weights, runtime.DTYPES.get(job.precision, tf.float32))
     fused = "FusedBatchNormV3" if job.precision != "fp64" else "written out (FusedBatchNormV3 has no float64)"
     effective = {"layout": "NHWC", "label_smoothing": str(config.label_smoothing), "batch_norm": fused}
-    return runtime.Trainer(job, ranks, weights, network, loss, runtime.SGD, None, effective)
+    return runtime.Trainer(job, ranks, strategy, weights, network, loss, runtime.SGD, None, effective)
 
 
 def loss(network, batch):

@@ -1,9 +1,13 @@
 """What ResNet and BERT share in TensorFlow: set-up, weights, batches, optimizers, and the training step."""
 
+import os
+import signal
+
 import numpy
 import tensorflow as tf
 
 from dlperf import models
+from dlperf.adapters.ranks import interface
 from dlperf.models.batches import Batches
 from dlperf.models.parameters import initial
 
@@ -11,6 +15,8 @@ from dlperf.models.parameters import initial
 DTYPES = {"fp64": tf.float64, "amp_fp16": tf.float16, "amp_bf16": tf.bfloat16}
 #: canonical layout -> TensorFlow's, by kind: convolutions HWIO, dense (in, out)
 AXES = {"conv": (2, 3, 1, 0), "dense": (1, 0)}
+#: gradients are added up in packs of at least this size, so that the first are under way during the backward pass
+PACK_BYTES = 2**25
 
 
 def versions():
@@ -23,7 +29,10 @@ def versions():
 
 
 def configure(job, ranks):
-    """Threads, TF32 and the GPU of this rank, before the first tensor."""
+    """Threads, TF32, the GPU of this rank and the group of ranks, before the first tensor.
+
+    Returns the strategy; None for one rank.
+    """
     # One pool computes inside an op, the other runs ops side by side: more than one of those would add threads.
     tf.config.threading.set_intra_op_parallelism_threads(job.threads)
     tf.config.threading.set_inter_op_parallelism_threads(1)
@@ -32,9 +41,31 @@ def configure(job, ranks):
     gpus = tf.config.list_physical_devices("GPU")
     if job.device == "cpu":
         tf.config.set_visible_devices([], "GPU")
-        return
-    tf.config.set_visible_devices(gpus[ranks.local_rank], "GPU")
-    tf.config.experimental.set_memory_growth(gpus[ranks.local_rank], True)
+    else:
+        tf.config.set_visible_devices(gpus[ranks.local_rank], "GPU")
+        tf.config.experimental.set_memory_growth(gpus[ranks.local_rank], True)
+    return join(job, ranks) if ranks.world_size > 1 else None
+
+
+def join(job, ranks):
+    """The strategy of all ranks: NCCL between GPUs, TensorFlow's own rings over gRPC between CPUs."""
+    os.environ.update(no_grpc_proxy=",".join(sorted(set(ranks.addresses))))  # gRPC would ask a proxy of the web
+    network = interface(ranks.addresses[ranks.rank])
+    if network and ranks.nnodes > 1:
+        os.environ.setdefault("NCCL_SOCKET_IFNAME", network)
+    cluster = tf.distribute.cluster_resolver.SimpleClusterResolver(  # what TF_CONFIG would say
+        tf.train.ClusterSpec({"worker": ranks.endpoints}),
+        task_type="worker",
+        task_id=ranks.rank,
+        num_accelerators={"GPU": 1 if job.device == "cuda" else 0},
+        rpc_layer="grpc",
+    )
+    options = tf.distribute.experimental.CommunicationOptions(
+        bytes_per_pack=PACK_BYTES, implementation="NCCL" if job.device == "cuda" else "RING"
+    )
+    strategy = tf.distribute.MultiWorkerMirroredStrategy(cluster, options)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # which TensorFlow took for a notice to save its work, and went on
+    return strategy
 
 
 def load(job):
@@ -59,7 +90,7 @@ class Feed:
 
     def __init__(self, job, ranks):
         self._batches = Batches(job, ranks)
-        self._device = "/GPU:0" if job.device == "cuda" else "/CPU:0"
+        self.device = "/GPU:0" if job.device == "cuda" else "/CPU:0"
         self._dtype = "float64" if job.precision == "fp64" else "float32"
         self._ready = [self._place(batch) for batch in self._batches.pool()] if self._batches.synthetic else []
         count = len(self._ready)
@@ -69,7 +100,7 @@ class Feed:
         return self._ready[step % len(self._ready)] if self._ready else self._place(self._batches[step])
 
     def _place(self, batch):
-        with tf.device(self._device):
+        with tf.device(self.device):
             return {name: self._tensor(array) for name, array in batch.items()}
 
     def _tensor(self, array):
@@ -171,15 +202,23 @@ class LossScale:
         self._good.assign(tf.where(good == self.INTERVAL, 0, good))
 
 
+def add_up(values):
+    """The sum over the ranks of a tensor, or of each of a list; inside strategy.run."""
+    return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, values)
+
+
 class Trainer:
     """One network, its loss and its optimizer in one tf.function.
+
+    With a strategy too, variables are plain ones, equal from the start and kept so by equal updates. Those of its scope
+    are for several devices in one process: they want to reduce each assignment again, BatchNorm's statistics as well.
 
     loss: network, batch -> scalar, logits. optimizer: a class of this module. effective: what the family adds.
     """
 
-    def __init__(self, job, ranks, weights, network, loss, optimizer, clip_norm, effective):
+    def __init__(self, job, ranks, strategy, weights, network, loss, optimizer, clip_norm, effective):
         self._job, self._variables, self._network, self._loss = job, weights, network, loss
-        self._clip_norm = clip_norm
+        self._strategy, self._clip_norm = strategy, clip_norm
         every = models.family(job.model).parameters(models.config(job.model))
         self._parameters = [parameter for parameter in every if parameter.trained]
         self._weights = [weights[parameter.name] for parameter in self._parameters]
@@ -190,9 +229,10 @@ class Trainer:
         self._steps = 0
         self._traced = None
         xla = job.options["compile"] == "on"
-        self._train = tf.function(self._train, jit_compile=xla)
+        self._train = self._compiled(xla)
         self.shapes = network.shapes
         self.parameter_count = sum(weight.shape.num_elements() for weight in self._weights)
+        self.gradient_bytes = self.parameter_count * self._weights[0].dtype.size
         self.effective = {
             "precision": job.precision,
             "compile": "xla" if xla else "tf.function (grappler, oneDNN)",
@@ -202,6 +242,23 @@ class Trainer:
             "data": self._feed.description,
             **effective,
         }
+        if strategy:
+            if xla:
+                self.effective["compile"] = "xla, the all-reduce apart"
+            transport = "NCCL" if job.device == "cuda" else f"ring, {strategy.cluster_resolver.rpc_layer}"
+            dtype = self._weights[0].dtype.name
+            self.effective["communication"] = f"MultiWorkerMirroredStrategy ({transport}, {dtype})"
+
+    def _compiled(self, xla):
+        """The whole step as one tf.function. TensorFlow has no ring that XLA compiles, only NCCL: with several ranks,
+        what comes before the gradients are added up is compiled, and what comes after."""
+        if self._strategy is None:
+            return tf.function(self._train, jit_compile=xla)
+        if xla:
+            self._differentiate = tf.function(self._differentiate, jit_compile=True)
+            self._update = tf.function(self._update, jit_compile=True)
+        replica = self._train
+        return tf.function(lambda batch: self._strategy.run(replica, (batch,)))
 
     def step(self):
         self._traced = None  # room for this step's
@@ -214,16 +271,26 @@ class Trainer:
         return loss
 
     def _train(self, batch):
+        loss, logits, gradients = self._differentiate(batch)
+        if self._strategy:
+            gradients = add_up(gradients)
+        traced = self._trace(logits, gradients) if self._job.trace_steps else None
+        self._update(gradients)
+        return loss if traced is None else (loss, traced)
+
+    def _differentiate(self, batch):
         with tf.GradientTape() as tape:
             loss, logits = self._loss(self._network, batch)
             scaled = loss * self._scale.scale if self._scale else loss
-        gradients = tape.gradient(scaled, self._weights)
-        traced = self._trace(logits, gradients) if self._job.trace_steps else None
+            if self._strategy:  # the gradients' sum over the ranks is then that of their mean loss
+                scaled /= self._strategy.num_replicas_in_sync
+        return loss, logits if self._job.trace_steps else None, tape.gradient(scaled, self._weights)
+
+    def _update(self, gradients):
         gradients, finite = self._rescale(gradients)
         self._optimizer.apply(gradients, finite)
         if self._scale:
             self._scale.update(finite)
-        return loss if traced is None else (loss, traced)
 
     def _trace(self, logits, gradients):
         """What the step hands out beside its loss, for checking."""
@@ -253,11 +320,18 @@ class Trainer:
             self.effective["loss_scale"] = f"dynamic, {float(self._scale.scale):g} after the first step"
 
     def wait(self):
-        # On CPU a tf.function has run when it returns; on GPU this waits for all streams.
-        tf.test.experimental.sync_devices()
+        # On CPU a tf.function has run when it returns; on GPU this waits for all streams. Not sync_devices of tf.test,
+        # which asks the devices of all ranks.
+        with tf.device(self._feed.device):
+            tf.raw_ops.SyncDevice()
 
     def read(self, loss):
         return float(loss)
+
+    def all_reduce(self, count):
+        ones = tf.ones(count)
+        total = tf.function(lambda: self._strategy.run(add_up, (ones,))[0])
+        return lambda: float(total())
 
     def parameters(self):
         for parameter in models.family(self._job.model).parameters(models.config(self._job.model)):
