@@ -43,7 +43,7 @@ def build(job, ranks):
         "weight_decay": f"{recipe.weight_decay}, as float32",  # an attribute of the kernel, in float64 too
         "attention": f"scaled_dot_product_attention (flash, {flash})" if flash else "matmul, softmax, matmul",
     }
-    return runtime.Trainer(job, network, loss, optimizer, feed, effective)
+    return runtime.Trainer(job, ranks, network, loss, optimizer, feed, effective)
 
 
 def loss(network, batch):

@@ -35,7 +35,7 @@ def build(job, ranks):
         "bn_decay": f"{config.bn_decay}, as float32",
         "bn_eps": f"{config.bn_eps}, as float32",
     }
-    return runtime.Trainer(job, network, loss, optimizer, feed, effective)
+    return runtime.Trainer(job, ranks, network, loss, optimizer, feed, effective)
 
 
 def _layout(job):

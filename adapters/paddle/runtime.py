@@ -1,10 +1,14 @@
 """What ResNet and BERT share in PaddlePaddle: set-up, weights, batches, and the training step."""
 
+import os
+import socket
+
 import paddle
-from paddle import nn
+from paddle import distributed, nn
 
 from dlperf import models
 from dlperf.adapters.api import SHAPES_OF
+from dlperf.adapters.ranks import interface
 from dlperf.models.batches import Batches
 from dlperf.models.parameters import initial
 
@@ -22,7 +26,7 @@ def versions():
 
 
 def configure(job, ranks):
-    """Device, float type, random numbers, threads and TF32, before the first tensor."""
+    """Device, float type, random numbers, threads, TF32 and the group of ranks, before the first tensor."""
     paddle.set_default_dtype("float64" if job.precision == "fp64" else "float32")
     core = paddle.base.core
     # Importing paddle sets MKL and OpenMP to FLAGS_paddle_num_threads, 1, whatever OMP_NUM_THREADS says. This sets
@@ -38,6 +42,33 @@ def configure(job, ranks):
         core.set_cudnn_switch(job.precision == "tf32")
         paddle.set_flags({"FLAGS_cudnn_exhaustive_search": True})
     paddle.seed(job.seed + ranks.rank)
+    if ranks.world_size > 1:
+        join(ranks, "gloo" if job.device == "cpu" else "nccl")
+
+
+def join(ranks, backend):
+    """Make the group of all ranks: NCCL between GPUs, Gloo between CPUs. Paddle reads the variables of its launcher.
+
+    Gloo gives up where one rank is 30 seconds later than another; Paddle has no setting for it.
+    """
+    os.environ.update(
+        PADDLE_TRAINER_ID=str(ranks.rank),
+        PADDLE_TRAINERS_NUM=str(ranks.world_size),
+        PADDLE_TRAINER_ENDPOINTS=",".join(ranks.endpoints),
+        PADDLE_CURRENT_ENDPOINT=ranks.endpoints[ranks.rank],
+        PADDLE_MASTER=ranks.endpoints[0],
+        PADDLE_DISTRI_BACKEND=backend,
+        FLAGS_selected_gpus=str(ranks.local_rank),
+    )
+    network = interface(ranks.addresses[ranks.rank])
+    if network:  # else Gloo fails where the host's own name leads elsewhere or, even within one host, nowhere
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", network)
+    if network and ranks.nnodes > 1:
+        os.environ.setdefault("NCCL_SOCKET_IFNAME", network)
+    if ranks.rank == 0:
+        with socket.socket() as probe:
+            probe.bind(("", ranks.ports[0]))  # a taken port is an error here; Paddle's store would abort the process
+    distributed.init_parallel_env()
 
 
 def tensors(network, job):
@@ -120,17 +151,21 @@ class Trainer:
     effective: what the family adds to the facts that this class reads back.
     """
 
-    def __init__(self, job, network, loss, optimizer, feed, effective):
+    def __init__(self, job, ranks, network, loss, optimizer, feed, effective):
         self._job, self._network, self._optimizer, self._feed = job, network, optimizer, feed
         self._scaler = paddle.amp.GradScaler(enable=job.precision == "amp_fp16", init_loss_scaling=65536.0)
         self._forward = TracedForward(network, loss) if job.trace_steps else Forward(network, loss)
         if job.options["graph"] == "on":
             self._forward = paddle.jit.to_static(self._forward, backend=None, full_graph=True)
+        if ranks.world_size > 1:
+            # backward() averages the gradients over the ranks, in buckets: NCCL meanwhile goes on computing, Gloo waits
+            self._forward = paddle.DataParallel(self._forward)
         self._steps = 0
         self._logits, self._gradients = (), []
         self.shapes = {}
         trained = [weight for weight in network.parameters() if not weight.stop_gradient]
         self.parameter_count = sum(int(weight.size) for weight in trained)
+        self.gradient_bytes = sum(int(weight.size) * weight.element_size() for weight in trained)
         self.effective = {
             "precision": job.precision,
             "compile": "to_static (forward and backward)" if job.options["graph"] == "on" else "none",
@@ -140,6 +175,8 @@ class Trainer:
             "data": feed.description,
         }
         self.effective.update(effective)
+        if ranks.world_size > 1:
+            self.effective["communication"] = f"DataParallel ({distributed.get_backend().lower()})"
 
     def step(self):
         batch = self._feed[self._steps]
@@ -186,6 +223,15 @@ class Trainer:
     def read(self, loss):
         return loss.item()
 
+    def all_reduce(self, count):
+        values = paddle.empty([count], "float32")
+
+        def add_up():
+            distributed.all_reduce(values.fill_(1.0))
+            return values[0].item()
+
+        return add_up
+
     def parameters(self):
         return map(canonical, tensors(self._network, self._job))
 
@@ -201,4 +247,5 @@ class Trainer:
         return paddle.device.cuda.max_memory_allocated() if self._job.device == "cuda" else None
 
     def close(self):
-        pass
+        if distributed.is_initialized():
+            distributed.destroy_process_group()
