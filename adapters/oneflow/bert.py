@@ -1,11 +1,8 @@
 """BERT pretraining in OneFlow: nn.Graph over forward, backward, clipping and AdamW."""
 
-import oneflow.nn.functional as F
-from oneflow import nn
-
 from dlperf import models
 from dlperf.adapters.oneflow import runtime
-from dlperf.adapters.oneflow.runtime import flow, versions
+from dlperf.adapters.oneflow.runtime import F, flow, nn, versions  # which sees to what comes before the import
 from dlperf.models import bert
 
 __all__ = ["Network", "build", "loss", "versions"]
@@ -36,6 +33,8 @@ def build(job, ranks):
         "gelu": "erf",
         "attention": "matmul, softmax, matmul",
     }
+    if network.dropout and ranks.world_size > 1:
+        effective["dropout_masks"] = "the same on all ranks"  # the seed is in the Graph, which all share
     return runtime.Trainer(job, device, network, loss, optimizer, feed, effective)
 
 
@@ -44,8 +43,8 @@ def loss(network, batch):
     mlm, nsp = (flow._C.amp_black_identity(one) for one in logits)  # the losses in float32
     words = F.cross_entropy(mlm, batch["masked_ids"].flatten(), reduction="none")
     of_words = (words * batch["masked_weights"].flatten()).sum() / batch["masked_total"]
-    follows = F.cross_entropy(nsp, batch["next_sentence_labels"])
-    return of_words + follows, logits
+    follows = F.cross_entropy(nsp, batch["next_sentence_labels"], reduction="none")
+    return of_words + follows.mean(), logits  # reduction="mean" divides by a count that ranks must exchange first
 
 
 class Network(nn.Module):
@@ -69,7 +68,7 @@ class Network(nn.Module):
     def forward(self, batch):
         rows, length = batch["input_ids"].shape
         hidden = self.bert["embeddings"](batch["input_ids"], batch["token_type_ids"])
-        columns = flow.arange(length, dtype=flow.int32, device=hidden.device)
+        columns = runtime.counted(length, hidden)
         padding = (columns >= batch["lengths"].reshape(rows, 1)).to(hidden.dtype) * -10000.0
         mask = padding.reshape(rows, 1, 1, length)
         if (
@@ -78,8 +77,7 @@ class Network(nn.Module):
             mask = mask.expand(rows, self.config.heads, length, length).contiguous()
         for layer in self.bert["encoder"]["layer"]:
             hidden = layer(hidden, mask)
-        first = flow.arange(rows, dtype=flow.int32, device=hidden.device).reshape(rows, 1) * length
-        masked = F.embedding((batch["masked_positions"] + first).flatten(), hidden.reshape(rows * length, -1))
+        masked = flow._C.batch_gather(hidden, batch["masked_positions"]).flatten(0, 1)
         mlm = self.cls["predictions"](masked, self.bert["embeddings"].word_embeddings.weight)
         nsp = self.cls["seq_relationship"](flow.tanh(self.bert["pooler"]["dense"](hidden[:, 0])))
         self.observed["dtype"] = mlm.dtype
@@ -156,11 +154,13 @@ class LayerNorm(nn.LayerNorm):
             return super().forward(x)
         # On the CPU flow.nn.LayerNorm is a composition whose broadcasts are 30 times slower than this: BatchNorm's
         # kernel, with each row as a channel of its own.
-        width = x.shape[-1]
-        rows = x.numel() // width
-        one, zero = (flow._C.constant([rows], value, dtype=x.dtype, device=x.device) for value in (1.0, 0.0))
-        x_rows = x.reshape(1, rows, width)
+        width, ranks = x.shape[-1], flow.env.get_world_size()
+        rows = x.numel() // width // ranks  # of one rank: each normalises its own
+        one, zero = (runtime.filled([rows], value, x) for value in (1.0, 0.0))
+        x_rows = x.reshape(ranks, rows, width)
+        # a Graph of several ranks ends in a failed check where there are no running statistics; these stay as they are
+        running = (zero, one) if x.is_global else (None, None)
         normal = flow._C.normalization(
-            x_rows, None, None, one, zero, axis=1, epsilon=self.eps, momentum=0.0, is_training=True
+            x_rows, *running, one, zero, axis=1, epsilon=self.eps, momentum=0.0, is_training=True
         )
         return normal.reshape(*x.shape) * self.weight + self.bias

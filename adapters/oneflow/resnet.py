@@ -1,11 +1,8 @@
 """ResNet-50 v1.5 in OneFlow: nn.Graph over forward, backward and SGD."""
 
-import oneflow.nn.functional as F
-from oneflow import nn
-
 from dlperf import models
 from dlperf.adapters.oneflow import runtime
-from dlperf.adapters.oneflow.runtime import flow, versions
+from dlperf.adapters.oneflow.runtime import F, flow, nn, versions  # which sees to what comes before the import
 from dlperf.models import resnet
 
 __all__ = ["Network", "build", "loss", "versions"]
@@ -37,7 +34,9 @@ def build(job, ranks):
 def loss(network, batch):
     logits = network(batch["images"])
     scores = flow._C.amp_black_identity(logits)  # the loss in float32
-    return F.cross_entropy(scores, batch["labels"], label_smoothing=network.config.label_smoothing), (logits,)
+    smoothing = network.config.label_smoothing
+    losses = F.cross_entropy(scores, batch["labels"], label_smoothing=smoothing, reduction="none")
+    return losses.mean(), (logits,)  # reduction="mean" divides by a count that ranks must exchange first
 
 
 class Network(nn.Module):

@@ -2,6 +2,8 @@
 
 import os
 import re
+import socket
+import time
 
 
 def _choose_blas():
@@ -16,12 +18,30 @@ def _choose_blas():
         os.environ.setdefault("OPENBLAS_CORETYPE", "Haswell")
 
 
+def _await_rank_0(environ=os.environ):
+    """OneFlow's import starts its control plane, which meets the other ranks where MASTER_ADDR and its like say; the
+    worker has set them. Where rank 0 does not listen yet, OneFlow looks again 10 seconds later: so it is awaited."""
+    if int(environ.get("WORLD_SIZE", "1")) == 1:
+        return
+    address = environ["MASTER_ADDR"], int(environ["MASTER_PORT"])
+    environ["no_grpc_proxy"] = address[0]  # the control plane is gRPC, which would ask an http_proxy
+    while environ["RANK"] != "0":
+        try:
+            return socket.create_connection(address, timeout=1).close()
+        except OSError:
+            time.sleep(0.05)
+
+
 _choose_blas()  # the library looks when it is loaded
+_await_rank_0()
 
 import oneflow as flow  # noqa: E402
+import oneflow.nn.functional as F  # noqa: E402, F401
+from oneflow import nn  # noqa: E402, F401
 from oneflow.core.common import data_type_pb2  # noqa: E402
 
 from dlperf import models  # noqa: E402
+from dlperf.adapters.ranks import interface  # noqa: E402
 from dlperf.models.batches import Batches  # noqa: E402
 from dlperf.models.parameters import initial  # noqa: E402
 
@@ -47,6 +67,9 @@ def configure(job, ranks):
     os.environ["ONEFLOW_EP_CUDA_ENABLE_TF32_EXECUTION"] = str(int(tf32))  # matrix products
     if not tf32:
         os.environ["NVIDIA_TF32_OVERRIDE"] = "0"  # cuDNN's convolutions too, which OneFlow leaves at their default
+    network = interface(ranks.addresses[ranks.rank]) if ranks.nnodes > 1 else None
+    if network:
+        os.environ.setdefault("NCCL_SOCKET_IFNAME", network)
     return flow.device("cuda", ranks.local_rank)
 
 
@@ -63,13 +86,16 @@ def _use_processors(threads, local_rank):
 
 
 def load(network, job):
-    """Copy the initial weights of dlperf.models into a network whose names and layouts are the canonical ones."""
+    """Copy the initial weights of dlperf.models into a network whose names and layouts are the canonical ones. With
+    several ranks they become global tensors, all of which each rank has."""
     state = network.state_dict()
     with flow.no_grad():
         for parameter in models.family(job.model).parameters(models.config(job.model)):
             tensor = state[parameter.name]
             value = flow.tensor(initial(parameter, job.seed, "float64"), dtype=tensor.dtype, device=tensor.device)
             tensor.copy_(value)
+    if flow.env.get_world_size() > 1:
+        network.to_global(flow.placement.all(job.device), flow.sbp.broadcast)
 
 
 def parameter_groups(network, job, weight_decay):
@@ -82,13 +108,42 @@ def parameter_groups(network, job, weight_decay):
     return groups
 
 
+def averaged(gradients):
+    """Over the ranks. The loss is the mean over the global batch, of which each rank's gradient is its summand."""
+    return [gradient.to_global(sbp=flow.sbp.broadcast) if gradient.is_global else gradient for gradient in gradients]
+
+
+def filled(shape, value, like):
+    """A constant of the type of another tensor, where that one is."""
+    if like.is_global:
+        return flow._C.global_constant(
+            shape, value, dtype=like.dtype, placement=like.placement, sbp=[flow.sbp.broadcast]
+        )
+    return flow._C.constant(shape, value, dtype=like.dtype, device=like.device)
+
+
+def counted(count, like):
+    """0, 1 ... as int32, where another tensor is."""
+    if like.is_global:
+        return flow.arange(count, dtype=flow.int32, placement=like.placement, sbp=flow.sbp.broadcast)
+    return flow.arange(count, dtype=flow.int32, device=like.device)
+
+
+def own(tensor):
+    """This rank's part of a global tensor."""
+    return tensor.to_local() if tensor.is_global else tensor
+
+
 class Feed:
-    """Batches as tensors: synthetic ones wait on the device, rows of a data folder are copied at each step."""
+    """Batches as tensors: synthetic ones wait on the device, rows of a data folder are copied at each step.
+
+    With several ranks they are global tensors, the global batch, of which each rank has its own batch."""
 
     def __init__(self, job, ranks, device):
         self._batches = Batches(job, ranks)
         self._device = device
         self._dtype = flow.float64 if job.precision == "fp64" else flow.float32
+        self._world_size = ranks.world_size
         self._ready = [self._place(batch) for batch in self._batches.pool()] if self._batches.synthetic else []
         count = len(self._ready)
         self.description = f"synthetic, {count} batches on the device" if count else f"rows of {job.data_dir}"
@@ -103,7 +158,13 @@ class Feed:
         tensor = flow.tensor(array)  # a copy: rows are read-only views of a file
         if tensor.is_floating_point():
             tensor = tensor.to(self._dtype)
-        return tensor.to(self._device)
+        tensor = tensor.to(self._device)
+        if self._world_size == 1:
+            return tensor
+        everywhere = flow.placement.all(self._device.type)
+        if tensor.ndim == 0:  # a total's mean over the ranks
+            return (tensor * self._world_size).to_global(everywhere, flow.sbp.broadcast)
+        return tensor.to_global(everywhere, flow.sbp.split(0), check_meta=False)  # all ranks' batches have one size
 
 
 class Graph(flow.nn.Graph):
@@ -126,11 +187,18 @@ class Graph(flow.nn.Graph):
     def build(self, batch):
         loss, logits = self.loss(self.network, batch)
         loss.backward()
-        gradients = [weight.grad for weight in self.weights]
-        if self.clip_norm is not None:
-            for weight, gradient in zip(self.weights, clipped(gradients, self.clip_norm)):
-                weight.grad = gradient  # the optimizer takes what stands here at the end
+        gradients = averaged(weight.grad for weight in self.weights)
+        applied = gradients if self.clip_norm is None else clipped(gradients, self.clip_norm)
+        for weight, gradient in zip(self.weights, applied):
+            weight.grad = gradient  # the optimizer takes what stands here at the end
         return (loss, logits, gradients) if self.traced else loss
+
+
+class Sum(flow.nn.Graph):
+    """The first of some values that are summed over the ranks."""
+
+    def build(self, values):
+        return averaged([values])[0][:1]
 
 
 def clipped(gradients, clip_norm):
@@ -155,8 +223,10 @@ class Trainer:
         self._graph = None if job.precision == "fp64" else Graph(job, network, loss, optimizer)
         self._steps = 0
         self._logits, self._gradients = (), []
+        self._weights = list(network.parameters())
         self.shapes = network.shapes
-        self.parameter_count = sum(weight.numel() for weight in network.parameters())
+        self.parameter_count = sum(weight.numel() for weight in self._weights)
+        self.gradient_bytes = sum(weight.numel() * weight.element_size() for weight in self._weights)
         self.effective = {
             "precision": job.precision,
             "compile": "nn.Graph" if self._graph else "none",
@@ -175,16 +245,20 @@ class Trainer:
             loss, self._logits, self._gradients = loss
         if self._steps == 1:
             self.effective["compute_dtype"] = self._compute_dtype()
+            if loss.is_global:
+                self.effective["communication"] = self._communication()
         return loss
 
     def _eager_step(self, batch):
         loss, logits = self._loss(self._network, batch)
         loss.backward()
+        for weight, gradient in zip(self._weights, averaged(weight.grad for weight in self._weights)):
+            weight.grad = gradient
         self._optimizer.step()
         if self._job.trace_steps:
             # the update left the gradients alone, and zero_grad lets go of them
             self._logits = [value.detach() for value in logits]
-            self._gradients = [weight.grad for weight in self._network.parameters()]
+            self._gradients = [weight.grad for weight in self._weights]
         self._optimizer.zero_grad()
         return loss.detach()
 
@@ -197,34 +271,55 @@ class Trainer:
         name = DTYPE_NAMES[data_type_pb2.DataType.Name(job.helper.lbn2logical_blob_desc[output].data_type)]
         return "tf32" if self._job.precision == "tf32" else name
 
+    def _communication(self):
+        transport = "nccl" if self._device.type == "cuda" else "epoll"
+        if self._graph is None:
+            return f"global tensors, partial_sum to broadcast, float64 ({transport})"
+        job = self._graph._full_graph_proto  # compiled: mixed precision may exchange gradients before it casts them
+        casts = [op.name for op in job.net.op if op.user_conf.op_type_name == "hierarchical_parallel_cast"]
+        exchanged = [job.helper.lbn2logical_blob_desc[f"{name}/out_0"] for name in casts]
+        dtypes = {DTYPE_NAMES[data_type_pb2.DataType.Name(one.data_type)] for one in exchanged}
+        return f"global tensors, partial_sum to broadcast, {' and '.join(sorted(dtypes))} ({transport})"
+
     def wait(self):
         flow._oneflow_internal.eager.Sync()
 
     def read(self, loss):
+        if loss.is_global:  # that of the global batch, a mean: a rank's part is its own loss / world_size
+            return loss.to_local().item() * flow.env.get_world_size()
         return loss.item()
+
+    def all_reduce(self, count):
+        everywhere = flow.placement.all(self._device.type)
+        ones = flow.ones(count, device=self._device).to_global(everywhere, flow.sbp.partial_sum)
+        add_up = Sum()
+        return lambda: add_up(ones).to_local().item()
 
     def parameters(self):
         state = self._network.state_dict()
         for parameter in models.family(self._job.model).parameters(models.config(self._job.model)):
-            yield parameter.name, state[parameter.name].detach().cpu().numpy()
+            yield parameter.name, own(state[parameter.name].detach()).cpu().numpy()
 
     def logits(self):
         shapes = models.family(self._job.model).logits(self._network.config)
         dtype = flow.float64 if self._job.precision == "fp64" else flow.float32
         for (name, shape), value in zip(shapes.items(), self._logits):
-            yield name, value.to(dtype).cpu().numpy().reshape(-1, *shape)
+            yield name, own(value).to(dtype).cpu().numpy().reshape(-1, *shape)
 
     def gradients(self):
         if self._job.precision == "amp_fp16":
             return  # a Graph keeps its dynamic loss scale to itself, so that it cannot be taken out
         for (name, _), gradient in zip(self._network.named_parameters(), self._gradients):
-            yield name, gradient.cpu().numpy()
+            yield name, own(gradient).cpu().numpy()
 
     def peak_memory(self):
         return None  # OneFlow 0.9 has no count of its allocator, only the free memory of the whole device
 
     def close(self):
-        pass
+        if flow.env.get_world_size() > 1:
+            flow.comm.barrier()  # ranks end badly when one that still has something for them is gone
+            if flow.env.get_rank() == 0:
+                time.sleep(0.5)  # it answers the others at the barrier, and knows only that it was answered itself
 
 
 class AdamW(flow.optim.AdamW):
