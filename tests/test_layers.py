@@ -83,6 +83,25 @@ def test_an_adapter_imports_one_framework_and_the_contract(path):
     assert {name.split(".")[0] for name in found} <= allowed
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "adapters").glob("*/runtime.py")), ids=lambda path: path.parent.name)
+def test_nothing_imports_a_framework_before_what_its_libraries_read_is_set(path):
+    """Where runtime.py sets variables before it imports the framework, the families take the framework from there."""
+    text = path.read_text(encoding="utf-8")
+    first = min(
+        number for number, line in enumerate(text.splitlines()) if line.split(" ")[0:2] == ["import", first_of(path)]
+    )
+    if "os.environ.setdefault" not in "\n".join(text.splitlines()[:first]):
+        return
+    for family in ("resnet.py", "bert.py"):
+        assert not {name.split(".")[0] for name in imports(path.with_name(family))} & FRAMEWORKS
+
+
+def first_of(path):
+    """The framework that an adapter's runtime imports first."""
+    words = [line.split(" ")[1] for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("import ")]
+    return next(word for word in words if word in FRAMEWORKS)
+
+
 @pytest.mark.parametrize(
     "path",
     sorted([*(ROOT / "models").glob("*.py"), *(ROOT / "adapters").glob("*.py")]),

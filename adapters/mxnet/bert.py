@@ -1,11 +1,10 @@
 """BERT pretraining in MXNet: gluon, hybridized with static memory; batched products for attention, fused AdamW."""
 
 import numpy as np
-from mxnet.gluon import HybridBlock, nn
 
 from dlperf import models
 from dlperf.adapters.mxnet import runtime
-from dlperf.adapters.mxnet.runtime import versions
+from dlperf.adapters.mxnet.runtime import HybridBlock, nn, versions  # which sees to what comes before the import
 from dlperf.models import bert
 
 __all__ = ["Network", "build", "loss", "versions"]
@@ -31,7 +30,7 @@ def build(job, ranks):
         "gelu": "erf" if precision.dtype == "float64" else "erf (LeakyReLU's kernel)",
         "attention": "batch_dot, softmax",
     }
-    return runtime.Trainer(job, device, network, pairs, optimizer, feed, observed, effective)
+    return runtime.Trainer(job, ranks, device, network, pairs, optimizer, feed, observed, effective)
 
 
 def loss(F, mlm, nsp, masked_ids, masked_weights, next_sentence_labels, masked_total):

@@ -1,10 +1,8 @@
 """ResNet-50 v1.5 in MXNet: gluon, hybridized with static memory; NCHW, which oneDNN turns into its own layouts."""
 
-from mxnet.gluon import HybridBlock, nn
-
 from dlperf import models
 from dlperf.adapters.mxnet import runtime
-from dlperf.adapters.mxnet.runtime import versions
+from dlperf.adapters.mxnet.runtime import HybridBlock, nn, versions  # which sees to what comes before the import
 from dlperf.models import resnet
 
 __all__ = ["Network", "build", "loss", "versions"]
@@ -28,7 +26,7 @@ def build(job, ranks):
         else "biased (MXNet has no other on the CPU)",
         "bn_decay": f"{config.bn_decay}, as float32",  # the kernel's parameter, in float64 too
     }
-    return runtime.Trainer(job, device, network, pairs, optimizer, feed, observed, effective)
+    return runtime.Trainer(job, ranks, device, network, pairs, optimizer, feed, observed, effective)
 
 
 def loss(F, logits, labels, config):

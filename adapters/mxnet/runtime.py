@@ -21,8 +21,10 @@ import mxnet as mx
 import numpy as np
 from mxnet import autograd, nd
 from mxnet.contrib.amp.loss_scaler import LossScaler
+from mxnet.gluon import HybridBlock, nn  # noqa: F401
 
 from dlperf import models
+from dlperf.adapters.mxnet.kvstore import Sums
 from dlperf.models.batches import Batches
 from dlperf.models.parameters import initial
 
@@ -112,6 +114,8 @@ class Optimizer:
 
     The fused kernels hold learning rates and the like as float32. On a GPU one takes as many tensors as it may; on the
     CPU, where it walks through all of them in step, one tensor at a time is two to four times faster.
+
+    step(grad_scale): that many times too large are the gradients, by the loss scale and as sums over the ranks.
     """
 
     def __init__(self, job, device, pairs, recipe, states, group):
@@ -137,12 +141,12 @@ class SGD(Optimizer):
     def __init__(self, job, device, pairs, recipe):
         super().__init__(job, device, pairs, recipe, states=1, group=60)
 
-    def step(self, loss_scale):
+    def step(self, grad_scale):
         recipe = self.recipe
         for weights, gradients, (velocities,), decays in self.groups:
             if self.exact:
                 (w,), (g,), (v,), (decay,) = weights, gradients, velocities, decays
-                v[:] = recipe.momentum * v + (g + decay * w)
+                v[:] = recipe.momentum * v + ((g if grad_scale == 1 else g / grad_scale) + decay * w)
                 w -= recipe.learning_rate * v
                 continue
             nd.multi_sgd_mom_update(
@@ -152,7 +156,7 @@ class SGD(Optimizer):
                 lrs=[recipe.learning_rate] * len(weights),
                 wds=decays,
                 momentum=recipe.momentum,
-                rescale_grad=1 / loss_scale,
+                rescale_grad=1 / grad_scale,
             )
 
 
@@ -172,9 +176,9 @@ class AdamW(Optimizer):
         fused = job.device == "cuda" and not self.exact
         self.pieces = None if fused else [piece for gradient in self.gradients for piece in pieces(gradient)]
 
-    def step(self, loss_scale):
+    def step(self, grad_scale):
         self.steps += 1
-        recipe, scale = self.recipe, self._scale(loss_scale)
+        recipe, scale = self.recipe, self._scale(grad_scale)
         c1, c2 = 1 - recipe.beta1**self.steps, 1 - recipe.beta2**self.steps
         rate = recipe.learning_rate
         for weights, gradients, (means, squares), decays in self.groups:
@@ -204,15 +208,15 @@ class AdamW(Optimizer):
                 epsilon=recipe.eps * c2**0.5,
             )
 
-    def _scale(self, loss_scale):
-        """What gradients are multiplied by, on the device: the loss scale taken out, the global norm clipped."""
+    def _scale(self, grad_scale):
+        """What gradients are multiplied by, on the device: grad_scale taken out, the global norm clipped."""
         if self.clip_norm is None:
-            return self.one / loss_scale
+            return self.one / grad_scale
         if self.pieces is None:
             squares = nd.multi_sum_sq(*self.gradients, num_arrays=len(self.gradients))
         else:
             squares = nd.concat(*[nd.dot(piece, piece) for piece in self.pieces], dim=0)
-        return nd.minimum(self.clip_norm / nd.sqrt(nd.sum(squares)), 1 / loss_scale)
+        return nd.minimum(self.clip_norm / nd.sqrt(nd.sum(squares)), 1 / grad_scale)
 
 
 def pieces(array, size=2**18):
@@ -228,13 +232,14 @@ class Trainer:
     observed: name in Trainer.shapes -> block that computes it. effective: what the family adds.
     """
 
-    def __init__(self, job, device, network, pairs, optimizer, feed, observed, effective):
+    def __init__(self, job, ranks, device, network, pairs, optimizer, feed, observed, effective):
         self._job, self._network, self._pairs, self._feed = job, network, pairs, feed
         self._optimizer, self._observed = optimizer, observed
+        self._world_size = ranks.world_size
         self._scaler = LossScaler() if job.precision == "amp_fp16" else None
         self._trained = [gluon for parameter, gluon in pairs if parameter.trained]
         self._steps = 0
-        self._logits, self._loss_scale = (), 1.0
+        self._logits, self._grad_scale = (), 1.0
         self.shapes = {}
         self.parameter_count = sum(gluon.data().size for gluon in self._trained)
         self.effective = {
@@ -246,6 +251,11 @@ class Trainer:
             "data": feed.description,
         }
         self.effective.update(effective)
+        gradients = [gluon.grad() for gluon in self._trained]
+        self.gradient_bytes = sum(gradient.size * gradient.dtype().itemsize for gradient in gradients)
+        self._sums = Sums(job, ranks, device, gradients) if ranks.world_size > 1 else None
+        if self._sums:
+            self.effective["communication"] = self._sums.description
 
     def step(self):
         batch = self._feed[self._steps]
@@ -253,13 +263,15 @@ class Trainer:
         with autograd.record():
             loss = self._network(*batch)
             if self._job.trace_steps:
-                self._loss_scale = loss_scale
                 loss, *self._logits = loss
             scaled = loss * loss_scale if self._scaler else loss
         scaled.backward()
+        self._grad_scale = loss_scale * self._world_size
+        if self._sums:
+            self._sums.add_gradients()
         # MXNet's dynamic loss scaling reads on the host whether a gradient overflowed: with float16 a step waits
         if not (self._scaler and self._scaler.has_overflow(self._trained)):
-            self._optimizer.step(loss_scale)
+            self._optimizer.step(self._grad_scale)
         if self._steps == 0:
             self._observe(batch)
         self._steps += 1
@@ -284,6 +296,9 @@ class Trainer:
     def read(self, loss):
         return loss.asscalar().item()
 
+    def all_reduce(self, count):
+        return self._sums.of_ones(count)
+
     def parameters(self):
         for parameter, gluon in self._pairs:
             yield parameter.name, gluon.data().asnumpy()
@@ -293,13 +308,15 @@ class Trainer:
             yield name, value.asnumpy()
 
     def gradients(self):
-        # the optimizers leave them as the backward pass wrote them
+        # the optimizers leave them as the backward pass, or the servers, wrote them
         for parameter, gluon in self._pairs:
             if parameter.trained:
-                yield parameter.name, gluon.grad().asnumpy() / np.asarray(self._loss_scale, gluon.dtype)
+                yield parameter.name, gluon.grad().asnumpy() / np.asarray(self._grad_scale, gluon.dtype)
 
     def peak_memory(self):
         return None  # MXNet counts what its pool holds, not what was used
 
     def close(self):
         self.wait()
+        if self._sums:
+            self._sums.close()

@@ -1,0 +1,121 @@
+"""Sums over the ranks by MXNet's parameter servers: a KVStore, over ps-lite and ZeroMQ.
+
+Beside the workers it needs a scheduler, where all meet, and servers, each of which adds up a part of the gradients.
+MXNet's launcher starts them all; ours start ranks alone. So they are children of ranks: rank 0 has the scheduler, and
+each rank a server, which makes as many servers as MXNet's launcher has unless told.
+"""
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+
+import mxnet as mx
+from mxnet import nd
+
+# Importing mxnet in a process with such a role runs it, until all workers have left
+HELPER = "from dlperf.adapters import spawn; spawn.die_with_parent(); import mxnet"
+SECONDS_TO_LEAVE = 2
+
+
+class Sums:
+    """Sums of arrays over all ranks, in place. The engine sends each array as soon as it is computed."""
+
+    def __init__(self, job, ranks, device, gradients):
+        self._device, self._gradients, self._leaving = device, gradients, False
+        self._ranks, self._exact = ranks, job.precision == "fp64"
+        self._helpers = start(ranks)
+        for role, helper in self._helpers:
+            threading.Thread(target=self._watch, args=(role, helper), daemon=True).start()
+        os.environ["DMLC_ROLE"] = "worker"
+        self._store = mx.kv.create("dist_device_sync" if job.device == "cuda" else "dist_sync")
+        self._keys = list(range(len(gradients)))
+        for key, gradient in zip(self._keys, gradients):
+            self._store.init(key, nd.zeros((ranks.world_size, 2, gradient.size)) if self._exact else gradient)
+
+    @property
+    def description(self):
+        van, servers = os.environ["DMLC_PS_VAN_TYPE"], os.environ["DMLC_NUM_SERVER"]
+        how = "; float64 as two float32, gathered, and added up by each rank" if self._exact else ""
+        return f"KVStore {self._store.type} (ps-lite's {van} over ZeroMQ, {servers} servers{how})"
+
+    def add_gradients(self):
+        for key in reversed(range(len(self._gradients))):  # as the backward pass computes them
+            if self._exact:
+                self._add_exactly(key, self._gradients[key])
+            else:
+                # priority: as gluon.Trainer has it, so that the first layers' weights are the first to be there
+                self._store.pushpull(key, self._gradients[key], priority=-key)
+
+    def _add_exactly(self, key, gradient):
+        """For float64: a server of MXNet 1.9.1 may add it up in float32, as KVStoreDistServer::multi_precision_ says,
+        which is not initialised. So each rank sends its own in two parts, which hold 48 bits, beside the others' zeros,
+        and adds all up by itself."""
+        mine, own = gradient.reshape(-1), self._ranks.rank
+        parts = nd.zeros((self._ranks.world_size, 2, gradient.size))
+        parts[own, 0] = high = mine.astype("float32")
+        parts[own, 1] = (mine - high.astype("float64")).astype("float32")
+        self._store.pushpull(key, parts)
+        gradient[:] = parts.astype("float64").sum(axis=(0, 1)).reshape(gradient.shape)
+        gradient.wait_to_read()  # one array after the other, or the parts of all would be there at once
+
+    def of_ones(self, count):
+        """A call that adds up `count` ones and returns the first sum."""
+        key, values = len(self._keys), nd.zeros(count, ctx=self._device)
+        self._keys.append(key)
+        self._store.init(key, values)
+
+        def add_up():
+            values[:] = 1
+            self._store.pushpull(key, values)
+            return values[:1].asscalar().item()
+
+        return add_up
+
+    def close(self):
+        """Leave together with the other ranks, and end the helpers, which do so by themselves when all have left.
+
+        ps-lite drops what it has not sent yet when it closes its sockets, so a rank may wait for the last word in
+        vain: it does not wait for long.
+        """
+        self._store._barrier()
+        self._leaving = True
+        leave = threading.Thread(target=self._free, daemon=True)
+        leave.start()
+        leave.join(SECONDS_TO_LEAVE)
+        for _, helper in self._helpers:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                helper.wait(SECONDS_TO_LEAVE if not leave.is_alive() else 0)
+            helper.kill()
+
+    def _free(self):
+        self._store = None
+
+    def _watch(self, role, helper):
+        """Workers would wait forever for a scheduler or server that is gone, for lack of memory perhaps."""
+        code = helper.wait()
+        if not self._leaving:
+            print(f"the {role} of MXNet's KVStore ended with exit code {code}", file=sys.stderr, flush=True)
+            os._exit(1)
+
+
+def start(ranks):
+    """Tell this process where its KVStore is, and start its helpers. Returns pairs of role and process."""
+    os.environ.update(
+        DMLC_PS_ROOT_URI=ranks.addresses[0],
+        DMLC_PS_ROOT_PORT=str(ranks.ports[0]),
+        DMLC_NODE_HOST=ranks.addresses[ranks.rank],
+        DMLC_NUM_WORKER=str(ranks.world_size),
+        DMLC_NUM_SERVER=str(ranks.world_size),
+    )
+    # ps-lite's "p3" cuts arrays into slices, dealt out to the servers in turn, and sends first what has the highest
+    # priority. Without slices a server waits for all of BERT's word embedding (94 MB) before it begins to add up: 850
+    # ms in place of 240, with two ranks on two cores. Slices of 1 MB took less time than 4 MB or the usual 160 kB
+    os.environ.setdefault("DMLC_PS_VAN_TYPE", "p3")
+    os.environ.setdefault("MXNET_KVSTORE_SLICE_THRESHOLD", "250000")
+    # A server waits for each of its operations anyway: without MXNet's threaded engine it takes half the CPU
+    environment = dict(os.environ, MXNET_ENGINE_TYPE="NaiveEngine")
+    roles = ["scheduler", "server"] if ranks.rank == 0 else ["server"]
+    command = [sys.executable, "-c", HELPER]
+    return [(role, subprocess.Popen(command, env=dict(environment, DMLC_ROLE=role))) for role in roles]
