@@ -1,7 +1,9 @@
 """What ResNet and BERT share in MXNet: set-up, weights, batches, optimizers, and the training step."""
 
+import contextlib
 import ctypes
 import os
+from importlib import metadata
 
 # These are read when the libraries of MXNet's wheel are loaded, as is OMP_NUM_THREADS, which the launcher sets.
 # libgomp's threads spin for some milliseconds at each of a step's thousands of barriers: beside one other busy process
@@ -24,7 +26,6 @@ from mxnet.contrib.amp.loss_scaler import LossScaler
 from mxnet.gluon import HybridBlock, nn  # noqa: F401
 
 from dlperf import models
-from dlperf.adapters.mxnet.kvstore import Sums
 from dlperf.models.batches import Batches
 from dlperf.models.parameters import initial
 
@@ -34,7 +35,10 @@ GLUON = {"scale": "gamma", "shift": "beta"}
 
 
 def versions():
-    return {"mxnet": mx.__version__}
+    found = {"mxnet": mx.__version__}
+    with contextlib.suppress(metadata.PackageNotFoundError):  # in its own environment only
+        found["horovod"] = metadata.version("horovod")
+    return found
 
 
 def configure(job, ranks):
@@ -225,6 +229,15 @@ def pieces(array, size=2**18):
     return [flat[start : start + size] for start in range(0, flat.size, size)]
 
 
+def sums(job, ranks, device, gradients):
+    """What adds up the gradients over the ranks."""
+    if job.options["communication"] == "horovod":
+        from dlperf.adapters.mxnet.allreduce import Sums
+    else:
+        from dlperf.adapters.mxnet.kvstore import Sums
+    return Sums(job, ranks, device, gradients)
+
+
 class Trainer:
     """One network whose output is the loss, in one static graph, and its optimizer; the engine runs both later.
 
@@ -253,7 +266,7 @@ class Trainer:
         self.effective.update(effective)
         gradients = [gluon.grad() for gluon in self._trained]
         self.gradient_bytes = sum(gradient.size * gradient.dtype().itemsize for gradient in gradients)
-        self._sums = Sums(job, ranks, device, gradients) if ranks.world_size > 1 else None
+        self._sums = sums(job, ranks, device, gradients) if ranks.world_size > 1 else None
         if self._sums:
             self.effective["communication"] = self._sums.description
 

@@ -4,6 +4,7 @@ import contextlib
 import os
 import warnings
 from functools import partial
+from importlib import metadata
 
 import torch
 from torch import distributed, nn
@@ -19,6 +20,8 @@ DTYPES = {"amp_fp16": torch.float16, "amp_bf16": torch.bfloat16}
 
 def versions():
     found = {"torch": torch.__version__}
+    with contextlib.suppress(metadata.PackageNotFoundError):  # in its own environment only
+        found["horovod"] = metadata.version("horovod")
     if torch.backends.mkldnn.is_available():
         found["onednn"] = torch.__config__.show().partition("Intel(R) MKL-DNN v")[2].partition(" ")[0]
     if torch.cuda.is_available():
@@ -132,6 +135,19 @@ def data_parallel(network, loss, device):
         )
 
 
+class _InOrder:
+    """A view of a channels_last gradient in the order of its memory: Horovod takes no other. Nothing is compressed."""
+
+    @staticmethod
+    def compress(tensor):
+        plain = tensor.is_contiguous()
+        return tensor if plain else tensor.permute(0, 2, 3, 1), plain
+
+    @staticmethod
+    def decompress(tensor, plain):
+        return tensor if plain else tensor.permute(0, 3, 1, 2)
+
+
 class _Horovod:
     """An optimizer whose hooks average each gradient over the ranks while the backward pass goes on, and all else that
     Horovod does here."""
@@ -140,7 +156,9 @@ class _Horovod:
         import horovod.torch as hvd
 
         self._hvd = hvd
-        self.optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=network.named_parameters())
+        self.optimizer = hvd.DistributedOptimizer(
+            optimizer, named_parameters=network.named_parameters(), compression=_InOrder
+        )
         self.description = f"horovod.torch.DistributedOptimizer ({'nccl' if hvd.nccl_built() else 'gloo'})"
 
     def add_up(self, values):
@@ -203,7 +221,7 @@ class Trainer:
         with self._optimizer.skip_synchronize() if self._horovod else contextlib.nullcontext():
             self._scaler.step(self._optimizer)
         self._scaler.update()
-        self._optimizer.zero_grad(set_to_none=True)
+        self._optimizer.zero_grad()  # sets them to None
         if self._steps == 1:
             self._observe()
         return loss.detach()

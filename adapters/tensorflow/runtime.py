@@ -1,12 +1,16 @@
 """What ResNet and BERT share in TensorFlow: set-up, weights, batches, optimizers, and the training step."""
 
+import contextlib
 import os
 import signal
+from importlib import metadata
 
 import numpy
 import tensorflow as tf
 
 from dlperf import models
+from dlperf.adapters import horovod
+from dlperf.adapters.api import Unsupported
 from dlperf.adapters.ranks import interface
 from dlperf.models.batches import Batches
 from dlperf.models.parameters import initial
@@ -22,6 +26,8 @@ PACK_BYTES = 2**25
 def versions():
     build = tf.sysconfig.get_build_info()
     found = {"tensorflow": tf.__version__}
+    with contextlib.suppress(metadata.PackageNotFoundError):  # in its own environment only
+        found["horovod"] = metadata.version("horovod")
     for name in ("cuda_version", "cudnn_version"):
         if build.get(name):
             found[name.replace("_version", "")] = build[name]
@@ -44,28 +50,68 @@ def configure(job, ranks):
     else:
         tf.config.set_visible_devices(gpus[ranks.local_rank], "GPU")
         tf.config.experimental.set_memory_growth(gpus[ranks.local_rank], True)
-    return join(job, ranks) if ranks.world_size > 1 else None
+    if ranks.world_size == 1:
+        return None
+    return (Horovod if job.options["communication"] == "horovod" else MultiWorker)(job, ranks)
 
 
-def join(job, ranks):
-    """The strategy of all ranks: NCCL between GPUs, TensorFlow's own rings over gRPC between CPUs."""
-    os.environ.update(no_grpc_proxy=",".join(sorted(set(ranks.addresses))))  # gRPC would ask a proxy of the web
-    network = interface(ranks.addresses[ranks.rank])
-    if network and ranks.nnodes > 1:
-        os.environ.setdefault("NCCL_SOCKET_IFNAME", network)
-    cluster = tf.distribute.cluster_resolver.SimpleClusterResolver(  # what TF_CONFIG would say
-        tf.train.ClusterSpec({"worker": ranks.endpoints}),
-        task_type="worker",
-        task_id=ranks.rank,
-        num_accelerators={"GPU": 1 if job.device == "cuda" else 0},
-        rpc_layer="grpc",
-    )
-    options = tf.distribute.experimental.CommunicationOptions(
-        bytes_per_pack=PACK_BYTES, implementation="NCCL" if job.device == "cuda" else "RING"
-    )
-    strategy = tf.distribute.MultiWorkerMirroredStrategy(cluster, options)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # which TensorFlow took for a notice to save its work, and went on
-    return strategy
+class MultiWorker:
+    """MultiWorkerMirroredStrategy over all ranks: NCCL between GPUs, TensorFlow's own rings over gRPC between CPUs."""
+
+    def __init__(self, job, ranks):
+        os.environ.update(no_grpc_proxy=",".join(sorted(set(ranks.addresses))))  # gRPC would ask a proxy of the web
+        network = interface(ranks.addresses[ranks.rank])
+        if network and ranks.nnodes > 1:
+            os.environ.setdefault("NCCL_SOCKET_IFNAME", network)
+        cluster = tf.distribute.cluster_resolver.SimpleClusterResolver(  # what TF_CONFIG would say
+            tf.train.ClusterSpec({"worker": ranks.endpoints}),
+            task_type="worker",
+            task_id=ranks.rank,
+            num_accelerators={"GPU": 1 if job.device == "cuda" else 0},
+            rpc_layer="grpc",
+        )
+        options = tf.distribute.experimental.CommunicationOptions(
+            bytes_per_pack=PACK_BYTES, implementation="NCCL" if job.device == "cuda" else "RING"
+        )
+        self._strategy = tf.distribute.MultiWorkerMirroredStrategy(cluster, options)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # which TensorFlow took for a notice to save its work
+        self.size = ranks.world_size
+        transport = "NCCL" if job.device == "cuda" else f"ring, {cluster.rpc_layer}"
+        self.description = f"MultiWorkerMirroredStrategy ({transport})"
+
+    def run(self, function, *arguments):
+        """In a tf.function: what `function` returns, where it may add up."""
+        return self._strategy.run(function, arguments)
+
+    def add_up(self, values):
+        """In `run`: the sum over the ranks of each of a list of tensors."""
+        return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, values)
+
+    def close(self):
+        pass
+
+
+class Horovod:
+    """The same, by Horovod."""
+
+    def __init__(self, job, ranks):
+        import horovod.tensorflow as hvd
+
+        if job.options["compile"] == "on":
+            raise Unsupported("Horovod has no all-reduce that XLA compiles on the CPU")
+        horovod.prepare(ranks)
+        hvd.init()
+        self._hvd, self.size = hvd, ranks.world_size
+        self.description = f"horovod.tensorflow.grouped_allreduce ({'nccl' if hvd.nccl_built() else 'gloo'})"
+
+    def run(self, function, *arguments):
+        return function(*arguments)
+
+    def add_up(self, values):
+        return self._hvd.grouped_allreduce([tf.convert_to_tensor(value) for value in values], op=self._hvd.Sum)
+
+    def close(self):
+        self._hvd.shutdown()
 
 
 def load(job):
@@ -202,11 +248,6 @@ class LossScale:
         self._good.assign(tf.where(good == self.INTERVAL, 0, good))
 
 
-def add_up(values):
-    """The sum over the ranks of a tensor, or of each of a list; inside strategy.run."""
-    return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, values)
-
-
 class Trainer:
     """One network, its loss and its optimizer in one tf.function.
 
@@ -243,11 +284,9 @@ class Trainer:
             **effective,
         }
         if strategy:
+            self.effective["communication"] = f"{strategy.description}, {self._weights[0].dtype.name}"
             if xla:
                 self.effective["compile"] = "xla, the all-reduce apart"
-            transport = "NCCL" if job.device == "cuda" else f"ring, {strategy.cluster_resolver.rpc_layer}"
-            dtype = self._weights[0].dtype.name
-            self.effective["communication"] = f"MultiWorkerMirroredStrategy ({transport}, {dtype})"
 
     def _compiled(self, xla):
         """The whole step as one tf.function. TensorFlow has no ring that XLA compiles, only NCCL: with several ranks,
@@ -258,7 +297,7 @@ class Trainer:
             self._differentiate = tf.function(self._differentiate, jit_compile=True)
             self._update = tf.function(self._update, jit_compile=True)
         replica = self._train
-        return tf.function(lambda batch: self._strategy.run(replica, (batch,)))
+        return tf.function(lambda batch: self._strategy.run(replica, batch))
 
     def step(self):
         self._traced = None  # room for this step's
@@ -273,7 +312,7 @@ class Trainer:
     def _train(self, batch):
         loss, logits, gradients = self._differentiate(batch)
         if self._strategy:
-            gradients = add_up(gradients)
+            gradients = self._strategy.add_up(gradients)
         traced = self._trace(logits, gradients) if self._job.trace_steps else None
         self._update(gradients)
         return loss if traced is None else (loss, traced)
@@ -283,7 +322,7 @@ class Trainer:
             loss, logits = self._loss(self._network, batch)
             scaled = loss * self._scale.scale if self._scale else loss
             if self._strategy:  # the gradients' sum over the ranks is then that of their mean loss
-                scaled /= self._strategy.num_replicas_in_sync
+                scaled /= self._strategy.size
         return loss, logits if self._job.trace_steps else None, tape.gradient(scaled, self._weights)
 
     def _update(self, gradients):
@@ -330,7 +369,7 @@ class Trainer:
 
     def all_reduce(self, count):
         ones = tf.ones(count)
-        total = tf.function(lambda: self._strategy.run(add_up, (ones,))[0])
+        total = tf.function(lambda: self._strategy.run(self._strategy.add_up, [ones])[0][0])
         return lambda: float(total())
 
     def parameters(self):
@@ -350,4 +389,5 @@ class Trainer:
         return tf.config.experimental.get_memory_info("GPU:0")["peak"] if self._job.device == "cuda" else None
 
     def close(self):
-        pass
+        if self._strategy:
+            self._strategy.close()
