@@ -5,6 +5,11 @@ import re
 import socket
 import time
 
+from dlperf import models
+from dlperf.adapters.ranks import from_environment, interface
+from dlperf.models.batches import Batches
+from dlperf.models.parameters import initial
+
 
 def _choose_blas():
     # The wheel's OpenBLAS is older than most processors it meets, and where it does not know one it takes its SSE3
@@ -18,14 +23,18 @@ def _choose_blas():
         os.environ.setdefault("OPENBLAS_CORETYPE", "Haswell")
 
 
-def _await_rank_0(environ=os.environ):
+def _prepare_to_meet():
     """OneFlow's import starts its control plane, which meets the other ranks where MASTER_ADDR and its like say; the
     worker has set them. Where rank 0 does not listen yet, OneFlow looks again 10 seconds later: so it is awaited."""
-    if int(environ.get("WORLD_SIZE", "1")) == 1:
+    place = from_environment()
+    if place.world_size == 1:
+        for name in ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK"):
+            os.environ.pop(name, None)  # of somebody's allocation, whose ranks OneFlow would look for
         return
-    address = environ["MASTER_ADDR"], int(environ["MASTER_PORT"])
-    environ["no_grpc_proxy"] = address[0]  # the control plane is gRPC, which would ask an http_proxy
-    while environ["RANK"] != "0":
+    for name in ("grpc_proxy", "https_proxy", "http_proxy"):
+        os.environ.pop(name, None)  # the control plane is gRPC, which would look for all ranks behind it
+    address, deadline = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])), time.monotonic() + 60
+    while place.rank > 0 and time.monotonic() < deadline:
         try:
             return socket.create_connection(address, timeout=1).close()
         except OSError:
@@ -33,17 +42,12 @@ def _await_rank_0(environ=os.environ):
 
 
 _choose_blas()  # the library looks when it is loaded
-_await_rank_0()
+_prepare_to_meet()
 
 import oneflow as flow  # noqa: E402
 import oneflow.nn.functional as F  # noqa: E402, F401
 from oneflow import nn  # noqa: E402, F401
 from oneflow.core.common import data_type_pb2  # noqa: E402
-
-from dlperf import models  # noqa: E402
-from dlperf.adapters.ranks import interface  # noqa: E402
-from dlperf.models.batches import Batches  # noqa: E402
-from dlperf.models.parameters import initial  # noqa: E402
 
 DTYPES = {"amp_fp16": flow.float16, "amp_bf16": flow.bfloat16}
 #: a Graph's names of types -> ours
@@ -201,6 +205,22 @@ class Sum(flow.nn.Graph):
         return averaged([values])[0][:1]
 
 
+def exchanged(graph):
+    """Descriptions of the tensors that a compiled Graph sums over the ranks: gradients, of which mixed precision may
+    exchange some before it casts them to float32."""
+    job = graph._full_graph_proto
+    sbp = job.job_parallel_view_conf.op_name2nd_sbp_signature_conf
+
+    def is_partial(op, name):
+        return sbp[op].bn_in_op2nd_sbp[name].sbp_parallel[0].HasField("partial_sum_parallel")
+
+    for op in job.net.op:
+        for argument, names in op.user_conf.input.items():
+            for index, name in enumerate(names.s):
+                if is_partial(*name.split("/")) and not is_partial(op.name, f"{argument}_{index}"):
+                    yield job.helper.lbn2logical_blob_desc[name]
+
+
 def clipped(gradients, clip_norm):
     """The gradients, scaled so that the norm of all together is at most `clip_norm`.
 
@@ -272,14 +292,11 @@ class Trainer:
         return "tf32" if self._job.precision == "tf32" else name
 
     def _communication(self):
+        dtypes = ["float64"]
+        if self._graph:
+            dtypes = sorted({DTYPE_NAMES[data_type_pb2.DataType.Name(one.data_type)] for one in exchanged(self._graph)})
         transport = "nccl" if self._device.type == "cuda" else "epoll"
-        if self._graph is None:
-            return f"global tensors, partial_sum to broadcast, float64 ({transport})"
-        job = self._graph._full_graph_proto  # compiled: mixed precision may exchange gradients before it casts them
-        casts = [op.name for op in job.net.op if op.user_conf.op_type_name == "hierarchical_parallel_cast"]
-        exchanged = [job.helper.lbn2logical_blob_desc[f"{name}/out_0"] for name in casts]
-        dtypes = {DTYPE_NAMES[data_type_pb2.DataType.Name(one.data_type)] for one in exchanged}
-        return f"global tensors, partial_sum to broadcast, {' and '.join(sorted(dtypes))} ({transport})"
+        return f"global tensors, partial_sum to broadcast in {' and '.join(dtypes)} ({transport})"
 
     def wait(self):
         flow._oneflow_internal.eager.Sync()
