@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dlperf import catalog, envs
+from dlperf import catalog, envs, store
 
 pytestmark = [pytest.mark.framework, pytest.mark.horovod]
 
@@ -75,16 +75,33 @@ def test_two_processes_all_reduce_without_horovodrun(built):
 
 
 def test_the_adapter_does_the_same_work_there(built, tmp_path):
-    """The code of the adapter fits the versions of its Horovod environment: TensorFlow's is another."""
+    """Alone, since the code of the adapter must fit other versions, TensorFlow's; and as two ranks, with Horovod."""
     name, _ = built
     words = ["--frameworks", f"{OTHER[name]},{name}", "--model", "resnet_tiny,bert_tiny", "--device", "cpu"]
-    words += ["--set", f"{name}.communication=horovod", "-o", tmp_path / "out"]
+    words += ["--set", f"{name}.communication=horovod", "--nproc-per-node", "2", "-o", tmp_path / "out"]
     ended = subprocess.run(
         [sys.executable, "-m", "dlperf.verify", *map(str, words)], capture_output=True, text=True, timeout=900
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    systems = {one["trajectory"]["system"] for one in certificates(tmp_path / "out")}
-    assert systems == {OTHER[name], f"{name}+horovod"}
+    trajectories = [one["trajectory"] for one in certificates(tmp_path / "out")]
+    assert {one["system"] for one in trajectories} == {OTHER[name], f"{name}+horovod"}
+    assert {one["ranks"] for one in trajectories} == {1, 2}
+    with_horovod = [one for one in trajectories if one["system"] == f"{name}+horovod" and one["ranks"] == 2]
+    assert all(one["effective"]["communication"].startswith("horovod.") for one in with_horovod)
+
+
+@pytest.mark.parametrize("launcher", ["local", "horovod"])
+def test_rows_of_two_ranks_by_horovodrun_and_without(built, launcher, tmp_path):
+    name, _ = built
+    words = ["--frameworks", name, "--model", "resnet_tiny,bert_tiny", "-p", "fp32", "--device", "cpu", "-r", "1"]
+    words += ["--set", "communication=horovod", "--nproc-per-node", "2", "--launcher", launcher, "--no-verify"]
+    command = [sys.executable, "-m", "dlperf.compare", *words, "-o", str(tmp_path / "out")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    found = list(store.open_folder(tmp_path / "out").records.values())
+    assert [record.failure for record in found] == [None, None]
+    assert all(record.effective["communication"].startswith("horovod.") for record in found)
+    assert {record.versions["horovod"] for record in found} == {"0.28.1"}
 
 
 def certificates(folder):

@@ -25,8 +25,8 @@ REAL = [name for name, adapter in ADAPTERS.items() if adapter.default]
 CASES = [("bert_tiny", 2), ("bert_tiny", 4), ("resnet_tiny", 2)]
 
 
-def asked(framework, model, ranks, *settings):
-    words = {"model": model, "precision": "fp64", "frameworks": framework, "device": "cpu", "env": "venv"}
+def asked(framework, model, ranks, *settings, precision="fp64"):
+    words = {"model": model, "precision": precision, "frameworks": framework, "device": "cpu", "env": "venv"}
     rest = dict.fromkeys(["protocol", "compile", "timeout", "seed", "threads"])
     places = {"nproc_per_node": str(ranks), "set": list(settings) or None}
     arguments = {**words, **rest, **places, "data": "synthetic", "dry_run": False}
@@ -42,10 +42,10 @@ def run(tmp_path_factory):
     bundle.make(root / "code", [ADAPTERS[name] for name in REAL])
     certifier = certify.Certifier(root, threads=1, timeout=300, note=print)
 
-    def evidence(framework, model, ranks, *settings):
-        key = framework, model, ranks, settings
+    def evidence(framework, model, ranks, *settings, precision="fp64"):
+        key = framework, model, ranks, settings, precision
         if key not in made:
-            one = asked(framework, model, ranks, *settings)
+            one = asked(framework, model, ranks, *settings, precision=precision)
             made[key] = certifier.run(one, environment(framework), threads=1)
         return made[key]
 
@@ -81,6 +81,15 @@ def test_ranks_together_do_the_work_of_one(framework, model, ranks, run):
 def test_gradients_are_clipped_after_the_mean_or_not_at_all(framework, run):
     """Without clipping, the size of the gradients counts: a mean that is taken twice, or not, shows in the weights."""
     together, alone = (run(framework, "bert_tiny", ranks, "clip_norm=off") for ranks in (2, 1))
+    (certificate,) = proof.judge([together], as_reference(alone))
+    assert certificate.verdict == "same", certificate.why
+
+
+@pytest.mark.parametrize("framework", REAL)
+def test_ranks_are_right_in_the_precision_that_is_measured_too(framework, run):
+    """Some frameworks take other means in float32: OneFlow a Graph, MXNet its servers' sums."""
+    together, alone = (run(framework, "bert_tiny", ranks, precision="fp32") for ranks in (2, 1))
+    assert together.trajectory.failure is None, together.trajectory.failure
     (certificate,) = proof.judge([together], as_reference(alone))
     assert certificate.verdict == "same", certificate.why
 
