@@ -35,22 +35,27 @@ def main(argv):
                 os.kill(pid, signal.SIGKILL)
 
 
+#: how processes end that did not choose to
+VIOLENT = (signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
+
+
 def _wait(pids):
     """Until all have ended well, or one has not and the others had their time. Returns the exit code."""
-    first, deadline = None, None
+    failed, deadline = [], None
     while pids:
-        pid, status = os.waitpid(-1, 0 if first is None else os.WNOHANG)
+        pid, status = os.waitpid(-1, os.WNOHANG if failed else 0)
         if pid == 0:
             if time.monotonic() > deadline:
                 break
             time.sleep(0.02)
             continue
         rank = pids.pop(pid, None)
-        if rank is not None and status and first is None:
-            first, deadline = (rank, status), time.monotonic() + GRACE
-    if first is None:
-        return 0
-    return _tell(*first)
+        if rank is not None and status:
+            failed.append((rank, status))
+            deadline = deadline or time.monotonic() + GRACE
+    # On a busy machine the ranks that lost one may be seen to end before it
+    killed = [(rank, status) for rank, status in failed if os.WIFSIGNALED(status) and os.WTERMSIG(status) in VIOLENT]
+    return _tell(*(killed or failed)[0]) if failed else 0
 
 
 def _tell(rank, status):

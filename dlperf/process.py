@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -63,7 +64,10 @@ def failure(ended: Ended, stream: events.Stream, folder: Path, launcher: Launche
         message = f"it did not end within {ended.timeout:g} s (--timeout) and was ended with all its processes"
         return Failure("timeout", message + (f"; {where}" if where else ""), lines)
     lost = launcher.first_ended(printed(folder)) if launcher else None
-    if lost and stream.ranks:
+    told_by_another = any(one.failed for one in stream.ranks)
+    if (
+        lost and stream.ranks and not (told_by_another and re.search("abrt|abort", lost.how, re.IGNORECASE))
+    ):  # some abort when they lose one
         host = stream.hosts[lost.rank] or lost.host
         kind = "out_of_memory" if ended.machine_ran_out_of_memory else "killed"
         return Failure(kind, f"rank {lost.rank} on {host}: {lost.how}", _of_rank(folder, lost.rank) or lines)
