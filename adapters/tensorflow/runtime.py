@@ -7,6 +7,7 @@ from importlib import metadata
 
 import numpy
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 from dlperf import models
 from dlperf.adapters import horovod
@@ -21,6 +22,9 @@ DTYPES = {"fp64": tf.float64, "amp_fp16": tf.float16, "amp_bf16": tf.bfloat16}
 AXES = {"conv": (2, 3, 1, 0), "dense": (1, 0)}
 #: gradients are added up in packs of at least this size, so that the first are under way during the backward pass
 PACK_BYTES = 2**25
+#: A rank whose process ended is missed at once, one whose host is gone after this. TensorFlow's 10 s were not enough
+#: for bert_base on a busy machine.
+SILENCE_SECONDS = 60
 
 
 def versions():
@@ -73,6 +77,7 @@ class MultiWorker:
         options = tf.distribute.experimental.CommunicationOptions(
             bytes_per_pack=PACK_BYTES, implementation="NCCL" if job.device == "cuda" else "RING"
         )
+        await_silent_ranks(ranks)
         self._strategy = tf.distribute.MultiWorkerMirroredStrategy(cluster, options)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # which TensorFlow took for a notice to save its work
         self.size = ranks.world_size
@@ -89,6 +94,18 @@ class MultiWorker:
 
     def close(self):
         pass
+
+
+def await_silent_ranks(ranks):
+    """Set the coordination service up as the strategy would, which then leaves it alone, but for SILENCE_SECONDS."""
+    jobs = tf.compat.v1.ConfigProto().experimental.coordination_config.coordinated_job_list
+    jobs.add(name="worker", num_tasks=ranks.world_size)
+    context.context().configure_coordination_service(
+        service_type="standalone",
+        service_leader="/job:worker/replica:0/task:0",
+        heartbeat_timeout_in_ms=1000 * SILENCE_SECONDS,
+        coordinated_jobs=list(jobs),
+    )
 
 
 class Horovod:
