@@ -7,6 +7,7 @@ from importlib import metadata
 
 import numpy
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 from dlperf import models
 from dlperf.adapters import horovod
@@ -19,8 +20,12 @@ from dlperf.models.parameters import initial
 DTYPES = {"fp64": tf.float64, "amp_fp16": tf.float16, "amp_bf16": tf.bfloat16}
 #: canonical layout -> TensorFlow's, by kind: convolutions HWIO, dense (in, out)
 AXES = {"conv": (2, 3, 1, 0), "dense": (1, 0)}
-#: gradients are added up in packs of at least this size, so that the first are under way during the backward pass
-PACK_BYTES = 2**25
+#: Gradients are added up in packs of at least this size, so that the first are under way during the backward pass. Over
+#: gRPC a step of bert_base took 2.6 s of CPU time with packs of 4 MiB, 2.7 s with 32 and 3.2 s with 128.
+PACK_BYTES = {"cpu": 2**22, "cuda": 2**25}
+#: A rank whose process ended is missed at once, one whose host is gone after this. TensorFlow's 10 s were not enough
+#: for bert_base on a busy machine.
+SILENCE_SECONDS = 60
 
 
 def versions():
@@ -71,8 +76,9 @@ class MultiWorker:
             rpc_layer="grpc",
         )
         options = tf.distribute.experimental.CommunicationOptions(
-            bytes_per_pack=PACK_BYTES, implementation="NCCL" if job.device == "cuda" else "RING"
+            bytes_per_pack=PACK_BYTES[job.device], implementation="NCCL" if job.device == "cuda" else "RING"
         )
+        await_silent_ranks(ranks)
         self._strategy = tf.distribute.MultiWorkerMirroredStrategy(cluster, options)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # which TensorFlow took for a notice to save its work
         self.size = ranks.world_size
@@ -89,6 +95,18 @@ class MultiWorker:
 
     def close(self):
         pass
+
+
+def await_silent_ranks(ranks):
+    """Set the coordination service up as the strategy would, which then leaves it alone, but for SILENCE_SECONDS."""
+    jobs = tf.compat.v1.ConfigProto().experimental.coordination_config.coordinated_job_list
+    jobs.add(name="worker", num_tasks=ranks.world_size)
+    context.context().configure_coordination_service(
+        service_type="standalone",
+        service_leader="/job:worker/replica:0/task:0",
+        heartbeat_timeout_in_ms=1000 * SILENCE_SECONDS,
+        coordinated_jobs=list(jobs),
+    )
 
 
 class Horovod:
