@@ -7,16 +7,22 @@ each rank a server, which makes as many servers as MXNet's launcher has unless t
 
 import contextlib
 import os
+import socket
 import subprocess
 import sys
 import threading
+import time
 
 import mxnet as mx
 from mxnet import nd
 
+from dlperf.adapters.ranks import Lost
+
 # Importing mxnet in a process with such a role runs it, until all workers have left
 HELPER = "from dlperf.adapters import spawn; spawn.die_with_parent(); import mxnet"
 SECONDS_TO_LEAVE = 2
+#: ps-lite itself waits forever; of 150 starts on a very busy machine 3 hung, which we could not explain
+SECONDS_TO_MEET = 120
 
 
 class Sums:
@@ -29,7 +35,11 @@ class Sums:
         for role, helper in self._helpers:
             threading.Thread(target=self._watch, args=(role, helper), daemon=True).start()
         os.environ["DMLC_ROLE"] = "worker"
+        late = threading.Timer(min(job.meeting_seconds, SECONDS_TO_MEET), give_up)
+        late.daemon = True
+        late.start()
         self._store = mx.kv.create("dist_device_sync" if job.device == "cuda" else "dist_sync")
+        late.cancel()
         self._keys = list(range(len(gradients)))
         for key, gradient in zip(self._keys, gradients):
             self._store.init(key, nd.zeros((ranks.world_size, 2, gradient.size)) if self._exact else gradient)
@@ -116,6 +126,25 @@ def start(ranks):
     os.environ.setdefault("MXNET_KVSTORE_SLICE_THRESHOLD", "250000")
     # A server waits for each of its operations anyway: without MXNet's threaded engine it takes half the CPU
     environment = dict(os.environ, MXNET_ENGINE_TYPE="NaiveEngine")
-    roles = ["scheduler", "server"] if ranks.rank == 0 else ["server"]
     command = [sys.executable, "-c", HELPER]
-    return [(role, subprocess.Popen(command, env=dict(environment, DMLC_ROLE=role))) for role in roles]
+    helpers = []
+    if ranks.rank == 0:
+        helpers.append(("scheduler", subprocess.Popen(command, env=dict(environment, DMLC_ROLE="scheduler"))))
+    await_scheduler(ranks.addresses[0], ranks.ports[0], time.monotonic() + SECONDS_TO_MEET)
+    helpers.append(("server", subprocess.Popen(command, env=dict(environment, DMLC_ROLE="server"))))
+    return helpers
+
+
+def await_scheduler(address, port, deadline):
+    """Nobody asks for it before it listens."""
+    while time.monotonic() < deadline:
+        try:
+            return socket.create_connection((address, port), timeout=1).close()
+        except OSError:
+            time.sleep(0.05)
+    raise Lost(f"the scheduler of MXNet's KVStore did not listen at {address}:{port} within {SECONDS_TO_MEET} s")
+
+
+def give_up():
+    print("MXNet's KVStore did not come together in time", file=sys.stderr, flush=True)
+    os._exit(1)
