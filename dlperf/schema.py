@@ -88,7 +88,7 @@ class Window:
 @dataclass(frozen=True)
 class Failure:
     """kind: crash | timeout | out_of_memory | nan | killed | environment | unsupported | wrong_tensor | lost |
-    port_taken | launcher."""
+    port_taken | launcher | ranks_differ."""
 
     kind: str
     message: str

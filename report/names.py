@@ -26,6 +26,10 @@ STATUSES = {
     "killed": "killed",
     "unsupported": "not supported by this build of the framework",
     "wrong_tensor": "handed back a tensor that is not the model's",
+    "lost": "ranks did not find each other, or are not alike",
+    "port_taken": "a port was taken",
+    "launcher": "the launcher could not start or keep the ranks",
+    "ranks_differ": "the ranks ended up with different weights",
 }
 
 #: Skip.status in a word, for a table's cell
@@ -59,6 +63,8 @@ MEANINGS = {
     "bn_eps": "Added to a variance before its root; as float32 it is 2.5e-13 less.",
     "weight_decay": "Share of a weight that is taken off it, times the learning rate.",
     "batch_norm": "The kernel of batch normalisation.",
+    "communication": "What averages gradients over the ranks, and by which transport.",
+    "dropout_masks": "Whether ranks draw the same masks for dropout; the work is the same.",
 }
 
 DEVICES = {"cpu": "CPU", "cuda": "CUDA"}
