@@ -131,7 +131,7 @@ class Devices:
 
     def _mean(self, gradients):
         if self.mesh.devices.item(0).platform == "gpu":
-            return lax.pmean(gradients, RANKS)  # XLA combines them, and overlaps them with the backward pass
+            return lax.pmean(gradients, RANKS)  # XLA combines them, and can run them beside the backward pass
         # On a CPU it combines them too, but then calls Gloo for each array, and that is slow for the many small ones
         flat, unravel = ravel_pytree(gradients)
         return unravel(lax.pmean(flat, RANKS))
