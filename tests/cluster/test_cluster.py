@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -191,11 +192,14 @@ def test_ctrl_c_cancels_the_slurm_job(testbed, tmp_path):
 
 def test_nodes_that_do_not_share_the_folder_are_told_before_anything_runs(testbed, engine, tmp_path):
     inner = testbed.local / f"out-{tmp_path.name}"  # each host has a folder of its own there
-    code, printed = compare(testbed, inner, *FAKE, *engine, "--nnodes", 2)
-    assert code == 2, printed
-    assert "--output" in printed
-    assert "a folder that all 2 nodes share" in printed
-    assert not list(inner.glob("out/runs/*"))
+    try:
+        code, printed = compare(testbed, inner, *FAKE, *engine, "--nnodes", 2)
+        assert code == 2, printed
+        assert "--output" in printed
+        assert "a folder that all 2 nodes share" in printed
+        assert not list(inner.glob("out/runs/*"))
+    finally:
+        shutil.rmtree(inner, ignore_errors=True)
 
 
 # --- real frameworks ------------------------------------------------------------------------------------------------

@@ -60,9 +60,9 @@ def alter(path, change):
 def asked(framework, of, ranks, adapters):
     words = {"model": of, "precision": "fp64", "frameworks": framework, "device": "cpu", "env": "venv"}
     rest = dict.fromkeys(["protocol", "compile", "set", "timeout", "seed", "threads"])
+    rest["nproc_per_node"] = str(ranks)
     spec = from_arguments({**words, **rest, "data": "synthetic", "dry_run": False}, adapters, ("fp64", *PRECISIONS))
-    (one,) = certify.shown(make(spec, adapters).jobs[0])
-    return replace(one, ranks=ranks)
+    return replace(certify.shown(make(spec, adapters).jobs[0])[0], ranks=ranks)
 
 
 @pytest.mark.parametrize(("name", "framework"), CASES, ids=[", ".join(case) for case in CASES])
