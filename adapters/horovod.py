@@ -1,16 +1,14 @@
 """What Horovod needs before its `init`, in any framework: who is who, and where the ranks meet."""
 
 import os
-import socket
 import threading
-import time
 
-from dlperf.adapters.ranks import interface
+from dlperf.adapters.ranks import await_port, interface
 
 
-def prepare(ranks):
+def prepare(ranks, seconds):
     """Set the variables that `hvd.init()` reads, and serve the meeting of Gloo's ranks from rank 0; horovodrun has done
-    both where it started them."""
+    both where it started them. Lost if rank 0 does not come within `seconds`."""
     if "HOROVOD_GLOO_RENDEZVOUS_ADDR" in os.environ:
         return
     address, port = ranks.addresses[0], ranks.ports[0]
@@ -34,7 +32,7 @@ def prepare(ranks):
     if ranks.rank == 0:
         _serve(address, port)
     else:
-        _await(address, port)
+        await_port(address, port, seconds)  # Horovod itself asks three times only
 
 
 def _serve(address, port):
@@ -42,12 +40,3 @@ def _serve(address, port):
 
     server = RendezvousHTTPServer((address, port), RendezvousHandler, 0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-
-
-def _await(address, port):
-    """Horovod itself asks three times only, and rank 0 may be slow to import its framework."""
-    while True:
-        try:
-            return socket.create_connection((address, port), 1).close()
-        except OSError:
-            time.sleep(0.05)

@@ -136,6 +136,18 @@ def ranks(numbers):
     return ("rank " if len(numbers) == 1 else "ranks ") + ", ".join(map(str, numbers))
 
 
+def await_port(address, port, seconds):
+    """Return when something listens there: libraries ask a few times only, or look again after ten seconds. Lost if
+    nothing does within `seconds`."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            return socket.create_connection((address, port), timeout=1).close()
+        except OSError:
+            time.sleep(0.05)
+    raise Lost(f"nothing listened at {address}:{port} within {seconds:g} s: rank 0 may have ended, or not started")
+
+
 def _own_address(hosts):
     """The IP address at which the other hosts reach this one: that of the interface that leads to them."""
     for host in hosts:

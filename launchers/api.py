@@ -198,6 +198,6 @@ def command(*words: object) -> str:
     return " ".join(quote(word) for word in words)
 
 
-def extra(launch: Launch, key: str = "extra") -> list[str]:
-    """The words of an argument that goes to the engine as it is."""
-    return shlex.split(launch.arguments.get(key, ""))
+def extra(launch: Launch) -> list[str]:
+    """The words of the argument that goes to the engine as it is."""
+    return shlex.split(launch.arguments.get("extra", ""))

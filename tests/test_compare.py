@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from processes import wait_for
 
 import dlperf
 from dlperf import catalog, envs, events, metrics, plan, runner, store
@@ -35,13 +36,6 @@ def alive(pid):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-def wait_for(condition, seconds=30):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.05)
 
 
 def worker_pids(folder):

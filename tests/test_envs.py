@@ -11,11 +11,11 @@ import subprocess
 import sys
 import tarfile
 import threading
-import time
 import zipfile
 from pathlib import Path
 
 import pytest
+from processes import wait_for
 
 import dlperf.adapters
 from dlperf import catalog, envs
@@ -176,14 +176,6 @@ def failure(adapter, device="cpu", **given):
 def left(cache):
     """What is in the cache beside lock files."""
     return sorted(path.name for path in (cache / "envs").glob("*") if path.suffix != ".lock")
-
-
-def wait_for(condition, what):
-    for _ in range(600):
-        if condition():
-            return
-        time.sleep(0.05)
-    pytest.fail(f"waited 30 s for {what}")
 
 
 def processes_in(folder):
@@ -417,7 +409,7 @@ def test_ctrl_c_ends_pip_and_kill_9_leaves_what_the_next_call_cleans(
 
     def start():
         process = subprocess.Popen([*quick, "install", "toy"], env=stuck, stdout=-1, stderr=-1, text=True)
-        wait_for(lambda: any("install" in command_of(pid) for pid in processes_in(building)), "pip to start")
+        wait_for(lambda: any("install" in command_of(pid) for pid in processes_in(building)))
         return process
 
     process = start()
@@ -700,4 +692,4 @@ def test_threads_that_never_get_an_answer_do_not_outlive_the_probe(silent_server
     before = threading.active_count()
     sources = [silent_server, REFUSED, "file:///", "/no/such/folder"]
     assert envs._dead(sources) == {silent_server, REFUSED, "/no/such/folder"}
-    wait_for(lambda: threading.active_count() <= before, "the probes to end")
+    wait_for(lambda: threading.active_count() <= before)

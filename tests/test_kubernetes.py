@@ -33,16 +33,19 @@ def code(pid):
     return int(open(path).read() or -1) if os.path.exists(path) else None
 if words[0] == "apply":
     import yaml
-    _, job = yaml.safe_load_all(open(words[2]))
+    job = list(yaml.safe_load_all(open(words[2])))[-1]
     spec = job["spec"]
-    container = spec["template"]["spec"]["containers"][0]
-    for index in range(spec["completions"]):
+    if job["kind"] == "TrainJob":
+        container, nodes = spec["trainer"], spec["trainer"]["numNodes"]
+    else:
+        container, nodes = spec["template"]["spec"]["containers"][0], spec["completions"]
+    for index in range(nodes):
         environ = dict(os.environ, JOB_COMPLETION_INDEX=str(index))
         run = ["sh", "-c", '"$@"; echo $? > {state}/code.$$', "pod", *container["command"]]
-        pod = subprocess.Popen(run, env=environ, cwd=container["workingDir"], start_new_session=True,
+        pod = subprocess.Popen(run, env=environ, cwd=container.get("workingDir"), start_new_session=True,
                                stdout=open(f"{{state}}/log.{{index}}", "w"), stderr=subprocess.STDOUT)
         open(f"{{state}}/pid.{{pod.pid}}", "w").close()
-elif words[0] == "get" and words[1].startswith("job/"):
+elif words[0] == "get" and "job/" in words[1]:
     codes = [code(pid) for pid in pids()]
     if any(codes):
         print("Failed")
@@ -123,15 +126,16 @@ def test_the_objects_of_a_run_have_one_name_that_dns_takes(tmp_path):
     assert job["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "8"
 
 
-def test_pods_train_together_and_are_deleted(kubectl, tmp_path):
-    ended = compare(tmp_path, "--nnodes", 2, "--nproc-per-node", 2)
+@pytest.mark.parametrize(("words", "kind"), [((), "job"), (("--launcher-arg", "runtime=torch"), "trainjob")])
+def test_pods_train_together_and_are_deleted(kubectl, tmp_path, words, kind):
+    ended = compare(tmp_path, "--nnodes", 2, "--nproc-per-node", 2, *words)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     (record,) = store.open_folder(tmp_path / "out").records.values()
     assert record.failure is None
     assert record.windows[0].samples == 4 * 4 * 2
     calls = (kubectl / "calls").read_text()
     assert "apply -f manifest.yaml" in calls
-    assert "delete --ignore-not-found --wait=false job/dlperf-" in calls
+    assert f"delete --ignore-not-found --wait=false {kind}/dlperf-" in calls
 
 
 def test_an_evicted_pod_is_named(kubectl, tmp_path):
@@ -146,4 +150,5 @@ def test_the_timeout_deletes_the_job(kubectl, tmp_path):
     compare(tmp_path, "--nnodes", 2, "--set", "behave=hang", "--set", "rank=1", "--timeout", 10)
     (record,) = store.open_folder(tmp_path / "out").records.values()
     assert record.failure.kind == "timeout"
+    assert "pod p-1 on node1" in (next((tmp_path / "out").glob("runs/*/0/stderr.log"))).read_text()
     assert (kubectl / "deleted").exists()

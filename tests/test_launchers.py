@@ -44,6 +44,7 @@ SCRIPTS = {
     "slurm-2n2d": ("slurm", {**TWO, "arguments": {"partition": "gpu", "extra": "--comment 'two words'"}}),
     "slurm-pyxis": ("slurm", {**TWO, "arguments": {"container-image": "nvcr.io#nvidia/pytorch:24.01-py3"}}),
     "kubernetes-2n2d": ("kubernetes", {**TWO, "device": "cuda", "arguments": {**ON_KUBERNETES, "cpu": "8"}}),
+    "kubernetes-trainjob": ("kubernetes", {**TWO, "arguments": {**ON_KUBERNETES, "cpu": "8", "runtime": "torch"}}),
 }
 
 

@@ -6,10 +6,9 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from pathlib import Path
 
 import pytest
+from processes import left_behind, wait_for
 
 from dlperf import bundle, catalog, events, metrics, store
 from dlperf.adapters import ranks
@@ -222,26 +221,6 @@ def test_a_killed_command_leaves_no_rank_behind(tmp_path):
     process.send_signal(signal.SIGKILL)
     process.wait()
     wait_for(lambda: not left_behind(tmp_path))
-
-
-def left_behind(folder):
-    """Command lines of the ranks, and of what started them, that work in a folder."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            line = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            if (process / "cwd").resolve().is_relative_to(folder) and "dlperf.adapters" in line:
-                found.append(line)
-        except OSError:
-            continue
-    return found
-
-
-def wait_for(condition, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.05)
 
 
 def test_64_ranks_start_and_end_on_one_machine(tmp_path):

@@ -10,7 +10,7 @@ class Sums:
     """Sums of arrays over all ranks, in place, as dlperf.adapters.mxnet.kvstore has them: operations of the engine."""
 
     def __init__(self, job, ranks, device, gradients):
-        horovod.prepare(ranks)
+        horovod.prepare(ranks, job.meeting_seconds)
         hvd.init()
         self._device, self._gradients = device, gradients
         self.description = f"horovod.mxnet.allreduce_ ({'nccl' if hvd.nccl_built() else 'gloo'})"

@@ -7,16 +7,14 @@ each rank a server, which makes as many servers as MXNet's launcher has unless t
 
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 import threading
-import time
 
 import mxnet as mx
 from mxnet import nd
 
-from dlperf.adapters.ranks import Lost
+from dlperf.adapters.ranks import await_port
 
 # Importing mxnet in a process with such a role runs it, until all workers have left
 HELPER = "from dlperf.adapters import spawn; spawn.die_with_parent(); import mxnet"
@@ -130,19 +128,9 @@ def start(ranks):
     helpers = []
     if ranks.rank == 0:
         helpers.append(("scheduler", subprocess.Popen(command, env=dict(environment, DMLC_ROLE="scheduler"))))
-    await_scheduler(ranks.addresses[0], ranks.ports[0], time.monotonic() + SECONDS_TO_MEET)
+    await_port(ranks.addresses[0], ranks.ports[0], SECONDS_TO_MEET)  # nobody asks for the scheduler before it listens
     helpers.append(("server", subprocess.Popen(command, env=dict(environment, DMLC_ROLE="server"))))
     return helpers
-
-
-def await_scheduler(address, port, deadline):
-    """Nobody asks for it before it listens."""
-    while time.monotonic() < deadline:
-        try:
-            return socket.create_connection((address, port), timeout=1).close()
-        except OSError:
-            time.sleep(0.05)
-    raise Lost(f"the scheduler of MXNet's KVStore did not listen at {address}:{port} within {SECONDS_TO_MEET} s")
 
 
 def give_up():

@@ -2,11 +2,10 @@
 
 import os
 import re
-import socket
 import time
 
 from dlperf import models
-from dlperf.adapters.ranks import from_environment, interface
+from dlperf.adapters.ranks import await_port, from_environment, interface
 from dlperf.models.batches import Batches
 from dlperf.models.parameters import initial
 
@@ -33,12 +32,8 @@ def _prepare_to_meet():
         return
     for name in ("grpc_proxy", "https_proxy", "http_proxy"):
         os.environ.pop(name, None)  # the control plane is gRPC, which would look for all ranks behind it
-    address, deadline = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])), time.monotonic() + 60
-    while place.rank > 0 and time.monotonic() < deadline:
-        try:
-            return socket.create_connection(address, timeout=1).close()
-        except OSError:
-            time.sleep(0.05)
+    if place.rank > 0:
+        await_port(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), 60)
 
 
 _choose_blas()  # the library looks when it is loaded

@@ -43,7 +43,7 @@ def configure(job, ranks):
     if uses_horovod(job, ranks):
         import horovod.torch as hvd
 
-        horovod.prepare(ranks)
+        horovod.prepare(ranks, job.meeting_seconds)
         hvd.init()
     elif ranks.world_size > 1:
         join(ranks, device)

@@ -117,7 +117,7 @@ class Horovod:
 
         if job.options["compile"] == "on":
             raise Unsupported("Horovod has no all-reduce that XLA compiles on the CPU")
-        horovod.prepare(ranks)
+        horovod.prepare(ranks, job.meeting_seconds)
         hvd.init()
         self._hvd, self.size = hvd, ranks.world_size
         self.description = f"horovod.tensorflow.grouped_allreduce ({'nccl' if hvd.nccl_built() else 'gloo'})"

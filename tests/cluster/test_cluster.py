@@ -6,10 +6,9 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
-from pathlib import Path
 
 import pytest
+from processes import left_behind, wait_for
 
 from dlperf import store
 
@@ -54,27 +53,9 @@ def records(folder):
     return list(store.open_folder(folder / "out").records.values())
 
 
-def left_behind(folder):
-    """Command lines of dlperf's processes that work in a folder, on either host: they share the machine's processes."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            line = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            if (process / "cwd").resolve().is_relative_to(folder) and "dlperf.adapters" in line:
-                found.append(line)
-    return found
-
-
 def queue(testbed):
     environ = {**os.environ, **testbed.environment}
     return subprocess.run(["squeue", "-h"], env=environ, capture_output=True, text=True, check=True).stdout.split("\n")
-
-
-def wait_for(condition, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.1)
 
 
 # --- rows -----------------------------------------------------------------------------------------------------------

@@ -24,8 +24,9 @@ cd "$(dirname "$0")" || exit
 rm -f rank*.json versions*.json
 name=dlperf-bert-base-fp32-oneflow-b4-r1-c515a3
 kubectl="kubectl"
+pods() { $kubectl get pods -l "job-name=$name" -o 'jsonpath={range .items[*]}pod {.metadata.name} on {.spec.nodeName}: {.status.phase} {.status.reason} {.status.message}{.status.conditions[?(@.reason=="Unschedulable")].message}{.status.containerStatuses[*].state.waiting.reason}{"\n"}{end}' >&2; }
 stop() { trap '' TERM INT; $kubectl delete --ignore-not-found --wait=false "job/$name" "service/$name" >&2; }
-trap 'stop; exit 143' TERM INT
+trap 'pods; stop; exit 143' TERM INT
 cat > manifest.yaml <<MANIFEST
 apiVersion: v1
 kind: Service
@@ -71,6 +72,6 @@ while :; do
   sleep 2 & wait $!
 done
 $kubectl logs --prefix --tail=200 -l "job-name=$name" >&2
-[ $code = 0 ] || $kubectl get pods -l "job-name=$name" -o 'jsonpath={range .items[*]}pod {.metadata.name} on {.spec.nodeName}: {.status.phase} {.status.reason} {.status.message}{"\n"}{end}' >&2
+[ $code = 0 ] || pods
 stop
 exit $code
