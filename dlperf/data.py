@@ -1,6 +1,6 @@
 """Prepares real input for the models: `python -m dlperf.data bert --corpus DIR --output DIR`.
 
-For BERT: plain text -> words and word pieces -> pairs of text -> rows with masked words, as Devlin et al. (2018)
+Images for ResNet are made by `dlperf.imagenet`. For BERT: plain text -> words and word pieces -> pairs of text -> rows with masked words, as Devlin et al. (2018)
 describe and google-research/bert's create_pretraining_data computes them. Two deliberate differences: a random word
 that stands in for a masked one is never a special token, and a corpus of one document takes its random second text
 from elsewhere in that document. The files that come out are described in `dlperf.models.pretraining`.
@@ -33,6 +33,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy
 
+from dlperf import imagenet
 from dlperf.errors import Problem, RunError, UsageError, heed_signals
 from dlperf.models import pretraining
 from dlperf.models.bert import FIELDS
@@ -125,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
     heed_signals()
     try:
-        prepare(options(asked), quiet=asked.quiet)
+        asked.run(asked)
     except UsageError as error:
         print(error, file=sys.stderr)
         return 2
@@ -155,6 +156,8 @@ def _parser() -> argparse.ArgumentParser:
         help = f"{number.help}; {number.allowed} (default: {number.default})"
         bert.add_argument(_flag(name), metavar="N", help=help)
     bert.add_argument("--quiet", action="store_true", help="print errors only")
+    bert.set_defaults(run=lambda asked: prepare(options(asked), quiet=asked.quiet))
+    imagenet.add_to(kinds)
     return parser
 
 
