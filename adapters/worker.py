@@ -216,9 +216,7 @@ def _input(trainer, job, place, events, barrier):
     began = time.perf_counter()
     for _ in range(batches):
         trainer.fetch()
-    events.write(
-        "input", samples=batches * job.batch_size * place.world_size, seconds=time.perf_counter() - began
-    )
+    events.write("input", samples=batches * job.batch_size * place.world_size, seconds=time.perf_counter() - began)
 
 
 def _write_pixels(module, job, folder):

@@ -76,7 +76,9 @@ def parser() -> argparse.ArgumentParser:
     add("-b", "--batch-size", "--batch-size-per-device", metavar="N", help="per device; default: DLPerf's on CUDA")
     add("--global-batch-size", metavar="N", help="over all devices, instead of --batch-size")
     add("--data", metavar="DIR", help="synthetic (default), or a folder made by python -m dlperf.data")
-    add("--input", metavar="I,...", help="with --data: native (default: the framework's own pipeline), dali; each a row")
+    add(
+        "--input", metavar="I,...", help="with --data: native (default: the framework's own pipeline), dali; each a row"
+    )
     add("--format", metavar="F,...", help=f"with --data: {', '.join(images.FORMATS)}; default: what is there")
     add("--compile", metavar="on|off", help="the framework's compiler; on,off makes a row of each")
     add("--set", action="append", metavar="KEY=VALUE", help="an adapter's option: clip_norm=off, pytorch.layout=nchw")

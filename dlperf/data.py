@@ -1,9 +1,10 @@
 """Prepares real input for the models: `python -m dlperf.data bert --corpus DIR --output DIR`.
 
-Images for ResNet are made by `dlperf.imagenet`. For BERT: plain text -> words and word pieces -> pairs of text -> rows with masked words, as Devlin et al. (2018)
-describe and google-research/bert's create_pretraining_data computes them. Two deliberate differences: a random word
-that stands in for a masked one is never a special token, and a corpus of one document takes its random second text
-from elsewhere in that document. The files that come out are described in `dlperf.models.pretraining`.
+Images for ResNet are made by `dlperf.imagenet`. For BERT: plain text -> words and word pieces -> pairs of text ->
+rows with masked words, as Devlin et al. (2018) describe and google-research/bert's create_pretraining_data computes
+them. Two deliberate differences: a random word that stands in for a masked one is never a special token, and a corpus
+of one document takes its random second text from elsewhere in that document. The files that come out are described in
+`dlperf.models.pretraining`.
 
 The same corpus and the same options give the same bytes: files are read in the order of their names, every draw is
 seeded, and the generators (numpy's RandomState, Python's random.random) are frozen by their makers.
@@ -177,7 +178,7 @@ def options(asked: argparse.Namespace) -> Options:
         problems += wrong
         if asked.vocab_size is not None:
             problems.append(Problem("--vocab-size", asked.vocab_size, "nothing beside --vocab", "Leave one out."))
-    problems += _corpus_problems(asked.corpus) + _output_problems(asked.output, asked.corpus)
+    problems += _corpus_problems(asked.corpus) + output_problems(asked.output, "--corpus", asked.corpus)
     if problems:
         raise UsageError(problems)
     return Options(asked.corpus, asked.output, words, **numbers)
@@ -211,15 +212,16 @@ def _corpus_problems(corpus: Path) -> list[Problem]:
     return []
 
 
-def _output_problems(output: Path, corpus: Path) -> list[Problem]:
+def output_problems(output: Path, flag: str, source: Path) -> list[Problem]:
+    """Why a folder cannot be made there; flag, source: what it is made from."""
     allowed = "a folder that does not exist yet, or an empty one"
     if output.exists() and not output.is_dir():
         return [Problem("--output", output, allowed, "This is a file.")]
     if output.is_dir() and any(output.iterdir()):
         return [Problem("--output", output, allowed, "Choose another one, or remove it.")]
-    if output.resolve().is_relative_to(corpus.resolve()):
-        # Its vocab.txt would be taken for text the next time.
-        return [Problem("--output", output, "a folder outside --corpus", "Choose another one.")]
+    if output.resolve().is_relative_to(source.resolve()):
+        # What is made would be taken for a source the next time.
+        return [Problem("--output", output, f"a folder outside {flag}", "Choose another one.")]
     parent = next(folder for folder in output.absolute().parents if folder.exists())
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
         return [Problem("--output", output, "a folder that can be written", f"{parent} is not one.")]
@@ -603,25 +605,33 @@ def prepare(options: Options, quiet: bool = False) -> dict[str, Any]:
     folder that looks complete. UsageError for a corpus that will not do, RunError when files cannot be written.
     """
     begin = time.monotonic()
-    output = options.output.resolve()
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        aside = tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent)
-    except OSError as error:
-        step = f"{error.strerror or error}."
-        raise UsageError([Problem("--output", options.output, "a folder that can be written", step)]) from None
-    try:
-        with aside:
-            data = Path(aside.name, "data")
-            data.mkdir()
-            description = _prepare_in(data, Path(aside.name, "tokens"), options, quiet)
-            data.rename(output)  # over an empty folder at most
-    except OSError as error:
-        where = error.filename or options.output
-        raise RunError("files", f"{where}: {error.strerror or error}. Nothing was kept.") from None
+    with aside(options.output) as data:
+        description = _prepare_in(data, data.parent / "tokens", options, quiet)
     if not quiet:
         _summary(description, options.output, time.monotonic() - begin)
     return description
+
+
+@contextmanager
+def aside(output: Path) -> Iterator[Path]:
+    """An empty folder, in a temporary one beside the output, that becomes the output in the end; nothing is kept if
+    something is raised. UsageError where none can be made, RunError when files cannot be written."""
+    final = output.resolve()
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        temporary = tempfile.TemporaryDirectory(prefix=f".{final.name}.", dir=final.parent)
+    except OSError as error:
+        step = f"{error.strerror or error}."
+        raise UsageError([Problem("--output", output, "a folder that can be written", step)]) from None
+    try:
+        with temporary:
+            data = Path(temporary.name, "data")
+            data.mkdir()
+            yield data
+            data.rename(final)  # over an empty folder at most
+    except OSError as error:
+        where = error.filename or output
+        raise RunError("files", f"{where}: {error.strerror or error}. Nothing was kept.") from None
 
 
 def _prepare_in(data: Path, tokens: Path, options: Options, quiet: bool) -> dict[str, Any]:

@@ -13,7 +13,6 @@ import io
 import json
 import os
 import struct
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -25,13 +24,13 @@ from typing import IO, Any, NamedTuple
 import numpy
 
 from dlperf.adapters import probe
-from dlperf.errors import Problem, RunError, UsageError, did_you_mean
+from dlperf.errors import Problem, UsageError, did_you_mean
 from dlperf.models import images
 from dlperf.models.parameters import random_state
 
 HELP = """\
-Turns a folder of images, one subfolder for each class (as ImageNet's train), into the files that the frameworks' loaders
-read. A broken image is left out and named.
+Turns a folder of images, one subfolder for each class (as ImageNet's train), into the files that the frameworks'
+loaders read. A broken image is left out and named.
 """
 #: tags of EXIF
 ORIENTATION = 0x0112
@@ -70,7 +69,9 @@ def add_to(kinds: Any) -> None:
     made = kinds.add_parser("imagenet", help="images for ResNet from a folder of classes", description=HELP)
     made.add_argument("--source", required=True, metavar="DIR", type=Path, help="folder with one subfolder per class")
     made.add_argument("--output", required=True, metavar="DIR", type=Path, help="folder to make; must not exist yet")
-    made.add_argument("--format", default="folder", metavar="F,...", help=f"{', '.join(images.FORMATS)}; default: folder")
+    made.add_argument(
+        "--format", default="folder", metavar="F,...", help=f"{', '.join(images.FORMATS)}; default: folder"
+    )
     made.add_argument("--shards", default="16", metavar="N", help="files of a record format (default: 16)")
     made.add_argument("--seed", default="1", metavar="N", help="of the order of records (default: 1)")
     made.add_argument("--quiet", action="store_true", help="print errors only")
@@ -85,6 +86,8 @@ def add_to(kinds: Any) -> None:
 
 def options(asked: argparse.Namespace) -> Options:
     """Checked options. UsageError with everything that is wrong and can be seen from the names of files."""
+    from dlperf import data
+
     problems: list[Problem] = []
     formats = tuple(dict.fromkeys(one.strip() for one in asked.format.split(",") if one.strip()))
     for one in formats or [asked.format]:
@@ -92,7 +95,7 @@ def options(asked: argparse.Namespace) -> Options:
             problems.append(Problem("--format", one, ", ".join(images.FORMATS), did_you_mean(one, images.FORMATS)))
     shards = _whole("--shards", asked.shards, 1, problems)
     seed = _whole("--seed", asked.seed, 0, problems)
-    problems += _source_problems(asked.source) + _output_problems(asked.output, asked.source)
+    problems += _source_problems(asked.source) + data.output_problems(asked.output, "--source", asked.source)
     if problems:
         raise UsageError(problems)
     return Options(asked.source, asked.output, formats, shards, seed)
@@ -116,17 +119,9 @@ def _source_problems(source: Path) -> list[Problem]:
         return [Problem("--source", source, allowed, f"Name {source / 'train'}.")]
     empty = [name for name in classes if not any(one.is_file() for one in os.scandir(source / name))]
     return [
-        Problem("--source", source / name, "a class with images", "It is empty: fill it, or remove it.") for name in empty
+        Problem("--source", source / name, "a class with images", "It is empty: fill it, or remove it.")
+        for name in empty
     ]
-
-
-def _output_problems(output: Path, source: Path) -> list[Problem]:
-    allowed = "a folder that does not exist yet, or an empty one"
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        return [Problem("--output", output, allowed, "Choose another one, or remove it.")]
-    if output.resolve().is_relative_to(source.resolve()):
-        return [Problem("--output", output, "a folder outside --source", "Choose another one.")]
-    return []
 
 
 def classes_of(source: Path) -> list[str]:
@@ -166,18 +161,11 @@ def prepare(options: Options, quiet: bool = False) -> dict[str, Any]:
 
     UsageError for a source that will not do, RunError when files cannot be written.
     """
+    from dlperf.data import aside
+
     begin = time.monotonic()
-    output = options.output.resolve()
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as aside:
-            data = Path(aside, "data")
-            data.mkdir()
-            description = _prepare_in(data, options, quiet)
-            data.rename(output)  # over an empty folder at most
-    except OSError as error:
-        where = error.filename or options.output
-        raise RunError("files", f"{where}: {error.strerror or error}. Nothing was kept.") from None
+    with aside(options.output) as folder:
+        description = _prepare_in(folder, options, quiet)
     if not quiet:
         _summary(description, options.output, time.monotonic() - begin)
     return description
@@ -230,9 +218,7 @@ def _prepare_in(data: Path, options: Options, quiet: bool) -> dict[str, Any]:
     return description
 
 
-def _check_classes(
-    source: Path, classes: Sequence[str], kept: Sequence[Found], left_out: Mapping[str, str]
-) -> None:
+def _check_classes(source: Path, classes: Sequence[str], kept: Sequence[Found], left_out: Mapping[str, str]) -> None:
     count = Counter(one.label for one in kept)
     problems = []
     for label, name in enumerate(classes):
@@ -257,7 +243,7 @@ def _summary(description: Mapping[str, Any], output: Path, seconds: float) -> No
         print(f"  the first {min(left_out, NAMED)} are named in {output / images.DESCRIPTION}")
 
 
-# --- the formats --------------------------------------------------------------------------------------------------------
+# --- the formats ----------------------------------------------------------------------------------------------------
 
 Jpeg = Callable[[Found], bytes]
 Advance = Callable[[int], None]
@@ -366,8 +352,8 @@ MAGIC = 0xCED7230A
 def recordio(stream: IO[bytes], content: bytes) -> None:
     """dmlc-core's RecordIO: magic, kind (upper 3 bits) and length, content, padded to 4 bytes.
 
-    Where the content itself has the magic at a multiple of 4, it is left out there and the record written in parts: kind
-    1 for the first, 2 for those between, 3 for the last; else 0.
+    Where the content itself has the magic at a multiple of 4, it is left out there and the record written in parts:
+    kind 1 for the first, 2 for those between, 3 for the last; else 0.
     """
     words = numpy.frombuffer(content[: len(content) // 4 * 4], "<u4")
     ends = [4 * int(index) for index in numpy.flatnonzero(words == MAGIC)]
@@ -377,16 +363,18 @@ def recordio(stream: IO[bytes], content: bytes) -> None:
         stream.write(struct.pack("<II", MAGIC, kind << 29 | len(part)) + part + b"\0" * (-len(part) % 4))
 
 
-# --- a source for tests ---------------------------------------------------------------------------------------------------
+# --- a source for tests ---------------------------------------------------------------------------------------------
 
-#: (height, width): scaling the shorter side to 224 or 64 makes the longer one whole and even, so that a loader that scales
-#: first and cuts afterwards gives the same pixels
+#: (height, width): scaling the shorter side to 224 or 64 makes the longer one whole and even, so that a loader that
+#: scales first and cuts afterwards gives the same pixels
 SIZES = ((256, 256), (256, 320), (384, 256), (512, 640), (256, 384))
 
 
 def draw_asked(asked: argparse.Namespace) -> None:
     problems: list[Problem] = []
-    classes, per_class = (_whole(f, v, 1, problems) for f, v in (("--classes", asked.classes), ("--per-class", asked.per_class)))
+    classes, per_class = (
+        _whole(f, v, 1, problems) for f, v in (("--classes", asked.classes), ("--per-class", asked.per_class))
+    )
     seed = _whole("--seed", asked.seed, 0, problems)
     if asked.output.exists():
         problems.append(Problem("--output", asked.output, "a folder that does not exist yet", "Choose another one."))

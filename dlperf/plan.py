@@ -22,7 +22,7 @@ class Plan:
 
 
 def make(spec: Spec, adapters: Mapping[str, Adapter]) -> Plan:
-    """One row for each model, precision, number of nodes and of ranks on each, framework, value of --compile and input."""
+    """One row for each model, precision, number of nodes and of ranks on each, framework, --compile and --input."""
     jobs: dict[str, Job] = {}
     skips: dict[tuple[object, ...], Skip] = {}
     compiles: tuple[str | None, ...] = spec.compile or (None,)
@@ -73,9 +73,7 @@ def _skip(row: Job, status: str, why: str, nnodes: int, nproc: int) -> Skip:
     return Skip(**same, status=status, why=why, nnodes=nnodes, nproc_per_node=nproc)
 
 
-def _row(
-    spec: Spec, adapter: Adapter, model: str, asked: str, input: str, mine: Mapping[str, str]
-) -> Job | Skip:
+def _row(spec: Spec, adapter: Adapter, model: str, asked: str, input: str, mine: Mapping[str, str]) -> Job | Skip:
     """`mine`: the settings that address this adapter and this family."""
     family, precision = models.FAMILY_OF[model], resolve_precision(asked, spec.device)
     system = system_name(adapter, family, mine, input)

@@ -88,7 +88,9 @@ def spec_from(data: Mapping[str, Any]) -> Spec:
     for name in ("models", "precisions", "frameworks", "compile", "nnodes", "nproc_per_node", "hosts", "predict"):
         fields[name] = tuple(fields[name])
     for name in ("inputs", "formats"):  # older comparisons have none
-        fields[name] = tuple(fields.get(name, (() if name == "formats" or fields["data"] == "synthetic" else ("native",))))
+        fields[name] = tuple(
+            fields.get(name, (() if name == "formats" or fields["data"] == "synthetic" else ("native",)))
+        )
     return Spec(**fields)
 
 
@@ -362,7 +364,9 @@ class _Checker:
         found = tuple(format for format in asked if format in there)
         if not found:
             step = "Prepare it with python -m dlperf.data imagenet --format."
-            self.wrong("format", self.arguments["format"], f"{', '.join(there)}, which {self.arguments['data']} has", step)
+            self.wrong(
+                "format", self.arguments["format"], f"{', '.join(there)}, which {self.arguments['data']} has", step
+            )
         return found
 
     def data(self, spec: Spec) -> None:

@@ -14,8 +14,8 @@ A format is there if it was asked for. The bytes of a JPEG are the same in all o
 For training, a loader decodes a JPEG to RGB (accurate integer DCT, interpolated chroma), cuts out a random part (8 to
 100 % of the area, sides 3:4 to 4:3; Szegedy et al. 2014, as torchvision's RandomResizedCrop), scales it to the model's
 size, mirrors every second one, subtracts MEAN and divides by DEVIATION. For checking, the part is the largest square in
-the middle, and nothing is mirrored. Scaling is bilinear between the pixels' centres, without smoothing: the one way that
-all frameworks' loaders have.
+the middle, and nothing is mirrored. Scaling is bilinear between the pixels' centres, without smoothing: the one way
+that all frameworks' loaders have.
 """
 
 import json
@@ -124,11 +124,11 @@ def random_part(random, height, width):
     for _ in range(TRIES):
         area = height * width * random.uniform(*AREA)
         ratio = math.exp(random.uniform(math.log(RATIO[0]), math.log(RATIO[1])))
-        w, h = int(round(math.sqrt(area * ratio))), int(round(math.sqrt(area / ratio)))
+        w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
         if 0 < w <= width and 0 < h <= height:
             return int(random.uniform(0, height - h + 1)), int(random.uniform(0, width - w + 1)), h, w
-    w = min(width, int(round(height * RATIO[1])))
-    h = min(height, int(round(width / RATIO[0])))
+    w = min(width, round(height * RATIO[1]))
+    h = min(height, round(width / RATIO[0]))
     return (height - h) // 2, (width - w) // 2, h, w
 
 

@@ -17,17 +17,23 @@ def table(summaries: list[Summary]) -> Table | None:
         Column("system"),
         *(Column(title, numeric=True) for title in ("nodes", "devices")),
         Column("format"),
-        *(Column(title, numeric=True) for title in (f"training ({unit})", f"loader alone ({unit})", "loader / training")),
+        *(
+            Column(title, numeric=True)
+            for title in (f"training ({unit})", f"loader alone ({unit})", "loader / training")
+        ),
         Column("share of a step spent waiting for input", numeric=True),
     )
     rates = text.column([summary.throughput.median if summary.throughput else None for summary in rows])
     alone = text.column([summary.loader_throughput for summary in rows])
-    return Table(columns, tuple(_row(one, *pair) for one, pair in zip(rows, zip(rates, alone, strict=True), strict=True)))
+    return Table(
+        columns, tuple(_row(one, *pair) for one, pair in zip(rows, zip(rates, alone, strict=True), strict=True))
+    )
 
 
 def _row(summary: Summary, rate: str, alone: str) -> Row:
     job = summary.job
-    assert summary.throughput and summary.loader_throughput is not None
+    assert summary.throughput is not None
+    assert summary.loader_throughput is not None
     return Row(
         (
             names.system(job),

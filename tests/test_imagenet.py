@@ -3,6 +3,7 @@
 import io
 import json
 import struct
+from pathlib import Path
 
 import google_crc32c
 import numpy
@@ -42,8 +43,8 @@ def test_tfrecord_has_every_image_once_with_right_checksums_and_offsets(drawn, t
     assert prepare(drawn, tmp_path / "out", "--format", "tfrecord", "--shards", "2") == 0
     found = []
     for file in images.files(tmp_path / "out", "tfrecord"):
-        content = open(file, "rb").read()
-        for line in open(file + ".idx"):
+        content = Path(file).read_bytes()
+        for line in Path(file + ".idx").read_text().splitlines():
             offset, size = map(int, line.split())
             (length,) = struct.unpack_from("<Q", content, offset)
             example = content[offset + 12 : offset + 12 + length]
@@ -115,7 +116,11 @@ def test_what_decoders_read_differently_is_encoded_anew(drawn, tmp_path):
         (lambda source: (source / "class003").mkdir(), [], "class003' is not usable; allowed: a class with images"),
         (lambda source: None, ["--format", "tfrecords"], "Did you mean 'tfrecord'?"),
         (lambda source: None, ["--shards", "0"], "--shards: '0' is not usable; allowed: a whole number, 1 or more"),
-        (lambda source: [f.write_bytes(b"x") for f in source.glob("class001/*")], [], "None of its files is one; class001/"),
+        (
+            lambda source: [f.write_bytes(b"x") for f in source.glob("class001/*")],
+            [],
+            "None of its files is one; class001/",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_named(drawn, tmp_path, capsys, change, words, said):
@@ -137,7 +142,9 @@ def test_a_file_that_has_changed_since_is_named(drawn, tmp_path, format):
     prepare(drawn, tmp_path / "out", "--format", format)
     config = resnet.SIZES["resnet_tiny"]
     assert images.check(tmp_path / "out", config, format, 12) == []
-    name = images.read_index(tmp_path / "out")[5].path if format == "folder" else images.files(tmp_path / "out", format)[0]
+    name = (
+        images.read_index(tmp_path / "out")[5].path if format == "folder" else images.files(tmp_path / "out", format)[0]
+    )
     file = tmp_path / "out" / format / name
     file.write_bytes(file.read_bytes()[:-1])
     (problem,) = images.check(tmp_path / "out", config, format, 12)
@@ -151,9 +158,11 @@ def test_a_folder_that_does_not_fit_the_model_says_why(drawn, tmp_path):
     prepare(drawn, tmp_path / "out")
     config = resnet.SIZES["resnet_tiny"]._replace(classes=2)
     found = images.check(tmp_path / "out", config, "recordio", 13)
-    assert ["has 3 classes, the model 2" in found[0], "fewer than the 13" in found[1], "has no recordio" in found[2]] == [
-        True
-    ] * 3
+    assert [
+        "has 3 classes, the model 2" in found[0],
+        "fewer than the 13" in found[1],
+        "has no recordio" in found[2],
+    ] == [True] * 3
 
 
 def test_the_random_part_is_inside_and_as_large_as_it_should_be():
@@ -161,7 +170,9 @@ def test_the_random_part_is_inside_and_as_large_as_it_should_be():
     shares = []
     for _ in range(2000):
         top, left, height, width = images.random_part(generator, 300, 400)
-        assert top >= 0 and left >= 0 and top + height <= 300 and left + width <= 400
+        assert min(top, left) >= 0
+        assert (top + height <= 300, left + width <= 400) == (True, True)
         shares.append(height * width / 120000)
-    assert 0.08 * 0.95 <= min(shares) and max(shares) <= 1
+    assert min(shares) >= 0.08 * 0.95
+    assert max(shares) <= 1
     assert abs(numpy.mean(shares) - 0.5) < 0.06  # uniform in 0.08..1, less what does not fit

@@ -35,7 +35,11 @@ class Files(Dataset):
         pixels = decode(os.path.join(self._folder, one.path))
         if self._random is None:  # each worker process draws its own
             self._random = random.Random(torch.initial_seed())
-        part = images.random_part(self._random, *pixels.shape[:2]) if self._training else images.middle_part(*pixels.shape[:2])
+        part = (
+            images.random_part(self._random, *pixels.shape[:2])
+            if self._training
+            else images.middle_part(*pixels.shape[:2])
+        )
         top, left, height, width = part
         pixels = pixels[top : top + height, left : left + width]
         pixels = cv2.resize(pixels, (self._size, self._size), interpolation=cv2.INTER_LINEAR)
@@ -57,7 +61,9 @@ class Loader:
         self._dtype = torch.float64 if job.precision == "fp64" else torch.float32
         size = models.config(job.model).image_size
         self._batches = dali_batches(job, ranks, size) if job.input == "dali" else native_batches(job, ranks, size)
-        mean, deviation = (torch.tensor(values, device=device, dtype=self._dtype) for values in (images.MEAN, images.DEVIATION))
+        mean, deviation = (
+            torch.tensor(values, device=device, dtype=self._dtype) for values in (images.MEAN, images.DEVIATION)
+        )
         self._mean, self._deviation = mean.view(1, 3, 1, 1), deviation.view(1, 3, 1, 1)
         self.input_seconds = 0.0
         self.description = (
