@@ -39,7 +39,7 @@ def pipeline(job, ranks, size, layout, training=True):
             )
         else:
             shape = fn.peek_image_shape(jpegs)
-            side = fn.reductions.min(shape[0:2])
+            side = fn.cast(fn.reductions.min(shape[0:2]), dtype=types.FLOAT)
             pixels = fn.crop(fn.decoders.image(jpegs, **decoding), crop_h=side, crop_w=side)
         pixels = fn.resize(pixels, resize_x=size, resize_y=size, interp_type=types.INTERP_LINEAR, antialias=False)
         pixels = fn.crop_mirror_normalize(
