@@ -77,7 +77,7 @@ def _read(fn, job, ranks, training):
 
 
 def pixels(job, size):
-    """For checking: every image as `pipeline` gives it, float32 (size, size, 3), of the middle and not mirrored, and its
+    """For checking: each image as `pipeline` gives it, float32 (size, size, 3), of the middle and not mirrored, with its
     label; endless."""
     made = pipeline(job._replace(batch_size=1), Ranks(), size, "HWC", training=False)
     made.build()
