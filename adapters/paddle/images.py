@@ -12,6 +12,7 @@ from dlperf import models
 from dlperf.adapters import dali
 from dlperf.adapters.paddle import runtime
 from dlperf.adapters.ranks import Ranks
+from dlperf.adapters.spawn import die_with_parent
 from dlperf.models import images
 
 try:
@@ -108,7 +109,11 @@ class NetworkInput:
         if self._channels_first:
             pixels = pixels.transpose([0, 3, 1, 2])
         dtype = paddle.get_default_dtype()
-        return (pixels.astype(dtype) - self._mean) / self._deviation if pixels.dtype == paddle.uint8 else pixels.astype(dtype)
+        return (
+            (pixels.astype(dtype) - self._mean) / self._deviation
+            if pixels.dtype == paddle.uint8
+            else pixels.astype(dtype)
+        )
 
 
 def native_batches(job, ranks, size):
@@ -116,7 +121,12 @@ def native_batches(job, ranks, size):
     dataset = Files(job.data_dir, size, seed=job.seed + ranks.rank)
     sampler = Endless(dataset, job.batch_size, ranks.world_size, ranks.rank, shuffle=True, drop_last=True)
     sampler.set_epoch(job.seed)  # what an epoch's order is drawn from
-    return iter(DataLoader(dataset, batch_sampler=sampler, num_workers=job.threads))
+    return iter(DataLoader(dataset, batch_sampler=sampler, num_workers=job.threads, worker_init_fn=_start))
+
+
+def _start(number):
+    """In a process of the DataLoader, which would wait for ever where the one that it works for is killed."""
+    die_with_parent()
 
 
 def dali_batches(job, ranks, size):
