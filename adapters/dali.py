@@ -77,8 +77,8 @@ def _read(fn, job, ranks, training):
 
 
 def pixels(job, size):
-    """For checking: each image as `pipeline` gives it, float32 (size, size, 3), of the middle and not mirrored, with its
-    label; endless."""
+    """For checking, without end: each image as `pipeline` gives it, float32 (size, size, 3), but of the middle part and
+    not mirrored; and its label."""
     made = pipeline(job._replace(batch_size=1), Ranks(), size, "HWC", training=False)
     made.build()
     while True:

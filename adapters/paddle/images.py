@@ -1,4 +1,4 @@
-"""ResNet's images in PaddlePaddle: a DataLoader whose processes read JPEG files and decode them with OpenCV; or DALI."""
+"""ResNet's images in PaddlePaddle: a DataLoader, whose processes read files and decode them with OpenCV; or DALI."""
 
 import os
 import sys
@@ -76,8 +76,7 @@ class Loader:
 
     def __init__(self, job, ranks, layout):
         size = models.config(job.model).image_size
-        self._network_input = NetworkInput(layout)
-        self._batches = (dali_batches if job.input == "dali" else native_batches)(job, ranks, size)
+        self._batches = (dali_batches if job.input == "dali" else native_batches)(job, ranks, size, layout)
         self.input_seconds = 0.0
         self.description = (
             f"{dali.describe(job)}, {DALI_BY[job.device]}"
@@ -88,7 +87,7 @@ class Loader:
     def __getitem__(self, step):
         began = time.perf_counter()
         pixels, labels = next(self._batches)
-        batch = {"images": self._network_input(pixels), "labels": labels}
+        batch = {"images": pixels.astype(paddle.get_default_dtype()), "labels": labels}
         self.input_seconds += time.perf_counter() - began
         return batch
 
@@ -97,42 +96,41 @@ class Loader:
 
 
 class NetworkInput:
-    """NHWC as the loaders give it -> normalised, in the network's layout. Bytes still have to be, DALI's are."""
+    """Bytes as the processes give them, NHWC -> normalised, in the network's layout."""
 
     def __init__(self, layout):
         self._channels_first = layout == "NCHW"
-        shape = [1, 3, 1, 1] if self._channels_first else [1, 1, 1, 3]
-        self._mean = paddle.to_tensor(images.MEAN).reshape(shape)
-        self._deviation = paddle.to_tensor(images.DEVIATION).reshape(shape)
+        self._mean, self._deviation = paddle.to_tensor(images.MEAN), paddle.to_tensor(images.DEVIATION)
 
     def __call__(self, pixels):
-        if self._channels_first:
-            pixels = pixels.transpose([0, 3, 1, 2])
-        dtype = paddle.get_default_dtype()
-        return (
-            (pixels.astype(dtype) - self._mean) / self._deviation
-            if pixels.dtype == paddle.uint8
-            else pixels.astype(dtype)
-        )
+        # with the channels last, where Paddle's kernel for the CPU is ten times faster
+        pixels = (pixels.astype(paddle.get_default_dtype()) - self._mean) / self._deviation
+        return pixels.transpose([0, 3, 1, 2]) if self._channels_first else pixels
 
 
-def native_batches(job, ranks, size):
+def native_batches(job, ranks, size, layout):
     cv2.setNumThreads(0)  # the processes are as many as the threads that we may use
     dataset = Files(job.data_dir, size, seed=job.seed + ranks.rank)
     sampler = Endless(dataset, job.batch_size, ranks.world_size, ranks.rank, shuffle=True, drop_last=True)
     sampler.set_epoch(job.seed)  # what an epoch's order is drawn from
-    return iter(DataLoader(dataset, batch_sampler=sampler, num_workers=job.threads, worker_init_fn=_start))
+    network_input = NetworkInput(layout)
+    for pixels, labels in DataLoader(
+        dataset, batch_sampler=sampler, num_workers=job.threads, worker_init_fn=_start_process
+    ):
+        yield network_input(pixels), labels
 
 
-def _start(number):
-    """In a process of the DataLoader, which would wait for ever where the one that it works for is killed."""
+def _start_process(number):
+    """One of the DataLoader's: it would wait for ever where the process that it works for is killed."""
     die_with_parent()
 
 
-def dali_batches(job, ranks, size):
-    made = dali.pipeline(job, ranks, size, "HWC")
-    if job.device == "cuda":
-        yield from _dali_tensors(made)
+def dali_batches(job, ranks, size, layout):
+    made = dali.pipeline(job, ranks, size, layout.replace("N", ""))
+    return _dali_tensors(made) if job.device == "cuda" else _dali_arrays(made)
+
+
+def _dali_arrays(made):
     made.build()
     while True:
         pixels, labels = made.run()
@@ -153,6 +151,9 @@ def _dali_tensors(made):
 
 def pixels(job):
     runtime.configure(job, Ranks())
-    size, normalised = models.config(job.model).image_size, NetworkInput("NCHW")
-    for image, label in dali.pixels(job, size) if job.input == "dali" else Files(job.data_dir, size):
-        yield normalised(paddle.to_tensor(image[None]))[0].numpy(), label
+    size, network_input = models.config(job.model).image_size, NetworkInput("NCHW")
+    if job.input == "dali":
+        for image, label in dali.pixels(job, size):
+            yield image.transpose(2, 0, 1), label
+    for image, label in Files(job.data_dir, size):
+        yield network_input(paddle.to_tensor(image[None]))[0].numpy(), label
