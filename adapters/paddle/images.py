@@ -103,8 +103,8 @@ class NetworkInput:
         self._mean, self._deviation = paddle.to_tensor(images.MEAN), paddle.to_tensor(images.DEVIATION)
 
     def __call__(self, pixels):
-        # with the channels last, where Paddle's kernel for the CPU is ten times faster
-        pixels = (pixels.astype(paddle.get_default_dtype()) - self._mean) / self._deviation
+        # while the channels are last, where Paddle's kernel for the CPU is ten times faster
+        pixels = pixels.astype(paddle.get_default_dtype()).subtract_(self._mean).divide_(self._deviation)
         return pixels.transpose([0, 3, 1, 2]) if self._channels_first else pixels
 
 
