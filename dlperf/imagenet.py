@@ -27,6 +27,7 @@ from dlperf.adapters import probe
 from dlperf.errors import Problem, UsageError, did_you_mean
 from dlperf.models import images
 from dlperf.models.parameters import random_state
+from dlperf.preparing import Advance, aside, output_problems, stage
 
 HELP = """\
 Turns a folder of images, one subfolder for each class (as ImageNet's train), into the files that the frameworks'
@@ -86,8 +87,6 @@ def add_to(kinds: Any) -> None:
 
 def options(asked: argparse.Namespace) -> Options:
     """Checked options. UsageError with everything that is wrong and can be seen from the names of files."""
-    from dlperf import data
-
     problems: list[Problem] = []
     formats = tuple(dict.fromkeys(one.strip() for one in asked.format.split(",") if one.strip()))
     for one in formats or [asked.format]:
@@ -95,7 +94,7 @@ def options(asked: argparse.Namespace) -> Options:
             problems.append(Problem("--format", one, ", ".join(images.FORMATS), did_you_mean(one, images.FORMATS)))
     shards = _whole("--shards", asked.shards, 1, problems)
     seed = _whole("--seed", asked.seed, 0, problems)
-    problems += _source_problems(asked.source) + data.output_problems(asked.output, "--source", asked.source)
+    problems += _source_problems(asked.source) + output_problems(asked.output, "--source", asked.source)
     if problems:
         raise UsageError(problems)
     return Options(asked.source, asked.output, formats, shards, seed)
@@ -161,8 +160,6 @@ def prepare(options: Options, quiet: bool = False) -> dict[str, Any]:
 
     UsageError for a source that will not do, RunError when files cannot be written.
     """
-    from dlperf.data import aside
-
     begin = time.monotonic()
     with aside(options.output) as folder:
         description = _prepare_in(folder, options, quiet)
@@ -172,8 +169,6 @@ def prepare(options: Options, quiet: bool = False) -> dict[str, Any]:
 
 
 def _prepare_in(data: Path, options: Options, quiet: bool) -> dict[str, Any]:
-    from dlperf.data import stage
-
     classes = classes_of(options.source)
     everything = find(options.source, classes)
     kept: list[Found] = []
@@ -246,7 +241,6 @@ def _summary(description: Mapping[str, Any], output: Path, seconds: float) -> No
 # --- the formats ----------------------------------------------------------------------------------------------------
 
 Jpeg = Callable[[Found], bytes]
-Advance = Callable[[int], None]
 
 
 def _write_folder(folder: Path, found: Sequence[Found], jpeg: Jpeg, shards: int, advance: Advance) -> None:

@@ -78,12 +78,15 @@ class Trainer:
         self._seconds = float(job.options.get("step_seconds", "0.001"))
         concerned = job.options.get("rank", "all") in ("all", str(ranks.rank))
         self._behave = job.options.get("behave", "well") if concerned else "well"
+        if self._behave == "port_taken":
+            self._other = socket.create_server((ranks.addresses[ranks.rank], ranks.ports[ranks.rank]))
         self._star = Star(ranks) if ranks.world_size > 1 else None
         self._done_at = time.perf_counter()
         self._steps = 0
         self._dtype = "float64" if job.precision == "fp64" else "float32"
         self.parameter_count = count(self._parameters)
         self.gradient_bytes = 4 * self.parameter_count
+        self.input_seconds = None
         self.effective = dict.fromkeys(EFFECTIVE + EFFECTIVE_OF[self._family], "none")
         self.effective.update(precision=job.precision, threads="1", compute_dtype=DTYPES[job.precision])
         if self._star:
