@@ -1,6 +1,7 @@
 """ResNet's images by NVIDIA DALI, for the frameworks that it has a plug-in for. What is done to an image stands in
 dlperf.models.images; on CUDA the GPU decodes, on the CPU DALI's threads do."""
 
+from dlperf.adapters.ranks import Ranks
 from dlperf.models import images
 
 DESCRIPTION = "DALI over {format}, {device}, {threads} threads"
@@ -73,3 +74,13 @@ def _read(fn, job, ranks, training):
     }
     read = fn.readers.tfrecord(path=files, index_path=[file + ".idx" for file in files], features=features, **how)
     return read["image/encoded"], fn.cast(read["image/class/label"] - 1, dtype=types.INT32)
+
+
+def pixels(job, size):
+    """For checking, without end: each image as `pipeline` gives it, float32 (size, size, 3), but of the middle part and
+    not mirrored; and its label."""
+    made = pipeline(job._replace(batch_size=1), Ranks(), size, "HWC", training=False)
+    made.build()
+    while True:
+        found, labels = made.run()
+        yield found.as_cpu().as_array()[0], int(labels.as_cpu().as_array().item())
