@@ -53,7 +53,7 @@ bench: $(VENV)/ready
 # mypy does not know setup.cfg's package_dir, so links lay the folders out as the package that they are.
 types: $(VENV)/ready
 	@rm -rf .typing && mkdir -p .typing/dlperf
-	@ln -s $(CURDIR)/dlperf/*.py $(CURDIR)/adapters $(CURDIR)/models $(CURDIR)/launchers $(CURDIR)/report .typing/dlperf/
+	@ln -s $(CURDIR)/dlperf/*.py $(CURDIR)/adapters $(CURDIR)/models $(CURDIR)/launchers $(CURDIR)/report $(CURDIR)/docker .typing/dlperf/
 	cd .typing && ../$(BIN)/mypy --config-file ../pyproject.toml -p dlperf
 
 # `ready` is touched last, so that an interrupted set-up is never taken for a finished one.

@@ -121,6 +121,7 @@ class Adapter:
     """One framework's adapter. `folder` holds its adapter.toml, requirements and modules.
 
     distribution: the packages that may bring the framework (tensorflow, tensorflow-cpu); one is installed.
+    images: device -> NVIDIA's image that has it, which --image ngc means.
     """
 
     name: str
@@ -133,6 +134,7 @@ class Adapter:
     support: Sequence[Support]
     options: Mapping[str, Option]
     distributed: Sequence[Distributed] = ()
+    images: Mapping[str, str] = field(default_factory=dict)
 
     def distributed_on(self, device: str) -> Distributed:
         """The one entry that covers a device."""
@@ -191,7 +193,9 @@ def read(folder: Path) -> Adapter:
         raise UsageError([Problem(str(path), error, "a readable TOML file")]) from None
     reader = _Reader(path)
     reader.known(
-        "", data, {"title", "homepage", "distribution", "default", "environment", "support", "distributed", "options"}
+        "",
+        data,
+        {"title", "homepage", "distribution", "default", "environment", "support", "distributed", "options", "image"},
     )
     adapter = Adapter(
         name=folder.name,
@@ -204,6 +208,7 @@ def read(folder: Path) -> Adapter:
         support=[reader.support(index, table) for index, table in enumerate(data.get("support", []))],
         options={name: reader.option(name, table) for name, table in data.get("options", {}).items()},
         distributed=[reader.distributed(index, table) for index, table in enumerate(data.get("distributed", []))],
+        images={device: reader.image(device, table) for device, table in data.get("image", {}).items()},
     )
     reader.variants(adapter)
     if reader.problems:
@@ -261,6 +266,12 @@ class _Reader:
             variables=dict(table.get("variables", {})),
             build=self.build(key, table["build"]) if "build" in table else None,
         )
+
+    def image(self, device: str, table: Mapping[str, Any]) -> str:
+        if device not in DEVICES:
+            self.problems.append(Problem(f"{self.path}: image", device, ", ".join(DEVICES)))
+        self.known(f"image.{device}.", table, {"ngc"})
+        return self.text(table, "ngc")
 
     def build(self, key: str, table: Mapping[str, Any]) -> SourceBuild:
         where = f"environment.{key}.build."
