@@ -9,6 +9,6 @@ RUN --mount=type=bind,source=wheels,target=/wheels \
     && /opt/dlperf/bin/python -m pip install --no-cache-dir --no-index --find-links /wheels \
        --require-hashes --no-deps --disable-pip-version-check --progress-bar off -r /requirements.txt
 ENV PATH=/opt/dlperf/bin:$PATH \
-    LD_LIBRARY_PATH=/opt/dlperf/lib/python3.10/site-packages/nvidia/cublas/lib:/opt/dlperf/lib/python3.10/site-packages/nvidia/cuda_nvrtc/lib:/opt/dlperf/lib/python3.10/site-packages/nvidia/cudnn/lib
+    LD_LIBRARY_PATH=/opt/dlperf/lib/python3.10/site-packages/nvidia/cublas/lib:/opt/dlperf/lib/python3.10/site-packages/nvidia/cuda_nvrtc/lib:/opt/dlperf/lib/python3.10/site-packages/nvidia/cudnn/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
-USER nobody
+USER 65534:65534

@@ -10,4 +10,4 @@ RUN --mount=type=bind,source=wheels,target=/wheels \
        --require-hashes --no-deps --disable-pip-version-check --progress-bar off -r /requirements.txt
 ENV PATH=/opt/dlperf/bin:$PATH
 
-USER nobody
+USER 65534:65534
