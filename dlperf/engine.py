@@ -188,6 +188,7 @@ MEANINGS: tuple[tuple[str, str], ...] = (
         r"(python\d*\.\d+)[\"']?: (?:executable file )?not found",
         "the base image has no {0}. Name one with --base-image",
     ),
+    (r"\bpython['\"]?: (?:executable file )?not found|'python': No such file", "{image} has no python on its PATH"),
     (
         r"ensurepip is not available|No module named '?(?:venv|ensurepip)",
         "the base image's Python makes no environments: it lacks venv or ensurepip. Name another with --base-image",
@@ -216,7 +217,6 @@ MEANINGS: tuple[tuple[str, str], ...] = (
         r"no such image|unable to find image|image not known|No such object",
         "{image} is not on the host of the container. Pull or build it there",
     ),
-    (r"exec: \"?python\"?: executable file not found|python: not found", "{image} has no python on its PATH"),
 )
 
 

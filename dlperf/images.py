@@ -254,10 +254,14 @@ def build(builder: str, adapter: Adapter, key: str, base: str, progress: Progres
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        with suppress(BrokenPipeError):
-            process.stdin.write(dockerfile(adapter, key))
-            process.stdin.close()
-        lines = [line.rstrip() for line in process.stdout]
+        try:
+            with suppress(BrokenPipeError):
+                process.stdin.write(dockerfile(adapter, key))
+                process.stdin.close()
+            lines = [line.rstrip() for line in process.stdout]
+        except BaseException:
+            process.terminate()
+            raise
     if process.returncode:
         shown = base or BASES.get(adapter.environments[key].python[0], "its base image")
         raise engine.explained(BUILDERS[builder], shown, "\n".join(lines), f"{adapter.name} {key}")

@@ -3,7 +3,8 @@
 A launcher turns a `Launch` into the text of a shell script, purely. `sh launch.sh` in the run's folder starts all ranks
 and ends when they have ended, with an exit code that is not 0 if one has failed; when it gets SIGTERM, it leaves
 nothing running anywhere. `sh launch.sh rank` is what the engine runs for each rank: it sets the variables and becomes
-the worker. So every run can be repeated by hand, and `start`, `wait` and `stop` are the same for all engines.
+the worker. So every run can be repeated by hand, and `start`, `wait` and `stop` are the same for all engines. With a
+container, `sh launch.sh inside` is what runs in it.
 """
 
 from __future__ import annotations

@@ -79,6 +79,7 @@ SAID = {
     'could not select device driver "" with capabilities: [[gpu]]': "NVIDIA Container Toolkit",
     "docker: invalid mount config for type bind: bind source path does not exist: /out.": "/out",
     "docker: Error response from daemon: No such image: nvcr.io/nvidia/pytorch:25.12-py3.": "Pull or build it there",
+    "sh: 1: exec: python: not found": f"{NGC} has no python on its PATH",
     "something that nobody foresaw": f"docker failed with {NGC}: something that nobody foresaw",
 }
 

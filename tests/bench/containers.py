@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 from dlperf import bundle, catalog, compare, envs, events, metrics, models, plan, process, runner
 from dlperf.catalog import Adapter
@@ -90,8 +91,8 @@ def text(job: Job, inside: Sequence[float], outside: Sequence[float]) -> str:
     ratio = metrics.ratio(inside, outside)
     interval = "" if ratio.low is None else f" [{ratio.low:.3f}, {ratio.high:.3f}]"
     unit = models.FAMILIES[job.family].RATE_UNIT
-    each = ", ".join(f"{name} {sorted(side)[len(side) // 2]:.4g}" for name, side in (("in", inside), ("out", outside)))
-    return f"{job.system} {job.model} {job.precision}: {each} {unit}, n={len(inside)}; in / out {ratio.median:.3f}{interval}"
+    each = f"in {median(inside):.4g}, out {median(outside):.4g} {unit}, n={len(inside)}"
+    return f"{job.system} {job.model} {job.precision}: {each}; in / out {ratio.median:.3f}{interval}"
 
 
 if __name__ == "__main__":
