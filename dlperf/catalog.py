@@ -117,11 +117,20 @@ class EnvironmentSpec:
 
 
 @dataclass(frozen=True)
+class ImageSpec:
+    """Of a device's image. ngc: NVIDIA's, which --image ngc means; may be empty. packages: Debian's, for libraries that
+    the wheels leave to the system."""
+
+    ngc: str = ""
+    packages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Adapter:
     """One framework's adapter. `folder` holds its adapter.toml, requirements and modules.
 
     distribution: the packages that may bring the framework (tensorflow, tensorflow-cpu); one is installed.
-    images: device -> NVIDIA's image that has it, which --image ngc means.
+    images: by device.
     """
 
     name: str
@@ -134,7 +143,7 @@ class Adapter:
     support: Sequence[Support]
     options: Mapping[str, Option]
     distributed: Sequence[Distributed] = ()
-    images: Mapping[str, str] = field(default_factory=dict)
+    images: Mapping[str, ImageSpec] = field(default_factory=dict)
 
     def distributed_on(self, device: str) -> Distributed:
         """The one entry that covers a device."""
@@ -267,11 +276,12 @@ class _Reader:
             build=self.build(key, table["build"]) if "build" in table else None,
         )
 
-    def image(self, device: str, table: Mapping[str, Any]) -> str:
+    def image(self, device: str, table: Mapping[str, Any]) -> ImageSpec:
         if device not in DEVICES:
             self.problems.append(Problem(f"{self.path}: image", device, ", ".join(DEVICES)))
-        self.known(f"image.{device}.", table, {"ngc"})
-        return self.text(table, "ngc")
+        self.known(f"image.{device}.", table, {"ngc", "packages"})
+        packages = self.texts(table, "packages") if "packages" in table else ()
+        return ImageSpec(self.text(table, "ngc") if "ngc" in table else "", packages)
 
     def build(self, key: str, table: Mapping[str, Any]) -> SourceBuild:
         where = f"environment.{key}.build."

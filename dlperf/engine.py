@@ -185,6 +185,11 @@ MEANINGS: tuple[tuple[str, str], ...] = (
         "docker-buildx-plugin), or choose --builder podman or buildah",
     ),
     (
+        r"E: Unable to locate package|E: Failed to fetch|Temporary failure resolving|E: Unable to fetch",
+        "the base image lacks a library, and Debian's packages cannot be reached from the build. Name a base that has "
+        "what the Dockerfile asks apt for, with --base-image",
+    ),
+    (
         r"(python\d*\.\d+)[\"']?: (?:executable file )?not found",
         "the base image has no {0}. Name one with --base-image",
     ),

@@ -58,12 +58,17 @@ def dockerfile(adapter: Adapter, key: str) -> str:
             adapter=adapter.name,
             device=key,
             python=spec.python[0],
+            packages=_packages(adapter, key),
             base=BASES.get(spec.python[0], f"python:{spec.python[0]}-slim-bookworm"),
             variables=[
                 (name, value.replace("{site_packages}", packages)) for name, value in (spec.variables or {}).items()
             ],
         )
     )
+
+
+def _packages(adapter: Adapter, key: str) -> tuple[str, ...]:
+    return adapter.images[key].packages if key in adapter.images else ()
 
 
 def name(adapter: Adapter, key: str) -> str:
@@ -81,7 +86,7 @@ def _reference(adapter: Adapter, key: str, kind: str, chosen: Mapping[str, str])
     """What the engine is told, before anything is pulled: for apptainer a file or a registry's image."""
     asked = _asked(adapter, chosen)
     if asked == NGC:
-        asked = adapter.images[key.partition("-")[0]]
+        asked = adapter.images[key.partition("-")[0]].ngc
         return f"docker://{asked}" if kind == "apptainer" else asked
     return asked or name(adapter, key)
 
@@ -214,7 +219,8 @@ def _revision() -> str:
 def build_command(builder: str, adapter: Adapter, key: str, base: str = "") -> list[str]:
     """The builder's command, in the folder of wheels, with the Dockerfile on its standard input."""
     shown = base or BASES.get(adapter.environments[key].python[0], "")
-    words = [builder, "build", "--network", "none", "--file", "-", "--tag", name(adapter, key)]
+    words = [builder, "build", "--file", "-", "--tag", name(adapter, key)]
+    words += [] if _packages(adapter, key) else ["--network", "none"]
     words += ["--progress", "plain"] if builder == "docker" else ["--layers"]
     words += ["--build-arg", f"BASE={base}"] if base else []
     for label, value in labels(adapter, key, shown).items():

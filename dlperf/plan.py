@@ -147,8 +147,12 @@ def no_image(adapter: Adapter, environment: str, device: str, images: Mapping[st
     """Why there can be no image; empty if there can. images: as in Spec."""
     asked = images.get(adapter.name) or images.get("", "")
     if asked == NGC:
-        known = device in adapter.images
-        return "" if known else f"NVIDIA's registry has no image of {adapter.title} for {device} that we know of"
+        known = adapter.images.get(device)
+        return (
+            ""
+            if known and known.ngc
+            else f"NVIDIA's registry has no image of {adapter.title} for {device} that we know of"
+        )
     if not asked and (environment != device or environment not in adapter.environments):
         return f"an image of {environment} is not built by us; --image {adapter.name}=REF names one that has it"
     return ""

@@ -74,6 +74,7 @@ SAID = {
     "Error response from daemon: manifest for nvcr.io/nvidia/pytorch:1 not found: manifest unknown": "Look up its tags",
     "write /var/lib/docker/tmp/x: no space left on device": "docker system df",
     "ERROR: BuildKit is enabled but the buildx component is missing or broken.": "docker-buildx",
+    "W: Failed to fetch http://deb.debian.org/x  Temporary failure resolving 'deb.debian.org'": "lacks a library",
     "#7 0.210 /bin/sh: 1: python3.11: not found": "has no python3.11. Name one with --base-image",
     "The virtual environment was not created successfully because ensurepip is not available": "venv or ensurepip",
     'could not select device driver "" with capabilities: [[gpu]]': "NVIDIA Container Toolkit",
@@ -287,7 +288,7 @@ def test_a_signal_ends_the_client_and_so_the_container(tmp_path, bin):
 
 
 def test_every_image_of_nvidia_s_is_of_its_registry():
-    named = {name: one.images["cuda"] for name, one in catalog.adapters().items() if one.images}
+    named = {name: one.images["cuda"].ngc for name, one in catalog.adapters().items() if one.images}
     assert set(named) == {"jax", "mxnet", "paddle", "pytorch", "tensorflow"}
     assert all(reference.startswith("nvcr.io/nvidia/") and ":" in reference for reference in named.values())
 

@@ -97,7 +97,8 @@ class Bed:
         root = self.folder / "root"
         if not (root / "whole").exists():
             shutil.rmtree(root, ignore_errors=True)
-            include = "--include=ca-certificates,python3,python3-venv"
+            # the last two are what the images of MXNet and PaddlePaddle ask apt for, if their base lacks them
+            include = "--include=ca-certificates,python3,python3-venv,libgomp1,libquadmath0"
             command = ["debootstrap", "--variant=minbase", include, RELEASE, str(root), MIRROR]
             with open(self.folder / "debootstrap.log", "wb") as log:
                 subprocess.run(
