@@ -220,7 +220,8 @@ def build_command(builder: str, adapter: Adapter, key: str, base: str = "") -> l
     """The builder's command, in the folder of wheels, with the Dockerfile on its standard input."""
     shown = base or BASES.get(adapter.environments[key].python[0], "")
     words = [builder, "build", "--file", "-", "--tag", name(adapter, key)]
-    words += [] if _packages(adapter, key) else ["--network", "none"]
+    # apt may be asked: by the machine's network, as a daemon need not have another
+    words += ["--network", "host" if _packages(adapter, key) else "none"]
     words += ["--progress", "plain"] if builder == "docker" else ["--layers"]
     words += ["--build-arg", f"BASE={base}"] if base else []
     for label, value in labels(adapter, key, shown).items():
