@@ -36,6 +36,10 @@ class Ended:
     machine_ran_out_of_memory: bool
 
 
+class Enough(Exception):
+    """Raised by `tick`: the run has done what it is for, and is to be ended."""
+
+
 def execute(folder: Path, timeout: float, tick: Callable[[], None], launcher: Launcher | None = None) -> Ended:
     """Run launch.sh by its launcher (default: local); nothing of it is left when this returns or raises."""
     launcher = launcher or launchers.find("local")
@@ -43,6 +47,9 @@ def execute(folder: Path, timeout: float, tick: Callable[[], None], launcher: La
     process = launcher.start(folder)
     try:
         timed_out = not launcher.wait(process, timeout, tick)
+    except Enough:
+        launcher.stop(process)
+        return Ended(0, False, timeout, False)
     finally:
         launcher.stop(process)
     return Ended(process.returncode, timed_out, timeout, _oom_kills() > kills)
@@ -58,11 +65,9 @@ def _oom_kills() -> int:
 def failure(ended: Ended, stream: events.Stream, folder: Path, launcher: Launcher | None = None) -> Failure | None:
     """What the outside saw goes before what the workers wrote: a killed worker writes nothing, and the ranks that lost
     it write only that."""
-    lines = _last_lines(folder)
+    lines = last_lines(folder)
     if ended.timed_out:
-        where = _where(stream)
-        message = f"it did not end within {ended.timeout:g} s (--timeout) and was ended with all its processes"
-        return Failure("timeout", message + (f"; {where}" if where else ""), lines)
+        return outside(ended, lines, _where(stream))
     lost = launcher.first_ended(printed(folder)) if launcher else None
     told_by_another = any(one.failed for one in stream.ranks)
     if (
@@ -73,15 +78,25 @@ def failure(ended: Ended, stream: events.Stream, folder: Path, launcher: Launche
         return Failure(kind, f"rank {lost.rank} on {host}: {lost.how}", _of_rank(folder, lost.rank) or lines)
     told = stream.failure
     if ended.code < 0 and stream.failed is None:
-        name = signal.Signals(-ended.code).name
-        if ended.machine_ran_out_of_memory:
-            return Failure("out_of_memory", f"the system ended it for want of memory ({name})", lines)
-        return Failure("killed", f"it was ended by signal {-ended.code} ({name})", lines)
+        return outside(ended, lines)
     if ended.code != 0 and stream.ranks and not any(one.failed for one in stream.ranks):
         return Failure("launcher", _launcher_said(ended, stream, folder, launcher), lines)
     if told is None and ended.code != 0:
         return Failure("crash", f"it ended with exit code {ended.code} after its last event", lines)
     return dataclasses.replace(told, lines=told.lines or lines) if told else None
+
+
+def outside(ended: Ended, lines: tuple[str, ...], where: str = "") -> Failure | None:
+    """What the end of the process alone tells: that it took too long, or by which signal it ended."""
+    if ended.timed_out:
+        message = f"it did not end within {ended.timeout:g} s (--timeout) and was ended with all its processes"
+        return Failure("timeout", message + (f"; {where}" if where else ""), lines)
+    if ended.code < 0:
+        name = signal.Signals(-ended.code).name
+        if ended.machine_ran_out_of_memory:
+            return Failure("out_of_memory", f"the system ended it for want of memory ({name})", lines)
+        return Failure("killed", f"it was ended by signal {-ended.code} ({name})", lines)
+    return None
 
 
 def _where(stream: events.Stream) -> str:
@@ -128,7 +143,7 @@ def _of_rank(folder: Path, rank: int, count: int = 15) -> tuple[str, ...]:
     return ()
 
 
-def _last_lines(folder: Path, count: int = 15) -> tuple[str, ...]:
+def last_lines(folder: Path, count: int = 15) -> tuple[str, ...]:
     """The end of what was printed: standard error, or standard output where that is empty."""
     for name in ("stderr.log", "stdout.log"):
         with suppress(OSError):

@@ -19,7 +19,8 @@ class Job:
     defaults, e.g. "pytorch+compile" or "pytorch clip_norm=off". precision_asked: what the user wrote ("amp");
     precision: what it means on this device ("amp_bf16"). batch_size: per device. options: all options of the adapter
     that apply, defaults included. environment: key of the adapter's environment that they need, e.g. "cpu-horovod".
-    launcher: what starts the ranks. untested: nobody of us has run this combination.
+    launcher: what starts the ranks. untested: nobody of us has run this combination. upstream: of a row whose script
+    is others', what a reader must know of it, see UPSTREAM; empty for a native one.
     """
 
     id: str
@@ -40,6 +41,7 @@ class Job:
     nproc_per_node: int = 1
     launcher: str = "local"
     untested: bool = False
+    upstream: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def world_size(self) -> int:
@@ -50,9 +52,14 @@ class Job:
         return self.batch_size * self.world_size
 
 
+#: keys of Job.upstream: repository and commit of the script; image that it runs in; what its batch argument means; how
+#: its log is timed; what it computes otherwise than the native scripts; edits that were made to it
+UPSTREAM = ("script", "image", "batch", "estimator", "differs", "edits")
+
+
 @dataclass(frozen=True)
 class Skip:
-    """A row that is not run, and why. status: not_yet | upstream | never | option | environment."""
+    """A row that is not run, and why. status: not_yet | upstream | never | option | environment. upstream: see Job."""
 
     system: str
     adapter: str
@@ -66,6 +73,7 @@ class Skip:
     why: str
     nnodes: int = 1
     nproc_per_node: int = 1
+    upstream: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -73,16 +81,18 @@ class Window:
     """A timed stretch of `steps` optimizer steps, which all ranks begin together.
 
     seconds: of the slowest rank. skew_seconds: slowest less fastest. samples, cpu_seconds (user + system): of all
-    ranks. loss: of the last step, mean over the ranks.
+    ranks. loss: of the last step, mean over the ranks. source: of a script that is not ours, file and lines of its log
+    that say so: "stdout.log:123-222". None: such a log does not tell.
     """
 
     index: int
     steps: int
     samples: int
     seconds: float
-    cpu_seconds: float
-    loss: float
+    cpu_seconds: float | None
+    loss: float | None
     skew_seconds: float = 0.0
+    source: str = ""
 
 
 @dataclass(frozen=True)

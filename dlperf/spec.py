@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dlperf import hosts as hosts_
-from dlperf import launchers, models
+from dlperf import launchers, models, sources
 from dlperf.adapters import probe
 from dlperf.catalog import DEVICES, Adapter
 from dlperf.errors import Problem, UsageError, did_you_mean
@@ -48,7 +48,8 @@ class Spec:
     timeout: seconds for one run. threads: CPU threads that each rank's framework may use. verify: whether to make
     certificates that are missing. nnodes, nproc_per_node: each pair is a row. hosts: names, in order; empty: this
     machine, or those that the launcher finds. launcher: its name, resolved. launcher_arguments: see Launcher.arguments.
-    predict: numbers of devices whose throughput the report predicts.
+    predict: numbers of devices whose throughput the report predicts. sources: of adapters whose scripts are others',
+    their checkouts.
     """
 
     models: tuple[str, ...]
@@ -72,6 +73,7 @@ class Spec:
     launcher: str = "local"
     launcher_arguments: Mapping[str, str] = field(default_factory=dict)
     predict: tuple[int, ...] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def world_sizes(self) -> list[int]:
@@ -105,7 +107,7 @@ def from_arguments(
     """Check the command line's texts and make a Spec. precisions: those allowed. UsageError lists every wrong field."""
     checker = _Checker(arguments)
     frameworks = checker.frameworks(adapters)
-    device = checker.device()
+    device = checker.device([adapters[name] for name in frameworks])
     protocol = checker.protocol("dlperf" if device == "cuda" else "quick")
     places = checker.places()
     spec = Spec(
@@ -126,11 +128,12 @@ def from_arguments(
         threads=checker.count("threads", max(1, probe.machine_cpus() // max(places["nproc_per_node"]))),
         verify=not arguments.get("no_verify"),
         predict=checker.counts("predict", ()),
+        sources=checker.sources([adapters[name] for name in frameworks]),
         **places,
     )
     checker.batch_sizes(spec)
     checker.options(spec, adapters)
-    checker.data(spec)
+    checker.data(spec, adapters)
     if checker.problems:
         raise UsageError(checker.problems)
     return spec
@@ -171,14 +174,43 @@ class _Checker:
             return tuple(name for name, adapter in adapters.items() if adapter.default)
         return self.listed("frameworks", tuple(adapters))
 
-    def device(self) -> str:
+    def device(self, chosen: Sequence[Adapter]) -> str:
         device = self.choice("device", ("auto", *DEVICES))
         if device == "cpu":
             return device
         gpus = probe.gpus()
         if device == "cuda" and not gpus and not self.arguments["dry_run"]:
             self.wrong("device", "cuda", "cpu on this machine", "nvidia-smi finds no GPU: is the driver installed?")
+        if device == "auto" and all(adapter.devices == ("cuda",) for adapter in chosen):
+            return "cuda"  # without a GPU, their rows say so
         return device if device == "cuda" else ("cuda" if gpus else "cpu")
+
+    def sources(self, chosen: Sequence[Adapter]) -> dict[str, str]:
+        """--source DIR, for all scripts that are not ours, or ADAPTER=DIR with commas."""
+        scripts = {adapter.name: adapter for adapter in chosen if adapter.source}
+        found: dict[str, str] = {}
+        for word in _split(self.arguments.get("source") or ""):
+            name, sign, folder = word.partition("=")
+            if sign and name not in scripts:
+                allowed = ", ".join(scripts) or "a framework whose scripts are others', in --frameworks"
+                self.wrong("source", word, f"ADAPTER=DIR with {allowed}", did_you_mean(name, scripts))
+                continue
+            if (
+                not sign
+                and len(scripts) != 1
+                and len({one.source.commit for one in scripts.values() if one.source}) != 1
+            ):
+                allowed = (
+                    f"ADAPTER=DIR for each of {', '.join(scripts)}" if scripts else "left out: no chosen row uses it"
+                )
+                self.wrong("source", word, allowed)
+                continue
+            for adapter in [scripts[name]] if sign else scripts.values():
+                wrong = sources.problem(adapter, Path(folder if sign else word))
+                if wrong:
+                    self.problems.append(wrong)
+                found[adapter.name] = os.path.abspath(folder if sign else word)
+        return found
 
     def protocol(self, default: str) -> Protocol:
         name = self.choice("protocol", tuple(PROTOCOLS)) if self.arguments["protocol"] else default
@@ -337,7 +369,7 @@ class _Checker:
             allowed = sorted({allowed for one in fitting for allowed in one.values})
             self.wrong("set", f"{key}={value}", ", ".join(allowed), did_you_mean(value, allowed))
 
-    def data(self, spec: Spec) -> None:
+    def data(self, spec: Spec, adapters: Mapping[str, Adapter]) -> None:
         if spec.data == "synthetic":
             return
         folder = Path(spec.data)
@@ -348,7 +380,8 @@ class _Checker:
             self.wrong("data", spec.data, "a folder that you may read")
             return
         for model in spec.models:
-            if models.FAMILY_OF[model] == "bert":
+            ours = any(not adapters[name].scripts for name in spec.frameworks)  # others' scripts have their own formats
+            if models.FAMILY_OF[model] == "bert" and ours:
                 each = spec.batch_size or default_batch_size(model, spec.device, "fp32")
                 batch = spec.global_batch_size or each * max(spec.world_sizes)
                 for problem in pretraining.check(spec.data, models.config(model), batch):

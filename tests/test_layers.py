@@ -16,9 +16,9 @@ LAYERS = [
     {"compare", "verify"},
     {"runner", "report"},
     {"progress", "store", "certify"},
-    {"plan", "envs", "bundle", "process"},
+    {"plan", "envs", "bundle", "process", "scripts"},
     {"events", "metrics", "machine", "proof", "scaling"},
-    {"data", "spec"},
+    {"data", "spec", "sources"},
     {"catalog", "schema", "launchers", "hosts"},
     {"adapters", "models", "errors", "shell", ""},
 ]
