@@ -112,11 +112,18 @@ CONDITIONS = {
 
 @dataclass(frozen=True)
 class Source:
-    """Where a script that is not ours comes from. It is given by --source, checked and copied, never kept here."""
+    """Where a script that is not ours comes from. It is given by --source, checked and copied, never kept here.
+
+    commit: its hash, or where nobody tells it a tag or branch. replace: edits of the copy.
+    """
 
     repository: str
     commit: str
     replace: tuple[Replacement, ...] = ()
+
+    @property
+    def short(self) -> str:
+        return self.commit[:7] if re.fullmatch("[0-9a-f]{40}", self.commit) else self.commit
 
     @property
     def checkout(self) -> str:
@@ -408,8 +415,8 @@ class _Reader:
                 for one in table.get("replace", ())
             ),
         )
-        if not re.fullmatch("[0-9a-f]{40}", source.commit):
-            self.wrong("source.commit", source.commit, "the 40 hexadecimal digits of a commit")
+        if not re.fullmatch(r"[\w][\w./-]*", source.commit):
+            self.wrong("source.commit", source.commit, "a commit's hash, or where nobody tells it a tag or branch")
         return source
 
     def wrong(self, where: str, value: object, allowed: str, step: str = "") -> None:

@@ -102,7 +102,7 @@ def about(adapter: Adapter, job: Job) -> dict[str, str]:
     script = adapter.scripts[job.model]
     name = "/".join(adapter.source.repository.rstrip("/").split("/")[-2:])
     return {
-        "script": f"{name} at {adapter.source.commit[:7]}, {script.folder}",
+        "script": f"{name} at {adapter.source.short}, {script.folder}",
         "image": adapter.image(job.device, job.options),
         "batch": BATCH_MEANS[script.batch],
         "estimator": script.log.estimator,
@@ -370,7 +370,7 @@ def _merged(of_ranks: Sequence[Window]) -> Window:
 def read(folder: Path, script: Script, job: Job, protocol: Protocol, versions: Mapping[str, str]) -> Stream:
     """What a run's log tells, in place of a worker's events. Never raises for what the log holds."""
     try:
-        text = (folder / LOG).read_text(encoding="utf-8", errors="replace")
+        text = (folder / LOG).read_bytes().decode("utf-8", "replace")  # a carriage return ends no line
     except OSError:
         text = ""
     log, wanted = script.log, steps(script, protocol)
@@ -443,8 +443,12 @@ def environment(adapter: Adapter, job: Job, spec: Spec, folder: Path, note: Prog
     assert adapter.source is not None
     contained = in_image(adapter, job, spec)
     given = spec.sources.get(adapter.name)
-    if given:
-        sources.copy(adapter, Path(given), folder / sources.FOLDER / adapter.name)
+    target = folder / sources.FOLDER / adapter.name
+    if given and not target.exists():
+        wrong = sources.problem(adapter, Path(given))  # it may have changed since the comparison was asked for
+        if wrong:
+            raise RunError("environment", str(wrong))
+        sources.copy(adapter, Path(given), target)
     if contained:
         made = _image(adapter, job)
     elif spec.env != "current" and job.environment not in adapter.environments:

@@ -29,9 +29,9 @@ def problem(adapter: Adapter, folder: Path) -> Problem | None:
         why = said or f"It is no checkout of its own; it lies in {top}."
         return Problem("--source", folder, allowed, f"{why} Make one: {source.checkout}")
     head, said = _git(folder, "rev-parse", "HEAD")
-    known, _ = _git(folder, "cat-file", "-t", source.commit)
-    if head != source.commit:
-        fetch = "" if known == "commit" else f"git -C {folder} fetch {source.repository} {source.commit} && "
+    asked = _resolved(folder, source.commit)
+    if head is None or head != asked:
+        fetch = "" if asked else f"git -C {folder} fetch {source.repository} {source.commit} && "
         step = f"It is at {head or said}. Do: {fetch}git -C {folder} checkout {source.commit}"
         return Problem("--source", folder, allowed, step)
     changed, said = _git(folder, "status", "--porcelain", "--untracked-files=no")
@@ -47,6 +47,18 @@ def _source(adapter: Adapter) -> Source:
     return adapter.source
 
 
+def _resolved(folder: Path, commit: str) -> str | None:
+    """The hash of a commit, tag or branch; None if the checkout has none such."""
+    names = (commit, f"origin/{commit}")
+    found = (_git(folder, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")[0] for name in names)
+    return next((one for one in found if one), None)
+
+
+def head(folder: Path) -> str:
+    """The commit of a checkout."""
+    return _git(folder, "rev-parse", "HEAD")[0] or ""
+
+
 def _git(folder: Path, *words: str) -> tuple[str | None, str]:
     """What git says on standard output; or None, and its error as a sentence."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
@@ -60,10 +72,8 @@ def _git(folder: Path, *words: str) -> tuple[str | None, str]:
 
 
 def copy(adapter: Adapter, checkout: Path, target: Path) -> None:
-    """Put what the adapter's scripts need of its commit into `target`, edited as adapter.toml says. A copy that is
-    there stays as it is. RunError if the checkout has no such folder, or an edit finds nothing to replace."""
-    if target.exists():
-        return
+    """Put what the adapter's scripts need of its commit into `target`, edited as adapter.toml says. RunError if the
+    checkout has no such folder, or an edit finds nothing to replace."""
     source = _source(adapter)
     folders = sorted({script.folder for script in adapter.scripts.values()})
     words = ["git", "-C", str(checkout), "archive", "--format=tar", source.commit, "--", *folders]
@@ -84,7 +94,7 @@ def _edit(source: Source, folder: Path) -> None:
         file = folder / change.file
         text = file.read_text(encoding="utf-8") if file.exists() else ""
         if change.old not in text:
-            raise RunError("environment", f"{change.file} at {source.commit[:7]} has no text {change.old!r} to replace")
+            raise RunError("environment", f"{change.file} at {source.short} has no text {change.old!r} to replace")
         file.write_text(text.replace(change.old, change.new), encoding="utf-8")
 
 
