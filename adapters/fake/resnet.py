@@ -78,6 +78,8 @@ class Trainer:
         self._seconds = float(job.options.get("step_seconds", "0.001"))
         concerned = job.options.get("rank", "all") in ("all", str(ranks.rank))
         self._behave = job.options.get("behave", "well") if concerned else "well"
+        if self._behave == "port_taken":
+            self._other = socket.create_server((ranks.addresses[ranks.rank], ranks.ports[ranks.rank]))
         self._star = Star(ranks) if ranks.world_size > 1 else None
         self._done_at = time.perf_counter()
         self._steps = 0
