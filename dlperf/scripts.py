@@ -111,14 +111,14 @@ def about(adapter: Adapter, job: Job) -> dict[str, str]:
     }
 
 
-#: stands in words for the number of the node, which launch.sh is given
-NODE = "@node_rank@"
+#: stand in words for the number and the name of the node, which launch.sh is given on each of several
+NODE, HOST = "@node_rank@", "@host@"
 
 
 def command(adapter: Adapter, job: Job, spec: Spec, source: str, python: str, data: str) -> list[str]:
-    """The words of a script's command. source: where its folder is; data: where its data are. Pure.
+    """The words of a script's command, with NODE and HOST where it runs on several nodes. Pure.
 
-    NODE stands for the number of the node where the command runs on several.
+    source: where its folder is; data: where its data are.
     """
     script = adapter.scripts[job.model]
     values = _values(adapter, job, spec, source, python, data)
@@ -160,7 +160,7 @@ def _values(adapter: Adapter, job: Job, spec: Spec, source: str, python: str, da
         "hosts": ",".join(hosts),
         "hosts_slots": ",".join(f"{host}:{job.nproc_per_node}" for host in hosts),
         "hosts_ports": ",".join(f"{host}:{PORT}" for host in hosts),
-        "host": hosts[0] if job.nnodes == 1 else NODE,
+        "host": hosts[0] if job.nnodes == 1 else HOST,
         "master": hosts[0] if job.nnodes > 1 else "127.0.0.1",
         "port": PORT,
     }
@@ -172,17 +172,17 @@ def launch(adapter: Adapter, job: Job, spec: Spec, repeat: int, python: str, con
     contained: whether it runs in its image, or with `python` of an environment.
     """
     script, image = adapter.scripts[job.model], adapter.image(job.device, job.options)
-    copied = f"../../../{sources.FOLDER}/{adapter.name}/{script.folder}" if adapter.name in spec.sources else ""
+    copied = f"../../../{sources.FOLDER}/{adapter.name}/{script.folder}"
     own = os.path.abspath(job.data_dir) if job.data_dir else ""
     data = script.data if contained else own or script.data or "DIR"
-    inside = script.inside if contained or not copied else f"../{copied}"
+    inside = script.inside if contained else f"../{copied}"
     words = command(adapter, job, spec, inside, python, data)
     settings = variables(adapter, job, spec, inside, python, data)
     env = ["env", *(f"{name}={value}" for name, value in settings.items())]
     line = _folded([*env, *words])
     if contained:
         mounts = {'"$PWD"/' + WORK: "/dlperf"}
-        mounts.update({f'"$(cd {quote(copied)} && pwd)"': script.inside} if copied else {})
+        mounts.update({f'"$(cd {quote(copied)} && pwd)"': script.inside} if adapter.name in spec.sources else {})
         mounts.update({quote(own): script.data} if own else {})
         line = in_container(spec, image, mounts, line)
     else:
@@ -197,7 +197,7 @@ def launch(adapter: Adapter, job: Job, spec: Spec, repeat: int, python: str, con
 def _folded(words: Iterable[str], width: int = 110) -> str:
     """Words of a command, quoted, over several lines."""
     lines = [""]
-    for word in map(quote, words):
+    for word in map(_word, words):
         if len(lines[-1]) + len(word) > width:
             lines.append("")
         lines[-1] += (" " if lines[-1] else "") + word
@@ -218,20 +218,25 @@ def in_container(spec: Spec, image: str, mounts: Mapping[str, str], line: str) -
 
 
 def _on_nodes(hosts: Sequence[str], head: str, node: str) -> str:
-    """One command on each host, over ssh, which is told its number."""
-    names = " ".join(f'"${index}"' for index in (2, 3))
-    number, host = names.split()
-    body = node.replace(f"--node_ip={NODE}", f"--node_ip={host}").replace(NODE, number)
+    """One command on each host, over ssh, which is told its number and name."""
     lines = [
         f'ssh -tt {quote(name)} "sh \'$PWD/launch.sh\' node {index} {quote(name)}" </dev/null &\npids="$pids $!"\n'
         for index, name in enumerate(hosts)
     ]
     return (
-        f'{head}case "$1" in\nnode)\n{body}exit\n;;\nesac\ncd "$(dirname "$0")" || exit\n'
+        f'{head}case "$1" in\nnode)\n{node}exit\n;;\nesac\ncd "$(dirname "$0")" || exit\n'
         "trap 'kill $pids 2>/dev/null; exit 143' TERM INT\n"
         + "".join(lines)
         + 'code=0\nfor pid in $pids; do wait "$pid" || code=$?; done\nexit $code\n'
     )
+
+
+def _word(text: str) -> str:
+    """One word for the shell, with what launch.sh is given in place of NODE and HOST."""
+    quoted = quote(text)
+    for name, argument in {NODE: '"$2"', HOST: '"$3"'}.items():
+        quoted = quoted.replace(name, argument if quoted == text else f"'{argument}'")
+    return quoted
 
 
 # Logs

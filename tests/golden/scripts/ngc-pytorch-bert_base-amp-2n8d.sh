@@ -9,8 +9,8 @@ docker run --rm --init --gpus all --shm-size=16g --ulimit memlock=-1 --ulimit st
   --name "$name" -w /dlperf \
   -v "$PWD"/work:/dlperf \
   nvcr.io/nvidia/pytorch:20.03-py3 \
-  env PYTHONUNBUFFERED=1 python3 -m torch.distributed.launch --nproc_per_node=8 --nnodes 2 \
-    --node_rank="$2" --master_addr=a --master_port=29500 /workspace/examples/bert/run_pretraining.py \
+  env PYTHONUNBUFFERED=1 python3 -m torch.distributed.launch --nproc_per_node=8 --nnodes 2 --node_rank="$2" \
+    --master_addr=a --master_port=29500 /workspace/examples/bert/run_pretraining.py \
     --input_dir=/workspace/examples/bert/data/hdf5_lower_case_1_seq_len_128_max_pred_20_masked_lm_prob_0.15_random_seed_12345_dupe_factor_5/wikicorpus_en \
     --output_dir=results --config_file=/workspace/examples/bert/bert_config.json --bert_model=bert-base-uncased \
     --train_batch_size=32 --max_seq_length=128 --max_predictions_per_seq=20 --max_steps=150 --warmup_proportion=1 \

@@ -4,10 +4,10 @@ case "$1" in
 node)
 cd "$(dirname "$0")" && mkdir -p work &&
 cd work &&
-exec env PYTHONUNBUFFERED=1 CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7 /environment/bin/python /main.py --arch resnet50 \
-    --epochs 1 --batch-size 256 --lr 0.256 --workers 8 --momentum 0.125 --print-freq 1 \
-    --multiprocessing-distributed --dist-backend nccl --dist-url tcp://a:11222 --world-size 2 --rank "$2" \
-    DIR 2>&1
+exec env PYTHONUNBUFFERED=1 CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7 /environment/bin/python \
+    ../../../../source/pytorch-examples/imagenet/main.py --arch resnet50 --epochs 1 --batch-size 256 --lr 0.256 \
+    --workers 8 --momentum 0.125 --print-freq 1 --multiprocessing-distributed --dist-backend nccl --dist-url \
+    tcp://a:11222 --world-size 2 --rank "$2" DIR 2>&1
 exit
 ;;
 esac
