@@ -153,7 +153,7 @@ class Log:
     the step ended, the seconds of the steps since the line before, their rate; `loss` where it is printed.
     first: what the script calls its first step. every: steps from line to line. timestamp: its format, as
     strptime has it, or "epoch". rate_of: what a rate counts, one of RATES. milliseconds: whether `seconds` are those.
-    ranks: "one" if one rank prints, "all" if each does.
+    ranks: "one" if one rank prints, "node" if one of each node does, "all" if each does.
     """
 
     line: re.Pattern[str]
@@ -500,7 +500,7 @@ class _Reader:
             timestamp=str(table.get("timestamp", "")),
             rate_of=self.one_of(where + ".rate_of", table.get("rate_of", "all"), RATES),
             milliseconds=bool(table.get("milliseconds", False)),
-            ranks=self.one_of(where + ".ranks", table.get("ranks", "one"), ("one", "all")),
+            ranks=self.one_of(where + ".ranks", table.get("ranks", "one"), ("one", "node", "all")),
         )
 
     def upstream(self, adapter: Adapter) -> None:

@@ -337,19 +337,24 @@ def windows(found: Sequence[Mark], wanted: Steps, log: Log, samples_per_step: in
 def by_rank(found: Iterable[Line], log: Log, job: Job) -> dict[str, list[Line]]:
     """Lines of each rank that prints, as far as they can be told apart.
 
-    Where all ranks print and nothing tells them apart, their lines become those of the slowest: a step is complete
-    when all have told so, and took as long as the longest of them.
+    Where several print and nothing tells them apart, their lines become those of the slowest: a step is complete when
+    all have told so, and took as long as the longest of them.
     """
     ranks: dict[str, list[Line]] = {}
     for line in found:
         ranks.setdefault(line.rank, []).append(line)
-    if log.ranks == "one" or job.world_size == 1 or set(ranks) != {""}:
+    if _printing(log, job) == 1 or set(ranks) != {""}:
         return ranks
     told: dict[int, list[Line]] = {}
     for line in ranks[""]:
         told.setdefault(line.step, []).append(line)
-    whole = [several for several in told.values() if len(several) >= job.world_size]
+    whole = [several for several in told.values() if len(several) >= _printing(log, job)]
     return {"": [_slowest(several) for several in whole]}
+
+
+def _printing(log: Log, job: Job) -> int:
+    """How many ranks print."""
+    return {"one": 1, "node": job.nnodes, "all": job.world_size}[log.ranks]
 
 
 def _slowest(several: Sequence[Line]) -> Line:
@@ -403,9 +408,12 @@ def _lack(
     ranks: Mapping[str, Sequence[Line]], found: Sequence[Window], wanted: Steps, script: Script, job: Job
 ) -> Failure | None:
     """Why a log gives no figures; None if it does."""
-    if not any(ranks.values()):
+    printing = _printing(script.log, job)
+    if not ranks:
         return Failure("no_figures", f"no line of {LOG} is of the form {script.log.line.pattern!r}")
-    if script.log.ranks == "all" and set(ranks) != {""} and len(ranks) < job.world_size:
+    if not any(ranks.values()):
+        return Failure("no_figures", f"no step is told {printing} times in {LOG}, once by each rank that should print")
+    if script.log.ranks == "all" and set(ranks) != {""} and len(ranks) < printing:
         silent = sorted(set(map(str, range(job.world_size))) - set(ranks), key=int)
         return Failure("no_figures", f"of {job.world_size} ranks, {', '.join(silent)} printed no line with figures")
     for mine in ranks.values():

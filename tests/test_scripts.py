@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -695,12 +696,16 @@ def test_a_rate_is_of_all_of_a_node_or_of_a_device(tmp_path, of, devices, factor
 
 
 def test_steps_per_second_of_a_script_that_counts_nodes_already(tmp_path):
-    """PaddleNLP prints steps per second times nodes."""
+    """PaddleNLP prints, on each node, steps per second times nodes."""
     _, job = planned("paddle-models", "bert_base", **SIZE)
-    double = [
-        line.replace("speed: 4.0", "speed: 8.0").replace("speed: 2.0", "speed: 4.0") for line in paddle_bert(120, 0)
-    ]
-    assert rate(stream(tmp_path, job, double)) == pytest.approx(512 * 8 / 3, rel=1e-3)
+    twice = {"speed: 4.0": "speed: 8.0", "speed: 2.0": "speed: 4.0"}
+    lines = [re.sub("speed: [24].0", lambda found: twice[found[0]], line) for line in paddle_bert(120, 0)]
+    assert rate(stream(tmp_path, job, [line for line in lines for _ in "ab"])) == pytest.approx(512 * 8 / 3, rel=1e-3)
+
+
+def test_a_log_in_which_a_rank_is_missing_says_so(tmp_path):
+    _, job = planned("paddle-models", "bert_base", **SIZE)
+    assert "no step is told 2 times" in stream(tmp_path, job, paddle_bert(120, 0)).failure.message
 
 
 def test_steps_that_loss_scaling_skips_are_time_without_a_step(tmp_path):
