@@ -967,6 +967,9 @@ def test_an_image_that_prints_a_log_becomes_a_record_and_a_row_of_its_own(tmp_pa
     assert "1001 classes in place of 1000" in report
     assert "NVIDIA/DeepLearningExamples at fed7ba9" in report
     assert "| relative to fastest |" not in report
+    page = (out / "report.html").read_text()
+    assert "<h3>Upstream systems</h3>" in page
+    assert "1001 classes in place of 1000" in page
     results = json.loads((out / "results.json").read_text())
     assert results["records"][0]["windows"][0]["source"].startswith("stdout.log:")
     assert "figures_from" in (out / "results.csv").read_text().splitlines()[0]
