@@ -19,7 +19,7 @@ from typing import Any
 import dlperf.adapters
 from dlperf.adapters.api import PRECISIONS
 from dlperf.errors import Problem, UsageError
-from dlperf.models import FAMILIES, FAMILY_OF, NAMES
+from dlperf.models import FAMILIES, FAMILY_OF, NAMES, images
 
 DEVICES = ("cpu", "cuda")
 INPUTS = ("synthetic", "native", "dali")
@@ -230,6 +230,7 @@ class Adapter:
     distribution: the packages that may bring the framework (tensorflow, tensorflow-cpu); one is installed.
     source, scripts: of an adapter whose training scripts are others' (an upstream system), by model. images: by
     device and name, the containers that it runs in; the option `image` chooses.
+    formats: input -> formats of dlperf.models.images that its loaders read, the best first.
     """
 
     name: str
@@ -242,6 +243,7 @@ class Adapter:
     support: Sequence[Support]
     options: Mapping[str, Option]
     distributed: Sequence[Distributed] = ()
+    formats: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     source: Source | None = None
     scripts: Mapping[str, Script] = field(default_factory=dict)
     images: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -275,9 +277,10 @@ class Adapter:
     def options_of(self, family: str) -> dict[str, Option]:
         return {name: option for name, option in self.options.items() if not option.family or family in option.family}
 
-    def environment_key(self, device: str, options: Mapping[str, str]) -> str:
-        """The environment that these options need on a device, whether there is one or not."""
+    def environment_key(self, device: str, options: Mapping[str, str], input: str = "synthetic") -> str:
+        """The environment that these options and this input need on a device, whether there is one or not."""
         variants = [self.options[name].environment.get(value) for name, value in options.items()]
+        variants += ["dali"] if input == "dali" else []
         return "-".join([device, *filter(None, variants)])
 
 
@@ -315,7 +318,7 @@ def read(folder: Path) -> Adapter:
         raise UsageError([Problem(str(path), error, "a readable TOML file")]) from None
     reader = _Reader(path)
     keys = {"title", "homepage", "distribution", "default", "environment", "support", "distributed", "options"}
-    reader.known("", data, {*keys, "source", "script", "image"})
+    reader.known("", data, {*keys, "formats", "source", "script", "image"})
     adapter = Adapter(
         name=folder.name,
         folder=folder,
@@ -330,6 +333,7 @@ def read(folder: Path) -> Adapter:
         source=reader.source(data["source"]) if "source" in data else None,
         scripts={model: reader.script(model, table) for model, table in data.get("script", {}).items()},
         images={device: dict(table) for device, table in data.get("image", {}).items()},
+        formats=reader.formats(data.get("formats", {})),
     )
     reader.variants(adapter)
     reader.upstream(adapter)
@@ -402,6 +406,10 @@ class _Reader:
                 for one in table.get("replace", ())
             ),
         )
+
+    def formats(self, table: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+        self.known("formats.", table, set(INPUTS) - {"synthetic"})
+        return {input: self.choices("formats", table, input, images.FORMATS) for input in table}
 
     def source(self, table: Mapping[str, Any]) -> Source:
         self.known("source.", table, {"repository", "commit", "replace"})
@@ -507,11 +515,11 @@ class _Reader:
         """Scripts have a source, conditions that can hold, and images that an option names."""
         if bool(adapter.scripts) != bool(adapter.source):
             self.wrong("source", adapter.source or "", "a table with repository and commit, where there are [script.*]")
-        for device, images in adapter.images.items():
+        for device, named in adapter.images.items():
             self.one_of("image", device, DEVICES)
             values = adapter.options["image"].values if "image" in adapter.options else ()
-            if set(images) != set(values):
-                self.wrong(f"image.{device}", ", ".join(images), f"the values of the option image: {', '.join(values)}")
+            if set(named) != set(values):
+                self.wrong(f"image.{device}", ", ".join(named), f"the values of the option image: {', '.join(values)}")
         for script in adapter.scripts.values():
             for part in (*script.command, *script.variables, *script.effective, *script.differs):
                 options = adapter.options_of(FAMILY_OF.get(script.model, ""))

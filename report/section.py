@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dlperf import metrics, proof
 from dlperf.metrics import Standing, Summary
-from dlperf.report import names, text, upstream
+from dlperf.report import inputs, names, text, upstream
 from dlperf.report.scaling import scaling
 from dlperf.report.shape import Bar, Chart, Column, Row, Section, Table
 from dlperf.schema import Comparison, Failure, Job, Skip
@@ -39,6 +39,7 @@ def section(
         upstream=upstream.upstream(theirs, their_skips, repeats),
         chart=_chart(first, standings, groups, skips),
         scaling=scaling(every, f"charts/{_anchor(first)}", _title(first), devices, obstacles),
+        input=inputs.table(summaries),
         work=work,
         how=how,
         same=same,

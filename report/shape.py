@@ -116,8 +116,9 @@ class Upstream:
 
 @dataclass(frozen=True)
 class Section:
-    """One model at one precision on one kind of device. scaling: None where all rows are of one device. throughput: of
-    native systems, None without any; upstream: of the others.
+    """One model at one precision on one kind of device. throughput: of native systems, None without any; upstream: of
+    the others. scaling: None where all rows are of one device. input: None where no row reads and decodes while it
+    trains.
 
     What really ran: `work`, differences that change how much is done; `how`, other differences; `same`, the rest.
     """
@@ -130,6 +131,7 @@ class Section:
     upstream: Upstream | None
     chart: Chart | None
     scaling: Scaling | None
+    input: Table | None
     work: Table | None
     how: Table | None
     same: Table | None
