@@ -58,7 +58,10 @@ class Job(NamedTuple):
 
     model: a size that dlperf.models lists, e.g. "resnet50", "bert_base".
     device: "cpu" or "cuda". precision: a key of PRECISIONS. batch_size: per device.
-    input: "synthetic", "native" or "dali"; data_dir: the prepared folder unless synthetic.
+    input: "synthetic", "native" or "dali"; data_dir: the prepared folder unless synthetic; format: of its images, one
+        of dlperf.models.images.FORMATS.
+    pixels: for checking: images that are written down as the loader gives them, see `ModelModule.pixels`, in place of
+        training.
     distinct_batches: synthetic batches that differ, used in turn.
     dropout: False turns the model's dropout off (for checking).
     trace_steps: for checking: steps whose trajectory is written down, see dlperf.adapters.trace, in place of warm-up
@@ -74,6 +77,8 @@ class Job(NamedTuple):
     batch_size: int
     input: str = "synthetic"
     data_dir: Optional[str] = None
+    format: str = ""
+    pixels: int = 0
     distinct_batches: int = 4
     dropout: bool = True
     trace_steps: int = 0
@@ -97,12 +102,15 @@ class Trainer(Protocol):
     shapes: shapes of a few activations as they were in the step that ran (filled by the first step or its trace);
         keys in SHAPES_OF. They tell ResNet v1 from v1.5, and a gathered MLM head from a full one.
     gradient_bytes: with several ranks, bytes that one hands over in each step to be averaged.
+    input_seconds: seconds that `step` has waited for its batches so far, of `time.perf_counter`; None where they are on
+        the device already, or are taken from memory.
     """
 
     parameter_count: int
     effective: Mapping[str, str]
     shapes: Mapping[str, Tuple[int, ...]]
     gradient_bytes: int
+    input_seconds: Optional[float]
 
     def step(self) -> Any:
         """Enqueue one optimizer step, fetching its batch included, and return its loss, unread.
@@ -116,6 +124,9 @@ class Trainer(Protocol):
     def read(self, loss: Any) -> float:
         """The value of a loss that `step` returned: of this rank's whole batch, before the update. May block. The mean
         over the ranks is the loss of the global batch."""
+
+    def fetch(self) -> None:
+        """Where input_seconds is not None: take the next batch as `step` does, have it on the device, and drop it."""
 
     def all_reduce(self, count: int) -> Callable[[], float]:
         """With several ranks: a call that adds up `count` float32 ones over all ranks, by the means that gradients
@@ -148,6 +159,10 @@ class ModelModule(Protocol):
 
     def build(self, job: Job, ranks: "Ranks") -> Trainer:
         """Build the network with the weights of dlperf.models, its optimizer and its input."""
+
+    def pixels(self, job: Job) -> "Iterable[Tuple[ndarray, int]]":
+        """resnet only. Each image of the data folder once, with its label (from 0), in any order: float32
+        (3, size, size) as the network gets it, but of the middle part and not mirrored, see dlperf.models.images."""
 
 
 class Unsupported(Exception):

@@ -8,7 +8,8 @@ clock, so that the same lines time every framework, and writes one JSON object p
     built    seconds (import, meeting the other ranks, build), parameter_count
     warm     steps, seconds, first_step_seconds, loss, effective, shapes
     communication   with several ranks: gradient_bytes of a step; all_reduce_bytes, all_reduce_seconds of a probe
-    window   index, steps, samples, seconds, cpu_seconds, loss
+    window   index, steps, samples, seconds, cpu_seconds, loss, input_seconds
+    input    with a loader: samples, seconds of the loader alone
     trajectory   in place of the two above, for checking: see dlperf.adapters.trace
     end      peak_memory_bytes, peak_device_memory_bytes, cpu_seconds, seconds
     failed   kind (crash | out_of_memory | nan | unsupported | wrong_tensor | lost | port_taken), message, traceback
@@ -23,6 +24,8 @@ import os
 import sys
 import time
 import traceback
+
+import numpy
 
 from dlperf import models
 from dlperf.adapters import probe, ranks, trace
@@ -90,6 +93,9 @@ def run(adapter, job, place, events, folder):
     module = importlib.import_module(f"dlperf.adapters.{adapter}.{models.FAMILY_OF[job.model]}")
     versions = dict(module.versions())
     events.write("imported", versions=versions)
+    if job.pixels:
+        _write_pixels(module, job, folder)
+        return
     if place.world_size > 1:
         ranks.agree(place, folder, machine["host"], versions, job.meeting_seconds)
     trainer = module.build(job, place)
@@ -105,6 +111,8 @@ def run(adapter, job, place, events, folder):
         barrier = _communication(trainer, place, events) if place.world_size > 1 else None
         for index in range(job.windows):
             _window(trainer, job, place, index, events, barrier)
+        if trainer.input_seconds is not None:
+            _input(trainer, job, place, events, barrier)
         if barrier:
             barrier()  # no rank leaves while another still needs it
     device_memory = trainer.peak_memory()
@@ -174,6 +182,7 @@ def _window(trainer, job, place, index, events, barrier):
     trainer.wait()
     if barrier:
         barrier()
+    waited = trainer.input_seconds
     cpu_began = time.process_time()
     began = time.perf_counter()
     for _ in range(job.steps_per_window):
@@ -189,7 +198,35 @@ def _window(trainer, job, place, index, events, barrier):
         seconds=seconds,
         cpu_seconds=cpu_seconds,
         loss=_finite(trainer.read(loss), f"window {index}"),
+        input_seconds=None if waited is None else trainer.input_seconds - waited,
     )
+
+
+#: batches that a loader may have ready when training stops, which would count as made in no time
+READY = 8
+
+
+def _input(trainer, job, place, events, barrier):
+    """The loader alone: as many batches as the windows had, without training."""
+    for _ in range(READY):
+        trainer.fetch()
+    if barrier:
+        barrier()
+    batches = job.windows * job.steps_per_window
+    began = time.perf_counter()
+    for _ in range(batches):
+        trainer.fetch()
+    events.write("input", samples=batches * job.batch_size * place.world_size, seconds=time.perf_counter() - began)
+
+
+def _write_pixels(module, job, folder):
+    images, labels = [], []
+    for image, label in module.pixels(job):
+        images.append(numpy.asarray(image, "float32"))
+        labels.append(int(label))
+        if len(images) == job.pixels:
+            break
+    numpy.savez(os.path.join(folder, "pixels.npz"), images=numpy.stack(images), labels=labels)
 
 
 def _finite(loss, where):

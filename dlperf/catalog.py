@@ -17,7 +17,7 @@ from typing import Any
 import dlperf.adapters
 from dlperf.adapters.api import PRECISIONS
 from dlperf.errors import Problem, UsageError
-from dlperf.models import FAMILIES
+from dlperf.models import FAMILIES, images
 
 DEVICES = ("cpu", "cuda")
 INPUTS = ("synthetic", "native", "dali")
@@ -130,7 +130,7 @@ class Adapter:
     """One framework's adapter. `folder` holds its adapter.toml, requirements and modules.
 
     distribution: the packages that may bring the framework (tensorflow, tensorflow-cpu); one is installed.
-    images: by device.
+    formats: input -> formats of dlperf.models.images that its loaders read, the best first. images: by device.
     """
 
     name: str
@@ -143,6 +143,7 @@ class Adapter:
     support: Sequence[Support]
     options: Mapping[str, Option]
     distributed: Sequence[Distributed] = ()
+    formats: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     images: Mapping[str, ImageSpec] = field(default_factory=dict)
 
     def distributed_on(self, device: str) -> Distributed:
@@ -162,9 +163,10 @@ class Adapter:
     def options_of(self, family: str) -> dict[str, Option]:
         return {name: option for name, option in self.options.items() if not option.family or family in option.family}
 
-    def environment_key(self, device: str, options: Mapping[str, str]) -> str:
-        """The environment that these options need on a device, whether there is one or not."""
+    def environment_key(self, device: str, options: Mapping[str, str], input: str = "synthetic") -> str:
+        """The environment that these options and this input need on a device, whether there is one or not."""
         variants = [self.options[name].environment.get(value) for name, value in options.items()]
+        variants += ["dali"] if input == "dali" else []
         return "-".join([device, *filter(None, variants)])
 
 
@@ -204,7 +206,18 @@ def read(folder: Path) -> Adapter:
     reader.known(
         "",
         data,
-        {"title", "homepage", "distribution", "default", "environment", "support", "distributed", "options", "image"},
+        {
+            "title",
+            "homepage",
+            "distribution",
+            "default",
+            "environment",
+            "support",
+            "distributed",
+            "options",
+            "formats",
+            "image",
+        },
     )
     adapter = Adapter(
         name=folder.name,
@@ -217,6 +230,7 @@ def read(folder: Path) -> Adapter:
         support=[reader.support(index, table) for index, table in enumerate(data.get("support", []))],
         options={name: reader.option(name, table) for name, table in data.get("options", {}).items()},
         distributed=[reader.distributed(index, table) for index, table in enumerate(data.get("distributed", []))],
+        formats=reader.formats(data.get("formats", {})),
         images={device: reader.image(device, table) for device, table in data.get("image", {}).items()},
     )
     reader.variants(adapter)
@@ -296,6 +310,10 @@ class _Reader:
                 for one in table.get("replace", ())
             ),
         )
+
+    def formats(self, table: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+        self.known("formats.", table, set(INPUTS) - {"synthetic"})
+        return {input: self.choices("formats", table, input, images.FORMATS) for input in table}
 
     def variants(self, adapter: Adapter) -> None:
         """An option's environments are of its values, and some device has them."""

@@ -13,6 +13,7 @@ from dlperf import __version__, catalog, certify, containers, envs, images, laun
 from dlperf import progress as progress_
 from dlperf.catalog import Adapter
 from dlperf.errors import Problem, RunError, UsageError, did_you_mean, exit_code
+from dlperf.models.images import FORMATS
 from dlperf.schema import Comparison
 from dlperf.spec import Spec, from_arguments
 
@@ -35,6 +36,8 @@ DEFAULTS: dict[str, object] = {
     "compile": None,
     "set": None,
     "data": "synthetic",
+    "input": None,
+    "format": None,
     "timeout": None,
     "seed": None,
     "threads": None,
@@ -75,6 +78,10 @@ def parser() -> argparse.ArgumentParser:
     add("-b", "--batch-size", "--batch-size-per-device", metavar="N", help="per device; default: DLPerf's on CUDA")
     add("--global-batch-size", metavar="N", help="over all devices, instead of --batch-size")
     add("--data", metavar="DIR", help="synthetic (default), or a folder made by python -m dlperf.data")
+    add(
+        "--input", metavar="I,...", help="with --data: native (default: the framework's own pipeline), dali; each a row"
+    )
+    add("--format", metavar="F,...", help=f"with --data: {', '.join(FORMATS)}; default: what is there")
     add("--compile", metavar="on|off", help="the framework's compiler; on,off makes a row of each")
     add("--set", action="append", metavar="KEY=VALUE", help="an adapter's option: clip_norm=off, pytorch.layout=nchw")
     where = made.add_argument_group("where")

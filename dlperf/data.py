@@ -1,9 +1,10 @@
 """Prepares real input for the models: `python -m dlperf.data bert --corpus DIR --output DIR`.
 
-For BERT: plain text -> words and word pieces -> pairs of text -> rows with masked words, as Devlin et al. (2018)
-describe and google-research/bert's create_pretraining_data computes them. Two deliberate differences: a random word
-that stands in for a masked one is never a special token, and a corpus of one document takes its random second text
-from elsewhere in that document. The files that come out are described in `dlperf.models.pretraining`.
+Images for ResNet are made by `dlperf.imagenet`. For BERT: plain text -> words and word pieces -> pairs of text ->
+rows with masked words, as Devlin et al. (2018) describe and google-research/bert's create_pretraining_data computes
+them. Two deliberate differences: a random word that stands in for a masked one is never a special token, and a corpus
+of one document takes its random second text from elsewhere in that document. The files that come out are described in
+`dlperf.models.pretraining`.
 
 The same corpus and the same options give the same bytes: files are read in the order of their names, every draw is
 seeded, and the generators (numpy's RandomState, Python's random.random) are frozen by their makers.
@@ -16,33 +17,32 @@ import codecs
 import hashlib
 import itertools
 import json
-import os
 import random
 import re
 import sys
-import tempfile
 import time
 from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy
 
+from dlperf import imagenet
 from dlperf.errors import Problem, RunError, UsageError, heed_signals
 from dlperf.models import pretraining
 from dlperf.models.bert import FIELDS
 from dlperf.models.parameters import random_state
+from dlperf.preparing import Advance, aside, output_problems, stage
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
 
-    Advance = Callable[[int], None]
     Arrays = dict[str, NDArray[Any]]
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -125,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
     heed_signals()
     try:
-        prepare(options(asked), quiet=asked.quiet)
+        asked.run(asked)
     except UsageError as error:
         print(error, file=sys.stderr)
         return 2
@@ -155,6 +155,8 @@ def _parser() -> argparse.ArgumentParser:
         help = f"{number.help}; {number.allowed} (default: {number.default})"
         bert.add_argument(_flag(name), metavar="N", help=help)
     bert.add_argument("--quiet", action="store_true", help="print errors only")
+    bert.set_defaults(run=lambda asked: prepare(options(asked), quiet=asked.quiet))
+    imagenet.add_to(kinds)
     return parser
 
 
@@ -174,7 +176,7 @@ def options(asked: argparse.Namespace) -> Options:
         problems += wrong
         if asked.vocab_size is not None:
             problems.append(Problem("--vocab-size", asked.vocab_size, "nothing beside --vocab", "Leave one out."))
-    problems += _corpus_problems(asked.corpus) + _output_problems(asked.output, asked.corpus)
+    problems += _corpus_problems(asked.corpus) + output_problems(asked.output, "--corpus", asked.corpus)
     if problems:
         raise UsageError(problems)
     return Options(asked.corpus, asked.output, words, **numbers)
@@ -205,21 +207,6 @@ def _corpus_problems(corpus: Path) -> list[Problem]:
         return [Problem("--corpus", corpus, allowed, "There is no *.txt in it; rename your text files.")]
     if not any(file.stat().st_size for file in files):
         return [Problem("--corpus", corpus, allowed, f"All {len(files)} are empty.")]
-    return []
-
-
-def _output_problems(output: Path, corpus: Path) -> list[Problem]:
-    allowed = "a folder that does not exist yet, or an empty one"
-    if output.exists() and not output.is_dir():
-        return [Problem("--output", output, allowed, "This is a file.")]
-    if output.is_dir() and any(output.iterdir()):
-        return [Problem("--output", output, allowed, "Choose another one, or remove it.")]
-    if output.resolve().is_relative_to(corpus.resolve()):
-        # Its vocab.txt would be taken for text the next time.
-        return [Problem("--output", output, "a folder outside --corpus", "Choose another one.")]
-    parent = next(folder for folder in output.absolute().parents if folder.exists())
-    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        return [Problem("--output", output, "a folder that can be written", f"{parent} is not one.")]
     return []
 
 
@@ -600,22 +587,8 @@ def prepare(options: Options, quiet: bool = False) -> dict[str, Any]:
     folder that looks complete. UsageError for a corpus that will not do, RunError when files cannot be written.
     """
     begin = time.monotonic()
-    output = options.output.resolve()
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        aside = tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent)
-    except OSError as error:
-        step = f"{error.strerror or error}."
-        raise UsageError([Problem("--output", options.output, "a folder that can be written", step)]) from None
-    try:
-        with aside:
-            data = Path(aside.name, "data")
-            data.mkdir()
-            description = _prepare_in(data, Path(aside.name, "tokens"), options, quiet)
-            data.rename(output)  # over an empty folder at most
-    except OSError as error:
-        where = error.filename or options.output
-        raise RunError("files", f"{where}: {error.strerror or error}. Nothing was kept.") from None
+    with aside(options.output) as data:
+        description = _prepare_in(data, data.parent / "tokens", options, quiet)
     if not quiet:
         _summary(description, options.output, time.monotonic() - begin)
     return description
@@ -711,48 +684,6 @@ def _summary(description: dict[str, Any], output: Path, seconds: float) -> None:
         f"{corpus['documents']:,} documents, {corpus['sentences']:,} sentences, {corpus['tokens']:,} tokens "
         f"({corpus['unknown_tokens'] / corpus['tokens']:.2%} unknown), {description['vocabulary']:,} words."
     )
-
-
-# --- progress ---------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def stage(name: str, total: int, quiet: bool) -> Iterator[Advance]:
-    """Shows a stage of `total` units: a bar on a terminal, else a line at times. Yields what counts units."""
-    if quiet:
-        yield lambda amount: None
-    elif sys.stderr.isatty():
-        with _bar(name, total) as advance:
-            yield _every(0.1, advance)
-    else:
-        begin = time.monotonic()
-        yield _every(10, lambda done: print(f"{name}: {done / total:.0%}", file=sys.stderr, flush=True))
-        print(f"{name}: done in {time.monotonic() - begin:.1f} s", file=sys.stderr, flush=True)
-
-
-@contextmanager
-def _bar(name: str, total: int) -> Iterator[Advance]:
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True)) as progress:
-        task = progress.add_task(name, total=total)
-        yield lambda done: progress.update(task, completed=done)
-        progress.update(task, completed=total)
-
-
-def _every(seconds: float, show: Callable[[int], None]) -> Advance:
-    """Adds up amounts, and shows the sum no more often than that."""
-    done, shown = 0, time.monotonic()
-
-    def advance(amount: int) -> None:
-        nonlocal done, shown
-        done += amount
-        if time.monotonic() - shown >= seconds:
-            shown = time.monotonic()
-            show(done)
-
-    return advance
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ LOST = re.compile(
     r"socket closed|unavailable|heartbeat|aborted",
     re.IGNORECASE,
 )
-KINDS = ("start", "built", "warm", "communication", "trajectory", "end", "failed")
+KINDS = ("start", "built", "warm", "communication", "input", "trajectory", "end", "failed")
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class Stream:
     built: Mapping[str, Any] = field(default_factory=dict)
     warm: Mapping[str, Any] = field(default_factory=dict)
     communication: Mapping[str, Any] = field(default_factory=dict)
+    input: Mapping[str, Any] = field(default_factory=dict)
     windows: tuple[Window, ...] = ()
     trajectory: Mapping[str, Any] | None = None
     end: Mapping[str, Any] | None = None
@@ -108,8 +109,9 @@ def read(path: Path) -> Stream:
         try:
             event = json.loads(line)
             if event["event"] == "window":
-                names = [name for name in Window.__dataclass_fields__ if name != "skew_seconds"]
-                found["windows"].append(Window(**{key: event[key] for key in names}))
+                names = [name for name in Window.__dataclass_fields__ if name not in ("skew_seconds", "input_seconds")]
+                waited = event.get("input_seconds")
+                found["windows"].append(Window(**{key: event[key] for key in names}, input_seconds=waited))
             elif event["event"] == "imported":
                 found["start"] = {**found.get("start", {}), "versions": event["versions"]}
             elif event["event"] in KINDS:
@@ -142,6 +144,7 @@ def merged(ranks: Sequence[Stream]) -> Stream:
             **first.communication,
             **_largest("all_reduce_seconds", [stream.communication for stream in ranks]),
         },
+        input={**first.input, **_largest("seconds", [stream.input for stream in ranks])},
         windows=tuple(map(_window, zip(*(stream.windows for stream in ranks), strict=False))),
         end={**ended[0], **{k: v for peak in peaks for k, v in _largest(peak, ended).items()}}
         if len(ended) == len(ranks)
@@ -156,8 +159,10 @@ def _largest(key: str, events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _window(windows: tuple[Window, ...]) -> Window:
     seconds = [window.seconds for window in windows]
+    waited = [window.input_seconds for window in windows if window.input_seconds is not None]
     return replace(
         windows[0],
+        input_seconds=max(waited, default=None),
         seconds=max(seconds),
         skew_seconds=max(seconds) - min(seconds),
         cpu_seconds=sum(window.cpu_seconds for window in windows),

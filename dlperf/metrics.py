@@ -130,6 +130,7 @@ class Summary:
     throughput in samples/s; peak memory in bytes; cpu_use in cores; first_step_seconds includes compilation.
     Of rows with several devices: skew as a share of the windows, gradient_bytes of a step, all_reduce_bandwidth in
     bytes/s.
+    Of rows with a loader: its throughput alone in samples/s, and the share of the windows that steps waited for input.
     """
 
     job: Job
@@ -144,6 +145,8 @@ class Summary:
     skew: float | None = None
     gradient_bytes: float | None = None
     all_reduce_bandwidth: float | None = None
+    loader_throughput: float | None = None
+    input_wait: float | None = None
 
 
 def summarize(job: Job, records: Iterable[Record]) -> Summary:
@@ -157,6 +160,8 @@ def summarize(job: Job, records: Iterable[Record]) -> Summary:
     several = done if job.world_size > 1 else ()
     gradients = [r.communication["gradient_bytes"] for r in several if "gradient_bytes" in r.communication]
     bandwidths = [found for found in map(all_reduce_bandwidth, several) if found is not None]
+    loaders = [record.input["samples"] / record.input["seconds"] for record in done if record.input.get("seconds")]
+    waits = [found for found in map(input_wait, done) if found is not None]
     return Summary(
         job=job,
         done=done,
@@ -170,7 +175,15 @@ def summarize(job: Job, records: Iterable[Record]) -> Summary:
         skew=median(skew(r) for r in several) if several else None,
         gradient_bytes=median(gradients) if gradients else None,
         all_reduce_bandwidth=median(bandwidths) if bandwidths else None,
+        loader_throughput=median(loaders) if loaders else None,
+        input_wait=median(waits) if waits else None,
     )
+
+
+def input_wait(record: Record) -> float | None:
+    """Share of the windows' time in which steps waited for their batches; None without a loader."""
+    waited = [window.input_seconds for window in record.windows if window.input_seconds is not None]
+    return sum(waited) / sum(window.seconds for window in record.windows) if waited else None
 
 
 def given_up(records: Sequence[Record]) -> bool:
@@ -298,7 +311,7 @@ def _scaling(summary: Summary, others: Iterable[Summary]) -> Scaling:
 
 def _alike(job: Job) -> tuple[object, ...]:
     """What a row and its row on one device have in common."""
-    what = (job.system, job.model, job.precision_asked, job.precision, job.device, job.input, job.data_dir)
+    what = (job.system, job.model, job.precision_asked, job.precision, job.device, job.input, job.format, job.data_dir)
     return *what, tuple(sorted(job.options.items()))
 
 
@@ -334,6 +347,7 @@ def _row(record: Record, proofs: Sequence[Certificate]) -> dict[str, object]:
         "precision_asked": job.precision_asked,
         "precision": job.precision,
         "input": job.input,
+        "format": job.format or None,
         "batch_size_per_device": job.batch_size,
         "global_batch_size": job.global_batch_size,
         "nnodes": job.nnodes,
@@ -353,6 +367,8 @@ def _row(record: Record, proofs: Sequence[Certificate]) -> dict[str, object]:
         "skew_seconds": sum(window.skew_seconds for window in record.windows),
         "gradient_bytes": record.communication.get("gradient_bytes"),
         "all_reduce_bus_bytes_per_second": all_reduce_bandwidth(record),
+        "loader_samples_per_second": record.input["samples"] / record.input["seconds"] if record.input else None,
+        "input_wait_share": input_wait(record),
         "cpu_cores_busy": cpu_use(record) if measured else None,
         "cpu_seconds_per_sample": cpu_seconds_per_sample(record) if measured else None,
         "peak_memory_bytes": record.peak_memory_bytes,

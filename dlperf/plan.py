@@ -23,15 +23,17 @@ class Plan:
 
 
 def make(spec: Spec, adapters: Mapping[str, Adapter]) -> Plan:
-    """One row for each model, precision, number of nodes and of ranks on each, framework and value of --compile."""
+    """One row for each model, precision, number of nodes and of ranks on each, framework, --compile and --input."""
     jobs: dict[str, Job] = {}
     skips: dict[tuple[object, ...], Skip] = {}
     compiles: tuple[str | None, ...] = spec.compile or (None,)
     sizes = tuple(product(spec.nnodes, spec.nproc_per_node))
-    for model, asked, name, compile in product(spec.models, spec.precisions, spec.frameworks, compiles):
+    for model, asked, name, compile, input in product(
+        spec.models, spec.precisions, spec.frameworks, compiles, spec.inputs
+    ):
         settings = {**spec.settings, **({"compile": compile} if compile else {})}
         concerned = _concerned(spec, adapters, models.FAMILY_OF[model])
-        row = _row(spec, adapters[name], model, asked, _mine(adapters[name], settings, concerned))
+        row = _row(spec, adapters[name], model, asked, input, _mine(adapters[name], settings, concerned))
         if isinstance(row, Skip):
             skips.setdefault((row.system, row.model, row.precision_asked), row)
             continue
@@ -72,18 +74,17 @@ def _skip(row: Job, status: str, why: str, nnodes: int, nproc: int) -> Skip:
     return Skip(**same, status=status, why=why, nnodes=nnodes, nproc_per_node=nproc)
 
 
-def _row(spec: Spec, adapter: Adapter, model: str, asked: str, mine: Mapping[str, str]) -> Job | Skip:
+def _row(spec: Spec, adapter: Adapter, model: str, asked: str, input: str, mine: Mapping[str, str]) -> Job | Skip:
     """`mine`: the settings that address this adapter and this family."""
     family, precision = models.FAMILY_OF[model], resolve_precision(asked, spec.device)
-    input = "synthetic" if spec.data == "synthetic" else "native"
-    system = system_name(adapter, family, mine)
+    system = system_name(adapter, family, mine, input)
     support = adapter.support_of(family, spec.device, precision, input)
     status, why = support.status, support.why
     if status in RUNNABLE:
-        why = _misfit(adapter, family, mine)
+        why = _misfit(adapter, family, mine) or _unread(spec, adapter, family, input)
         status = "option" if why else status
     options = {name: mine.get(name, option.default) for name, option in adapter.options_of(family).items()}
-    environment = adapter.environment_key(spec.device, options)
+    environment = adapter.environment_key(spec.device, options, input)
     if status in RUNNABLE and spec.env == "venv":
         why = _unbuilt(adapter, environment, spec.device)
         status = "not_yet" if why else status
@@ -109,7 +110,23 @@ def _row(spec: Spec, adapter: Adapter, model: str, asked: str, mine: Mapping[str
         options=options,
         environment=environment,
         untested=status == "untested",
+        format=_format(spec, adapter, family, input),
     )
+
+
+def _format(spec: Spec, adapter: Adapter, family: str, input: str) -> str:
+    """The first format that the adapter's loader reads and the data folder has; nothing where images are not read."""
+    if family != "resnet" or input == "synthetic":
+        return ""
+    return next((one for one in adapter.formats.get(input, ()) if one in spec.formats), "")
+
+
+def _unread(spec: Spec, adapter: Adapter, family: str, input: str) -> str:
+    """Why this adapter cannot read the data folder; empty if it can."""
+    if family != "resnet" or input == "synthetic" or _format(spec, adapter, family, input):
+        return ""
+    wanted, there = " or ".join(adapter.formats.get(input, ())), ", ".join(spec.formats)
+    return f"reads {wanted or 'no images'}; there is {there}: python -m dlperf.data imagenet --format {wanted}"
 
 
 def _concerned(spec: Spec, adapters: Mapping[str, Adapter], family: str) -> set[str]:
@@ -158,9 +175,9 @@ def no_image(adapter: Adapter, environment: str, device: str, images: Mapping[st
     return ""
 
 
-def system_name(adapter: Adapter, family: str, settings: Mapping[str, str]) -> str:
-    """The adapter and what differs from its defaults: "pytorch+inductor", "pytorch clip_norm=off"."""
-    labels, rest = "", ""
+def system_name(adapter: Adapter, family: str, settings: Mapping[str, str], input: str = "synthetic") -> str:
+    """The adapter and what differs from its defaults: "pytorch+inductor", "pytorch+dali", "pytorch clip_norm=off"."""
+    labels, rest = ("+dali" if input == "dali" else ""), ""
     for name, option in adapter.options_of(family).items():
         value = settings.get(name, option.default)
         if value in option.labels:

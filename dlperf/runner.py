@@ -157,6 +157,7 @@ class Runner:
                 peak_device_memory_bytes=(stream.end or {}).get("peak_device_memory_bytes"),
                 hosts=stream.hosts,
                 communication={key: stream.communication[key] for key in MEASURED if key in stream.communication},
+                input={key: stream.input[key] for key in ("samples", "seconds") if key in stream.input},
                 failure=process.failure(ended, stream, folder, launcher),
             )
         )
@@ -212,6 +213,7 @@ def request(job: Job, spec: Spec) -> dict[str, object]:
             "batch_size": job.batch_size,
             "input": job.input,
             "data_dir": _data(job),
+            "format": job.format,
             "warmup_steps": spec.protocol.warmup_steps,
             "windows": spec.protocol.windows,
             "steps_per_window": spec.protocol.steps_per_window,

@@ -19,7 +19,7 @@ class Job:
     defaults, e.g. "pytorch+compile" or "pytorch clip_norm=off". precision_asked: what the user wrote ("amp");
     precision: what it means on this device ("amp_bf16"). batch_size: per device. options: all options of the adapter
     that apply, defaults included. environment: key of the adapter's environment that they need, e.g. "cpu-horovod".
-    launcher: what starts the ranks. untested: nobody of us has run this combination.
+    launcher: what starts the ranks. untested: nobody of us has run this combination. format: of the images in data_dir.
     """
 
     id: str
@@ -40,6 +40,7 @@ class Job:
     nproc_per_node: int = 1
     launcher: str = "local"
     untested: bool = False
+    format: str = ""
 
     @property
     def world_size(self) -> int:
@@ -73,7 +74,8 @@ class Window:
     """A timed stretch of `steps` optimizer steps, which all ranks begin together.
 
     seconds: of the slowest rank. skew_seconds: slowest less fastest. samples, cpu_seconds (user + system): of all
-    ranks. loss: of the last step, mean over the ranks.
+    ranks. loss: of the last step, mean over the ranks. input_seconds: that the steps waited for their batches, of the
+    rank that waited longest; None where the input takes none.
     """
 
     index: int
@@ -83,6 +85,7 @@ class Window:
     cpu_seconds: float
     loss: float
     skew_seconds: float = 0.0
+    input_seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,8 @@ class Record:
     compilation. start_seconds: importing the framework and building the model. peak_memory_bytes: the process's
     largest resident size, over all ranks. command: the script that was run, verbatim. folder: its logs, relative to the
     comparison. hosts: of each rank. communication: with several ranks, gradient_bytes that one hands over in each step;
-    all_reduce_bytes, all_reduce_seconds of a probe outside of the windows.
+    all_reduce_bytes, all_reduce_seconds of a probe outside of the windows. input: samples and seconds of the loader
+    alone, without training, over all ranks.
     """
 
     job: Job
@@ -123,6 +127,7 @@ class Record:
     peak_device_memory_bytes: int | None = None
     hosts: tuple[str, ...] = ()
     communication: Mapping[str, float] = field(default_factory=dict)
+    input: Mapping[str, float] = field(default_factory=dict)
     failure: Failure | None = None
 
     @property

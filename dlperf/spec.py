@@ -19,7 +19,7 @@ from dlperf.catalog import DEVICES, Adapter
 from dlperf.errors import Problem, UsageError, did_you_mean
 from dlperf.hosts import Host
 from dlperf.launchers import Launcher
-from dlperf.models import pretraining
+from dlperf.models import images, pretraining
 
 PRECISIONS = ("fp32", "tf32", "amp", "fp16", "bf16")
 
@@ -50,8 +50,9 @@ class Spec:
     timeout: seconds for one run. threads: CPU threads that each rank's framework may use. verify: whether to make
     certificates that are missing. nnodes, nproc_per_node: each pair is a row. hosts: names, in order; empty: this
     machine, or those that the launcher finds. launcher: its name, resolved. launcher_arguments: see Launcher.arguments.
-    predict: numbers of devices whose throughput the report predicts. images: adapter -> reference of its image, "ngc"
-    for NVIDIA's; "" stands for all others. container_arguments: see dlperf.containers.ARGUMENTS.
+    predict: numbers of devices whose throughput the report predicts. inputs: "native", "dali" for a data folder, each a
+    row. formats: of the images in the data folder, those that may be read. images: adapter -> reference of its image,
+    "ngc" for NVIDIA's; "" stands for all others. container_arguments: see dlperf.containers.ARGUMENTS.
     """
 
     models: tuple[str, ...]
@@ -75,6 +76,8 @@ class Spec:
     launcher: str = "local"
     launcher_arguments: Mapping[str, str] = field(default_factory=dict)
     predict: tuple[int, ...] = ()
+    inputs: tuple[str, ...] = ("synthetic",)
+    formats: tuple[str, ...] = ()
     images: Mapping[str, str] = field(default_factory=dict)
     container_arguments: Mapping[str, str] = field(default_factory=dict)
 
@@ -89,6 +92,10 @@ def spec_from(data: Mapping[str, Any]) -> Spec:
     fields["protocol"] = Protocol(**fields["protocol"])
     for name in ("models", "precisions", "frameworks", "compile", "nnodes", "nproc_per_node", "hosts", "predict"):
         fields[name] = tuple(fields[name])
+    for name in ("inputs", "formats"):  # older comparisons have none
+        fields[name] = tuple(
+            fields.get(name, (() if name == "formats" or fields["data"] == "synthetic" else ("native",)))
+        )
     return Spec(**fields)
 
 
@@ -131,6 +138,8 @@ def from_arguments(
         threads=checker.count("threads", max(1, probe.machine_cpus() // max(places["nproc_per_node"]))),
         verify=not arguments.get("no_verify"),
         predict=checker.counts("predict", ()),
+        inputs=checker.inputs(),
+        formats=checker.formats(),
         images=checker.images(frameworks),
         container_arguments=checker.container_arguments(),
         **places,
@@ -395,6 +404,29 @@ class _Checker:
             allowed = sorted({allowed for one in fitting for allowed in one.values})
             self.wrong("set", f"{key}={value}", ", ".join(allowed), did_you_mean(value, allowed))
 
+    def inputs(self) -> tuple[str, ...]:
+        if self.arguments["data"] == "synthetic":
+            if self.arguments.get("input"):
+                step = "Name a prepared folder with --data, or leave out --input."
+                self.wrong("input", self.arguments["input"], "synthetic without --data", step)
+            return ("synthetic",)
+        return self.listed("input", ("native", "dali")) if self.arguments.get("input") else ("native",)
+
+    def formats(self) -> tuple[str, ...]:
+        """Those in the data folder, of those that are asked for; none for a folder that is not of images."""
+        asked = self.listed("format", images.FORMATS) if self.arguments.get("format") else images.FORMATS
+        try:
+            there = images.describe(self.arguments["data"])["formats"]
+        except ValueError:
+            return ()
+        found = tuple(format for format in asked if format in there)
+        if not found:
+            step = "Prepare it with python -m dlperf.data imagenet --format."
+            self.wrong(
+                "format", self.arguments["format"], f"{', '.join(there)}, which {self.arguments['data']} has", step
+            )
+        return found
+
     def data(self, spec: Spec) -> None:
         if spec.data == "synthetic":
             return
@@ -411,6 +443,15 @@ class _Checker:
                 batch = spec.global_batch_size or each * max(spec.world_sizes)
                 for problem in pretraining.check(spec.data, models.config(model), batch):
                     self.wrong("data", spec.data, f"a folder made by python -m dlperf.data bert: {problem}")
+            else:
+                self._images(spec, model)
+
+    def _images(self, spec: Spec, model: str) -> None:
+        each = spec.batch_size or default_batch_size(model, spec.device, "fp32")
+        batch = spec.global_batch_size or each * max(spec.world_sizes)
+        checked = (images.check(spec.data, models.config(model), one, batch) for one in spec.formats or ("folder",))
+        for problem in dict.fromkeys(problem for problems in checked for problem in problems):
+            self.wrong("data", spec.data, f"a folder made by python -m dlperf.data imagenet: {problem}")
 
 
 def _split(text: str) -> list[str]:

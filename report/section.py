@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dlperf import metrics, proof
 from dlperf.metrics import Standing, Summary
-from dlperf.report import names, text
+from dlperf.report import inputs, names, text
 from dlperf.report.scaling import scaling
 from dlperf.report.shape import Bar, Chart, Column, Row, Section, Table
 from dlperf.schema import Comparison, Failure, Job, Skip
@@ -34,6 +34,7 @@ def section(
         throughput=_throughput(groups, standings, skips, repeats, proofs),
         chart=_chart(first, standings, groups, skips),
         scaling=scaling(summaries, f"charts/{_anchor(first)}", _title(first), devices, obstacles),
+        input=inputs.table(summaries),
         work=work,
         how=how,
         same=same,

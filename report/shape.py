@@ -107,7 +107,8 @@ class Scaling:
 
 @dataclass(frozen=True)
 class Section:
-    """One model at one precision on one kind of device. scaling: None where all rows are of one device.
+    """One model at one precision on one kind of device. scaling: None where all rows are of one device. input: None
+    where no row reads and decodes while it trains.
 
     What really ran: `work`, differences that change how much is done; `how`, other differences; `same`, the rest.
     """
@@ -119,6 +120,7 @@ class Section:
     throughput: Table
     chart: Chart | None
     scaling: Scaling | None
+    input: Table | None
     work: Table | None
     how: Table | None
     same: Table | None

@@ -8,6 +8,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 FRAMEWORKS = {"torch", "tensorflow", "jax", "jaxlib", "mxnet", "paddle", "oneflow", "horovod"}
+#: what loaders of images use besides their framework
+LOADERS = {"cv2", "grain", "nvidia"}
 FOLDERS = {"": "dlperf", "adapters": "adapters", "models": "models", "launchers": "launchers", "report": "report"}
 
 #: module of dlperf -> modules of dlperf that it may import, besides itself and those of its right-hand neighbours
@@ -19,6 +21,8 @@ LAYERS = [
     {"plan", "envs", "images", "bundle", "process"},
     {"engine", "events", "metrics", "machine", "proof", "scaling"},
     {"data", "spec"},
+    {"imagenet"},
+    {"preparing"},
     {"catalog", "schema", "launchers", "hosts"},
     {"adapters", "containers", "models", "errors", "shell", ""},
 ]
@@ -78,8 +82,9 @@ def test_an_adapter_imports_one_framework_and_the_contract(path):
     assert len(frameworks - {"jaxlib", "horovod"}) <= 1, frameworks
     for name in found:
         if name.startswith("dlperf.adapters."):
-            assert name.split(".")[2] in ("api", "horovod", "ranks", "spawn", own), name
-    allowed = {*FRAMEWORKS, "dlperf", "numpy"} | set(sys.stdlib_module_names)
+            assert name.split(".")[2] in ("api", "dali", "horovod", "ranks", "spawn", own), name
+    loaders = LOADERS if path.name == "images.py" else set()
+    allowed = {*FRAMEWORKS, *loaders, "dlperf", "numpy"} | set(sys.stdlib_module_names)
     assert {name.split(".")[0] for name in found} <= allowed
 
 
@@ -108,5 +113,6 @@ def first_of(path):
     ids=lambda path: "/".join(path.parts[-2:]),
 )
 def test_the_shared_worker_side_needs_numpy_alone(path):
-    allowed = {"dlperf", "numpy", *(["horovod"] if path.name == "horovod.py" else [])} | set(sys.stdlib_module_names)
+    own = {"horovod.py": {"horovod"}, "dali.py": {"nvidia"}}.get(path.name, set())
+    allowed = {"dlperf", "numpy", *own} | set(sys.stdlib_module_names)
     assert {name.split(".")[0] for name in imports(path)} <= allowed

@@ -494,6 +494,17 @@ def test_runs_say_hosts_skew_and_communication() -> None:
     assert row["all_reduce_bus_bytes_per_second"] == pytest.approx(0.5e9)
 
 
+def test_a_loader_s_rate_and_what_steps_waited_for_it_stand_beside_the_training_rate() -> None:
+    of = job("pytorch+dali", "resnet50", "fp32", "fp32", 16, input="dali", format="tfrecord", data_dir="/data")
+    made = run(of, 0, 8.0, input={"samples": 320, "seconds": 10.0})
+    waited = tuple(dataclasses.replace(one, input_seconds=one.seconds / 4) for one in made.windows)
+    (section,) = view(with_rows([dataclasses.replace(made, windows=waited)])).sections
+    assert section.input is not None
+    (row,) = section.input.rows
+    assert row.cells == ("PyTorch+dali", "1", "1", "tfrecord", "8.00", "32.0", "4.00", "25.0%")
+    assert view(with_rows([run(job("pytorch", "resnet50", "fp32", "fp32", 16), 0, 8.0)])).sections[0].input is None
+
+
 def test_rows_with_as_many_devices_are_on_lines_of_their_own() -> None:
     sizes = ((1, 1), (1, 2), (2, 1), (2, 2))
     records = [record for m, k in sizes for record in placed("pytorch", m, k, (10.0 * m * k, 10.1 * m * k))]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dlperf import catalog, compare, plan, spec
+from dlperf import catalog, compare, imagenet, plan, spec
 from dlperf.errors import UsageError
 
 
@@ -289,3 +289,45 @@ def test_ten_thousand_rows_are_planned_at_once():
     ]
     made = parse_dry(*words, "--nnodes", nodes, "--launcher", "slurm")
     assert len(plan.make(made, catalog.adapters()).jobs) == 10_000
+
+
+# --- images ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """A data folder with two formats and 16 images."""
+    root = tmp_path_factory.mktemp("photos")
+    imagenet.draw(root / "drawn", 4, 4)
+    imagenet.prepare(imagenet.Options(root / "drawn", root / "data", ("folder", "recordio")), quiet=True)
+    return str(root / "data")
+
+
+RESNET = ["--model", "resnet_tiny", "--frameworks", "pytorch", "--batch-size", "2"]
+
+
+def test_each_input_is_a_row_that_takes_the_first_format_that_its_loader_reads(photos):
+    native, dali = planned(*RESNET, "--data", photos, "--input", "native,dali").jobs
+    assert (native.system, native.input, native.format, native.environment) == ("pytorch", "native", "folder", "cpu")
+    assert (dali.system, dali.input, dali.format, dali.environment) == ("pytorch+dali", "dali", "recordio", "cpu-dali")
+
+
+def test_a_format_that_a_loader_does_not_read_is_a_skip_that_says_how_to_make_one(photos):
+    (skip,) = planned(*RESNET, "--data", photos, "--format", "recordio").skips
+    assert skip.status == "option"
+    assert "reads folder; there is recordio: python -m dlperf.data imagenet --format folder" in skip.why
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["--input", "dali"], ["--input: 'dali'", "--data"]),
+        (["--data", "PHOTOS", "--input", "dally"], ["--input: 'dally'", "Did you mean 'dali'?"]),
+        (["--data", "PHOTOS", "--format", "tfrecord"], ["--format: 'tfrecord'", "folder, recordio"]),
+        (["--data", "PHOTOS", "--batch-size", "17"], ["--data", "fewer than the 17"]),
+        (["--data", "PHOTOS", "--model", "bert"], ["--data", "python -m dlperf.data bert"]),
+    ],
+)
+def test_what_does_not_fit_the_images_is_named(photos, words, parts):
+    (problem,) = problems(*RESNET, *(photos if word == "PHOTOS" else word for word in words))
+    assert [part in problem for part in parts] == [True] * len(parts), problem

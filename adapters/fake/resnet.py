@@ -86,6 +86,7 @@ class Trainer:
         self._dtype = "float64" if job.precision == "fp64" else "float32"
         self.parameter_count = count(self._parameters)
         self.gradient_bytes = 4 * self.parameter_count
+        self.input_seconds = None
         self.effective = dict.fromkeys(EFFECTIVE + EFFECTIVE_OF[self._family], "none")
         self.effective.update(precision=job.precision, threads="1", compute_dtype=DTYPES[job.precision])
         if self._star:

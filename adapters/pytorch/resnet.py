@@ -6,10 +6,11 @@ from torch import nn
 
 from dlperf import models
 from dlperf.adapters.pytorch import runtime
+from dlperf.adapters.pytorch.images import Loader, pixels
 from dlperf.adapters.pytorch.runtime import versions
 from dlperf.models import resnet
 
-__all__ = ["Network", "build", "loss", "versions"]
+__all__ = ["Network", "build", "loss", "pixels", "versions"]
 
 LAYOUTS = {"nhwc": torch.channels_last, "nchw": torch.contiguous_format}
 
@@ -28,7 +29,7 @@ def build(job, ranks):
         momentum=recipe.momentum,
         fused=True,
     )
-    feed = runtime.Feed(job, ranks, device, layout)
+    feed = (runtime.Feed if job.input == "synthetic" else Loader)(job, ranks, device, layout)
     nhwc = network.layer2[0].conv2.weight.is_contiguous(memory_format=torch.channels_last)
     effective = {"layout": "NHWC" if nhwc else "NCHW", "label_smoothing": str(config.label_smoothing)}
     return runtime.Trainer(job, ranks, device, network, loss, optimizer, feed, None, effective)

@@ -22,6 +22,9 @@ def versions():
     found = {"torch": torch.__version__}
     with contextlib.suppress(metadata.PackageNotFoundError):  # in its own environment only
         found["horovod"] = metadata.version("horovod")
+    for name, package in (("opencv", "opencv-python-headless"), ("dali", "nvidia-dali-cuda120")):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(package)
     if torch.backends.mkldnn.is_available():
         found["onednn"] = torch.__config__.show().partition("Intel(R) MKL-DNN v")[2].partition(" ")[0]
     if torch.cuda.is_available():
@@ -91,6 +94,7 @@ class Feed:
         self._device, self._layout = device, layout
         self._dtype = torch.float64 if job.precision == "fp64" else torch.float32
         self._ready = [self._place(batch) for batch in self._batches.pool()] if self._batches.synthetic else []
+        self.input_seconds = None
         count = len(self._ready)
         self.description = f"synthetic, {count} batches on the device" if count else f"rows of {job.data_dir}"
 
@@ -244,6 +248,14 @@ class Trainer:
         self.effective["compute_dtype"] = name.get(dtype, str(dtype).replace("torch.", ""))
         if self._scaler.is_enabled():
             self.effective["loss_scale"] = f"dynamic, {self._scaler.get_scale():g} after the first step"
+
+    @property
+    def input_seconds(self):
+        return self._feed.input_seconds
+
+    def fetch(self):
+        self._feed[self._steps]
+        self.wait()
 
     def wait(self):
         if self._device.type == "cuda":

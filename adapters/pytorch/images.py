@@ -1,0 +1,135 @@
+"""ResNet's images in PyTorch: a DataLoader whose processes read JPEG files and decode them with OpenCV; or DALI."""
+
+import os
+import random
+import sys
+import time
+
+import numpy
+import torch
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
+
+from dlperf import models
+from dlperf.adapters import dali
+from dlperf.adapters.api import Unsupported
+from dlperf.models import images
+
+try:
+    import cv2
+except ImportError:  # the environments with DALI or Horovod have none
+    cv2 = None
+
+
+class Files(Dataset):
+    """(pixels, label) of the files in the index: uint8 (size, size, 3), and an int."""
+
+    def __init__(self, data_dir, size, training):
+        self._folder, self._index = os.path.join(data_dir, "folder"), images.read_index(data_dir)
+        self._size, self._training, self._random = size, training, None
+
+    def __len__(self):
+        return len(self._index)
+
+    def __getitem__(self, number):
+        one = self._index[number]
+        pixels = decode(os.path.join(self._folder, one.path))
+        if self._random is None:  # each worker process draws its own
+            self._random = random.Random(torch.initial_seed())
+        part = (
+            images.random_part(self._random, *pixels.shape[:2])
+            if self._training
+            else images.middle_part(*pixels.shape[:2])
+        )
+        top, left, height, width = part
+        pixels = pixels[top : top + height, left : left + width]
+        pixels = cv2.resize(pixels, (self._size, self._size), interpolation=cv2.INTER_LINEAR)
+        if self._training and self._random.random() < 0.5:
+            pixels = pixels[:, ::-1]
+        return numpy.ascontiguousarray(pixels), one.label
+
+
+def decode(file):
+    """uint8 (height, width, 3), red, green, blue; black where the file cannot be decoded."""
+    pixels = cv2.imread(file, cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION)
+    if pixels is None:
+        print(f"{file}: cannot be decoded, and is black in this run", file=sys.stderr)
+        return numpy.zeros((1, 1, 3), "uint8")
+    return pixels
+
+
+class Loader:
+    """An endless stream of batches on the device, as Feed has them. input_seconds: that was waited for them so far."""
+
+    def __init__(self, job, ranks, device, layout):
+        self._job, self._device, self._layout = job, device, layout
+        self._dtype = torch.float64 if job.precision == "fp64" else torch.float32
+        size = models.config(job.model).image_size
+        self._batches = dali_batches(job, ranks, size) if job.input == "dali" else native_batches(job, ranks, size)
+        mean, deviation = (
+            torch.tensor(values, device=device, dtype=self._dtype) for values in (images.MEAN, images.DEVIATION)
+        )
+        self._mean, self._deviation = mean.view(1, 3, 1, 1), deviation.view(1, 3, 1, 1)
+        self.input_seconds = 0.0
+        self.description = (
+            dali.describe(job)
+            if job.input == "dali"
+            else f"DataLoader over {job.format}, OpenCV, {job.threads} processes"
+        )
+
+    def __getitem__(self, step):
+        began = time.perf_counter()
+        pixels, labels = next(self._batches)
+        batch = {"images": self._network_input(pixels), "labels": labels.to(self._device, non_blocking=True).flatten()}
+        self.input_seconds += time.perf_counter() - began
+        return batch
+
+    def _network_input(self, pixels):
+        """NHWC as the loaders give it to NCHW: a view, which is channels_last."""
+        pixels = pixels.to(self._device, non_blocking=True).permute(0, 3, 1, 2).to(self._dtype)
+        if self._job.input == "native":
+            pixels = pixels.sub_(self._mean).div_(self._deviation)
+        return pixels.contiguous(memory_format=self._layout)
+
+
+def native_batches(job, ranks, size):
+    if cv2 is None:
+        raise Unsupported("this environment has no OpenCV: images are read without communication=horovod")
+    cv2.setNumThreads(0)  # the processes are as many as the threads that we may use
+    dataset = Files(job.data_dir, size, training=True)
+    sampler = DistributedSampler(dataset, ranks.world_size, ranks.rank, seed=job.seed, drop_last=True)
+    loader = DataLoader(
+        dataset,
+        job.batch_size,
+        sampler=sampler,
+        num_workers=job.threads,
+        pin_memory=job.device == "cuda",
+        drop_last=True,
+        persistent_workers=True,
+    )
+    epoch = 0
+    while True:
+        sampler.set_epoch(epoch)
+        yield from loader
+        epoch += 1
+
+
+def dali_batches(job, ranks, size):
+    from nvidia.dali.plugin.base_iterator import LastBatchPolicy
+    from nvidia.dali.plugin.pytorch import DALIGenericIterator
+
+    made = dali.pipeline(job, ranks, size, "HWC")
+    batches = DALIGenericIterator(
+        [made], ["pixels", "labels"], reader_name="reader", auto_reset=True, last_batch_policy=LastBatchPolicy.DROP
+    )
+    while True:
+        for (batch,) in batches:
+            yield batch["pixels"], batch["labels"]
+
+
+def pixels(job):
+    size = models.config(job.model).image_size
+    if job.input == "dali":
+        for found, label in dali.pixels(job, size):
+            yield found.transpose(2, 0, 1), label
+    for found, label in Files(job.data_dir, size, training=False):
+        yield images.normalised(found).transpose(2, 0, 1), label

@@ -1,0 +1,92 @@
+"""What all preparations of input share: the folder that they make, whole or not at all, and the progress they show."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from dlperf.errors import Problem, RunError, UsageError
+
+Advance = Callable[[int], None]
+
+
+def output_problems(output: Path, flag: str, source: Path) -> list[Problem]:
+    """Why a folder cannot be made there; flag, source: what it is made from."""
+    allowed = "a folder that does not exist yet, or an empty one"
+    if output.exists() and not output.is_dir():
+        return [Problem("--output", output, allowed, "This is a file.")]
+    if output.is_dir() and any(output.iterdir()):
+        return [Problem("--output", output, allowed, "Choose another one, or remove it.")]
+    if output.resolve().is_relative_to(source.resolve()):
+        # What is made would be taken for a source the next time.
+        return [Problem("--output", output, f"a folder outside {flag}", "Choose another one.")]
+    parent = next(folder for folder in output.absolute().parents if folder.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        return [Problem("--output", output, "a folder that can be written", f"{parent} is not one.")]
+    return []
+
+
+@contextmanager
+def aside(output: Path) -> Iterator[Path]:
+    """An empty folder, in a temporary one beside the output, that becomes the output in the end; nothing is kept if
+    something is raised. UsageError where none can be made, RunError when files cannot be written."""
+    final = output.resolve()
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        temporary = tempfile.TemporaryDirectory(prefix=f".{final.name}.", dir=final.parent)
+    except OSError as error:
+        step = f"{error.strerror or error}."
+        raise UsageError([Problem("--output", output, "a folder that can be written", step)]) from None
+    try:
+        with temporary:
+            data = Path(temporary.name, "data")
+            data.mkdir()
+            yield data
+            data.rename(final)  # over an empty folder at most
+    except OSError as error:
+        where = error.filename or output
+        raise RunError("files", f"{where}: {error.strerror or error}. Nothing was kept.") from None
+
+
+@contextmanager
+def stage(name: str, total: int, quiet: bool) -> Iterator[Advance]:
+    """Shows a stage of `total` units: a bar on a terminal, else a line at times. Yields what counts units."""
+    if quiet:
+        yield lambda amount: None
+    elif sys.stderr.isatty():
+        with _bar(name, total) as advance:
+            yield _every(0.1, advance)
+    else:
+        begin = time.monotonic()
+        yield _every(10, lambda done: print(f"{name}: {done / total:.0%}", file=sys.stderr, flush=True))
+        print(f"{name}: done in {time.monotonic() - begin:.1f} s", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _bar(name: str, total: int) -> Iterator[Advance]:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True)) as progress:
+        task = progress.add_task(name, total=total)
+        yield lambda done: progress.update(task, completed=done)
+        progress.update(task, completed=total)
+
+
+def _every(seconds: float, show: Callable[[int], None]) -> Advance:
+    """Adds up amounts, and shows the sum no more often than that."""
+    done, shown = 0, time.monotonic()
+
+    def advance(amount: int) -> None:
+        nonlocal done, shown
+        done += amount
+        if time.monotonic() - shown >= seconds:
+            shown = time.monotonic()
+            show(done)
+
+    return advance

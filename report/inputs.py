@@ -1,0 +1,48 @@
+"""Where batches are read and decoded while training: how fast the loader is alone, and how long steps waited. Pure."""
+
+from __future__ import annotations
+
+from dlperf.metrics import Summary
+from dlperf.report import names, text
+from dlperf.report.shape import Column, Row, Table
+
+
+def table(summaries: list[Summary]) -> Table | None:
+    """A row for each system whose loader works during training; None where there is none."""
+    rows = [summary for summary in summaries if summary.done and summary.loader_throughput is not None]
+    if not rows:
+        return None
+    unit = names.rate_unit(rows[0].job.family)
+    columns = (
+        Column("system"),
+        *(Column(title, numeric=True) for title in ("nodes", "devices")),
+        Column("format"),
+        *(
+            Column(title, numeric=True)
+            for title in (f"training ({unit})", f"loader alone ({unit})", "loader / training")
+        ),
+        Column("share of a step spent waiting for input", numeric=True),
+    )
+    rates = text.column([summary.throughput.median if summary.throughput else None for summary in rows])
+    alone = text.column([summary.loader_throughput for summary in rows])
+    return Table(
+        columns, tuple(_row(one, *pair) for one, pair in zip(rows, zip(rates, alone, strict=True), strict=True))
+    )
+
+
+def _row(summary: Summary, rate: str, alone: str) -> Row:
+    job = summary.job
+    assert summary.throughput is not None
+    assert summary.loader_throughput is not None
+    return Row(
+        (
+            names.system(job),
+            f"{job.nnodes:,}",
+            f"{job.world_size:,}",
+            job.format or job.input,
+            rate,
+            alone,
+            text.number(summary.loader_throughput / summary.throughput.median, 2),
+            text.NONE if summary.input_wait is None else f"{summary.input_wait:.1%}",
+        )
+    )

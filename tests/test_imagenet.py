@@ -1,0 +1,180 @@
+"""Preparing images: formats, broken files, and what is refused before anything is read."""
+
+import io
+import json
+import struct
+from pathlib import Path
+
+import google_crc32c
+import numpy
+import pytest
+from PIL import Image
+
+from dlperf import data, imagenet
+from dlperf.models import images, resnet
+
+
+@pytest.fixture
+def drawn(tmp_path):
+    imagenet.draw(tmp_path / "drawn", 3, 4)
+    return tmp_path / "drawn"
+
+
+def prepare(source, output, *words):
+    return data.main(["imagenet", "--source", str(source), "--output", str(output), "--quiet", *words])
+
+
+def bytes_of(source):
+    return {file.read_bytes() for file in source.glob("*/*.jpg")}
+
+
+def test_folders_keep_every_file_as_it_is(drawn, tmp_path):
+    assert prepare(drawn, tmp_path / "out") == 0
+    index = images.read_index(tmp_path / "out")
+    assert [one.label for one in index] == [0] * 4 + [1] * 4 + [2] * 4
+    for one in index:
+        content = (tmp_path / "out" / "folder" / one.path).read_bytes()
+        assert content == (drawn / one.path).read_bytes()
+        assert len(content) == one.bytes
+    assert images.check(tmp_path / "out", resnet.SIZES["resnet_tiny"], "folder", 12) == []
+
+
+def test_tfrecord_has_every_image_once_with_right_checksums_and_offsets(drawn, tmp_path):
+    assert prepare(drawn, tmp_path / "out", "--format", "tfrecord", "--shards", "2") == 0
+    found = []
+    for file in images.files(tmp_path / "out", "tfrecord"):
+        content = Path(file).read_bytes()
+        for line in Path(file + ".idx").read_text().splitlines():
+            offset, size = map(int, line.split())
+            (length,) = struct.unpack_from("<Q", content, offset)
+            example = content[offset + 12 : offset + 12 + length]
+            assert size == length + 16
+            crc = google_crc32c.value(example)
+            masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+            assert struct.unpack_from("<I", content, offset + 12 + length)[0] == masked
+            start = example.index(b"\xff\xd8")
+            found.append(example[start : example.index(b"\xff\xd9", start) + 2])
+    assert len(found) == 12
+    assert set(found) == bytes_of(drawn)
+
+
+def test_recordio_is_read_back_even_where_an_image_has_the_magic_number_inside(tmp_path):
+    magic = struct.pack("<I", imagenet.MAGIC)
+    contents = [b"plain", b"abcd" + magic + b"efgh", magic + magic, b"a" + magic, b""]
+    stream = io.BytesIO()
+    for content in contents:
+        imagenet.recordio(stream, content)
+    assert list(parts_joined(stream.getvalue())) == contents
+
+
+def parts_joined(data):
+    """The records of a RecordIO file, by its definition."""
+    at, parts = 0, []
+    while at < len(data):
+        magic, flag = struct.unpack_from("<II", data, at)
+        assert magic == imagenet.MAGIC
+        kind, length = flag >> 29, flag & (1 << 29) - 1
+        parts.append(data[at + 8 : at + 8 + length])
+        at += 8 + (length + 3) // 4 * 4
+        if kind in (0, 3):
+            yield struct.pack("<I", imagenet.MAGIC).join(parts)
+            parts = []
+
+
+def test_broken_and_other_files_are_left_out_counted_and_named(drawn, tmp_path, capsys):
+    whole = (drawn / "class000" / "image0000.jpg").read_bytes()
+    (drawn / "class000" / "image0000.jpg").write_bytes(whole[: len(whole) // 2])
+    (drawn / "class001" / "notes.txt").write_text("not an image")
+    (drawn / "class002" / "empty.jpg").write_bytes(b"")
+    assert data.main(["imagenet", "--source", str(drawn), "--output", str(tmp_path / "out")]) == 0
+    described = json.loads((tmp_path / "out" / "dataset.json").read_text())
+    assert (described["images"], described["left_out"]) == (11, 3)
+    assert set(described["left_out_files"]) == {"class000/image0000.jpg", "class001/notes.txt", "class002/empty.jpg"}
+    out = capsys.readouterr().out
+    assert "3 left out" in out
+    assert "class000/image0000.jpg: " in out
+
+
+def test_what_decoders_read_differently_is_encoded_anew(drawn, tmp_path):
+    Image.fromarray(numpy.zeros((40, 30, 4), "uint8"), "CMYK").save(drawn / "class000" / "a.jpg")
+    Image.fromarray(numpy.zeros((40, 30, 3), "uint8")).save(drawn / "class000" / "b.png")
+    Image.fromarray(numpy.zeros((40, 30), "uint8")).save(drawn / "class000" / "d.jpg")
+    exif = Image.Exif()
+    exif[imagenet.ORIENTATION] = 6
+    Image.fromarray(numpy.zeros((40, 30, 3), "uint8")).save(drawn / "class000" / "c.jpg", exif=exif)
+    assert prepare(drawn, tmp_path / "out") == 0
+    described = json.loads((tmp_path / "out" / "dataset.json").read_text())
+    assert described["encoded_anew"] == 4
+    for name in ("a.jpg", "b.png.jpg", "c.jpg", "d.jpg"):
+        with Image.open(tmp_path / "out" / "folder" / "class000" / name) as image:
+            assert (image.format, image.mode, image.size) == ("JPEG", "RGB", (30, 40))
+            assert not image.getexif()
+
+
+@pytest.mark.parametrize(
+    ("change", "words", "said"),
+    [
+        (lambda source: (source / "class003").mkdir(), [], "class003' is not usable; allowed: a class with images"),
+        (lambda source: None, ["--format", "tfrecords"], "Did you mean 'tfrecord'?"),
+        (lambda source: None, ["--shards", "0"], "--shards: '0' is not usable; allowed: a whole number, 1 or more"),
+        (
+            lambda source: [f.write_bytes(b"x") for f in source.glob("class001/*")],
+            [],
+            "None of its files is one; class001/",
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_named(drawn, tmp_path, capsys, change, words, said):
+    change(drawn)
+    assert prepare(drawn, tmp_path / "out", *words) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_folder_of_train_and_val_is_not_taken_for_two_classes(tmp_path, capsys):
+    imagenet.draw(tmp_path / "data" / "train", 2, 1)
+    imagenet.draw(tmp_path / "data" / "val", 2, 1)
+    assert prepare(tmp_path / "data", tmp_path / "out") == 2
+    assert f"Name {tmp_path / 'data' / 'train'}." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("format", images.FORMATS)
+def test_a_file_that_has_changed_since_is_named(drawn, tmp_path, format):
+    prepare(drawn, tmp_path / "out", "--format", format)
+    config = resnet.SIZES["resnet_tiny"]
+    assert images.check(tmp_path / "out", config, format, 12) == []
+    name = (
+        images.read_index(tmp_path / "out")[5].path if format == "folder" else images.files(tmp_path / "out", format)[0]
+    )
+    file = tmp_path / "out" / format / name
+    file.write_bytes(file.read_bytes()[:-1])
+    (problem,) = images.check(tmp_path / "out", config, format, 12)
+    assert problem.startswith(f"{file}: has ")
+    file.unlink()
+    (problem,) = images.check(tmp_path / "out", config, format, 12)
+    assert problem.startswith(f"{file}: is missing")
+
+
+def test_a_folder_that_does_not_fit_the_model_says_why(drawn, tmp_path):
+    prepare(drawn, tmp_path / "out")
+    config = resnet.SIZES["resnet_tiny"]._replace(classes=2)
+    found = images.check(tmp_path / "out", config, "recordio", 13)
+    assert [
+        "has 3 classes, the model 2" in found[0],
+        "fewer than the 13" in found[1],
+        "has no recordio" in found[2],
+    ] == [True] * 3
+
+
+def test_the_random_part_is_inside_and_as_large_as_it_should_be():
+    generator = numpy.random.RandomState(1)
+    shares = []
+    for _ in range(2000):
+        top, left, height, width = images.random_part(generator, 300, 400)
+        assert min(top, left) >= 0
+        assert (top + height <= 300, left + width <= 400) == (True, True)
+        shares.append(height * width / 120000)
+    assert min(shares) >= 0.08 * 0.95
+    assert max(shares) <= 1
+    always_fit = [share for share in shares if share < 0.5625]  # 300 high and 3:4 wide
+    assert abs(numpy.mean(always_fit) - (0.08 + 0.5625) / 2) < 0.015
