@@ -67,7 +67,9 @@ def _read(fn, job, ranks, training):
         return fn.readers.file(file_root=job.data_dir + "/folder", files=paths, labels=labels, **how)
     files = images.files(job.data_dir, job.format)
     if job.format == "recordio":
-        return fn.readers.mxnet(path=files, index_path=[file[: -len("rec")] + "idx" for file in files], **how)
+        indices = [file[: -len("rec")] + "idx" for file in files]
+        jpegs, labels = fn.readers.mxnet(path=files, index_path=indices, **how)
+        return jpegs, fn.cast(labels, dtype=types.INT32)  # of float32, as RecordIO has them
     features = {
         "image/encoded": tfrecord.FixedLenFeature((), tfrecord.string, ""),
         "image/class/label": tfrecord.FixedLenFeature([1], tfrecord.int64, -1),
