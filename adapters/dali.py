@@ -13,7 +13,7 @@ def describe(job):
 
 
 def pipeline(job, ranks, size, layout, training=True):
-    """A DALI pipeline with two outputs: images, float32 in `layout` ("HWC" or "CHW"), normalised; labels, from 0.
+    """A DALI pipeline with two outputs: images, float32 in `layout` ("HWC" or "CHW"), normalised; labels, int32 from 0.
 
     Its reader is called "reader". On CUDA the outputs are on the GPU of this rank.
     """
@@ -67,9 +67,8 @@ def _read(fn, job, ranks, training):
         return fn.readers.file(file_root=job.data_dir + "/folder", files=paths, labels=labels, **how)
     files = images.files(job.data_dir, job.format)
     if job.format == "recordio":
-        indices = [file[: -len("rec")] + "idx" for file in files]
-        jpegs, labels = fn.readers.mxnet(path=files, index_path=indices, **how)
-        return jpegs, fn.cast(labels, dtype=types.INT32)  # of float32, as RecordIO has them
+        jpegs, labels = fn.readers.mxnet(path=files, index_path=[file[: -len("rec")] + "idx" for file in files], **how)
+        return jpegs, fn.cast(labels, dtype=types.INT32)  # RecordIO has them as floats
     features = {
         "image/encoded": tfrecord.FixedLenFeature((), tfrecord.string, ""),
         "image/class/label": tfrecord.FixedLenFeature([1], tfrecord.int64, -1),

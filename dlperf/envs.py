@@ -607,12 +607,13 @@ def _source_build(target: _Target) -> list[list[str]]:
     if build is None:
         return []
     package, folder = _source(build), str(target.building / "source")
+    packed = re.sub("[-_.]+", "_", package.name) + f"-{package.version}.tar.gz"  # PEP 625
     python = str(target.building / "bin" / "python")
     fetch = ["--require-hashes", "--no-deps", "--no-binary", ":all:", "--no-build-isolation", "--progress-bar", "off"]
     variables = [f"{name}={_in_building(target, value)}" for name, value in build.variables.items()]
     return [
         [python, "-I", "-m", "pip", "download", *fetch, "--dest", folder, "-r", str(build.lock)],
-        ["tar", "-xzf", f"{folder}/{package.name}-{package.version}.tar.gz", "-C", folder, "--strip-components", "1"],
+        ["tar", "-xzf", f"{folder}/{packed}", "-C", folder, "--strip-components", "1"],
         *([python, "-I", "-c", REPLACE, f"{folder}/{one.file}", one.old, one.new] for one in build.replace),
         [
             "env",

@@ -317,6 +317,12 @@ def test_what_is_built_from_source_is_part_of_the_environment(tmp_path):
     assert {key: len(found) for key, found in folders.items()} == {"cpu": 1, "cpu-built": len(changes)}
 
 
+def test_a_source_distribution_is_unpacked_under_its_name(tmp_path):
+    source = "two-words==1.0 --hash=sha256:" + "0" * 64
+    lines = envs.commands(built(tmp_path, [wheel(tmp_path / "wheels", "tiny")], source), "cpu-built")
+    assert any("/source/two_words-1.0.tar.gz" in line for line in lines if line.startswith("tar "))
+
+
 @pytest.mark.usefixtures("quick")
 def test_the_commands_of_a_source_build_make_the_environment(tmp_path, monkeypatch, copier):
     url, lock = index(tmp_path / "index", "other")
