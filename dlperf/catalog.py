@@ -117,11 +117,20 @@ class EnvironmentSpec:
 
 
 @dataclass(frozen=True)
+class ImageSpec:
+    """Of a device's image. ngc: NVIDIA's, which --image ngc means; may be empty. packages: Debian's, for libraries that
+    the wheels leave to the system."""
+
+    ngc: str = ""
+    packages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Adapter:
     """One framework's adapter. `folder` holds its adapter.toml, requirements and modules.
 
     distribution: the packages that may bring the framework (tensorflow, tensorflow-cpu); one is installed.
-    formats: input -> formats of dlperf.models.images that its loaders read, the best first.
+    formats: input -> formats of dlperf.models.images that its loaders read, the best first. images: by device.
     """
 
     name: str
@@ -135,6 +144,7 @@ class Adapter:
     options: Mapping[str, Option]
     distributed: Sequence[Distributed] = ()
     formats: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    images: Mapping[str, ImageSpec] = field(default_factory=dict)
 
     def distributed_on(self, device: str) -> Distributed:
         """The one entry that covers a device."""
@@ -196,7 +206,18 @@ def read(folder: Path) -> Adapter:
     reader.known(
         "",
         data,
-        {"title", "homepage", "distribution", "default", "environment", "support", "distributed", "options", "formats"},
+        {
+            "title",
+            "homepage",
+            "distribution",
+            "default",
+            "environment",
+            "support",
+            "distributed",
+            "options",
+            "formats",
+            "image",
+        },
     )
     adapter = Adapter(
         name=folder.name,
@@ -210,6 +231,7 @@ def read(folder: Path) -> Adapter:
         options={name: reader.option(name, table) for name, table in data.get("options", {}).items()},
         distributed=[reader.distributed(index, table) for index, table in enumerate(data.get("distributed", []))],
         formats=reader.formats(data.get("formats", {})),
+        images={device: reader.image(device, table) for device, table in data.get("image", {}).items()},
     )
     reader.variants(adapter)
     if reader.problems:
@@ -267,6 +289,13 @@ class _Reader:
             variables=dict(table.get("variables", {})),
             build=self.build(key, table["build"]) if "build" in table else None,
         )
+
+    def image(self, device: str, table: Mapping[str, Any]) -> ImageSpec:
+        if device not in DEVICES:
+            self.problems.append(Problem(f"{self.path}: image", device, ", ".join(DEVICES)))
+        self.known(f"image.{device}.", table, {"ngc", "packages"})
+        packages = self.texts(table, "packages") if "packages" in table else ()
+        return ImageSpec(self.text(table, "ngc") if "ngc" in table else "", packages)
 
     def build(self, key: str, table: Mapping[str, Any]) -> SourceBuild:
         where = f"environment.{key}.build."

@@ -5,6 +5,7 @@ import errno
 import hashlib
 import io
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -386,6 +387,27 @@ def test_a_variant_is_listed_and_made_only_where_it_is_asked_for(tmp_path, monke
 
 
 @pytest.mark.usefixtures("quick")
+def test_wheels_are_downloaded_aside_once_and_with_the_lock(tmp_path, own_cache, monkeypatch):
+    url, lock = index(tmp_path / "index", "tiny")
+    monkeypatch.setenv("PIP_INDEX_URL", url)
+    adapter = toy(tmp_path, lock)
+    folder = envs.wheels(adapter, "cpu")
+    assert [path.name for path in (folder / "wheels").iterdir()] == ["tiny-1.0-py3-none-any.whl"]
+    assert (folder / "requirements.txt").read_text() == adapter.environments["cpu"].lock.read_text()
+    assert folder.name.startswith("toy-cpu-")
+    monkeypatch.setenv("PIP_INDEX_URL", REFUSED)
+    assert envs.wheels(adapter, "cpu") == folder, "what is there is not asked for again"
+
+
+def test_wheels_that_cannot_be_had_leave_nothing(tmp_path, own_cache, monkeypatch):
+    url, lock = index(tmp_path / "index", "tiny")
+    shutil.rmtree(tmp_path / "index" / "tiny")
+    monkeypatch.setenv("PIP_INDEX_URL", url)
+    with pytest.raises(RunError, match="toy cpu: no package index offers tiny"):
+        envs.wheels(toy(tmp_path, lock), "cpu")
+    assert [path.name for path in (own_cache / "wheels").iterdir() if path.is_dir()] == []
+
+
 def test_an_interrupted_install_leaves_nothing(tmp_path, own_cache, monkeypatch):
     url, lock = index(tmp_path / "index", "tiny")
     monkeypatch.setenv("PIP_INDEX_URL", url)
