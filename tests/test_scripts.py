@@ -1044,7 +1044,7 @@ def test_a_script_that_does_not_stop_is_ended_when_it_has_told_enough(tmp_path, 
     (tmp_path / "adapters" / "theirs" / "adapter.toml").write_text(toml)
     monkeypatch.setenv("DLPERF_ADAPTERS", str(tmp_path / "adapters"))
     (tmp_path / "images").mkdir()
-    words = ["-f", "theirs,fake", "-m", "resnet50", "--device", "cpu", "--env", "current", "-b", 4, "-r", 1]
+    words = ["-f", "theirs", "-m", "resnet50", "--device", "cpu", "--env", "current", "-b", 4, "-r", 1]
     more = ["--source", folder, "--data", tmp_path / "images", "-o", tmp_path / "out", "--timeout", 60, "--no-verify"]
     ended = run(*words, *more)
     records = {record.job.adapter: record for record in store.open_folder(tmp_path / "out").records.values()}
