@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 ARGS ?= --model bert --precision amp
 REFERENCE_ARGS := --frameworks pytorch --device cpu --model resnet50,bert
 
-.PHONY: setup compare verify reference test test-cluster test-horovod check format types lint lock bench clean
+.PHONY: setup compare verify reference test test-cluster test-horovod test-images check format types lint lock bench
+.PHONY: bench-containers clean
 
 setup: $(VENV)/ready
 
@@ -34,9 +35,15 @@ test-cluster: $(VENV)/ready
 test-horovod: $(VENV)/ready
 	$(BIN)/python -m pytest -v -m horovod tests/test_horovod.py $(TEST_ARGS)
 
+# Builds the frameworks' images on a Docker engine of its own, and runs in them. Needs root; installs docker.io, iptables
+# and debootstrap. DLPERF_TEST_DOCKER names a folder that keeps the images.
+test-images: $(VENV)/ready
+	tests/images/install.sh
+	$(BIN)/python -m pytest -v -m "images or every_image" tests/images $(TEST_ARGS)
+
 # The part to run before each commit: format, lint, types, the tests that need no framework and no cluster.
 check: lint types
-	$(BIN)/python -m pytest -q -m "not framework and not cluster"
+	$(BIN)/python -m pytest -q -m "not framework and not cluster and not images"
 
 lint: $(VENV)/ready
 	$(BIN)/ruff format --check .
@@ -50,10 +57,14 @@ format: $(VENV)/ready
 bench: $(VENV)/ready
 	$(BIN)/python tests/bench/bench.py $(BENCH_ARGS)
 
+# Each framework in its image and in its environment, interleaved. BENCH_ARGS= passes options on.
+bench-containers: $(VENV)/ready
+	$(BIN)/python tests/bench/containers.py $(BENCH_ARGS)
+
 # mypy does not know setup.cfg's package_dir, so links lay the folders out as the package that they are.
 types: $(VENV)/ready
 	@rm -rf .typing && mkdir -p .typing/dlperf
-	@ln -s $(CURDIR)/dlperf/*.py $(CURDIR)/adapters $(CURDIR)/models $(CURDIR)/launchers $(CURDIR)/report .typing/dlperf/
+	@ln -s $(CURDIR)/dlperf/*.py $(CURDIR)/adapters $(CURDIR)/models $(CURDIR)/launchers $(CURDIR)/report $(CURDIR)/docker .typing/dlperf/
 	cd .typing && ../$(BIN)/mypy --config-file ../pyproject.toml -p dlperf
 
 # `ready` is touched last, so that an interrupted set-up is never taken for a finished one.

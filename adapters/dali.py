@@ -1,6 +1,7 @@
 """ResNet's images by NVIDIA DALI, for the frameworks that it has a plug-in for. What is done to an image stands in
 dlperf.models.images; on CUDA the GPU decodes, on the CPU DALI's threads do."""
 
+from dlperf.adapters.ranks import Ranks
 from dlperf.models import images
 
 DESCRIPTION = "DALI over {format}, {device}, {threads} threads"
@@ -12,7 +13,7 @@ def describe(job):
 
 
 def pipeline(job, ranks, size, layout, training=True):
-    """A DALI pipeline with two outputs: images, float32 in `layout` ("HWC" or "CHW"), normalised; labels, from 0.
+    """A DALI pipeline with two outputs: images, float32 in `layout` ("HWC" or "CHW"), normalised; labels, int32 from 0.
 
     Its reader is called "reader". On CUDA the outputs are on the GPU of this rank.
     """
@@ -66,10 +67,21 @@ def _read(fn, job, ranks, training):
         return fn.readers.file(file_root=job.data_dir + "/folder", files=paths, labels=labels, **how)
     files = images.files(job.data_dir, job.format)
     if job.format == "recordio":
-        return fn.readers.mxnet(path=files, index_path=[file[: -len("rec")] + "idx" for file in files], **how)
+        jpegs, labels = fn.readers.mxnet(path=files, index_path=[file[: -len("rec")] + "idx" for file in files], **how)
+        return jpegs, fn.cast(labels, dtype=types.INT32)  # RecordIO has them as floats
     features = {
         "image/encoded": tfrecord.FixedLenFeature((), tfrecord.string, ""),
         "image/class/label": tfrecord.FixedLenFeature([1], tfrecord.int64, -1),
     }
     read = fn.readers.tfrecord(path=files, index_path=[file + ".idx" for file in files], features=features, **how)
     return read["image/encoded"], fn.cast(read["image/class/label"] - 1, dtype=types.INT32)
+
+
+def pixels(job, size):
+    """For checking, without end: each image as `pipeline` gives it, float32 (size, size, 3), but of the middle part and
+    not mirrored; and its label."""
+    made = pipeline(job._replace(batch_size=1), Ranks(), size, "HWC", training=False)
+    made.build()
+    while True:
+        found, labels = made.run()
+        yield found.as_cpu().as_array()[0], int(labels.as_cpu().as_array().item())

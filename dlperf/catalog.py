@@ -224,13 +224,22 @@ class EnvironmentSpec:
 
 
 @dataclass(frozen=True)
+class ImageSpec:
+    """Of a device's image. ngc: NVIDIA's, which --image ngc means; may be empty. packages: Debian's, for libraries that
+    the wheels leave to the system. named: those that others' scripts run in, by the values of the option `image`."""
+
+    ngc: str = ""
+    packages: tuple[str, ...] = ()
+    named: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Adapter:
     """One framework's adapter. `folder` holds its adapter.toml, requirements and modules.
 
     distribution: the packages that may bring the framework (tensorflow, tensorflow-cpu); one is installed.
-    source, scripts: of an adapter whose training scripts are others' (an upstream system), by model. images: by
-    device and name, the containers that it runs in; the option `image` chooses.
-    formats: input -> formats of dlperf.models.images that its loaders read, the best first.
+    formats: input -> formats of dlperf.models.images that its loaders read, the best first. images: by device. source,
+    scripts: of an adapter whose training scripts are others' (an upstream system), by model.
     """
 
     name: str
@@ -244,9 +253,9 @@ class Adapter:
     options: Mapping[str, Option]
     distributed: Sequence[Distributed] = ()
     formats: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    images: Mapping[str, ImageSpec] = field(default_factory=dict)
     source: Source | None = None
     scripts: Mapping[str, Script] = field(default_factory=dict)
-    images: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -255,10 +264,10 @@ class Adapter:
         return tuple(device for device in DEVICES if device in found)
 
     def image(self, device: str, options: Mapping[str, str]) -> str:
-        """The image that a job runs in; empty for none."""
-        known = self.images.get(device, {})
+        """The image that the option `image` chooses for a script of others; empty for none."""
+        named = self.images[device].named if device in self.images else {}
         chosen = options.get("image", "")
-        return known.get(chosen, chosen) if known else ""
+        return named.get(chosen, chosen) if named else ""
 
     def distributed_on(self, device: str) -> Distributed:
         """The one entry that covers a device."""
@@ -332,8 +341,8 @@ def read(folder: Path) -> Adapter:
         distributed=[reader.distributed(index, table) for index, table in enumerate(data.get("distributed", []))],
         source=reader.source(data["source"]) if "source" in data else None,
         scripts={model: reader.script(model, table) for model, table in data.get("script", {}).items()},
-        images={device: dict(table) for device, table in data.get("image", {}).items()},
         formats=reader.formats(data.get("formats", {})),
+        images={device: reader.image(device, table) for device, table in data.get("image", {}).items()},
     )
     reader.variants(adapter)
     reader.upstream(adapter)
@@ -392,6 +401,14 @@ class _Reader:
             variables=dict(table.get("variables", {})),
             build=self.build(key, table["build"]) if "build" in table else None,
         )
+
+    def image(self, device: str, table: Mapping[str, Any]) -> ImageSpec:
+        if device not in DEVICES:
+            self.problems.append(Problem(f"{self.path}: image", device, ", ".join(DEVICES)))
+        self.known(f"image.{device}.", table, {"ngc", "packages", "named"})
+        packages = self.texts(table, "packages") if "packages" in table else ()
+        named = {str(name): str(reference) for name, reference in table.get("named", {}).items()}
+        return ImageSpec(self.text(table, "ngc") if "ngc" in table else "", packages, named)
 
     def build(self, key: str, table: Mapping[str, Any]) -> SourceBuild:
         where = f"environment.{key}.build."
@@ -515,11 +532,14 @@ class _Reader:
         """Scripts have a source, conditions that can hold, and images that an option names."""
         if bool(adapter.scripts) != bool(adapter.source):
             self.wrong("source", adapter.source or "", "a table with repository and commit, where there are [script.*]")
-        for device, named in adapter.images.items():
-            self.one_of("image", device, DEVICES)
+        for device, one in adapter.images.items():
             values = adapter.options["image"].values if "image" in adapter.options else ()
-            if set(named) != set(values):
-                self.wrong(f"image.{device}", ", ".join(named), f"the values of the option image: {', '.join(values)}")
+            if set(one.named) != set(values):
+                self.wrong(
+                    f"image.{device}.named",
+                    ", ".join(one.named),
+                    f"the values of the option image: {', '.join(values)}",
+                )
         for script in adapter.scripts.values():
             for part in (*script.command, *script.variables, *script.effective, *script.differs):
                 options = adapter.options_of(FAMILY_OF.get(script.model, ""))

@@ -112,7 +112,7 @@ class Certifier:
     """Makes certificates for the rows of one comparison.
 
     folder: has code/, the bundle; runs go to proofs/ in it. make: whether to run what no cached certificate proves.
-    hosts, arguments: for the launcher of rows of several ranks.
+    hosts, arguments: for the launcher of rows of several ranks. container: --container-arg.
     """
 
     folder: Path
@@ -122,6 +122,7 @@ class Certifier:
     make: bool = True
     hosts: tuple[str, ...] = ()
     arguments: Mapping[str, str] = field(default_factory=dict)
+    container: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._stopped, self._turn = threading.Event(), threading.Lock()
@@ -219,12 +220,12 @@ class Certifier:
         """A new trajectory; a run that failed is one with its failure."""
         folder = self.folder / "proofs" / one.name / "run"
         began = time.monotonic()
-        command = script(one, environment, threads, self.hosts, self.arguments)
+        command = script(one, environment, threads, self.hosts, self.arguments, self.container)
         launcher = launchers.find(one.job.launcher if one.ranks > 1 else "local")
         try:
             envs.check(environment)
             process.prepare(folder, request(one, threads), command)
-            ended = process.execute(folder, self.timeout, self._heed_stop, launcher)
+            ended = process.execute(folder, self.timeout, self._heed_stop, launcher, environment.engine)
             stream = events.of_job(folder, one.ranks)
             failure = process.failure(ended, stream, folder, launcher) or _parted(stream)
         except RunError as error:
@@ -322,8 +323,10 @@ def script(
     threads: int,
     hosts: tuple[str, ...] = (),
     arguments: Mapping[str, str] | None = None,
+    container: Mapping[str, str] | None = None,
 ) -> str:
-    """What `sh` runs for a trajectory, in its folder. hosts, arguments: for the launcher of several ranks."""
+    """What `sh` runs for a trajectory, in its folder. hosts, arguments: for the launcher of several ranks. container:
+    --container-arg."""
     several = one.ranks > 1
     return launchers.find(one.job.launcher if several else "local").script(
         Launch(
@@ -338,6 +341,7 @@ def script(
             nproc_per_node=one.ranks // one.nnodes,
             hosts=hosts[: one.nnodes] if several else (),
             arguments=(arguments or {}) if several else {},
+            container=environment.container(one.job.device, container or {}),
         )
     )
 
@@ -366,7 +370,6 @@ def request(one: Asked, threads: int) -> dict[str, object]:
 
 def _blank(one: Asked, environment: Environment, code: str) -> Trajectory:
     """A trajectory as far as it is known before it is made."""
-    made = {"kind": environment.kind, "python": environment.python_version, "digest": environment.digest}
     job = one.job
     return Trajectory(
         system=job.system,
@@ -383,7 +386,7 @@ def _blank(one: Asked, environment: Environment, code: str) -> Trajectory:
         options=dict(job.options),
         definition=definition(one.model),
         code=code,
-        environment=made,
+        environment=environment.stored,
         ranks=one.ranks,
     )
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
-from dlperf import __version__, catalog, certify, envs, launchers, plan, runner, scripts, store
+from dlperf import __version__, catalog, certify, containers, envs, images, launchers, plan, runner, scripts, store
 from dlperf import progress as progress_
 from dlperf.catalog import Adapter
 from dlperf.envs import Environment
 from dlperf.errors import Problem, RunError, UsageError, did_you_mean, exit_code
-from dlperf.models import images
+from dlperf.models.images import FORMATS
 from dlperf.schema import Comparison, Job
 from dlperf.spec import Spec, from_arguments
 
@@ -27,6 +27,8 @@ DEFAULTS: dict[str, object] = {
     "global_batch_size": None,
     "device": "auto",
     "env": "venv",
+    "image": None,
+    "container_arg": None,
     "protocol": None,
     "warmup_steps": None,
     "windows": None,
@@ -81,7 +83,7 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--input", metavar="I,...", help="with --data: native (default: the framework's own pipeline), dali; each a row"
     )
-    add("--format", metavar="F,...", help=f"with --data: {', '.join(images.FORMATS)}; default: what is there")
+    add("--format", metavar="F,...", help=f"with --data: {', '.join(FORMATS)}; default: what is there")
     add("--compile", metavar="on|off", help="the framework's compiler; on,off makes a row of each")
     add(
         "--source",
@@ -92,7 +94,7 @@ def parser() -> argparse.ArgumentParser:
     where = made.add_argument_group("where")
     add = where.add_argument
     add("--device", metavar="D", help="auto (default), cpu or cuda")
-    add("--env", metavar="E", help="venv (default: made on first use) or current (this interpreter)")
+    add_environment(add)
     add("--threads", metavar="N", help="CPU threads for each rank; default: all CPUs, over the ranks of a node")
     ranks = made.add_argument_group("how many ranks, and what starts them")
     add = ranks.add_argument
@@ -124,6 +126,15 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
+def add_environment(add: Callable[..., object]) -> None:
+    """The flags that say what a framework's processes live in."""
+    engines = ", ".join(containers.ENGINES)
+    add("--env", metavar="E", help=f"venv (default: made on first use), current (this interpreter), {engines}")
+    add("--image", metavar="I,...", help="for containers: REF, ngc or FRAMEWORK=REF; default: python -m dlperf.images")
+    arguments = ", ".join(containers.ARGUMENTS)
+    add("--container-arg", action="append", metavar="KEY=VALUE", help=f"for containers: {arguments}")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code 0; 1 if nothing could run; 2 for a wrong request; 130 after Ctrl-C."""
     arguments = vars(parser().parse_args(argv))
@@ -135,7 +146,8 @@ def _compare(arguments: Mapping[str, object]) -> int:
     if arguments["resume"]:
         return _resume(arguments, adapters)
     given = {name: arguments[name] for name in DEFAULTS if arguments[name] is not None}
-    spec = from_arguments({**DEFAULTS, **given, "dry_run": arguments["dry_run"]}, adapters)
+    asked = {**DEFAULTS, **given, "dry_run": arguments["dry_run"], "output": arguments["output"]}
+    spec = from_arguments(asked, adapters)
     planned = plan.make(spec, adapters)
     folder = Path(str(arguments["output"] or f"runs/{datetime.now():%Y%m%d-%H%M%S}"))
     if arguments["dry_run"]:
@@ -226,12 +238,14 @@ def dry_run(spec: Spec, planned: plan.Plan, adapters: Mapping[str, Adapter], fol
     if spec.verify:
         wanted = {one.name: one for job in planned.jobs if not job.upstream for one in certify.needed(job)}
         for name, one in wanted.items():
-            environment = envs.planned(adapters[one.job.adapter], one.job.environment, spec.env)
+            environment = envs.planned(adapters[one.job.adapter], one.job.environment, spec.env, spec.images)
             head = f"# {folder / 'proofs' / name / 'run' / 'launch.sh'}, unless there is a valid certificate"
             lines += [
                 "",
                 head,
-                certify.script(one, environment, spec.threads, spec.hosts, spec.launcher_arguments).rstrip(),
+                certify.script(
+                    one, environment, spec.threads, spec.hosts, spec.launcher_arguments, spec.container_arguments
+                ).rstrip(),
             ]
     for repeat, job in plan.order(planned, spec.protocol.repeats, spec.seed):
         script = runner.script(spec, job, repeat, _planned(spec, job, adapters), adapters[job.adapter]).rstrip()
@@ -242,23 +256,27 @@ def dry_run(spec: Spec, planned: plan.Plan, adapters: Mapping[str, Adapter], fol
 def environment_commands(spec: Spec, planned: plan.Plan, adapters: Mapping[str, Adapter]) -> dict[str, str]:
     """How each environment would be made, by "adapter environment"; nothing for --env current."""
     jobs = {f"{job.adapter} {job.environment}": job for job in planned.jobs}
-    if spec.env != "venv":
+    if spec.env == "current":
         jobs = {key: job for key, job in jobs.items() if job.upstream}
     return {
         key: scripts.get(adapters[job.adapter], job, spec)
         if job.upstream
-        else _commands(adapters[job.adapter], job.environment)
+        else _commands(spec, adapters[job.adapter], job.environment)
         for key, job in jobs.items()
     }
 
 
 def _planned(spec: Spec, job: Job, adapters: Mapping[str, Adapter]) -> Environment:
     adapter = adapters[job.adapter]
-    return scripts.planned(adapter, job, spec) if job.upstream else envs.planned(adapter, job.environment, spec.env)
+    if job.upstream:
+        return scripts.planned(adapter, job, spec)
+    return envs.planned(adapter, job.environment, spec.env, spec.images)
 
 
-def _commands(adapter: Adapter, key: str) -> str:
+def _commands(spec: Spec, adapter: Adapter, key: str) -> str:
     try:
+        if spec.env in containers.ENGINES:
+            return "\n".join(images.commands(adapter, key, spec.env, spec.images))
         return "\n".join(envs.commands(adapter, key))
     except RunError as error:
         return f"# {error}"

@@ -23,10 +23,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+from dlperf.containers import ENGINES, Container
 from dlperf.errors import Problem, RunError, UsageError, did_you_mean, heed_signals
 from dlperf.shell import quote
 
@@ -57,8 +58,10 @@ class Environment:
     """An environment that is ready to use.
 
     key: device, or device and variant: "cpu", "cpu-horovod". kind: "venv", or "current" for the interpreter that runs
-    this. python: its interpreter. digest: of what defines it: locks, source build, Python version, recipe; for
-    "current" of the names and versions installed. folder: None for "current". variables: to be set for every worker.
+    this, or an engine of containers. python: its interpreter. digest: of what defines it: locks, source build, Python
+    version, recipe; for "current" of the names and versions installed; of an image its own. folder: None but for
+    "venv". variables: to be set for every worker. image: its reference, or file; empty but for containers. public: the
+    digest by which its registry has the image.
     """
 
     adapter: str
@@ -69,6 +72,23 @@ class Environment:
     digest: str
     folder: Path | None
     variables: Mapping[str, str]
+    image: str = ""
+    public: str = ""
+
+    @property
+    def stored(self) -> dict[str, str]:
+        """What records and certificates say of it."""
+        image = {"image": self.image, "image_public_digest": self.public} if self.image else {}
+        return {"kind": self.kind, "python": self.python_version, "digest": self.digest, **image}
+
+    @property
+    def engine(self) -> str:
+        """Of its containers; empty if it has none."""
+        return self.kind if self.image else ""
+
+    def container(self, device: str, arguments: Mapping[str, str], data: str | None = None) -> Container | None:
+        """What its workers run in. arguments: --container-arg. data: a folder to read."""
+        return Container(self.kind, self.image, device, data or "", arguments) if self.image else None
 
 
 class Requirement(NamedTuple):
@@ -135,6 +155,16 @@ def _digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
+NO_IMAGES: Mapping[str, str] = {}
+
+
+def images() -> Any:
+    """dlperf.images, which needs this module."""
+    from dlperf import images
+
+    return images
+
+
 # --- the interface ----------------------------------------------------------------------------------------------------
 
 
@@ -157,8 +187,14 @@ def _from_here(path: str) -> str:
     return os.path.relpath(path) if Path(path).is_relative_to(Path.cwd()) else path
 
 
-def planned(adapter: Adapter, key: str, kind: str = "venv") -> Environment:
-    """The environment that `ensure` would return, whether it is there or not. Runs nothing."""
+def planned(adapter: Adapter, key: str, kind: str = "venv", chosen: Mapping[str, str] = NO_IMAGES) -> Environment:
+    """The environment that `ensure` would return, whether it is there or not. Runs nothing.
+
+    chosen: images by adapter, see dlperf.images; "" stands for all others.
+    """
+    if kind in ENGINES:
+        wanted: Environment = images().planned(adapter, key, kind, chosen)
+        return wanted
     if kind == "current":
         import sysconfig
 
@@ -174,19 +210,36 @@ def planned(adapter: Adapter, key: str, kind: str = "venv") -> Environment:
     return Environment(adapter.name, key, kind, python, version, target.digest, target.folder, variables)
 
 
-def ensure(adapter: Adapter, key: str, kind: str = "venv", progress: Progress = _silent) -> Environment:
-    """The environment, made first if needed. Several processes and threads may ask at once: one makes it.
+def ensure(
+    adapter: Adapter,
+    key: str,
+    kind: str = "venv",
+    progress: Progress = _silent,
+    chosen: Mapping[str, str] = NO_IMAGES,
+) -> Environment:
+    """The environment, made first if needed. Several processes and threads may ask at once: one makes it. An image is
+    not made, but pulled from its registry.
 
     RunError (kind "environment") if it cannot be made, with the last lines of pip; nothing half-made is left then,
     nor after KeyboardInterrupt.
     """
-    if kind == "current":
-        return _current(adapter, key)
-    return _ensure(adapter, key, progress, _Children())
+    return _any(adapter, key, kind, progress, chosen, _Children())
+
+
+def _any(
+    adapter: Adapter, key: str, kind: str, progress: Progress, chosen: Mapping[str, str], children: _Children
+) -> Environment:
+    if kind in ENGINES:
+        found: Environment = images().ensure(adapter, key, kind, chosen, progress)
+        return found
+    return _current(adapter, key) if kind == "current" else _ensure(adapter, key, progress, children)
 
 
 def ensure_all(
-    wanted: Sequence[tuple[Adapter, str]], kind: str = "venv", progress: Progress = _silent
+    wanted: Sequence[tuple[Adapter, str]],
+    kind: str = "venv",
+    progress: Progress = _silent,
+    chosen: Mapping[str, str] = NO_IMAGES,
 ) -> list[Environment | RunError]:
     """`ensure` for several (adapter, key), two at a time: pip waits for the network, then for one core.
 
@@ -202,7 +255,7 @@ def ensure_all(
 
     def one(pair: tuple[Adapter, str]) -> Environment | RunError:
         try:
-            return _current(*pair) if kind == "current" else _ensure(*pair, say, children)
+            return _any(*pair, kind, say, chosen, children)
         except RunError as error:
             return error
 
@@ -244,6 +297,9 @@ def _wait_for_other(target: _Target, progress: Progress, children: _Children) ->
 
 def check(env: Environment) -> None:
     """Cheap: RunError if the environment has vanished since."""
+    if env.image:
+        images().check(env)
+        return
     if env.folder is not None and not (env.folder / MARKER).exists():
         raise RunError("environment", f"{env.adapter} {env.key}: its environment {env.folder} has vanished")
     if not env.python.exists():
@@ -471,16 +527,18 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 @dataclass(frozen=True)
 class _Making:
-    """One environment being made by the holder of its lock `held`."""
+    """One environment, or the folder of its wheels, being made by the holder of its lock `held`."""
 
     target: _Target
     held: int
     progress: Progress
     children: _Children
+    wheels_only: bool = False
 
     @property
     def python(self) -> str:
-        return str(self.target.building / "bin" / "python")
+        """The one whose pip is used. Wheels are for an image's Python, which this machine may not have."""
+        return sys.executable if self.wheels_only else str(self.target.building / "bin" / "python")
 
     def say(self, line: str) -> None:
         self.progress(f"{self.target.label}: {line}")
@@ -536,7 +594,7 @@ def _build(making: _Making) -> str:
     environ = _pip_environ(making)
     _upgrade_pip(making, environ)
     making.say(f"installing {_summary(target.adapter, read_lock(target.spec.lock))} (2 of {steps})")
-    _install(making, environ)
+    _from_indexes(making, _pip_install(target), environ)
     if target.spec.build:
         making.say(f"building {_source(target.spec.build)} from source, which takes some minutes ({steps} of {steps})")
         _build_source(making, environ)
@@ -558,15 +616,15 @@ def _pip_install(target: _Target) -> list[str]:
     return [python, "-I", "-m", "pip", "install", *options, "-r", lock]
 
 
-def _install(making: _Making, environ: Mapping[str, str]) -> None:
-    """With the user's indexes; only if they lack a package, with adapter.toml's too."""
+def _from_indexes(making: _Making, command: list[str], environ: Mapping[str, str]) -> None:
+    """Run pip with the user's indexes; only if they lack a package, with adapter.toml's too."""
 
     def large(line: str) -> None:
         found = re.match(r"\s*Downloading (\S+) \(([\d.]+) (MB|GB)\)", line)
         if found and float(found[2]) * (1000 if found[3] == "GB" else 1) >= LARGE_MB:
             making.say(f"downloading {found[1].rpartition('/')[2]}, {found[2]} {found[3]}")
 
-    command, extra = _pip_install(making.target), making.target.spec.extra_index
+    extra = making.target.spec.extra_index
     code, lines = making.run(command, environ, large)
     if code and extra and _missing(lines) and not _unreachable(lines):
         making.say(f"{_missing(lines)} is not on the usual index; also looking at {', '.join(extra)}")
@@ -575,6 +633,80 @@ def _install(making: _Making, environ: Mapping[str, str]) -> None:
     if code:
         raise _explained(making.target, lines, "pip failed")
 
+
+# The wheels that an image is made from
+
+#: in a folder of wheels: the lock, and the wheels
+LOCKED, WHEELS = "requirements.txt", "wheels"
+
+
+def _wheels_target(adapter: Adapter, key: str) -> _Target:
+    return replace(_target(adapter, key), root=cache_folder() / "wheels")
+
+
+def digest(adapter: Adapter, key: str) -> str:
+    """Of what defines an environment, without the Python that it was made with."""
+    return _target(adapter, key).digest
+
+
+def wheels_folder(adapter: Adapter, key: str) -> Path:
+    """Where `wheels` puts them."""
+    return _wheels_target(adapter, key).folder
+
+
+def wheels_commands(adapter: Adapter, key: str) -> list[str]:
+    """The shell commands by which `wheels` would fill its folder."""
+    target = _wheels_target(adapter, key)
+    download = _pip_download(target)
+    download[0] = "python3"  # any that has pip
+    lines = [
+        ["mkdir", "-p", str(target.building)],
+        ["cp", str(target.spec.lock), str(target.building / LOCKED)],
+        download,
+        ["mv", str(target.building), str(target.folder)],
+    ]
+    return [
+        " ".join(quote(_from_here(word) if word == str(target.spec.lock) else word) for word in line) for line in lines
+    ]
+
+
+def wheels(adapter: Adapter, key: str, progress: Progress = _silent) -> Path:
+    """A folder with an environment's lock and all wheels that it lists, for the environment's Python: what an image is
+    built from. Downloaded on first use, aside, and moved into place whole; errors as in `ensure`.
+    """
+    target, children = _wheels_target(adapter, key), _Children()
+    try:
+        if not (target.folder / LOCKED).exists():
+            target.root.mkdir(parents=True, exist_ok=True)
+            with _guard(target.folder, _wait_for_other(target, progress, children)) as held:
+                if not (target.folder / LOCKED).exists():
+                    _download(_Making(target, held, progress, children, wheels_only=True))
+    except OSError as error:
+        raise _os_error(target, error) from None
+    return target.folder
+
+
+def _pip_download(target: _Target) -> list[str]:
+    options = ["--require-hashes", "--no-deps", "--only-binary", ":all:", "--progress-bar", "off"]
+    place = ["--python-version", target.spec.python[0], "--dest", str(target.building / WHEELS)]
+    return [sys.executable, "-I", "-m", "pip", "download", *options, *place, "-r", str(target.spec.lock)]
+
+
+def _download(making: _Making) -> None:
+    target = making.target
+    making.say(f"downloading {_summary(target.adapter, read_lock(target.spec.lock))}")
+    _discard(target.folder)
+    _sweep(target.root)
+    try:
+        (target.building / WHEELS).mkdir(parents=True)
+        _from_indexes(making, _pip_download(target), _pip_environ(making))
+        shutil.copy(target.spec.lock, target.building / LOCKED)
+        os.rename(target.building, target.folder)
+    finally:
+        shutil.rmtree(target.building, ignore_errors=True)
+
+
+# What is built from source
 
 #: programs that a source build starts, and their Debian packages
 TOOLS = {"make": "make", "g++": "g++"}
@@ -607,12 +739,13 @@ def _source_build(target: _Target) -> list[list[str]]:
     if build is None:
         return []
     package, folder = _source(build), str(target.building / "source")
+    packed = re.sub("[-_.]+", "_", package.name) + f"-{package.version}.tar.gz"  # PEP 625
     python = str(target.building / "bin" / "python")
     fetch = ["--require-hashes", "--no-deps", "--no-binary", ":all:", "--no-build-isolation", "--progress-bar", "off"]
     variables = [f"{name}={_in_building(target, value)}" for name, value in build.variables.items()]
     return [
         [python, "-I", "-m", "pip", "download", *fetch, "--dest", folder, "-r", str(build.lock)],
-        ["tar", "-xzf", f"{folder}/{package.name}-{package.version}.tar.gz", "-C", folder, "--strip-components", "1"],
+        ["tar", "-xzf", f"{folder}/{packed}", "-C", folder, "--strip-components", "1"],
         *([python, "-I", "-c", REPLACE, f"{folder}/{one.file}", one.old, one.new] for one in build.replace),
         [
             "env",

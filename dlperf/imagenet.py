@@ -1,8 +1,8 @@
 """Prepares images for ResNet: `python -m dlperf.data imagenet --source DIR --output DIR --format folder,tfrecord`.
 
 The files that come out are described in `dlperf.models.images`. Every image is decoded once, here: a broken one is left
-out, counted and named, so that none stops a run. JPEG files in RGB or grey are kept byte for byte; what is none (PNG,
-CMYK) or has an orientation for viewers, which decoders heed or don't, is encoded anew. Records come in a random order
+out, counted and named, so that none stops a run. JPEG files in RGB are kept byte for byte; what is none (PNG, CMYK,
+grey) or has an orientation for viewers, which decoders heed or don't, is encoded anew. Records come in a random order
 that the seed chooses, since they are read one after the other; the index of folders is in the order of names.
 """
 
@@ -145,7 +145,8 @@ def look(file: str) -> Seen:
     try:
         with Image.open(file) as image:
             image.load()
-            plain = image.format == "JPEG" and image.mode in ("RGB", "L")
+            # not grey: OneFlow's decoder takes three channels for granted, and reads on behind the image
+            plain = image.format == "JPEG" and image.mode == "RGB"
             if plain and image.getexif().get(ORIENTATION, 1) == 1:
                 return Seen()
             encoded = io.BytesIO()

@@ -9,6 +9,7 @@ from itertools import product
 
 from dlperf import launchers, models, scripts
 from dlperf.catalog import RUNNABLE, Adapter
+from dlperf.containers import ENGINES, NGC
 from dlperf.schema import Job, Skip
 from dlperf.spec import Spec, default_batch_size, resolve_precision
 
@@ -89,10 +90,13 @@ def _row(spec: Spec, adapter: Adapter, model: str, asked: str, input: str, mine:
     if status in RUNNABLE:
         why = _misfit(adapter, family, mine) or ("" if script else _unread(spec, adapter, family, input))
         status = "option" if why else status
-    image = adapter.image(spec.device, options) if spec.env == "venv" else ""
+    image = adapter.image(spec.device, options) if spec.env != "current" else ""
     environment = image or adapter.environment_key(spec.device, options, "" if script else input)
     if status in RUNNABLE and spec.env == "venv" and not image:
         why = _unbuilt(adapter, environment, spec.device)
+        status = "not_yet" if why else status
+    if status in RUNNABLE and spec.env in ENGINES and not image:
+        why = no_image(adapter, environment, spec.device, spec.images)
         status = "not_yet" if why else status
     upstream = {"script": adapter.source.repository} if adapter.source else {}
     if status not in RUNNABLE:
@@ -164,6 +168,21 @@ def _unbuilt(adapter: Adapter, environment: str, device: str) -> str:
     if not variant or environment in adapter.environments:
         return ""
     return f"{variant} on {device} is not built by us yet"
+
+
+def no_image(adapter: Adapter, environment: str, device: str, images: Mapping[str, str]) -> str:
+    """Why there can be no image; empty if there can. images: as in Spec."""
+    asked = images.get(adapter.name) or images.get("", "")
+    if asked == NGC:
+        known = adapter.images.get(device)
+        return (
+            ""
+            if known and known.ngc
+            else f"NVIDIA's registry has no image of {adapter.title} for {device} that we know of"
+        )
+    if not asked and (environment != device or environment not in adapter.environments):
+        return f"an image of {environment} is not built by us; --image {adapter.name}=REF names one that has it"
+    return ""
 
 
 def system_name(adapter: Adapter, family: str, settings: Mapping[str, str], input: str = "synthetic") -> str:

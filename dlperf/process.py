@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from dlperf import engine as engine_
 from dlperf import events, launchers
 from dlperf.launchers import Launcher
 from dlperf.schema import Failure
@@ -28,20 +29,32 @@ def prepare(folder: Path, job: Mapping[str, object], command: str) -> None:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process group ended: `code` as Popen.returncode has it."""
+    """How a process group ended: `code` as Popen.returncode has it. engine: of its containers, if it had some."""
 
     code: int
     timed_out: bool
     timeout: float
     machine_ran_out_of_memory: bool
+    engine: str = ""
+
+    @property
+    def signal(self) -> int:
+        """What ended it, or 0. A container's client says it with an exit code."""
+        in_container = self.engine and self.code > 128 and self.code - 128 in set(signal.Signals)
+        return -self.code if self.code < 0 else self.code - 128 if in_container else 0
 
 
 class Enough(Exception):
     """Raised by `tick`: the run has done what it is for, and is to be ended."""
 
 
-def execute(folder: Path, timeout: float, tick: Callable[[], None], launcher: Launcher | None = None) -> Ended:
-    """Run launch.sh by its launcher (default: local); nothing of it is left when this returns or raises."""
+def execute(
+    folder: Path, timeout: float, tick: Callable[[], None], launcher: Launcher | None = None, engine: str = ""
+) -> Ended:
+    """Run launch.sh by its launcher (default: local); nothing of it is left when this returns or raises.
+
+    engine: of the containers in which it runs, if it does.
+    """
     launcher = launcher or launchers.find("local")
     kills = _oom_kills()
     process = launcher.start(folder)
@@ -52,7 +65,9 @@ def execute(folder: Path, timeout: float, tick: Callable[[], None], launcher: La
         return Ended(0, False, timeout, False)
     finally:
         launcher.stop(process)
-    return Ended(process.returncode, timed_out, timeout, _oom_kills() > kills)
+        if engine:
+            engine_.end(engine, folder)
+    return Ended(process.returncode, timed_out, timeout, _oom_kills() > kills, engine)
 
 
 def _oom_kills() -> int:
@@ -77,7 +92,10 @@ def failure(ended: Ended, stream: events.Stream, folder: Path, launcher: Launche
         kind = "out_of_memory" if ended.machine_ran_out_of_memory else "killed"
         return Failure(kind, f"rank {lost.rank} on {host}: {lost.how}", _of_rank(folder, lost.rank) or lines)
     told = stream.failure
-    if ended.code < 0 and stream.failed is None:
+    if ended.engine and ended.code in engine_.REFUSED and not stream.start:
+        error = engine_.explained(ended.engine, "the image", printed(folder))
+        return Failure(error.kind, str(error), lines)
+    if ended.signal and stream.failed is None:
         return outside(ended, lines)
     if ended.code != 0 and stream.ranks and not any(one.failed for one in stream.ranks):
         return Failure("launcher", _launcher_said(ended, stream, folder, launcher), lines)
@@ -91,11 +109,11 @@ def outside(ended: Ended, lines: tuple[str, ...], where: str = "") -> Failure | 
     if ended.timed_out:
         message = f"it did not end within {ended.timeout:g} s (--timeout) and was ended with all its processes"
         return Failure("timeout", message + (f"; {where}" if where else ""), lines)
-    if ended.code < 0:
-        name = signal.Signals(-ended.code).name
+    if ended.signal:
+        name = signal.Signals(ended.signal).name
         if ended.machine_ran_out_of_memory:
             return Failure("out_of_memory", f"the system ended it for want of memory ({name})", lines)
-        return Failure("killed", f"it was ended by signal {-ended.code} ({name})", lines)
+        return Failure("killed", f"it was ended by signal {ended.signal} ({name})", lines)
     return None
 
 

@@ -65,11 +65,12 @@ class Runner:
         folder, spec = self.store.folder / "look", self.store.spec
         widest = max(wide, key=lambda job: job.nnodes)
         environment, launcher = environments[widest.adapter, widest.environment], launchers.find(widest.launcher)
-        there = f"test -x {quote(environment.python)} && test -f job.json"
-        look = f'{there} && echo > "seen.$(hostname)" || {{ echo "$(hostname): {NOT_THERE[0]}" >&2; exit 1; }}'
+        python = "" if environment.image else f"test -x {quote(environment.python)} && "
+        look = f'{python}test -f job.json && echo > "seen.$(hostname)"'
+        look += f' || {{ echo "$(hostname): {NOT_THERE[0]}" >&2; exit 1; }}'
         launch = replace(_launch(spec, widest, 0, environment), code=Path("../code"), nproc_per_node=1, instead=look)
         process.prepare(folder, {}, launcher.script(launch))
-        ended = process.execute(folder, min(60.0, spec.timeout), lambda: None, launcher)
+        ended = process.execute(folder, min(60.0, spec.timeout), lambda: None, launcher, environment.engine)
         printed = process.printed(folder)
         if ended.code and not ended.timed_out and any(sign in printed for sign in NOT_THERE):
             seen = sorted(file.name.removeprefix("seen.") for file in folder.glob("seen.*"))
@@ -93,7 +94,7 @@ class Runner:
         """The environment of each adapter; one that can't be made becomes a failed record of each of its jobs."""
         keys = list(dict.fromkeys((job.adapter, job.environment) for job in jobs if not job.upstream))
         pairs = [(self.adapters[name], environment) for name, environment in keys]
-        made = envs.ensure_all(pairs, self.store.spec.env, self.progress.note)
+        made = envs.ensure_all(pairs, self.store.spec.env, self.progress.note, self.store.spec.images)
         for job in {(job.adapter, job.environment): job for job in jobs if job.upstream}.values():
             keys.append((job.adapter, job.environment))
             made.append(self._of_script(job))
@@ -120,7 +121,14 @@ class Runner:
             return
         threads = spec.threads * max(spec.nproc_per_node)
         certifier = certify.Certifier(
-            folder, threads, spec.timeout, self.progress.note, spec.verify, spec.hosts, spec.launcher_arguments
+            folder,
+            threads,
+            spec.timeout,
+            self.progress.note,
+            spec.verify,
+            spec.hosts,
+            spec.launcher_arguments,
+            spec.container_arguments,
         )
         self.store.prove({**self.store.proofs, **certifier.certificates(jobs, environments)})
 
@@ -143,7 +151,8 @@ class Runner:
         process.prepare(folder, request(job, self.store.spec), command)
         started, began = _now(), time.monotonic()
         launcher = launchers.find(job.launcher)
-        ended = process.execute(folder, self.store.spec.timeout, lambda: self.progress.tick(folder), launcher)
+        timeout = self.store.spec.timeout
+        ended = process.execute(folder, timeout, lambda: self.progress.tick(folder), launcher, environment.engine)
         stream = events.of_job(folder, job.world_size)
         self._finish(
             Record(
@@ -153,11 +162,7 @@ class Runner:
                 seconds=time.monotonic() - began,
                 command=command,
                 folder=str(run_folder(job, repeat)),
-                environment={
-                    "kind": environment.kind,
-                    "python": environment.python_version,
-                    "digest": environment.digest,
-                },
+                environment=environment.stored,
                 versions=stream.start.get("versions", {}),
                 parameter_count=stream.built.get("parameter_count"),
                 effective=stream.warm.get("effective", {}),
@@ -186,7 +191,8 @@ class Runner:
         command = script(spec, job, repeat, environment, adapter)
         process.prepare(folder, request(job, spec), command)
         started, began = _now(), time.monotonic()
-        ended = process.execute(folder, spec.timeout, tick)
+        engine = scripts.engine(spec) if environment.kind == "image" else ""
+        ended = process.execute(folder, spec.timeout, tick, engine=engine)
         seconds = time.monotonic() - began
         shutil.rmtree(folder / scripts.WORK, ignore_errors=True)
         stream = scripts.read(folder, theirs, job, spec.protocol, scripts.versions(adapter, environment))
@@ -243,7 +249,12 @@ def _launch(spec: Spec, job: Job, repeat: int, environment: Environment) -> Laun
         nproc_per_node=job.nproc_per_node,
         hosts=spec.hosts[: job.nnodes],
         arguments=spec.launcher_arguments,
+        container=environment.container(job.device, spec.container_arguments, _data(job)),
     )
+
+
+def _data(job: Job) -> str | None:
+    return os.path.abspath(job.data_dir) if job.data_dir else None
 
 
 def run_folder(job: Job, repeat: int) -> Path:
@@ -261,7 +272,7 @@ def request(job: Job, spec: Spec) -> dict[str, object]:
             "precision": job.precision,
             "batch_size": job.batch_size,
             "input": job.input,
-            "data_dir": os.path.abspath(job.data_dir) if job.data_dir else None,
+            "data_dir": _data(job),
             "format": job.format,
             "warmup_steps": spec.protocol.warmup_steps,
             "windows": spec.protocol.windows,

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import os
+import re
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dlperf import containers, launchers, models, sources
 from dlperf import hosts as hosts_
-from dlperf import launchers, models, sources
 from dlperf.adapters import probe
 from dlperf.catalog import DEVICES, Adapter
 from dlperf.errors import Problem, UsageError, did_you_mean
@@ -49,8 +51,9 @@ class Spec:
     certificates that are missing. nnodes, nproc_per_node: each pair is a row. hosts: names, in order; empty: this
     machine, or those that the launcher finds. launcher: its name, resolved. launcher_arguments: see Launcher.arguments.
     predict: numbers of devices whose throughput the report predicts. inputs: "native", "dali" for a data folder, each a
-    row. formats: of the images in the data folder, those that may be read. sources: of adapters whose scripts are
-    others', their checkouts.
+    row. formats: of the images in the data folder, those that may be read. images: adapter -> reference of its image,
+    "ngc" for NVIDIA's; "" stands for all others. container_arguments: see dlperf.containers.ARGUMENTS. sources: of
+    adapters whose scripts are others', their checkouts.
     """
 
     models: tuple[str, ...]
@@ -76,6 +79,8 @@ class Spec:
     predict: tuple[int, ...] = ()
     inputs: tuple[str, ...] = ("synthetic",)
     formats: tuple[str, ...] = ()
+    images: Mapping[str, str] = field(default_factory=dict)
+    container_arguments: Mapping[str, str] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -122,7 +127,7 @@ def from_arguments(
         precisions=checker.listed("precision", precisions),
         frameworks=frameworks,
         device=device,
-        env=checker.choice("env", ("venv", "current")),
+        env=checker.choice("env", ("venv", "current", *containers.ENGINES)),
         protocol=protocol,
         batch_size=checker.count("batch_size", None),
         global_batch_size=checker.count("global_batch_size", None),
@@ -137,9 +142,12 @@ def from_arguments(
         predict=checker.counts("predict", ()),
         inputs=checker.inputs(),
         formats=checker.formats(),
+        images=checker.images(frameworks),
+        container_arguments=checker.container_arguments(),
         sources=checker.sources([adapters[name] for name in frameworks]),
         **places,
     )
+    checker.containers(spec)
     checker.batch_sizes(spec)
     checker.options(spec, adapters)
     checker.data(spec, adapters)
@@ -312,6 +320,55 @@ class _Checker:
                 self.wrong("launcher", name, f"{name} where {program} is installed", f"{package} has it.")
         return found
 
+    def images(self, frameworks: Sequence[str]) -> dict[str, str]:
+        """REF, or ADAPTER=REF, with commas."""
+        found: dict[str, str] = {}
+        for word in _split(self.arguments.get("image") or ""):
+            adapter, sign, reference = word.rpartition("=")
+            if sign and adapter not in frameworks:
+                self.wrong(
+                    "image", word, f"FRAMEWORK=REF for {', '.join(frameworks)}", did_you_mean(adapter, frameworks)
+                )
+            elif adapter in found:
+                self.wrong("image", word, f"one image for {adapter or 'all frameworks'}", f"It was {found[adapter]!r}.")
+            else:
+                found[adapter] = reference
+        return found
+
+    def container_arguments(self) -> dict[str, str]:
+        given = self.pairs("container_arg", "KEY=VALUE")
+        checks = {"infiniband": r"on|off", "shm-size": r"\d+[bkmg]?", "gpus": r"all|none|\d+(\+\d+)*"}
+        for key, value in given.items():
+            if key not in containers.ARGUMENTS:
+                allowed = ", ".join(containers.ARGUMENTS)
+                self.wrong("container_arg", key, allowed, did_you_mean(key, containers.ARGUMENTS))
+            elif key in checks and not re.fullmatch(checks[key], value):
+                self.wrong("container_arg", f"{key}={value}", f"{key}: {containers.ARGUMENTS[key]}")
+        try:
+            shlex.split(given.get("extra", ""))
+        except ValueError as error:
+            self.wrong("container_arg", f"extra={given['extra']}", "words as a shell takes them", f"{error}.")
+        return given
+
+    def containers(self, spec: Spec) -> None:
+        """What only containers take, and what they can't."""
+        if spec.env not in containers.ENGINES:
+            for name in ("image", "container_arg"):
+                if self.arguments.get(name):
+                    allowed = f"nothing with --env {spec.env}"
+                    self.wrong(name, self.arguments[name], allowed, f"Choose --env {', '.join(containers.ENGINES)}.")
+            return
+        for reference in spec.images.values():
+            if allowed := containers.wrong(reference, spec.env):
+                self.wrong("image", reference, allowed)
+        launcher = launchers.find(spec.launcher)
+        if launcher.no_containers:
+            self.wrong("launcher", spec.launcher, f"another with --env {spec.env}", f"{launcher.no_containers}.")
+        folder = str(self.arguments.get("output") or self.arguments.get("resume") or os.getcwd())
+        for name, path in (("output", folder), ("data", spec.data)):
+            if set(path) & set(',"'):
+                self.wrong(name, path, "a folder without comma and quotation mark in its name, for containers")
+
     def launcher_arguments(self, launcher: Launcher) -> dict[str, str]:
         given = self.pairs("launcher_arg", "KEY=VALUE")
         allowed = ", ".join(launcher.arguments) or "none"
@@ -319,8 +376,9 @@ class _Checker:
             if key not in launcher.arguments:
                 hint = did_you_mean(key, launcher.arguments)
                 self.wrong("launcher_arg", key, f"an argument of {launcher.name}: {allowed}", hint)
+        in_container = self.arguments.get("env") in containers.ENGINES  # then the pods' image is that of the run
         for key in launcher.required:
-            if key not in given:
+            if key not in given and not (key == "image" and in_container):
                 self.wrong(
                     "launcher",
                     launcher.name,

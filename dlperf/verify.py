@@ -13,7 +13,7 @@ from pathlib import Path
 from dlperf import __version__, bundle, catalog, certify, envs, plan, store
 from dlperf import progress as progress_
 from dlperf.catalog import Adapter
-from dlperf.compare import DEFAULTS, Parser
+from dlperf.compare import DEFAULTS, Parser, add_environment
 from dlperf.errors import Problem, RunError, UsageError, exit_code
 from dlperf.schema import Certificate, Comparison, Failure, Job, Record, Skip
 from dlperf.spec import PRECISIONS, Spec, from_arguments
@@ -30,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
     add("--set", action="append", metavar="KEY=VALUE", help="an adapter's option: clip_norm=off, pytorch.layout=nchw")
     add("--full-size", action="store_true", help="the real size of the input in any precision: slow in float64")
     add("--device", metavar="D", help="auto (default), cpu or cuda")
-    add("--env", metavar="E", help="venv (default: made on first use) or current (this interpreter)")
+    add_environment(add)
     add("--nproc-per-node", metavar="N", help="2 proves that two ranks together do the work of one, too; default: 1")
     add("--threads", metavar="N", help="CPU threads for each framework; default: all that this process may use")
     add("--timeout", metavar="S", help="seconds for one run")
@@ -86,7 +86,8 @@ def _certificates(
 ) -> tuple[dict[str, tuple[Certificate, ...]], dict[str, RunError]]:
     """Certificates by Job.id, and the errors of jobs whose environment could not be made."""
     keys = list(dict.fromkeys((job.adapter, job.environment) for job in jobs))
-    made = dict(zip(keys, envs.ensure_all([(adapters[n], d) for n, d in keys], spec.env, shown.note), strict=True))
+    pairs = [(adapters[name], device) for name, device in keys]
+    made = dict(zip(keys, envs.ensure_all(pairs, spec.env, shown.note, spec.images), strict=True))
     ready = {key: one for key, one in made.items() if isinstance(one, envs.Environment)}
     errors = {job.id: made[job.adapter, job.environment] for job in jobs}
     failed = {id_: error for id_, error in errors.items() if isinstance(error, RunError)}
@@ -95,7 +96,9 @@ def _certificates(
     with tempfile.TemporaryDirectory(prefix=".work-", dir=root) as folder:
         bundle.make(Path(folder, "code"), [adapters[name] for name in dict.fromkeys(job.adapter for job in jobs)])
         threads = spec.threads * max(spec.nproc_per_node)
-        certifier = certify.Certifier(Path(folder), threads, spec.timeout, shown.note)
+        certifier = certify.Certifier(
+            Path(folder), threads, spec.timeout, shown.note, container=spec.container_arguments
+        )
         return certifier.certificates(jobs, ready, alone=True, full_size=full_size), failed
 
 
@@ -144,8 +147,9 @@ def _dry_run(spec: Spec, jobs: Sequence[Job], adapters: Mapping[str, Adapter], f
     wanted = {one.name: one for job in jobs for one in certify.needed(job, alone=True, full_size=full_size)}
     lines = [f"# {len(wanted)} runs, each unless there is a valid certificate"]
     for name, one in wanted.items():
-        environment = envs.planned(adapters[one.job.adapter], one.job.environment, spec.env)
-        lines += ["", f"# {name}", certify.script(one, environment, spec.threads).rstrip()]
+        environment = envs.planned(adapters[one.job.adapter], one.job.environment, spec.env, spec.images)
+        script = certify.script(one, environment, spec.threads, container=spec.container_arguments)
+        lines += ["", f"# {name}", script.rstrip()]
     return "\n".join(lines)
 
 

@@ -3,7 +3,8 @@
 A launcher turns a `Launch` into the text of a shell script, purely. `sh launch.sh` in the run's folder starts all ranks
 and ends when they have ended, with an exit code that is not 0 if one has failed; when it gets SIGTERM, it leaves
 nothing running anywhere. `sh launch.sh rank` is what the engine runs for each rank: it sets the variables and becomes
-the worker. So every run can be repeated by hand, and `start`, `wait` and `stop` are the same for all engines.
+the worker. So every run can be repeated by hand, and `start`, `wait` and `stop` are the same for all engines. With a
+container, `sh launch.sh inside` is what runs in it.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
+from dlperf import containers
+from dlperf.containers import Container
 from dlperf.shell import quote
 
 #: glibc gives large blocks back to the system at once and takes them again in the next step; keeping them made
@@ -39,6 +42,7 @@ class Launch:
     name: a file name, unique among the runs of a comparison. code: the bundle, relative to the run's folder, which has
     job.json. threads: of each rank. variables: of the framework's environment. hosts: of the first `nnodes` nodes;
     empty where the engine finds them. arguments: --launcher-arg. instead: what each rank runs in place of the worker.
+    container: what the ranks run in, if they do.
     """
 
     title: str
@@ -53,6 +57,7 @@ class Launch:
     hosts: tuple[str, ...] = ()
     arguments: Mapping[str, str] = field(default_factory=dict)
     instead: str = ""
+    container: Container | None = None
 
     @property
     def world_size(self) -> int:
@@ -74,6 +79,8 @@ class Launcher:
     on PATH -> the Debian package, or other place, that has it. many_nodes: whether it reaches other machines;
     needs_hosts: whether it must be told which. In what the engine printed, `ended` finds the first rank that ended by a
     signal, with groups rank, host, how, and `cause` the line that says why it could not start or keep the ranks.
+    no_containers: why its ranks can't run in containers; empty if they can. `ended_inside` finds the first rank whose
+    container ended with a signal, with groups rank, host (which may be empty) and code.
     """
 
     name = ""
@@ -83,9 +90,12 @@ class Launcher:
     programs: ClassVar[Mapping[str, str]] = {}
     many_nodes = False
     needs_hosts = False
+    no_containers = ""
     ended: re.Pattern[str] | None = None
+    ended_inside: re.Pattern[str] | None = None
     cause: re.Pattern[str] = re.compile(
-        r"^(ssh: .*|.*Permission denied \(.*|Host key verification failed.*|.*not enough slots.*)$", re.MULTILINE
+        r"^(ssh: .*|docker: .*|.*Permission denied \(.*|Host key verification failed.*|.*not enough slots.*)$",
+        re.MULTILINE,
     )
 
     def script(self, launch: Launch) -> str:
@@ -137,7 +147,19 @@ class Launcher:
     def first_ended(self, printed: str) -> Ended | None:
         """The first rank that ended by a signal, by what the engine printed."""
         found = self.ended.search(printed) if self.ended else None
-        return Ended(int(found["rank"]), found["host"], " ".join(found["how"].split())) if found else None
+        if found:
+            return Ended(int(found["rank"]), found["host"], " ".join(found["how"].split()))
+        found = self.ended_inside.search(printed) if self.ended_inside else None
+        return Ended(int(found["rank"]), found["host"], how_ended(int(found["code"]))) if found else None
+
+
+#: exit codes by which shells and containers say that a signal ended what they ran, without those that engines send
+BY_SIGNAL = {128 + number: number for number in (4, 6, 7, 8, 9, 11)}
+
+
+def how_ended(code: int) -> str:
+    """Of a code in BY_SIGNAL, in words."""
+    return f"its container was ended by signal {BY_SIGNAL[code]} ({signal.Signals(BY_SIGNAL[code]).name})"
 
 
 def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
@@ -178,19 +200,48 @@ def _value(name: str, value: str) -> str:
 
 def single(launch: Launch) -> str:
     """The script of one process on this machine."""
+    if launch.container:
+        return several(launch, "", worker(launch, {}))
     return f"#!/bin/sh\n# {launch.title}\n{worker(launch, {})}"
 
 
-def several(launch: Launch, rank: str, start: str, head: str = "", others: Mapping[str, str] | None = None) -> str:
+def several(
+    launch: Launch,
+    rank: str,
+    start: str,
+    head: str = "",
+    others: Mapping[str, str] | None = None,
+    contained: str = "",
+    variables: Sequence[str] = (),
+) -> str:
     """The script of several ranks: `start` starts them all, `rank` becomes one of them.
 
-    head: comments that must stand first. others: further parts, by the argument that chooses them.
+    head: comments that must stand first. others: further parts, by the argument that chooses them. contained: the part
+    that runs in a container, if the launch has one; all ranks in the same one if empty. variables: names of those that
+    the engine sets for that part.
     """
-    parts = "".join(f"{name})\n{body}exit\n;;\n" for name, body in {"rank": rank, **(others or {})}.items())
+    parts = {"rank": rank, **(others or {})}
+    if launch.container and contained:
+        parts["inside"] = parts[contained]
+        parts[contained] = HERE + _container(launch, 'inside "$2"' if contained == "node" else "inside", variables)
+    elif launch.container:
+        parts["inside"] = start if start.startswith("cd ") else HERE + start
+        start = _container(launch, "inside")
+    text = "".join(f"{name})\n{body}exit\n;;\n" for name, body in parts.items() if body)
     return (
-        f'#!/bin/sh\n{head}# {launch.title}\ncase "$1" in\n{parts}esac\n'
-        f'cd "$(dirname "$0")" || exit\nrm -f rank*.json versions*.json\n{start}'
+        f'#!/bin/sh\n{head}# {launch.title}\ncase "$1" in\n{text}esac\n{HERE}rm -f rank*.json versions*.json\n{start}'
     )
+
+
+HERE = 'cd "$(dirname "$0")" || exit\n'
+
+
+def _container(launch: Launch, part: str, variables: Sequence[str] | None = None) -> str:
+    """Shell commands that become a container in which launch.sh runs a part. variables: None for all ranks in one."""
+    assert launch.container is not None
+    root = f"$(cd {quote(launch.code.parent)} && pwd)"
+    inside = f'sh "$PWD"/launch.sh {part}'
+    return containers.script(launch.container, root, inside, variables or (), apart=variables is not None)
 
 
 def command(*words: object) -> str:

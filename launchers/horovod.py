@@ -20,6 +20,7 @@ class Horovod(Launcher):
         "extra": "words for horovodrun as they are",
     }
     many_nodes = needs_hosts = True
+    no_containers = "horovodrun is in no image: the launchers local and mpi start Horovod's ranks in containers too"
     ended = re.compile(r"Process (?P<rank>\d+)(?P<host>) (?P<how>exit with status code -\d+)")
 
     def refuses(self, adapter: str, options: Mapping[str, str]) -> str:

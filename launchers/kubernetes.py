@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar, NamedTuple
 
 from dlperf.launchers.api import Launch, Launcher, several, worker
@@ -139,7 +140,7 @@ class Kubernetes(Launcher):
     name = "kubernetes"
     about = "Kubernetes: an Indexed Job with a headless service, or a TrainJob of Kubeflow Trainer"
     arguments: ClassVar[Mapping[str, str]] = {
-        "image": "the image of the pods",
+        "image": "the image of the pods; with --env docker that of the run",
         "claim": "the PersistentVolumeClaim that has the output folder and the environments",
         "mount": "where it is mounted, here and in the pods",
         "runtime": "a ClusterTrainingRuntime, as torch-distributed: makes a TrainJob (Kubeflow Trainer 2.2 or newer)",
@@ -165,7 +166,7 @@ class Kubernetes(Launcher):
             runtime=given.get("runtime"),
             nnodes=launch.nnodes,
             nproc_per_node=launch.nproc_per_node,
-            image=given.get("image", ""),
+            image=given.get("image") or (launch.container.image if launch.container else ""),
             claim=given.get("claim", ""),
             mount=given.get("mount", ""),
             folder='"$PWD"',
@@ -183,7 +184,7 @@ class Kubernetes(Launcher):
         words = {"job": kind.job, "objects": kind.objects, "label": kind.label, "pods": PODS}
         start = START.format(name=name, namespace=namespace, manifest=manifest, **words)
         rank = worker(launch, {"DLPERF_LAUNCHER": self.name}).replace(quote(launch.python) + " -m", python + " -m")
-        return several(launch, rank, start, others={"node": node})
+        return several(replace(launch, container=None), rank, start, others={"node": node})  # the pod is the container
 
 
 def _resources(launch: Launch, kind: Kind) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import ClassVar
 
+from dlperf.adapters import ranks
 from dlperf.launchers.api import Launch, Launcher, command, extra, several, worker
 
 
@@ -23,6 +24,10 @@ class Mpi(Launcher):
         r"process rank (?P<rank>\d+) with PID \d+ on node\s+(?P<host>\S+)\s+(?P<how>exited on\s+signal[^.]*)"
     )
 
+    ended_inside = re.compile(
+        r"Process name: \[\[\d+,\d+\],(?P<rank>\d+)\](?P<host>)\s+Exit code:\s+(?P<code>13[245679])\s"
+    )
+
     def script(self, launch: Launch) -> str:
         words: list[object] = ["-np", launch.world_size, "--bind-to", "none"]
         if launch.hosts:
@@ -38,7 +43,8 @@ class Mpi(Launcher):
         root = '$([ "$(id -u)" = 0 ] && echo --allow-run-as-root)'  # which mpirun wants said
         start = f'exec mpirun {root} {command(*words, *extra(launch))} sh "$PWD"/launch.sh rank\n'
         own = {"DLPERF_LAUNCHER": self.name, "DLPERF_HOSTS": ",".join(launch.hosts[: launch.nnodes])}
-        return several(launch, worker(launch, own), start)
+        names = (*ranks.VARIABLES[self.name], "CUDA_VISIBLE_DEVICES")
+        return several(launch, worker(launch, own), start, contained="rank", variables=names)
 
 
 LAUNCHER = Mpi()

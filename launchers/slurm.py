@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import ClassVar
 
+from dlperf.adapters import ranks
 from dlperf.launchers.api import Launch, Launcher, command, several, worker
 
 #: arguments that become options of sbatch under their own names
@@ -57,7 +58,11 @@ class Slurm(Launcher):
     ended = re.compile(
         r"^srun: error: (?P<host>\S+): tasks? (?P<rank>\d+)[-,\d]*: (?P<how>(?!Exited).*)$", re.MULTILINE
     )
-    cause = re.compile(r"^(sbatch: error: .*|Slurm job .*|Slurm no longer .*)$", re.MULTILINE)
+    ended_inside = re.compile(
+        r"^srun: error: (?P<host>\S+): tasks? (?P<rank>\d+)[-,\d]*: Exited with exit code (?P<code>13[245679])$",
+        re.MULTILINE,
+    )
+    cause = re.compile(r"^(sbatch: error: .*|docker: .*|Slurm job .*|Slurm no longer .*)$", re.MULTILINE)
 
     def script(self, launch: Launch) -> str:
         options = {
@@ -79,7 +84,9 @@ class Slurm(Launcher):
             f'exec {srun} sh "$PWD"/launch.sh rank\n'
         )
         rank = worker(launch, {"DLPERF_LAUNCHER": self.name})
-        return several(launch, rank, "rm -f slurm.log\n" + WAIT, head, {"batch": batch})
+        names = (*ranks.VARIABLES[self.name], "DLPERF_HOSTS", "CUDA_VISIBLE_DEVICES")
+        start = "rm -f slurm.log\n" + WAIT
+        return several(launch, rank, start, head, {"batch": batch}, contained="rank", variables=names)
 
 
 LAUNCHER = Slurm()

@@ -40,7 +40,7 @@ class Torchrun(Launcher):
             f'cd "$(dirname "$0")" &&\n{python} --nnodes {launch.nnodes} --nproc-per-node {launch.nproc_per_node} '
             f'--node-rank "$2" --master-addr {quote(launch.hosts[0])} --master-port {quote(port)} {tail}'
         )
-        return several(launch, rank, _over_ssh(launch), others={"node": agent})
+        return several(launch, rank, _over_ssh(launch), others={"node": agent}, contained="node")
 
 
 def _over_ssh(launch: Launch) -> str:

@@ -53,6 +53,7 @@ MEANINGS = {
     "label_smoothing": "Share of the target spread over all classes; none makes the loss a look-up.",
     "vocabulary": "Words that the masked-word head chooses from: the width of the largest product.",
     "data": "Where batches come from; synthetic ones cost no reading and decoding.",
+    "augmentation": "How a loader draws the random part of an image, where that differs.",
     "layout": "Order of an image's axes in memory; each framework has kernels that are fast for one.",
     "compile": "What turns the step into one program, which saves calls and passes over memory.",
     "optimizer": "The kernel that updates the weights.",

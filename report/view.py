@@ -203,8 +203,11 @@ def _system(mine: Sequence[Job | Skip], records: Iterable[Record]) -> Row:
 
 
 def _environment(environment: Mapping[str, str]) -> str:
-    """`venv 3f2a9c01d4b7`: the digest's first places tell environments apart; results.json has all of it."""
-    return " ".join(part for part in (environment.get("kind", ""), environment.get("digest", "")[:12]) if part)
+    """`venv 3f2a9c01d4b7`: the digest's first places tell environments apart; results.json has all of it. An image goes
+    with its name, and with the digest by which others can pull it, where there is one."""
+    public = environment.get("image_public_digest", "")
+    image = environment.get("image", "") + (f"@{public}" if public else "")
+    return " ".join(part for part in (environment.get("kind", ""), image, environment.get("digest", "")[:12]) if part)
 
 
 def _features(jobs: Iterable[Job]) -> list[str]:

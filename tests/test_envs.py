@@ -5,6 +5,7 @@ import errno
 import hashlib
 import io
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -317,6 +318,12 @@ def test_what_is_built_from_source_is_part_of_the_environment(tmp_path):
     assert {key: len(found) for key, found in folders.items()} == {"cpu": 1, "cpu-built": len(changes)}
 
 
+def test_a_source_distribution_is_unpacked_under_its_name(tmp_path):
+    source = "two-words==1.0 --hash=sha256:" + "0" * 64
+    lines = envs.commands(built(tmp_path, [wheel(tmp_path / "wheels", "tiny")], source), "cpu-built")
+    assert any("/source/two_words-1.0.tar.gz" in line for line in lines if line.startswith("tar "))
+
+
 @pytest.mark.usefixtures("quick")
 def test_the_commands_of_a_source_build_make_the_environment(tmp_path, monkeypatch, copier):
     url, lock = index(tmp_path / "index", "other")
@@ -380,6 +387,27 @@ def test_a_variant_is_listed_and_made_only_where_it_is_asked_for(tmp_path, monke
 
 
 @pytest.mark.usefixtures("quick")
+def test_wheels_are_downloaded_aside_once_and_with_the_lock(tmp_path, own_cache, monkeypatch):
+    url, lock = index(tmp_path / "index", "tiny")
+    monkeypatch.setenv("PIP_INDEX_URL", url)
+    adapter = toy(tmp_path, lock)
+    folder = envs.wheels(adapter, "cpu")
+    assert [path.name for path in (folder / "wheels").iterdir()] == ["tiny-1.0-py3-none-any.whl"]
+    assert (folder / "requirements.txt").read_text() == adapter.environments["cpu"].lock.read_text()
+    assert folder.name.startswith("toy-cpu-")
+    monkeypatch.setenv("PIP_INDEX_URL", REFUSED)
+    assert envs.wheels(adapter, "cpu") == folder, "what is there is not asked for again"
+
+
+def test_wheels_that_cannot_be_had_leave_nothing(tmp_path, own_cache, monkeypatch):
+    url, lock = index(tmp_path / "index", "tiny")
+    shutil.rmtree(tmp_path / "index" / "tiny")
+    monkeypatch.setenv("PIP_INDEX_URL", url)
+    with pytest.raises(RunError, match="toy cpu: no package index offers tiny"):
+        envs.wheels(toy(tmp_path, lock), "cpu")
+    assert [path.name for path in (own_cache / "wheels").iterdir() if path.is_dir()] == []
+
+
 def test_an_interrupted_install_leaves_nothing(tmp_path, own_cache, monkeypatch):
     url, lock = index(tmp_path / "index", "tiny")
     monkeypatch.setenv("PIP_INDEX_URL", url)

@@ -18,13 +18,13 @@ LAYERS = [
     {"compare", "verify"},
     {"runner", "report"},
     {"progress", "store", "certify"},
-    {"plan", "envs", "bundle", "process", "scripts"},
-    {"events", "metrics", "machine", "proof", "scaling"},
+    {"plan", "envs", "images", "bundle", "process", "scripts"},
+    {"engine", "events", "metrics", "machine", "proof", "scaling"},
     {"data", "spec"},
     {"imagenet", "sources"},
     {"preparing"},
     {"catalog", "schema", "launchers", "hosts"},
-    {"adapters", "models", "errors", "shell", ""},
+    {"adapters", "containers", "models", "errors", "shell", ""},
 ]
 
 
@@ -71,7 +71,7 @@ def test_the_core_imports_no_framework_and_no_adapter(name, path):
     for imported in imports(path):
         assert imported.split(".")[0] not in FRAMEWORKS
         if imported.startswith("dlperf.adapters."):
-            assert imported.split(".")[2] in ("api", "probe", "trace"), imported
+            assert imported.split(".")[2] in ("api", "probe", "ranks", "trace"), imported
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "adapters").glob("*/*.py")), ids=lambda path: "/".join(path.parts[-2:]))

@@ -6,10 +6,11 @@ from jax import lax
 
 from dlperf import models
 from dlperf.adapters.jax import runtime
+from dlperf.adapters.jax.images import Loader, pixels
 from dlperf.adapters.jax.runtime import versions
 from dlperf.models import resnet
 
-__all__ = ["Network", "build", "loss", "versions"]
+__all__ = ["Network", "build", "loss", "pixels", "versions"]
 
 
 def build(job, ranks):
@@ -18,7 +19,7 @@ def build(job, ranks):
     network = Network(config, runtime.compute_dtype(job))
     recipe = resnet.optimizer(job.batch_size * ranks.world_size)
     optimizer = runtime.SGD(recipe, runtime.decayed(job))
-    feed = runtime.Feed(job, ranks)
+    feed = (runtime.Feed if job.input == "synthetic" else Loader)(job, ranks)
     effective = {
         "layout": "NHWC",
         "label_smoothing": str(config.label_smoothing),

@@ -36,7 +36,8 @@ COMMON, OWN = Spec(), Spec(RANKS)
 def versions():
     found = {"jax": jax.__version__, "jaxlib": jaxlib.__version__}
     # by the packages: asking JAX would start its backend, before `configure`
-    for package in ("jax-cuda12-plugin", "jax-cuda13-plugin", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13"):
+    readers = ("grain", "opencv-python-headless", "nvidia-dali-cuda120")
+    for package in ("jax-cuda12-plugin", "jax-cuda13-plugin", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13", *readers):
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[package] = metadata.version(package)
     return found
@@ -277,6 +278,7 @@ class Feed:
         self._batches, self._devices = Batches(job, ranks), Devices(ranks)
         self._dtype = numpy.float64 if job.precision == "fp64" else numpy.float32
         self._ready = [self._place(batch) for batch in self._batches.pool()] if self._batches.synthetic else []
+        self.input_seconds = None
         count = len(self._ready)
         self.description = f"synthetic, {count} batches on the device" if count else f"rows of {job.data_dir}"
 
@@ -371,6 +373,13 @@ class Trainer:
         self.effective["compute_dtype"] = "tf32" if self._job.precision == "tf32" else name
         if "scale" in self._state:
             self.effective["loss_scale"] = f"dynamic from {FIRST_SCALE:g}"
+
+    @property
+    def input_seconds(self):
+        return self._feed.input_seconds
+
+    def fetch(self):
+        jax.block_until_ready(self._feed[self._steps])
 
     def wait(self):
         jax.block_until_ready(self._state)

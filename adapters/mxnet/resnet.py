@@ -2,10 +2,11 @@
 
 from dlperf import models
 from dlperf.adapters.mxnet import runtime
+from dlperf.adapters.mxnet.images import Loader, pixels
 from dlperf.adapters.mxnet.runtime import HybridBlock, nn, versions  # which sees to what comes before the import
 from dlperf.models import resnet
 
-__all__ = ["Network", "build", "loss", "versions"]
+__all__ = ["Network", "build", "loss", "pixels", "versions"]
 
 
 def build(job, ranks):
@@ -16,7 +17,7 @@ def build(job, ranks):
     pairs = runtime.load(network, job, device, precision.dtype)
     recipe = resnet.optimizer(job.batch_size * ranks.world_size)
     optimizer = runtime.SGD(job, device, pairs, recipe)
-    feed = runtime.Feed(job, ranks, device, precision.dtype)
+    feed = (runtime.Feed if job.input == "synthetic" else Loader)(job, ranks, device, precision.dtype)
     observed = {"layer2.0.conv1": network.layer2[0].conv1, "logits": network.fc}
     effective = {
         "layout": "NCHW",

@@ -38,6 +38,9 @@ def versions():
     found = {"mxnet": mx.__version__}
     with contextlib.suppress(metadata.PackageNotFoundError):  # in its own environment only
         found["horovod"] = metadata.version("horovod")
+    for package in ("nvidia-dali-cuda120", "nvidia-dali-cuda110"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found["dali"] = metadata.version(package)
     return found
 
 
@@ -99,6 +102,7 @@ class Feed:
         self._batches = Batches(job, ranks)
         self._device, self._dtype = device, dtype
         self._ready = [self._place(batch) for batch in self._batches.pool()] if self._batches.synthetic else []
+        self.input_seconds = None
         count = len(self._ready)
         self.description = f"synthetic, {count} batches on the device" if count else f"rows of {job.data_dir}"
 
@@ -302,6 +306,14 @@ class Trainer:
             self.shapes[name] = shape[1:]
         names = {BFLOAT16: "bfloat16", np.dtype("float32"): "tf32" if self._job.precision == "tf32" else "float32"}
         self.effective["compute_dtype"] = names.get(np.dtype(dtypes[0]), np.dtype(dtypes[0]).name)
+
+    @property
+    def input_seconds(self):
+        return self._feed.input_seconds
+
+    def fetch(self):
+        self._feed[self._steps]
+        self.wait()
 
     def wait(self):
         nd.waitall()

@@ -2,10 +2,11 @@
 
 from dlperf import models
 from dlperf.adapters.oneflow import runtime
+from dlperf.adapters.oneflow.images import Loader, pixels
 from dlperf.adapters.oneflow.runtime import F, flow, nn, versions  # which sees to what comes before the import
 from dlperf.models import resnet
 
-__all__ = ["Network", "build", "loss", "versions"]
+__all__ = ["Network", "build", "loss", "pixels", "versions"]
 
 
 def build(job, ranks):
@@ -19,7 +20,7 @@ def build(job, ranks):
     optimizer = kind(
         runtime.parameter_groups(network, job, recipe.weight_decay), lr=recipe.learning_rate, momentum=recipe.momentum
     )
-    feed = runtime.Feed(job, ranks, device)
+    feed = (runtime.Feed if job.input == "synthetic" else Loader)(job, ranks, device)
     effective = {
         "layout": "NCHW",
         "label_smoothing": str(config.label_smoothing),

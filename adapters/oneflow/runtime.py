@@ -133,6 +133,12 @@ def own(tensor):
     return tensor.to_local() if tensor.is_global else tensor
 
 
+def part_of_global(batch):
+    """Each rank's batch -> the global batch."""
+    everywhere = flow.placement.all(batch.device.type)
+    return batch.to_global(everywhere, flow.sbp.split(0), check_meta=False)  # all ranks' batches have one size
+
+
 class Feed:
     """Batches as tensors: synthetic ones wait on the device, rows of a data folder are copied at each step.
 
@@ -144,6 +150,7 @@ class Feed:
         self._dtype = flow.float64 if job.precision == "fp64" else flow.float32
         self._world_size = ranks.world_size
         self._ready = [self._place(batch) for batch in self._batches.pool()] if self._batches.synthetic else []
+        self.input_seconds = None
         count = len(self._ready)
         self.description = f"synthetic, {count} batches on the device" if count else f"rows of {job.data_dir}"
 
@@ -160,10 +167,9 @@ class Feed:
         tensor = tensor.to(self._device)
         if self._world_size == 1:
             return tensor
-        everywhere = flow.placement.all(self._device.type)
         if tensor.ndim == 0:  # a total's mean over the ranks
-            return (tensor * self._world_size).to_global(everywhere, flow.sbp.broadcast)
-        return tensor.to_global(everywhere, flow.sbp.split(0), check_meta=False)  # all ranks' batches have one size
+            return (tensor * self._world_size).to_global(flow.placement.all(self._device.type), flow.sbp.broadcast)
+        return part_of_global(tensor)
 
 
 class Graph(flow.nn.Graph):
@@ -292,6 +298,14 @@ class Trainer:
             dtypes = sorted({DTYPE_NAMES[data_type_pb2.DataType.Name(one.data_type)] for one in exchanged(self._graph)})
         transport = "nccl" if self._device.type == "cuda" else "epoll"
         return f"global tensors, partial_sum to broadcast in {' and '.join(dtypes)} ({transport})"
+
+    @property
+    def input_seconds(self):
+        return self._feed.input_seconds
+
+    def fetch(self):
+        self._feed[self._steps]
+        self.wait()
 
     def wait(self):
         flow._oneflow_internal.eager.Sync()

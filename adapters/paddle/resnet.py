@@ -6,10 +6,11 @@ from paddle import nn
 
 from dlperf import models
 from dlperf.adapters.paddle import runtime
+from dlperf.adapters.paddle.images import Loader, pixels
 from dlperf.adapters.paddle.runtime import versions
 from dlperf.models import resnet
 
-__all__ = ["Network", "build", "loss", "versions"]
+__all__ = ["Network", "build", "loss", "pixels", "versions"]
 
 
 def build(job, ranks):
@@ -24,7 +25,7 @@ def build(job, ranks):
         momentum=recipe.momentum,
         parameters=_parameter_groups(network, job, recipe.weight_decay),
     )
-    feed = runtime.Feed(job, ranks, layout)
+    feed = (runtime.Feed if job.input == "synthetic" else Loader)(job, ranks, layout)
     effective = {
         "layout": network.layer2[0].conv2._data_format,
         "label_smoothing": str(config.label_smoothing),

@@ -1,7 +1,9 @@
 """What ResNet and BERT share in PaddlePaddle: set-up, weights, batches, and the training step."""
 
+import contextlib
 import os
 import socket
+from importlib import metadata
 
 import paddle
 from paddle import distributed, nn
@@ -19,6 +21,9 @@ STATISTICS = {"running_mean": "_mean", "running_var": "_variance"}
 
 def versions():
     found = {"paddlepaddle": paddle.__version__}
+    for name, package in (("opencv", "opencv-python-headless"), ("dali", "nvidia-dali-cuda120")):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(package)
     if paddle.is_compiled_with_cuda():
         found["cuda"] = str(paddle.version.cuda())
         found["cudnn"] = str(paddle.version.cudnn())
@@ -115,6 +120,7 @@ class Feed:
         self._cuda, self._layout = job.device == "cuda", layout
         self._pinned = []  # sources of copies that may still be under way
         self._ready = [self._place(batch) for batch in self._batches.pool()] if self._batches.synthetic else []
+        self.input_seconds = None
         count = len(self._ready)
         self.description = f"synthetic, {count} batches on the device" if count else f"rows of {job.data_dir}"
 
@@ -230,6 +236,14 @@ class Trainer:
             scale = self._scaler.state_dict()["scale"].item()
             self.effective["loss_scale"] = f"dynamic, {scale:g} after the first step"
 
+    @property
+    def input_seconds(self):
+        return self._feed.input_seconds
+
+    def fetch(self):
+        self._feed[self._steps]
+        self.wait()
+
     def wait(self):
         if self._job.device == "cuda":  # on a CPU dygraph returns when a kernel is done
             paddle.device.cuda.synchronize()
@@ -262,5 +276,6 @@ class Trainer:
         return paddle.device.cuda.max_memory_allocated() if self._job.device == "cuda" else None
 
     def close(self):
+        self._feed = None  # a loader's processes end with it
         if distributed.is_initialized():
             distributed.destroy_process_group()

@@ -2,6 +2,7 @@
 
 import os
 import random
+import sys
 import time
 
 import numpy
@@ -11,7 +12,6 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler
 from dlperf import models
 from dlperf.adapters import dali
 from dlperf.adapters.api import Unsupported
-from dlperf.adapters.ranks import Ranks
 from dlperf.models import images
 
 try:
@@ -49,8 +49,12 @@ class Files(Dataset):
 
 
 def decode(file):
-    """uint8 (height, width, 3), red, green, blue."""
-    return cv2.imread(file, cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION)
+    """uint8 (height, width, 3), red, green, blue; black where the file cannot be decoded."""
+    pixels = cv2.imread(file, cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION)
+    if pixels is None:
+        print(f"{file}: cannot be decoded, and is black in this run", file=sys.stderr)
+        return numpy.zeros((1, 1, 3), "uint8")
+    return pixels
 
 
 class Loader:
@@ -125,10 +129,7 @@ def dali_batches(job, ranks, size):
 def pixels(job):
     size = models.config(job.model).image_size
     if job.input == "dali":
-        made = dali.pipeline(job._replace(batch_size=1), Ranks(), size, "CHW", training=False)
-        made.build()
-        while True:
-            found, labels = made.run()
-            yield found.as_cpu().as_array()[0], int(labels.as_cpu().as_array().item())
+        for found, label in dali.pixels(job, size):
+            yield found.transpose(2, 0, 1), label
     for found, label in Files(job.data_dir, size, training=False):
         yield images.normalised(found).transpose(2, 0, 1), label

@@ -16,6 +16,7 @@ def build(job, ranks):
     dropout = config.dropout if job.dropout else 0.0
     network = Network(config, weights, runtime.DTYPES.get(job.precision, tf.float32), dropout)
     clip_norm = None if job.options["clip_norm"] == "off" else float(job.options["clip_norm"])
+    feed = runtime.Feed(job, ranks)
     effective = {
         "clip_norm": str(clip_norm or "off"),
         "dropout": str(dropout),
@@ -23,7 +24,7 @@ def build(job, ranks):
         "gelu": "erf" if job.precision != "fp64" else "erf, written out (tf.nn.gelu has a float32 constant)",
         "attention": "written out",
     }
-    return runtime.Trainer(job, ranks, strategy, weights, network, loss, runtime.AdamW, clip_norm, effective)
+    return runtime.Trainer(job, ranks, strategy, weights, network, loss, runtime.AdamW, feed, clip_norm, effective)
 
 
 def loss(network, batch):

@@ -4,10 +4,11 @@ import tensorflow as tf
 
 from dlperf import models
 from dlperf.adapters.tensorflow import runtime
+from dlperf.adapters.tensorflow.images import AUGMENTATION, Loader, pixels
 from dlperf.adapters.tensorflow.runtime import versions
 from dlperf.models import resnet
 
-__all__ = ["Network", "build", "loss", "versions"]
+__all__ = ["Network", "build", "loss", "pixels", "versions"]
 
 
 def build(job, ranks):
@@ -16,8 +17,11 @@ def build(job, ranks):
     weights = runtime.load(job)
     network = Network(config, weights, runtime.DTYPES.get(job.precision, tf.float32))
     fused = "FusedBatchNormV3" if job.precision != "fp64" else "written out (FusedBatchNormV3 has no float64)"
+    feed = (runtime.Feed if job.input == "synthetic" else Loader)(job, ranks)
     effective = {"layout": "NHWC", "label_smoothing": str(config.label_smoothing), "batch_norm": fused}
-    return runtime.Trainer(job, ranks, strategy, weights, network, loss, runtime.SGD, None, effective)
+    if job.input == "native":
+        effective["augmentation"] = AUGMENTATION
+    return runtime.Trainer(job, ranks, strategy, weights, network, loss, runtime.SGD, feed, None, effective)
 
 
 def loss(network, batch):

@@ -33,6 +33,8 @@ def versions():
     found = {"tensorflow": tf.__version__}
     with contextlib.suppress(metadata.PackageNotFoundError):  # in its own environment only
         found["horovod"] = metadata.version("horovod")
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        found["dali"] = metadata.version("nvidia-dali-cuda120")
     for name in ("cuda_version", "cudnn_version"):
         if build.get(name):
             found[name.replace("_version", "")] = build[name]
@@ -157,6 +159,7 @@ class Feed:
         self.device = "/GPU:0" if job.device == "cuda" else "/CPU:0"
         self._dtype = "float64" if job.precision == "fp64" else "float32"
         self._ready = [self._place(batch) for batch in self._batches.pool()] if self._batches.synthetic else []
+        self.input_seconds = None
         count = len(self._ready)
         self.description = f"synthetic, {count} batches on the device" if count else f"rows of {job.data_dir}"
 
@@ -272,10 +275,11 @@ class Trainer:
     With a strategy too, variables are plain ones, equal from the start and kept so by equal updates. Those of its scope
     are for several devices in one process: they want to reduce each assignment again, BatchNorm's statistics as well.
 
-    loss: network, batch -> scalar, logits. optimizer: a class of this module. effective: what the family adds.
+    loss: network, batch -> scalar, logits. optimizer: a class of this module. feed: Feed, or the loader of images.
+    effective: what the family adds.
     """
 
-    def __init__(self, job, ranks, strategy, weights, network, loss, optimizer, clip_norm, effective):
+    def __init__(self, job, ranks, strategy, weights, network, loss, optimizer, feed, clip_norm, effective):
         self._job, self._variables, self._network, self._loss = job, weights, network, loss
         self._strategy, self._clip_norm = strategy, clip_norm
         every = models.family(job.model).parameters(models.config(job.model))
@@ -284,7 +288,7 @@ class Trainer:
         recipe = models.family(job.model).optimizer(job.batch_size * ranks.world_size)
         self._optimizer = optimizer(recipe, self._weights, [parameter.decayed for parameter in self._parameters])
         self._scale = LossScale() if job.precision == "amp_fp16" else None
-        self._feed = Feed(job, ranks)
+        self._feed = feed
         self._steps = 0
         self._traced = None
         xla = job.options["compile"] == "on"
@@ -298,7 +302,7 @@ class Trainer:
             "threads": str(tf.config.threading.get_intra_op_parallelism_threads()),
             "optimizer": optimizer.kernel,
             "loss_scale": "none",
-            "data": self._feed.description,
+            "data": feed.description,
             **effective,
         }
         if strategy:
@@ -375,6 +379,14 @@ class Trainer:
         self.effective["compute_dtype"] = "tf32" if self._job.precision == "tf32" else name
         if self._scale:
             self.effective["loss_scale"] = f"dynamic, {float(self._scale.scale):g} after the first step"
+
+    @property
+    def input_seconds(self):
+        return self._feed.input_seconds
+
+    def fetch(self):
+        self._feed[self._steps]
+        self.wait()
 
     def wait(self):
         # On CPU a tf.function has run when it returns; on GPU this waits for all streams. Not sync_devices of tf.test,

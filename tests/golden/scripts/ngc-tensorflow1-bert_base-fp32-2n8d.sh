@@ -4,7 +4,7 @@ cd "$(dirname "$0")" && mkdir -p work &&
 name="dlperf-$$"
 trap 'docker kill "$name" >/dev/null 2>&1; exit 143' TERM INT
 docker run --rm --init --gpus all --shm-size=16g --ulimit memlock=-1 --ulimit stack=67108864 --privileged --net=host \
-  --name "$name" -w /dlperf \
+  --name "$name" --label "dlperf.run=$(pwd -P)" -w /dlperf \
   -v "$PWD"/work:/dlperf \
   nvcr.io/nvidia/tensorflow:20.03-tf1-py3 \
   env PYTHONUNBUFFERED=1 NVIDIA_TF32_OVERRIDE=0 horovodrun -p 10000 -np 16 -H a:8,b:8 python3 \

@@ -1,0 +1,99 @@
+"""What a container costs: each framework in its environment and in its image, interleaved: `make bench-containers`.
+
+Both run the same script of the same lock on the same processors, in fresh processes in random order. Before: a Docker
+engine, and `python -m dlperf.images build`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+from dlperf import bundle, catalog, compare, envs, events, metrics, models, plan, process, runner
+from dlperf.catalog import Adapter
+from dlperf.envs import Environment
+from dlperf.errors import RunError, UsageError, heed_signals
+from dlperf.schema import Job
+from dlperf.spec import Spec, from_arguments
+
+WINDOWS = 4
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """0, however the ratios are; 1 if nothing ran; 2 for a wrong request."""
+    made = argparse.ArgumentParser(
+        prog="make bench-containers", description=__doc__.splitlines()[0] if __doc__ else None
+    )
+    made.add_argument("--frameworks", metavar="F,...", default="pytorch", help="default: pytorch")
+    made.add_argument("--model", metavar="M", default="resnet50", help="default: resnet50")
+    made.add_argument("--batch-size", metavar="N", default="8", help="default: 8")
+    made.add_argument("--repeats", metavar="N", default="5", help="fresh processes on each side; default: 5")
+    made.add_argument("--env", metavar="E", default="docker", help="docker (default), podman or apptainer")
+    made.add_argument("--image", metavar="I,...", help="as in python -m dlperf.compare")
+    arguments = vars(made.parse_args(argv))
+    heed_signals()
+    try:
+        return _bench(arguments)
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+def _bench(arguments: Mapping[str, object]) -> int:
+    adapters = catalog.adapters()
+    asked = {**compare.DEFAULTS, "device": "cpu", "windows": WINDOWS, "dry_run": False, "no_verify": True, **arguments}
+    spec = from_arguments(asked, adapters)
+    measured = 0
+    for job in plan.make(spec, adapters).jobs:
+        try:
+            sides = _measure(spec, job, adapters[job.adapter])
+        except RunError as error:
+            print(f"{job.system}: {error}")
+            continue
+        print(text(job, *sides), flush=True)
+        measured += all(sides)
+    return 0 if measured else 1
+
+
+def _measure(spec: Spec, job: Job, adapter: Adapter) -> tuple[list[float], list[float]]:
+    """Rates in the image and in the environment, samples/s."""
+    inside = envs.ensure(adapter, job.environment, spec.env, print, spec.images)
+    outside = envs.ensure(adapter, job.environment, "venv", print)
+    rates: tuple[list[float], list[float]] = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        bundle.make(Path(folder, "code"), [adapter])
+        for repeat in range(spec.protocol.repeats):
+            for side in random.sample([0, 1], 2):
+                name = f"{job.id}-{side}"
+                at = runner.run_folder(replace(job, id=name), repeat)
+                rates[side].append(_run(spec, job, repeat, (inside, outside)[side], Path(folder, at)))
+    return rates
+
+
+def _run(spec: Spec, job: Job, repeat: int, environment: Environment, folder: Path) -> float:
+    process.prepare(folder, runner.request(job, spec), runner.script(spec, job, repeat, environment))
+    ended = process.execute(folder, spec.timeout, lambda: None, None, environment.engine)
+    stream = events.of_job(folder, 1)
+    failure = process.failure(ended, stream, folder)
+    if failure:
+        raise RunError(failure.kind, f"in {environment.kind}: {failure.message}", failure.lines)
+    return sum(one.samples for one in stream.windows) / sum(one.seconds for one in stream.windows)
+
+
+def text(job: Job, inside: Sequence[float], outside: Sequence[float]) -> str:
+    """A line with both medians, and the ratio with its 95 % interval. Pure."""
+    ratio = metrics.ratio(inside, outside)
+    interval = "" if ratio.low is None else f" [{ratio.low:.3f}, {ratio.high:.3f}]"
+    unit = models.FAMILIES[job.family].RATE_UNIT
+    each = f"in {median(inside):.4g}, out {median(outside):.4g} {unit}, n={len(inside)}"
+    return f"{job.system} {job.model} {job.precision}: {each}; in / out {ratio.median:.3f}{interval}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

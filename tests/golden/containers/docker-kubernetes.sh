@@ -1,0 +1,76 @@
+#!/bin/sh
+# bert_base-fp32-mxnet-b4, repeat 1 of 3
+case "$1" in
+rank)
+cd "$(dirname "$0")" &&
+exec env \
+  PYTHONPATH="$PWD"/../../../code \
+  PYTHONNOUSERSITE=1 \
+  PYTHONUNBUFFERED=1 \
+  OMP_NUM_THREADS=2 \
+  DLPERF_LAUNCHER=kubernetes \
+  python -m dlperf.adapters.worker job.json .
+exit
+;;
+node)
+cd "$(dirname "$0")" &&
+NODE_RANK="$JOB_COMPLETION_INDEX" NNODES=2 DLPERF_HOSTS=dlperf-bert-base-fp32-mxnet-b4-r1-4c9762-0.dlperf-bert-base-fp32-mxnet-b4-r1-4c9762,dlperf-bert-base-fp32-mxnet-b4-r1-4c9762-1.dlperf-bert-base-fp32-mxnet-b4-r1-4c9762 PYTHONPATH="$PWD"/../../../code \
+exec python -m dlperf.adapters.spawn 1 sh "$PWD"/launch.sh rank
+exit
+;;
+esac
+cd "$(dirname "$0")" || exit
+rm -f rank*.json versions*.json
+name=dlperf-bert-base-fp32-mxnet-b4-r1-4c9762
+kubectl="kubectl"
+pods() { $kubectl get pods -l "job-name=$name" -o 'jsonpath={range .items[*]}pod {.metadata.name} on {.spec.nodeName}: {.status.phase} {.status.reason} {.status.message}{.status.conditions[?(@.reason=="Unschedulable")].message}{.status.containerStatuses[*].state.waiting.reason}{"\n"}{end}' >&2; }
+stop() { trap '' TERM INT; $kubectl delete --ignore-not-found --wait=false "job/$name" "service/$name" >&2; }
+trap 'pods; stop; exit 143' TERM INT
+cat > manifest.yaml <<MANIFEST
+apiVersion: v1
+kind: Service
+metadata: {name: dlperf-bert-base-fp32-mxnet-b4-r1-4c9762, labels: {app: dlperf, job-name: dlperf-bert-base-fp32-mxnet-b4-r1-4c9762}}
+spec:
+  clusterIP: None
+  publishNotReadyAddresses: true
+  selector: {job-name: dlperf-bert-base-fp32-mxnet-b4-r1-4c9762}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: dlperf-bert-base-fp32-mxnet-b4-r1-4c9762, labels: {app: dlperf}}
+spec:
+  completionMode: Indexed
+  completions: 2
+  parallelism: 2
+  backoffLimit: 0
+  template:
+    metadata: {labels: {app: dlperf, job-name: dlperf-bert-base-fp32-mxnet-b4-r1-4c9762}}
+    spec:
+      subdomain: dlperf-bert-base-fp32-mxnet-b4-r1-4c9762
+      restartPolicy: Never
+      containers:
+      - name: node
+        image: nvcr.io/nvidia/pytorch:25.12-py3
+        workingDir: "$PWD"
+        command: [sh, "$PWD/launch.sh", node]
+        resources: {requests: {nvidia.com/gpu: "1"}, limits: {nvidia.com/gpu: "1"}}
+        volumeMounts:
+        - {name: shared, mountPath: }
+        - {name: shm, mountPath: /dev/shm}
+      volumes:
+      - {name: shared, persistentVolumeClaim: {claimName: }}
+      - {name: shm, emptyDir: {medium: Memory}}
+MANIFEST
+$kubectl apply -f manifest.yaml >&2 || { stop; exit 1; }
+while :; do
+  state="$($kubectl get "job/$name" -o 'jsonpath={.status.conditions[?(@.status=="True")].type}')"
+  case "$state" in
+  *Complete*) code=0; break ;;
+  *Failed*) code=1; break ;;
+  esac
+  sleep 2 & wait $!
+done
+$kubectl logs --prefix --tail=200 -l "job-name=$name" >&2
+[ $code = 0 ] || pods
+stop
+exit $code

@@ -1,0 +1,39 @@
+#!/bin/sh
+# bert_base-fp32-mxnet-b4, repeat 1 of 3
+case "$1" in
+rank)
+cd "$(dirname "$0")" &&
+exec env \
+  PYTHONPATH="$PWD"/../../../code \
+  PYTHONNOUSERSITE=1 \
+  PYTHONUNBUFFERED=1 \
+  OMP_NUM_THREADS=2 \
+  MALLOC_MMAP_THRESHOLD_=4294967296 \
+  MALLOC_TRIM_THRESHOLD_=8589934592 \
+  MALLOC_TOP_PAD_=67108864 \
+  DLPERF_LAUNCHER=local \
+  python -m dlperf.adapters.worker job.json .
+exit
+;;
+inside)
+cd "$(dirname "$0")" || exit
+PYTHONPATH="$PWD"/../../../code exec python -m dlperf.adapters.spawn 2 sh "$PWD"/launch.sh rank
+exit
+;;
+esac
+cd "$(dirname "$0")" || exit
+rm -f rank*.json versions*.json
+root="$(cd ../../.. && pwd)"
+cpus="$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status)"
+[ "$cpus" != "$(cat /sys/devices/system/cpu/online)" ] || cpus=
+exec $(setpriv --pdeathsig TERM true 2>/dev/null && echo setpriv --pdeathsig TERM) docker run \
+  --rm --init --pull never \
+  --user "$(id -u):$(id -g)" \
+  --env HOME=/tmp --env USER=dlperf \
+  --label "dlperf.run=$(pwd -P)" \
+  --mount "type=bind,src=$root,dst=$root" --workdir "$PWD" \
+  --mount 'type=bind,src=/data/rows of text,dst=/data/rows of text,readonly' \
+  ${cpus:+--cpuset-cpus "$cpus"} \
+  --uts host \
+  --shm-size 16g \
+  dlperf/mxnet:cpu-0123456789ab sh "$PWD"/launch.sh inside

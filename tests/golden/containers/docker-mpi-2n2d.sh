@@ -1,0 +1,42 @@
+#!/bin/sh
+# bert_base-fp32-mxnet-b4, repeat 1 of 3
+case "$1" in
+rank)
+cd "$(dirname "$0")" || exit
+root="$(cd ../../.. && pwd)"
+cpus="$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status)"
+[ "$cpus" != "$(cat /sys/devices/system/cpu/online)" ] || cpus=
+exec $(setpriv --pdeathsig TERM true 2>/dev/null && echo setpriv --pdeathsig TERM) docker run \
+  --rm --init --pull never \
+  --user "$(id -u):$(id -g)" \
+  --env HOME=/tmp --env USER=dlperf \
+  --env OMPI_COMM_WORLD_RANK --env OMPI_COMM_WORLD_SIZE --env OMPI_COMM_WORLD_LOCAL_RANK --env OMPI_COMM_WORLD_LOCAL_SIZE --env CUDA_VISIBLE_DEVICES \
+  --label "dlperf.run=$(pwd -P)" \
+  --mount "type=bind,src=$root,dst=$root" --workdir "$PWD" \
+  ${cpus:+--cpuset-cpus "$cpus"} \
+  --uts host \
+  --network bench \
+  --ipc host \
+  --env NCCL_DEBUG=INFO \
+  dlperf/mxnet:cpu-0123456789ab sh "$PWD"/launch.sh inside
+exit
+;;
+inside)
+cd "$(dirname "$0")" &&
+exec env \
+  PYTHONPATH="$PWD"/../../../code \
+  PYTHONNOUSERSITE=1 \
+  PYTHONUNBUFFERED=1 \
+  OMP_NUM_THREADS=2 \
+  MALLOC_MMAP_THRESHOLD_=4294967296 \
+  MALLOC_TRIM_THRESHOLD_=8589934592 \
+  MALLOC_TOP_PAD_=67108864 \
+  DLPERF_LAUNCHER=mpi \
+  DLPERF_HOSTS=10.77.0.1,10.77.0.2 \
+  python -m dlperf.adapters.worker job.json .
+exit
+;;
+esac
+cd "$(dirname "$0")" || exit
+rm -f rank*.json versions*.json
+exec mpirun $([ "$(id -u)" = 0 ] && echo --allow-run-as-root) -np 4 --bind-to none --host 10.77.0.1:2,10.77.0.2:2 --map-by ppr:2:node sh "$PWD"/launch.sh rank

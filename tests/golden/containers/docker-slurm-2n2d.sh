@@ -1,0 +1,72 @@
+#!/bin/sh
+#SBATCH --job-name=bert_base-fp32-mxnet-b4-r1
+#SBATCH --nodes=2
+#SBATCH --ntasks=4
+#SBATCH --ntasks-per-node=2
+#SBATCH --output=slurm.log
+#SBATCH --no-requeue
+# bert_base-fp32-mxnet-b4, repeat 1 of 3
+case "$1" in
+rank)
+cd "$(dirname "$0")" || exit
+root="$(cd ../../.. && pwd)"
+cpus="$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status)"
+[ "$cpus" != "$(cat /sys/devices/system/cpu/online)" ] || cpus=
+exec $(setpriv --pdeathsig TERM true 2>/dev/null && echo setpriv --pdeathsig TERM) docker run \
+  --rm --init --pull never \
+  --user "$(id -u):$(id -g)" \
+  --env HOME=/tmp --env USER=dlperf \
+  --env SLURM_PROCID --env SLURM_NTASKS --env SLURM_LOCALID --env SLURM_NTASKS_PER_NODE --env DLPERF_HOSTS --env CUDA_VISIBLE_DEVICES \
+  --label "dlperf.run=$(pwd -P)" \
+  --mount "type=bind,src=$root,dst=$root" --workdir "$PWD" \
+  ${cpus:+--cpuset-cpus "$cpus"} \
+  --uts host \
+  --network host \
+  --ipc host \
+  dlperf/mxnet:cpu-0123456789ab sh "$PWD"/launch.sh inside
+exit
+;;
+batch)
+DLPERF_HOSTS="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | tr '\n' ,)"
+export DLPERF_HOSTS
+exec srun --kill-on-bad-exit=1 --cpu-bind=none sh "$PWD"/launch.sh rank
+exit
+;;
+inside)
+cd "$(dirname "$0")" &&
+exec env \
+  PYTHONPATH="$PWD"/../../../code \
+  PYTHONNOUSERSITE=1 \
+  PYTHONUNBUFFERED=1 \
+  OMP_NUM_THREADS=2 \
+  MALLOC_MMAP_THRESHOLD_=4294967296 \
+  MALLOC_TRIM_THRESHOLD_=8589934592 \
+  MALLOC_TOP_PAD_=67108864 \
+  DLPERF_LAUNCHER=slurm \
+  python -m dlperf.adapters.worker job.json .
+exit
+;;
+esac
+cd "$(dirname "$0")" || exit
+rm -f rank*.json versions*.json
+rm -f slurm.log
+job= silent=0
+state() { scontrol -o show job "$job" 2>/dev/null | sed -n 's/.*JobState=\([^ ]*\).*/\1/p'; }
+tell() { scontrol -o show job "$job" 2>/dev/null |
+  sed -n 's/.*JobState=\([^ ]*\) Reason=\([^ ]*\).*/Slurm job '"$job"' is \1 (\2)/p' >&2; }
+stop() { trap '' TERM INT; [ -z "$job" ] || { tell; scancel "$job"; }; exit 143; }
+trap stop TERM INT
+job="$(sbatch --parsable "$PWD"/launch.sh batch)" || exit
+job="${job%%;*}"
+while :; do
+  case "$(state)" in
+  COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL|PREEMPTED|OUT_OF_MEMORY|BOOT_FAIL|DEADLINE) break ;;
+  "") silent=$((silent + 1)); [ $silent -lt 60 ] || { echo "Slurm no longer answers about job $job" >&2; stop; } ;;
+  *) silent=0 ;;
+  esac
+  sleep 0.5 & wait $!
+done
+cat slurm.log >&2
+[ "$(state)" != COMPLETED ] || exit 0
+tell
+exit 1

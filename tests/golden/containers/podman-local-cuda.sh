@@ -1,0 +1,34 @@
+#!/bin/sh
+# bert_base-fp32-mxnet-b4, repeat 1 of 3
+case "$1" in
+inside)
+cd "$(dirname "$0")" &&
+exec env \
+  PYTHONPATH="$PWD"/../../../code \
+  PYTHONNOUSERSITE=1 \
+  PYTHONUNBUFFERED=1 \
+  OMP_NUM_THREADS=2 \
+  python -m dlperf.adapters.worker job.json .
+exit
+;;
+esac
+cd "$(dirname "$0")" || exit
+rm -f rank*.json versions*.json
+root="$(cd ../../.. && pwd)"
+cpus="$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status)"
+[ "$cpus" != "$(cat /sys/devices/system/cpu/online)" ] || cpus=
+exec $(setpriv --pdeathsig TERM true 2>/dev/null && echo setpriv --pdeathsig TERM) podman run \
+  --rm --init --pull never \
+  --user "$(id -u):$(id -g)" \
+  --env HOME=/tmp --env USER=dlperf \
+  --label "dlperf.run=$(pwd -P)" \
+  --mount "type=bind,src=$root,dst=$root" --workdir "$PWD" \
+  ${cpus:+--cpuset-cpus "$cpus"} \
+  --uts host \
+  --shm-size 16g \
+  --ulimit memlock=-1 \
+  --ulimit stack=67108864 \
+  --device nvidia.com/gpu=0 \
+  --device nvidia.com/gpu=1 \
+  $([ "$(id -u)" = 0 ] || echo --userns=keep-id) --security-opt label=disable \
+  dlperf/mxnet:cpu-0123456789ab sh "$PWD"/launch.sh inside
