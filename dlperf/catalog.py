@@ -225,12 +225,12 @@ class EnvironmentSpec:
 
 @dataclass(frozen=True)
 class ImageSpec:
-    """Of a device's image. named: references by name: "ngc" is NVIDIA's, which --image ngc means; of an adapter whose
-    scripts are others', the values of its option `image`. packages: Debian's, for libraries that the wheels leave to
-    the system."""
+    """Of a device's image. ngc: NVIDIA's, which --image ngc means; may be empty. packages: Debian's, for libraries that
+    the wheels leave to the system. named: those that others' scripts run in, by the values of the option `image`."""
 
     named: Mapping[str, str] = field(default_factory=dict)
     packages: tuple[str, ...] = ()
+    named: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -238,8 +238,8 @@ class Adapter:
     """One framework's adapter. `folder` holds its adapter.toml, requirements and modules.
 
     distribution: the packages that may bring the framework (tensorflow, tensorflow-cpu); one is installed.
-    source, scripts: of an adapter whose training scripts are others' (an upstream system), by model.
-    formats: input -> formats of dlperf.models.images that its loaders read, the best first. images: by device.
+    formats: input -> formats of dlperf.models.images that its loaders read, the best first. images: by device. source,
+    scripts: of an adapter whose training scripts are others' (an upstream system), by model.
     """
 
     name: str
@@ -253,9 +253,9 @@ class Adapter:
     options: Mapping[str, Option]
     distributed: Sequence[Distributed] = ()
     formats: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    images: Mapping[str, ImageSpec] = field(default_factory=dict)
     source: Source | None = None
     scripts: Mapping[str, Script] = field(default_factory=dict)
-    images: Mapping[str, ImageSpec] = field(default_factory=dict)
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -264,9 +264,10 @@ class Adapter:
         return tuple(device for device in DEVICES if device in found)
 
     def image(self, device: str, options: Mapping[str, str]) -> str:
-        """The image that a job of others' scripts runs in, which the option `image` chooses; empty for none."""
-        known, chosen = self.images.get(device), options.get("image", "")
-        return known.named.get(chosen, chosen) if known and self.scripts else ""
+        """The image that the option `image` chooses for a script of others; empty for none."""
+        named = self.images[device].named if device in self.images else {}
+        chosen = options.get("image", "")
+        return named.get(chosen, chosen) if named else ""
 
     def distributed_on(self, device: str) -> Distributed:
         """The one entry that covers a device."""
@@ -404,8 +405,10 @@ class _Reader:
     def image(self, device: str, table: Mapping[str, Any]) -> ImageSpec:
         if device not in DEVICES:
             self.problems.append(Problem(f"{self.path}: image", device, ", ".join(DEVICES)))
+        self.known(f"image.{device}.", table, {"ngc", "packages", "named"})
         packages = self.texts(table, "packages") if "packages" in table else ()
-        return ImageSpec({name: self.text(table, name) for name in table if name != "packages"}, packages)
+        named = {str(name): str(reference) for name, reference in table.get("named", {}).items()}
+        return ImageSpec(self.text(table, "ngc") if "ngc" in table else "", packages, named)
 
     def build(self, key: str, table: Mapping[str, Any]) -> SourceBuild:
         where = f"environment.{key}.build."
@@ -529,13 +532,14 @@ class _Reader:
         """Scripts have a source, conditions that can hold, and images that an option names."""
         if bool(adapter.scripts) != bool(adapter.source):
             self.wrong("source", adapter.source or "", "a table with repository and commit, where there are [script.*]")
-        for device, image in adapter.images.items():
-            where, named = f"image.{device}", ", ".join(image.named)
+        for device, one in adapter.images.items():
             values = adapter.options["image"].values if "image" in adapter.options else ()
-            if adapter.scripts and set(image.named) != set(values):
-                self.wrong(where, named, f"the values of the option image: {', '.join(values)}")
-            if not adapter.scripts and not set(image.named) <= {"ngc"}:
-                self.wrong(where, named, "ngc and packages")
+            if set(one.named) != set(values):
+                self.wrong(
+                    f"image.{device}.named",
+                    ", ".join(one.named),
+                    f"the values of the option image: {', '.join(values)}",
+                )
         for script in adapter.scripts.values():
             for part in (*script.command, *script.variables, *script.effective, *script.differs):
                 options = adapter.options_of(FAMILY_OF.get(script.model, ""))

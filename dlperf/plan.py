@@ -95,7 +95,7 @@ def _row(spec: Spec, adapter: Adapter, model: str, asked: str, input: str, mine:
     if status in RUNNABLE and spec.env == "venv" and not image:
         why = _unbuilt(adapter, environment, spec.device)
         status = "not_yet" if why else status
-    if status in RUNNABLE and spec.env in ENGINES and not script:
+    if status in RUNNABLE and spec.env in ENGINES and not image:
         why = no_image(adapter, environment, spec.device, spec.images)
         status = "not_yet" if why else status
     upstream = {"script": adapter.source.repository} if adapter.source else {}

@@ -191,7 +191,8 @@ class Runner:
         command = script(spec, job, repeat, environment, adapter)
         process.prepare(folder, request(job, spec), command)
         started, began = _now(), time.monotonic()
-        ended = process.execute(folder, spec.timeout, tick, engine="docker" if environment.kind == "image" else "")
+        engine = scripts.engine(spec) if environment.kind == "image" else ""
+        ended = process.execute(folder, spec.timeout, tick, engine=engine)
         seconds = time.monotonic() - began
         shutil.rmtree(folder / scripts.WORK, ignore_errors=True)
         stream = scripts.read(folder, theirs, job, spec.protocol, scripts.versions(adapter, environment))

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from dlperf import envs, process, sources
+from dlperf import containers, envs, process, sources
 from dlperf.adapters import probe
 from dlperf.catalog import Adapter, Log, Part, Script
 from dlperf.containers import LABEL
@@ -206,14 +206,16 @@ def _folded(words: Iterable[str], width: int = 110) -> str:
 
 
 def in_container(spec: Spec, image: str, mounts: Mapping[str, str], line: str) -> str:
-    """The shell's lines that run a command in an image: DLPerf's documented flags, and `--rm --init`, so that ending
-    the script ends the container."""
+    """The shell's lines that run a command in an image: DLPerf's documented flags, which are others than those of
+    containers.script, since scripts write as root and find data at their own paths; and what ends it with the run.
+    """
     flags = "--rm --init --gpus all --shm-size=16g --ulimit memlock=-1 --ulimit stack=67108864 --privileged --net=host"
     volumes = " \\\n".join(f"  -v {host}:{quote(inside)}" for host, inside in mounts.items())
     return (
         'name="dlperf-$$"\n'
-        "trap 'docker kill \"$name\" >/dev/null 2>&1; exit 143' TERM INT\n"
-        f'docker run {flags} \\\n  --name "$name" --label "{LABEL}=$(pwd -P)" -w /dlperf \\\n{volumes} \\\n'
+        f"trap '{engine(spec)} kill \"$name\" >/dev/null 2>&1; exit 143' TERM INT\n"
+        f"{engine(spec)} run {flags} \\\n"
+        f'  --name "$name" --label "{containers.LABEL}=$(pwd -P)" -w /dlperf \\\n{volumes} \\\n'
         f"  {quote(image)} \\\n  {line} 2>&1 &\nwait $!\n"
     )
 
@@ -464,7 +466,7 @@ def environment(adapter: Adapter, job: Job, spec: Spec, folder: Path, note: Prog
             raise RunError("environment", str(wrong))
         sources.copy(adapter, Path(given), target)
     if contained:
-        made = _image(adapter, job)
+        made = _image(adapter, job, engine(spec))
     elif spec.env != "current" and job.environment not in adapter.environments:
         step = f"make one as {adapter.homepage} tells, and run dlperf in it with --env current"
         raise RunError("environment", f"{adapter.name} has no environment of ours on {job.device}: {step}")
@@ -493,28 +495,35 @@ def in_image(adapter: Adapter, job: Job, spec: Spec) -> bool:
     return spec.env != "current" and bool(adapter.image(job.device, job.options))
 
 
+def engine(spec: Spec) -> str:
+    """What containers of others' scripts are started with."""
+    return spec.env if spec.env in containers.ENGINES else "docker"
+
+
 def get(adapter: Adapter, job: Job, spec: Spec) -> str:
     """The commands that bring what a job needs, as text."""
     assert adapter.source is not None
     lines = [] if adapter.name in spec.sources else [adapter.source.checkout]
     if in_image(adapter, job, spec):
-        lines.append(f"docker pull {job.environment}")
-    elif spec.env != "current" and job.environment in adapter.environments:
+        lines.append(f"{engine(spec)} pull {job.environment}")
+    elif spec.env == "venv" and job.environment in adapter.environments:
         lines += envs.commands(adapter, job.environment)
     return "\n".join(lines)
 
 
-def _image(adapter: Adapter, job: Job) -> Environment:
+def _image(adapter: Adapter, job: Job, engine: str) -> Environment:
     image = job.environment
-    pull = f"image {image} is not here: docker pull {image}"
+    pull = f"image {image} is not here: {engine} pull {image}"
+    if engine == "apptainer":
+        raise RunError("environment", f"{adapter.name} runs as root in its image: choose --env docker or podman")
     try:
-        words = ["docker", "image", "inspect", "--format", "{{.Id}}", image]
+        words = [engine, "image", "inspect", "--format", "{{.Id}}", image]
         found = subprocess.run(words, capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise RunError("environment", f"{pull} (docker cannot be run: {error})") from None
+        raise RunError("environment", f"{pull} ({engine} cannot be run: {error})") from None
     if found.returncode:
         said = found.stderr.strip().splitlines()[-1:]
-        raise RunError("environment", f"{pull} ({' '.join(said) or 'docker gives no reason'})")
+        raise RunError("environment", f"{pull} ({' '.join(said) or f'{engine} gives no reason'})")
     if job.device == "cuda" and not probe.gpus():
         raise RunError("environment", f"{adapter.name} needs CUDA, and nvidia-smi finds no GPU here")
     return Environment(adapter.name, image, "image", Path("python3"), "", found.stdout.strip(), None, {})

@@ -89,7 +89,7 @@ def test_an_upstream_system_is_data_alone_and_declares_what_matters(name):
 def test_every_wrong_key_of_a_script_is_named(tmp_path):
     (tmp_path / "adapter.toml").write_text(
         'title = "x"\n[source]\nrepository = "r"\ncommit = "a b"\nbranch = "x"\n'
-        '[image.tpu]\nnew = "x"\n[options.image]\nvalues = ["old"]\n'
+        '[image.tpu.named]\nnew = "x"\n[options.image]\nvalues = ["old"]\n'
         '[script.resnet5]\nfolder = "f"\nbatch = "gpu"\nstart = "twice"\nsteps = 3\nextra_steps = -1\n'
         '[[script.resnet5.command]]\nwords = "a \'b"\nwhen = { precision = "fp7", colour = "red" }\n'
         '[[script.resnet5.differs]]\nwords = "x"\n'
@@ -104,7 +104,7 @@ def test_every_wrong_key_of_a_script_is_named(tmp_path):
         "source.branch",
         "source.commit",
         "image",
-        "image.tpu",
+        "image.tpu.named",
         "script",
         "script.resnet5.steps",
         "script.resnet5.batch",
