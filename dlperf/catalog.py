@@ -228,7 +228,7 @@ class ImageSpec:
     """Of a device's image. ngc: NVIDIA's, which --image ngc means; may be empty. packages: Debian's, for libraries that
     the wheels leave to the system. named: those that others' scripts run in, by the values of the option `image`."""
 
-    named: Mapping[str, str] = field(default_factory=dict)
+    ngc: str = ""
     packages: tuple[str, ...] = ()
     named: Mapping[str, str] = field(default_factory=dict)
 

@@ -86,7 +86,7 @@ def _reference(adapter: Adapter, key: str, kind: str, chosen: Mapping[str, str])
     """What the engine is told, before anything is pulled: for apptainer a file or a registry's image."""
     asked = _asked(adapter, chosen)
     if asked == NGC:
-        asked = adapter.images[key.partition("-")[0]].named[NGC]
+        asked = adapter.images[key.partition("-")[0]].ngc
         return f"docker://{asked}" if kind == "apptainer" else asked
     return asked or name(adapter, key)
 

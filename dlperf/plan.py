@@ -177,7 +177,7 @@ def no_image(adapter: Adapter, environment: str, device: str, images: Mapping[st
         known = adapter.images.get(device)
         return (
             ""
-            if known and "ngc" in known.named
+            if known and known.ngc
             else f"NVIDIA's registry has no image of {adapter.title} for {device} that we know of"
         )
     if not asked and (environment != device or environment not in adapter.environments):

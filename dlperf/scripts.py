@@ -24,7 +24,6 @@ from typing import NamedTuple
 from dlperf import containers, envs, process, sources
 from dlperf.adapters import probe
 from dlperf.catalog import Adapter, Log, Part, Script
-from dlperf.containers import LABEL
 from dlperf.envs import Environment, Progress
 from dlperf.errors import RunError
 from dlperf.events import Stream
