@@ -179,8 +179,9 @@ class Script:
 
     folder: what of the repository is needed. inside: where an image gets it mounted, or has it. input: what feeds it,
     one of INPUTS; an option of that name goes over it. data: where an image gets --data mounted, or has its data.
-    batch: what its argument for the batch size means, one of BATCHES. start: "node" where its command must run on each
-    node. stops: whether it ends by itself after `steps`. warmup_steps: the least that are dropped. extra_steps: run at
+    batch: what its argument for the batch size means, one of BATCHES. batch_size: precision -> DLPerf's batch per
+    device, where it is not that of the others. start: "node" where its command must run on each node. stops: whether it
+    ends by itself after `steps`. warmup_steps: the least that are dropped. extra_steps: run at
     the end, but not measured. command, variables, effective (what it computes, by reading it), differs (what it
     computes otherwise than the native scripts): see Part.
     """
@@ -191,6 +192,7 @@ class Script:
     input: str
     data: str
     batch: str
+    batch_size: Mapping[str, int]
     start: str
     stops: bool
     warmup_steps: int
@@ -451,7 +453,7 @@ class _Reader:
         where = f"script.{model}."
         texts = {"folder", "inside", "input", "data", "batch", "start"}
         parts = {"command", "variables", "effective", "differs"}
-        self.known(where, table, {*texts, *parts, "stops", "warmup_steps", "extra_steps", "log"})
+        self.known(where, table, {*texts, *parts, "stops", "warmup_steps", "extra_steps", "log", "batch_size"})
         self.one_of("script", model, NAMES)
         return Script(
             model=model,
@@ -460,6 +462,12 @@ class _Reader:
             input=self.one_of(where + "input", table.get("input", "native"), INPUTS),
             data=str(table.get("data", "")),
             batch=self.one_of(where + "batch", table.get("batch", ""), BATCHES),
+            batch_size={
+                self.one_of(where + "batch_size", precision, tuple(PRECISIONS)): self.number(
+                    where + "batch_size", size, 1
+                )
+                for precision, size in table.get("batch_size", {}).items()
+            },
             start=self.one_of(where + "start", table.get("start", "once"), ("once", "node")),
             stops=bool(table.get("stops", True)),
             warmup_steps=self.number(where + "warmup_steps", table.get("warmup_steps", 0)),

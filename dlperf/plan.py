@@ -102,7 +102,9 @@ def _row(spec: Spec, adapter: Adapter, model: str, asked: str, input: str, mine:
     if status not in RUNNABLE:
         names = (system, adapter.name, adapter.title, model, family, spec.device, asked, precision)
         return Skip(*names, status, why, upstream=upstream)
-    batch_size = spec.batch_size or spec.global_batch_size or default_batch_size(model, spec.device, precision)
+    usual = default_batch_size(model, spec.device, precision)
+    usual = script.batch_size.get(precision, usual) if script and spec.device == "cuda" else usual
+    batch_size = spec.batch_size or spec.global_batch_size or usual
     return Job(
         id=_id(model, precision, system, batch_size),
         system=system,
