@@ -59,8 +59,9 @@ class Bed:
         answers = False
         while not answers:
             time.sleep(0.2)
-            answers = subprocess.run(["docker", "ps"], env=self._environ, capture_output=True).returncode == 0
-            # one that ended at once found another daemon in the folder
+            mine = (self.folder / "pid").exists() and (self.folder / "pid").read_text() == str(self._daemon.pid)
+            ended = subprocess.run(["docker", "ps"], env=self._environ, capture_output=True)
+            answers = mine and ended.returncode == 0  # and not one that was in the folder before
             if self._daemon.poll() is not None or time.monotonic() > deadline:
                 self.__exit__()
                 raise RuntimeError(f"dockerd did not start: {(self.folder / 'dockerd.log').read_text()[-2000:]}")
