@@ -43,6 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UsageError as error:
         print(error, file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        return 130
 
 
 def _bench(arguments: Mapping[str, object]) -> int:

@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 
 from dlperf import envs
+from dlperf.errors import heed_signals
 
 PATH = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
 PROGRAMS = ("dockerd", "docker", "debootstrap")
@@ -55,11 +56,14 @@ class Bed:
                 command, stdout=log, stderr=log, env={**os.environ, "PATH": PATH}, start_new_session=True
             )
         deadline = time.monotonic() + PATIENCE
-        while subprocess.run(["docker", "ps"], env=self._environ, capture_output=True).returncode:
+        answers = False
+        while not answers:
+            time.sleep(0.2)
+            answers = subprocess.run(["docker", "ps"], env=self._environ, capture_output=True).returncode == 0
+            # one that ended at once found another daemon in the folder
             if self._daemon.poll() is not None or time.monotonic() > deadline:
                 self.__exit__()
                 raise RuntimeError(f"dockerd did not start: {(self.folder / 'dockerd.log').read_text()[-2000:]}")
-            time.sleep(0.2)
         return self
 
     def __exit__(self, *raised: object) -> None:
@@ -150,6 +154,7 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
+    heed_signals()
     try:
         main(sys.argv[1])
     except KeyboardInterrupt:
