@@ -457,6 +457,8 @@ def environment(adapter: Adapter, job: Job, spec: Spec, folder: Path, note: Prog
     """
     assert adapter.source is not None
     contained = in_image(adapter, job, spec)
+    if not contained and spec.env in containers.ENGINES:
+        raise RunError("environment", f"{adapter.name} runs in no image: leave out --env {spec.env}")
     given = spec.sources.get(adapter.name)
     target = folder / sources.FOLDER / adapter.name
     if given and not target.exists():

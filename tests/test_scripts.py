@@ -1016,6 +1016,14 @@ def test_without_the_images_rows_say_what_to_pull(tmp_path):
         assert pull in report
 
 
+def test_a_script_without_an_image_says_so_where_one_is_asked_for(tmp_path):
+    ended = run(
+        "-f", "pytorch-examples", "-m", "resnet50", "--device", "cpu", "--env", "docker", "-o", tmp_path / "out"
+    )
+    assert ended.returncode == 1
+    assert "pytorch-examples runs in no image: leave out --env docker" in ended.stdout
+
+
 def test_a_script_that_needs_edits_must_be_given(tmp_path, stand_in):
     stand_in([])
     ended = run("-f", "ngc-mxnet", "-m", "resnet50", "-r", 1, "-o", tmp_path / "out")
