@@ -6,7 +6,7 @@ ARGS ?= --model bert --precision amp
 REFERENCE_ARGS := --frameworks pytorch --device cpu --model resnet50,bert
 
 .PHONY: setup compare verify reference test test-cluster test-horovod test-images check format types lint lock bench
-.PHONY: bench-containers clean
+.PHONY: test-dali bench-containers clean
 
 setup: $(VENV)/ready
 
@@ -40,6 +40,11 @@ test-horovod: $(VENV)/ready
 test-images: $(VENV)/ready
 	tests/images/install.sh
 	$(BIN)/python -m pytest -v -m "images or every_image" tests/images $(TEST_ARGS)
+
+# Every framework's pixels through DALI. Makes environments of gigabytes, and compiles TensorFlow's plug-in with make and
+# g++. One: TEST_ARGS="-k pytorch".
+test-dali: $(VENV)/ready
+	$(BIN)/python -m pytest -v -m dali tests/conformance/test_pixels.py $(TEST_ARGS)
 
 # The part to run before each commit: format, lint, types, the tests that need no framework and no cluster.
 check: lint types

@@ -84,4 +84,4 @@ def pixels(job, size):
     made.build()
     while True:
         found, labels = made.run()
-        yield found.as_cpu().as_array()[0], int(labels.as_cpu().as_array().item())
+        yield found.as_cpu().as_array()[0], labels.as_cpu().as_array().item()

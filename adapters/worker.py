@@ -20,6 +20,7 @@ A stream that does not close with `end` is a failed run.
 import importlib
 import json
 import math
+import operator
 import os
 import sys
 import time
@@ -223,7 +224,7 @@ def _write_pixels(module, job, folder):
     images, labels = [], []
     for image, label in module.pixels(job):
         images.append(numpy.asarray(image, "float32"))
-        labels.append(int(label))
+        labels.append(operator.index(label))  # a loss takes no 3.0
         if len(images) == job.pixels:
             break
     numpy.savez(os.path.join(folder, "pixels.npz"), images=numpy.stack(images), labels=labels)

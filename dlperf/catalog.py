@@ -7,6 +7,8 @@ colon between).
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +19,7 @@ from typing import Any
 import dlperf.adapters
 from dlperf.adapters.api import PRECISIONS
 from dlperf.errors import Problem, UsageError
-from dlperf.models import FAMILIES, images
+from dlperf.models import FAMILIES, FAMILY_OF, NAMES, images
 
 DEVICES = ("cpu", "cuda")
 INPUTS = ("synthetic", "native", "dali")
@@ -95,6 +97,113 @@ class SourceBuild:
     replace: tuple[Replacement, ...]
 
 
+#: what a script calls its batch size -> the placeholder that has it
+BATCHES = ("device", "node", "global", "tokens")
+#: what the rate that a script prints is of
+RATES = ("all", "node", "device", "step", "node step")
+#: conditions that `when` may have besides an adapter's options, and their values
+CONDITIONS = {
+    "device": DEVICES,
+    "precision": tuple(PRECISIONS),
+    "ranks": ("one", "several"),
+    "nodes": ("one", "several"),
+}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a script that is not ours comes from. It is given by --source, checked and copied, never kept here.
+
+    commit: its hash, or where nobody tells it a tag or branch. replace: edits of the copy.
+    """
+
+    repository: str
+    commit: str
+    replace: tuple[Replacement, ...] = ()
+
+    @property
+    def short(self) -> str:
+        return self.commit[:7] if re.fullmatch("[0-9a-f]{40}", self.commit) else self.commit
+
+    @property
+    def checkout(self) -> str:
+        """The commands that get it."""
+        folder = self.repository.rstrip("/").rpartition("/")[2]
+        return f"git clone {self.repository} && git -C {folder} checkout {self.commit}"
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some of a script's command, variables, declarations or remarks, where each condition of `when` holds.
+
+    when: condition or option -> the values for which it holds.
+    """
+
+    when: Mapping[str, tuple[str, ...]]
+    words: tuple[str, ...] = ()
+    values: Mapping[str, str] = field(default_factory=dict)
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Log:
+    """How a script tells its progress.
+
+    line: with the named groups `step`, and of `timestamp`, `seconds` and `rate` the one that times it: the moment that
+    the step ended, the seconds of the steps since the line before, their rate; `loss` where it is printed.
+    first: what the script calls its first step. every: steps from line to line. timestamp: its format, as
+    strptime has it, or "epoch". rate_of: what a rate counts, one of RATES. milliseconds: whether `seconds` are those.
+    ranks: "one" if one rank prints, "node" if one of each node does, "all" if each does.
+    """
+
+    line: re.Pattern[str]
+    first: int = 0
+    every: int = 1
+    timestamp: str = ""
+    rate_of: str = "all"
+    milliseconds: bool = False
+    ranks: str = "one"
+
+    @property
+    def estimator(self) -> str:
+        """What the seconds of a window are, in words."""
+        groups = self.line.groupindex
+        if "timestamp" in groups:
+            return "difference of its log's timestamps"
+        return "sum of its log's seconds" if "seconds" in groups else "sum of samples over its log's rates"
+
+
+@dataclass(frozen=True)
+class Script:
+    """How the script of others for one model is run and read.
+
+    folder: what of the repository is needed. inside: where an image gets it mounted, or has it. input: what feeds it,
+    one of INPUTS; an option of that name goes over it. data: where an image gets --data mounted, or has its data.
+    batch: what its argument for the batch size means, one of BATCHES. batch_size: precision -> DLPerf's batch per
+    device, where it is not that of the others. start: "node" where its command must run on each node. stops: whether it
+    ends by itself after `steps`. warmup_steps: the least that are dropped. extra_steps: run at
+    the end, but not measured. command, variables, effective (what it computes, by reading it), differs (what it
+    computes otherwise than the native scripts): see Part.
+    """
+
+    model: str
+    folder: str
+    inside: str
+    input: str
+    data: str
+    batch: str
+    batch_size: Mapping[str, int]
+    start: str
+    stops: bool
+    warmup_steps: int
+    extra_steps: int
+    log: Log
+    command: tuple[Part, ...]
+    variables: tuple[Part, ...]
+    effective: tuple[Part, ...]
+    differs: tuple[Part, ...]
+
+
 @dataclass(frozen=True)
 class EnvironmentSpec:
     """How an environment of an adapter is made.
@@ -119,10 +228,11 @@ class EnvironmentSpec:
 @dataclass(frozen=True)
 class ImageSpec:
     """Of a device's image. ngc: NVIDIA's, which --image ngc means; may be empty. packages: Debian's, for libraries that
-    the wheels leave to the system."""
+    the wheels leave to the system. named: those that others' scripts run in, by the values of the option `image`."""
 
     ngc: str = ""
     packages: tuple[str, ...] = ()
+    named: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -130,7 +240,8 @@ class Adapter:
     """One framework's adapter. `folder` holds its adapter.toml, requirements and modules.
 
     distribution: the packages that may bring the framework (tensorflow, tensorflow-cpu); one is installed.
-    formats: input -> formats of dlperf.models.images that its loaders read, the best first. images: by device.
+    formats: input -> formats of dlperf.models.images that its loaders read, the best first. images: by device. source,
+    scripts: of an adapter whose training scripts are others' (an upstream system), by model.
     """
 
     name: str
@@ -145,6 +256,20 @@ class Adapter:
     distributed: Sequence[Distributed] = ()
     formats: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     images: Mapping[str, ImageSpec] = field(default_factory=dict)
+    source: Source | None = None
+    scripts: Mapping[str, Script] = field(default_factory=dict)
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Those on which anything of it runs."""
+        found = {device for entry in self.support if entry.status in RUNNABLE for device in entry.device}
+        return tuple(device for device in DEVICES if device in found)
+
+    def image(self, device: str, options: Mapping[str, str]) -> str:
+        """The image that the option `image` chooses for a script of others; empty for none."""
+        named = self.images[device].named if device in self.images else {}
+        chosen = options.get("image", "")
+        return named.get(chosen, chosen) if named else ""
 
     def distributed_on(self, device: str) -> Distributed:
         """The one entry that covers a device."""
@@ -203,37 +328,26 @@ def read(folder: Path) -> Adapter:
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise UsageError([Problem(str(path), error, "a readable TOML file")]) from None
     reader = _Reader(path)
-    reader.known(
-        "",
-        data,
-        {
-            "title",
-            "homepage",
-            "distribution",
-            "default",
-            "environment",
-            "support",
-            "distributed",
-            "options",
-            "formats",
-            "image",
-        },
-    )
+    keys = {"title", "homepage", "distribution", "default", "environment", "support", "distributed", "options"}
+    reader.known("", data, {*keys, "formats", "source", "script", "image"})
     adapter = Adapter(
         name=folder.name,
         folder=folder,
         title=reader.text(data, "title"),
         homepage=str(data.get("homepage", "")),
-        distribution=reader.texts(data, "distribution"),
+        distribution=reader.texts(data, "distribution") if "script" not in data or "distribution" in data else (),
         default=bool(data.get("default", True)),
         environments={key: reader.environment(key, table) for key, table in data.get("environment", {}).items()},
         support=[reader.support(index, table) for index, table in enumerate(data.get("support", []))],
         options={name: reader.option(name, table) for name, table in data.get("options", {}).items()},
         distributed=[reader.distributed(index, table) for index, table in enumerate(data.get("distributed", []))],
+        source=reader.source(data["source"]) if "source" in data else None,
+        scripts={model: reader.script(model, table) for model, table in data.get("script", {}).items()},
         formats=reader.formats(data.get("formats", {})),
         images={device: reader.image(device, table) for device, table in data.get("image", {}).items()},
     )
     reader.variants(adapter)
+    reader.upstream(adapter)
     if reader.problems:
         raise UsageError(reader.problems)
     return adapter
@@ -293,9 +407,10 @@ class _Reader:
     def image(self, device: str, table: Mapping[str, Any]) -> ImageSpec:
         if device not in DEVICES:
             self.problems.append(Problem(f"{self.path}: image", device, ", ".join(DEVICES)))
-        self.known(f"image.{device}.", table, {"ngc", "packages"})
+        self.known(f"image.{device}.", table, {"ngc", "packages", "named"})
         packages = self.texts(table, "packages") if "packages" in table else ()
-        return ImageSpec(self.text(table, "ngc") if "ngc" in table else "", packages)
+        named = {str(name): str(reference) for name, reference in table.get("named", {}).items()}
+        return ImageSpec(self.text(table, "ngc") if "ngc" in table else "", packages, named)
 
     def build(self, key: str, table: Mapping[str, Any]) -> SourceBuild:
         where = f"environment.{key}.build."
@@ -314,6 +429,138 @@ class _Reader:
     def formats(self, table: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
         self.known("formats.", table, set(INPUTS) - {"synthetic"})
         return {input: self.choices("formats", table, input, images.FORMATS) for input in table}
+
+    def source(self, table: Mapping[str, Any]) -> Source:
+        self.known("source.", table, {"repository", "commit", "replace"})
+        for one in table.get("replace", ()):
+            self.known("source.replace.", one, {"file", "old", "new"})
+        source = Source(
+            self.text(table, "repository"),
+            self.text(table, "commit"),
+            tuple(
+                Replacement(self.text(one, "file"), self.text(one, "old"), str(one.get("new", "")))
+                for one in table.get("replace", ())
+            ),
+        )
+        if not re.fullmatch(r"[\w][\w./-]*", source.commit):
+            self.wrong("source.commit", source.commit, "a commit's hash, or where nobody tells it a tag or branch")
+        return source
+
+    def wrong(self, where: str, value: object, allowed: str, step: str = "") -> None:
+        self.problems.append(Problem(f"{self.path}: {where}", value, allowed, step))
+
+    def script(self, model: str, table: Mapping[str, Any]) -> Script:
+        where = f"script.{model}."
+        texts = {"folder", "inside", "input", "data", "batch", "start"}
+        parts = {"command", "variables", "effective", "differs"}
+        self.known(where, table, {*texts, *parts, "stops", "warmup_steps", "extra_steps", "log", "batch_size"})
+        self.one_of("script", model, NAMES)
+        return Script(
+            model=model,
+            folder=self.text(table, "folder"),
+            inside=str(table.get("inside", "")),
+            input=self.one_of(where + "input", table.get("input", "native"), INPUTS),
+            data=str(table.get("data", "")),
+            batch=self.one_of(where + "batch", table.get("batch", ""), BATCHES),
+            batch_size={
+                self.one_of(where + "batch_size", precision, tuple(PRECISIONS)): self.number(
+                    where + "batch_size", size, 1
+                )
+                for precision, size in table.get("batch_size", {}).items()
+            },
+            start=self.one_of(where + "start", table.get("start", "once"), ("once", "node")),
+            stops=bool(table.get("stops", True)),
+            warmup_steps=self.number(where + "warmup_steps", table.get("warmup_steps", 0)),
+            extra_steps=self.number(where + "extra_steps", table.get("extra_steps", 0)),
+            log=self.log(where + "log", table.get("log", {})),
+            command=self.parts(where + "command", table, "words"),
+            variables=self.parts(where + "variables", table, "values"),
+            effective=self.parts(where + "effective", table, "values"),
+            differs=self.parts(where + "differs", table, "text"),
+        )
+
+    def one_of(self, where: str, value: object, allowed: Sequence[str]) -> str:
+        if value not in allowed:
+            self.wrong(where, value, ", ".join(allowed))
+        return str(value)
+
+    def number(self, where: str, value: object, least: int = 0) -> int:
+        if not isinstance(value, int) or value < least:
+            self.wrong(where, value, f"a whole number, {least} or more")
+            return least
+        return value
+
+    def parts(self, where: str, table: Mapping[str, Any], content: str) -> tuple[Part, ...]:
+        """Tables with `when` and a command line (words), NAME = VALUE (values) or a sentence (text)."""
+        found = []
+        for index, one in enumerate(table.get(where.rpartition(".")[2], ())):
+            place = f"{where}[{index}]"
+            self.known(place + ".", one, {"when", content} if content != "values" else set(one))
+            when = {str(name): self._listed(values) for name, values in one.get("when", {}).items()}
+            rest = {str(name): str(value) for name, value in one.items() if name != "when"}
+            words: tuple[str, ...] = ()
+            try:
+                words = tuple(shlex.split(rest.get("words", "")))
+            except ValueError as error:
+                self.wrong(place + ".words", rest["words"], f"a command line ({error})")
+            if content != "values" and not rest.get(content):
+                self.wrong(f"{place}.{content}", "", "a text")
+            found.append(Part(when, words, rest if content == "values" else {}, rest.get("text", "")))
+        return tuple(found)
+
+    @staticmethod
+    def _listed(values: object) -> tuple[str, ...]:
+        return tuple(str(value) for value in values) if isinstance(values, list) else (str(values),)
+
+    def log(self, where: str, table: Mapping[str, Any]) -> Log:
+        self.known(where + ".", table, {"line", "first", "every", "timestamp", "rate_of", "milliseconds", "ranks"})
+        text = str(table.get("line", ""))
+        try:
+            line = re.compile(text)
+        except re.error as error:
+            self.wrong(where + ".line", text, f"a regular expression ({error})")
+            line = re.compile("")
+        groups = set(line.groupindex)
+        timed = groups & {"timestamp", "seconds", "rate"}
+        if "step" not in groups or len(timed) != 1 or groups - timed - {"step", "loss"}:
+            self.wrong(where + ".line", text, "named groups: step, one of timestamp, seconds and rate, and maybe loss")
+        if ("timestamp" in groups) != bool(table.get("timestamp")):
+            self.wrong(where + ".timestamp", table.get("timestamp", ""), "the format of the group timestamp")
+        return Log(
+            line=line,
+            first=self.number(where + ".first", table.get("first", 0)),
+            every=self.number(where + ".every", table.get("every", 1), least=1),
+            timestamp=str(table.get("timestamp", "")),
+            rate_of=self.one_of(where + ".rate_of", table.get("rate_of", "all"), RATES),
+            milliseconds=bool(table.get("milliseconds", False)),
+            ranks=self.one_of(where + ".ranks", table.get("ranks", "one"), ("one", "node", "all")),
+        )
+
+    def upstream(self, adapter: Adapter) -> None:
+        """Scripts have a source, conditions that can hold, and images that an option names."""
+        if bool(adapter.scripts) != bool(adapter.source):
+            self.wrong("source", adapter.source or "", "a table with repository and commit, where there are [script.*]")
+        for device, one in adapter.images.items():
+            values = adapter.options["image"].values if "image" in adapter.options else ()
+            if set(one.named) != set(values):
+                self.wrong(
+                    f"image.{device}.named",
+                    ", ".join(one.named),
+                    f"the values of the option image: {', '.join(values)}",
+                )
+        for script in adapter.scripts.values():
+            for part in (*script.command, *script.variables, *script.effective, *script.differs):
+                options = adapter.options_of(FAMILY_OF.get(script.model, ""))
+                self.conditions(f"script.{script.model}", part, options)
+
+    def conditions(self, where: str, part: Part, options: Mapping[str, Option]) -> None:
+        known = {**CONDITIONS, **{name: option.values for name, option in options.items()}}
+        for name, values in part.when.items():
+            if name not in known:
+                self.wrong(f"{where}.when", name, ", ".join(known))
+            elif name not in options or not options[name].any:
+                for value in values:
+                    self.one_of(f"{where}.when.{name}", value, known[name])
 
     def variants(self, adapter: Adapter) -> None:
         """An option's environments are of its values, and some device has them."""

@@ -9,12 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
-from dlperf import __version__, catalog, certify, containers, envs, images, launchers, plan, runner, store
+from dlperf import __version__, catalog, certify, containers, envs, images, launchers, plan, runner, scripts, store
 from dlperf import progress as progress_
 from dlperf.catalog import Adapter
+from dlperf.envs import Environment
 from dlperf.errors import Problem, RunError, UsageError, did_you_mean, exit_code
 from dlperf.models.images import FORMATS
-from dlperf.schema import Comparison
+from dlperf.schema import Comparison, Job
 from dlperf.spec import Spec, from_arguments
 
 #: flags that make the spec, with the value that stands for "not given"
@@ -49,6 +50,7 @@ DEFAULTS: dict[str, object] = {
     "launcher": None,
     "launcher_arg": None,
     "predict": None,
+    "source": None,
 }
 
 
@@ -83,6 +85,11 @@ def parser() -> argparse.ArgumentParser:
     )
     add("--format", metavar="F,...", help=f"with --data: {', '.join(FORMATS)}; default: what is there")
     add("--compile", metavar="on|off", help="the framework's compiler; on,off makes a row of each")
+    add(
+        "--source",
+        metavar="DIR",
+        help="checkout of a script that is not ours, for --frameworks ngc-...; or NAME=DIR,...",
+    )
     add("--set", action="append", metavar="KEY=VALUE", help="an adapter's option: clip_norm=off, pytorch.layout=nchw")
     where = made.add_argument_group("where")
     add = where.add_argument
@@ -210,7 +217,7 @@ def summary(comparison: Comparison) -> str:
         what = f"{job.model} {job.precision_asked:<5} {job.system}{size}"
         if row.throughput:
             remarks = [f"median of {row.throughput.n}"] + ([f"{len(row.failed)} failed"] if row.failed else [])
-            remarks += ["not comparable"] if job.id in obstacles else []
+            remarks += ["not comparable"] if job.id in obstacles else ["upstream"] if job.upstream else []
             unit = models.FAMILIES[job.family].RATE_UNIT
             lines.append(f"{what:<40} {row.throughput.median:>9.4g} {unit} ({', '.join(remarks)})")
         elif row.failed and row.failed[-1].failure:
@@ -229,7 +236,7 @@ def dry_run(spec: Spec, planned: plan.Plan, adapters: Mapping[str, Adapter], fol
     for name, commands in environment_commands(spec, planned, adapters).items():
         lines += ["", f"# environment of {name}, unless it is there already", commands]
     if spec.verify:
-        wanted = {one.name: one for job in planned.jobs for one in certify.needed(job)}
+        wanted = {one.name: one for job in planned.jobs if not job.upstream for one in certify.needed(job)}
         for name, one in wanted.items():
             environment = envs.planned(adapters[one.job.adapter], one.job.environment, spec.env, spec.images)
             head = f"# {folder / 'proofs' / name / 'run' / 'launch.sh'}, unless there is a valid certificate"
@@ -241,18 +248,29 @@ def dry_run(spec: Spec, planned: plan.Plan, adapters: Mapping[str, Adapter], fol
                 ).rstrip(),
             ]
     for repeat, job in plan.order(planned, spec.protocol.repeats, spec.seed):
-        environment = envs.planned(adapters[job.adapter], job.environment, spec.env, spec.images)
-        script = runner.script(spec, job, repeat, environment).rstrip()
+        script = runner.script(spec, job, repeat, _planned(spec, job, adapters), adapters[job.adapter]).rstrip()
         lines += ["", f"# {folder / runner.run_folder(job, repeat) / 'launch.sh'}", script]
     return "\n".join(lines)
 
 
 def environment_commands(spec: Spec, planned: plan.Plan, adapters: Mapping[str, Adapter]) -> dict[str, str]:
     """How each environment would be made, by "adapter environment"; nothing for --env current."""
+    jobs = {f"{job.adapter} {job.environment}": job for job in planned.jobs}
     if spec.env == "current":
-        return {}
-    keys = dict.fromkeys((job.adapter, job.environment) for job in planned.jobs)
-    return {f"{name} {key}": _commands(spec, adapters[name], key) for name, key in keys}
+        jobs = {key: job for key, job in jobs.items() if job.upstream}
+    return {
+        key: scripts.get(adapters[job.adapter], job, spec)
+        if job.upstream
+        else _commands(spec, adapters[job.adapter], job.environment)
+        for key, job in jobs.items()
+    }
+
+
+def _planned(spec: Spec, job: Job, adapters: Mapping[str, Adapter]) -> Environment:
+    adapter = adapters[job.adapter]
+    if job.upstream:
+        return scripts.planned(adapter, job, spec)
+    return envs.planned(adapter, job.environment, spec.env, spec.images)
 
 
 def _commands(spec: Spec, adapter: Adapter, key: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
@@ -18,6 +18,8 @@ LOST = re.compile(
     r"socket closed|unavailable|heartbeat|aborted",
     re.IGNORECASE,
 )
+#: fields of a window that not every worker writes
+LATER = ("skew_seconds", "input_seconds", "source")
 KINDS = ("start", "built", "warm", "communication", "input", "trajectory", "end", "failed")
 
 
@@ -109,7 +111,7 @@ def read(path: Path) -> Stream:
         try:
             event = json.loads(line)
             if event["event"] == "window":
-                names = [name for name in Window.__dataclass_fields__ if name not in ("skew_seconds", "input_seconds")]
+                names = [name for name in Window.__dataclass_fields__ if name not in LATER]
                 waited = event.get("input_seconds")
                 found["windows"].append(Window(**{key: event[key] for key in names}, input_seconds=waited))
             elif event["event"] == "imported":
@@ -165,6 +167,11 @@ def _window(windows: tuple[Window, ...]) -> Window:
         input_seconds=max(waited, default=None),
         seconds=max(seconds),
         skew_seconds=max(seconds) - min(seconds),
-        cpu_seconds=sum(window.cpu_seconds for window in windows),
-        loss=fmean(window.loss for window in windows),
+        cpu_seconds=_over(sum, [window.cpu_seconds for window in windows]),
+        loss=_over(fmean, [window.loss for window in windows]),
     )
+
+
+def _over(combine: Callable[[list[float]], float], values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return combine(known) if known else None

@@ -19,13 +19,30 @@ def throughput(record: Record) -> float:
     return sum(window.samples for window in record.windows) / sum(window.seconds for window in record.windows)
 
 
-def cpu_use(record: Record) -> float:
+def _cpu_seconds(record: Record) -> float | None:
+    """In all windows; None where nobody measured them."""
+    known = [window.cpu_seconds for window in record.windows if window.cpu_seconds is not None]
+    return sum(known) if len(known) == len(record.windows) else None
+
+
+def cpu_use(record: Record) -> float | None:
     """CPU seconds per second inside the windows: 2.0 is two cores busy all the time."""
-    return sum(w.cpu_seconds for w in record.windows) / sum(w.seconds for w in record.windows)
+    used = _cpu_seconds(record)
+    return None if used is None else used / sum(w.seconds for w in record.windows)
 
 
-def cpu_seconds_per_sample(record: Record) -> float:
-    return sum(w.cpu_seconds for w in record.windows) / sum(w.samples for w in record.windows)
+def cpu_seconds_per_sample(record: Record) -> float | None:
+    used = _cpu_seconds(record)
+    return None if used is None else used / sum(w.samples for w in record.windows)
+
+
+def source(record: Record) -> str:
+    """Where the figures of a script that is not ours stand: "runs/x/0/stdout.log:123-222"."""
+    places = [window.source.rpartition(":") for window in record.windows if window.source]
+    if not places:
+        return ""
+    lines = [int(number) for _, _, span in places for number in span.split("-")]
+    return f"{record.folder}/{places[0][0]}:{min(lines)}-{max(lines)}"
 
 
 def window_spread(record: Record) -> float:
@@ -157,7 +174,7 @@ def summarize(job: Job, records: Iterable[Record]) -> Summary:
     host_memory = [r.peak_memory_bytes for r in done if r.peak_memory_bytes is not None]
     device_memory = [r.peak_device_memory_bytes for r in done if r.peak_device_memory_bytes is not None]
     first_steps = [r.first_step_seconds for r in done if r.first_step_seconds is not None]
-    several = done if job.world_size > 1 else ()
+    several = done if job.world_size > 1 and not job.upstream else ()  # others' scripts do not tell these
     gradients = [r.communication["gradient_bytes"] for r in several if "gradient_bytes" in r.communication]
     bandwidths = [found for found in map(all_reduce_bandwidth, several) if found is not None]
     loaders = [record.input["samples"] / record.input["seconds"] for record in done if record.input.get("seconds")]
@@ -167,8 +184,8 @@ def summarize(job: Job, records: Iterable[Record]) -> Summary:
         done=done,
         failed=failed,
         throughput=estimate([throughput(r) for r in done]) if done else None,
-        cpu_use=median(cpu_use(r) for r in done) if done else None,
-        cpu_seconds_per_sample=median(cpu_seconds_per_sample(r) for r in done) if done else None,
+        cpu_use=_median(map(cpu_use, done)),
+        cpu_seconds_per_sample=_median(map(cpu_seconds_per_sample, done)),
         peak_memory_bytes=max(host_memory, default=None),
         peak_device_memory_bytes=max(device_memory, default=None),
         first_step_seconds=median(first_steps) if first_steps else None,
@@ -178,6 +195,11 @@ def summarize(job: Job, records: Iterable[Record]) -> Summary:
         loader_throughput=median(loaders) if loaders else None,
         input_wait=median(waits) if waits else None,
     )
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
 
 
 def input_wait(record: Record) -> float | None:
@@ -225,9 +247,14 @@ def standings(summaries: Iterable[Summary], obstacles: Mapping[str, str]) -> lis
 
 
 def obstacles(comparison: Comparison) -> dict[str, str]:
-    """Why a row takes no part in "fastest", by Job.id: no proof of the same work, or work that differs."""
+    """Why a row takes no part in "fastest", by Job.id: no proof of the same work, or work that differs.
+
+    Upstream rows are in no ranking anyway, and not here.
+    """
     found = dict(_other_work(comparison))
     for job in comparison.jobs:
+        if job.upstream:
+            continue
         verdict, phrase = proof.verdict(comparison.proofs.get(job.id, ()))
         if verdict != "same":
             found[job.id] = phrase
@@ -238,7 +265,7 @@ def _other_work(comparison: Comparison) -> Iterator[tuple[str, str]]:
     """Rows whose runs say that they did other work than most rows of the same model, precision and device."""
     groups: dict[tuple[str, str, str], dict[str, Record]] = {}
     for record in comparison.records:
-        if record.done:
+        if record.done and not record.job.upstream:
             group = (record.job.model, record.job.precision_asked, record.job.device)
             groups.setdefault(group, {})[record.job.id] = record
     for records in groups.values():
@@ -354,8 +381,9 @@ def _row(record: Record, proofs: Sequence[Certificate]) -> dict[str, object]:
         "nproc_per_node": job.nproc_per_node,
         "launcher": job.launcher,
         "hosts": " ".join(dict.fromkeys(record.hosts)) or None,
+        "origin": "upstream" if job.upstream else "native",
         "untested": job.untested,
-        "proof": proof.verdict(proofs)[1],
+        "proof": proof.verdict(proofs)[1] if not job.upstream else None,
         "repeat": record.repeat,
         "started": record.started,
         "run_seconds": record.seconds,
@@ -383,6 +411,7 @@ def _row(record: Record, proofs: Sequence[Certificate]) -> dict[str, object]:
         "environment_digest": record.environment.get("digest"),
         "python": record.environment.get("python"),
         "folder": record.folder,
+        "figures_from": source(record) or None,
     }
 
 

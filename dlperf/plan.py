@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from itertools import product
 
-from dlperf import launchers, models
+from dlperf import launchers, models, scripts
 from dlperf.catalog import RUNNABLE, Adapter
 from dlperf.containers import ENGINES, NGC
 from dlperf.schema import Job, Skip
@@ -52,20 +52,21 @@ def _placed(spec: Spec, adapter: Adapter, row: Job, nnodes: int, nproc: int) -> 
     world = nnodes * nproc
     batch_size = spec.global_batch_size // world if spec.global_batch_size else row.batch_size
     support = adapter.distributed_on(spec.device)
-    refused = launchers.find(spec.launcher).refuses(adapter.name, row.options)
+    refused = "" if row.upstream else launchers.find(spec.launcher).refuses(adapter.name, row.options)
     if refused:
         return _skip(row, "option", refused, nnodes, nproc)
     if world > 1 and support.status not in RUNNABLE:
         return _skip(row, support.status, support.why, nnodes, nproc)
-    return replace(
+    placed = replace(
         row,
         id=_id(row.model, row.precision, row.system, batch_size, nnodes, nproc),
         batch_size=batch_size,
         nnodes=nnodes,
         nproc_per_node=nproc,
-        launcher=spec.launcher,
+        launcher="local" if row.upstream else spec.launcher,  # a script starts its own ranks
         untested=row.untested or (world > 1 and support.status == "untested"),
     )
+    return replace(placed, upstream=scripts.about(adapter, placed)) if row.upstream else placed
 
 
 def _skip(row: Job, status: str, why: str, nnodes: int, nproc: int) -> Skip:
@@ -77,23 +78,33 @@ def _skip(row: Job, status: str, why: str, nnodes: int, nproc: int) -> Skip:
 def _row(spec: Spec, adapter: Adapter, model: str, asked: str, input: str, mine: Mapping[str, str]) -> Job | Skip:
     """`mine`: the settings that address this adapter and this family."""
     family, precision = models.FAMILY_OF[model], resolve_precision(asked, spec.device)
-    system = system_name(adapter, family, mine, input)
+    options = {name: mine.get(name, option.default) for name, option in adapter.options_of(family).items()}
+    script = adapter.scripts.get(model)
+    if script:  # what feeds it is its own matter
+        input = options.get("input", script.input)
+    system = system_name(adapter, family, mine, "" if script else input)
     support = adapter.support_of(family, spec.device, precision, input)
     status, why = support.status, support.why
+    if adapter.scripts and not script:
+        status, why = "never", f"its scripts train {' and '.join(adapter.scripts)}"
     if status in RUNNABLE:
-        why = _misfit(adapter, family, mine) or _unread(spec, adapter, family, input)
+        why = _misfit(adapter, family, mine) or ("" if script else _unread(spec, adapter, family, input))
         status = "option" if why else status
-    options = {name: mine.get(name, option.default) for name, option in adapter.options_of(family).items()}
-    environment = adapter.environment_key(spec.device, options, input)
-    if status in RUNNABLE and spec.env == "venv":
+    image = adapter.image(spec.device, options) if spec.env != "current" else ""
+    environment = image or adapter.environment_key(spec.device, options, "" if script else input)
+    if status in RUNNABLE and spec.env == "venv" and not image:
         why = _unbuilt(adapter, environment, spec.device)
         status = "not_yet" if why else status
-    if status in RUNNABLE and spec.env in ENGINES:
+    if status in RUNNABLE and spec.env in ENGINES and not image:
         why = no_image(adapter, environment, spec.device, spec.images)
         status = "not_yet" if why else status
+    upstream = {"script": adapter.source.repository} if adapter.source else {}
     if status not in RUNNABLE:
-        return Skip(system, adapter.name, adapter.title, model, family, spec.device, asked, precision, status, why)
-    batch_size = spec.batch_size or spec.global_batch_size or default_batch_size(model, spec.device, precision)
+        names = (system, adapter.name, adapter.title, model, family, spec.device, asked, precision)
+        return Skip(*names, status, why, upstream=upstream)
+    usual = default_batch_size(model, spec.device, precision)
+    usual = script.batch_size.get(precision, usual) if script and spec.device == "cuda" else usual
+    batch_size = spec.batch_size or spec.global_batch_size or usual
     return Job(
         id=_id(model, precision, system, batch_size),
         system=system,
@@ -106,11 +117,12 @@ def _row(spec: Spec, adapter: Adapter, model: str, asked: str, input: str, mine:
         precision=precision,
         batch_size=batch_size,
         input=input,
-        data_dir=None if input == "synthetic" else spec.data,
+        data_dir=None if "synthetic" in (input, spec.data) else spec.data,
         options=options,
         environment=environment,
         untested=status == "untested",
-        format=_format(spec, adapter, family, input),
+        upstream=upstream,
+        format="" if script else _format(spec, adapter, family, input),
     )
 
 

@@ -44,6 +44,10 @@ class Ended:
         return -self.code if self.code < 0 else self.code - 128 if in_container else 0
 
 
+class Enough(Exception):
+    """Raised by `tick`: the run has done what it is for, and is to be ended."""
+
+
 def execute(
     folder: Path, timeout: float, tick: Callable[[], None], launcher: Launcher | None = None, engine: str = ""
 ) -> Ended:
@@ -56,6 +60,9 @@ def execute(
     process = launcher.start(folder)
     try:
         timed_out = not launcher.wait(process, timeout, tick)
+    except Enough:
+        launcher.stop(process)
+        return Ended(0, False, timeout, False)
     finally:
         launcher.stop(process)
         if engine:
@@ -73,11 +80,9 @@ def _oom_kills() -> int:
 def failure(ended: Ended, stream: events.Stream, folder: Path, launcher: Launcher | None = None) -> Failure | None:
     """What the outside saw goes before what the workers wrote: a killed worker writes nothing, and the ranks that lost
     it write only that."""
-    lines = _last_lines(folder)
+    lines = last_lines(folder)
     if ended.timed_out:
-        where = _where(stream)
-        message = f"it did not end within {ended.timeout:g} s (--timeout) and was ended with all its processes"
-        return Failure("timeout", message + (f"; {where}" if where else ""), lines)
+        return outside(ended, lines, _where(stream))
     lost = launcher.first_ended(printed(folder)) if launcher else None
     told_by_another = any(one.failed for one in stream.ranks)
     if (
@@ -91,15 +96,25 @@ def failure(ended: Ended, stream: events.Stream, folder: Path, launcher: Launche
         error = engine_.explained(ended.engine, "the image", printed(folder))
         return Failure(error.kind, str(error), lines)
     if ended.signal and stream.failed is None:
-        name = signal.Signals(ended.signal).name
-        if ended.machine_ran_out_of_memory:
-            return Failure("out_of_memory", f"the system ended it for want of memory ({name})", lines)
-        return Failure("killed", f"it was ended by signal {ended.signal} ({name})", lines)
+        return outside(ended, lines)
     if ended.code != 0 and stream.ranks and not any(one.failed for one in stream.ranks):
         return Failure("launcher", _launcher_said(ended, stream, folder, launcher), lines)
     if told is None and ended.code != 0:
         return Failure("crash", f"it ended with exit code {ended.code} after its last event", lines)
     return dataclasses.replace(told, lines=told.lines or lines) if told else None
+
+
+def outside(ended: Ended, lines: tuple[str, ...], where: str = "") -> Failure | None:
+    """What the end of the process alone tells: that it took too long, or by which signal it ended."""
+    if ended.timed_out:
+        message = f"it did not end within {ended.timeout:g} s (--timeout) and was ended with all its processes"
+        return Failure("timeout", message + (f"; {where}" if where else ""), lines)
+    if ended.signal:
+        name = signal.Signals(ended.signal).name
+        if ended.machine_ran_out_of_memory:
+            return Failure("out_of_memory", f"the system ended it for want of memory ({name})", lines)
+        return Failure("killed", f"it was ended by signal {ended.signal} ({name})", lines)
+    return None
 
 
 def _where(stream: events.Stream) -> str:
@@ -146,7 +161,7 @@ def _of_rank(folder: Path, rank: int, count: int = 15) -> tuple[str, ...]:
     return ()
 
 
-def _last_lines(folder: Path, count: int = 15) -> tuple[str, ...]:
+def last_lines(folder: Path, count: int = 15) -> tuple[str, ...]:
     """The end of what was printed: standard error, or standard output where that is empty."""
     for name in ("stderr.log", "stdout.log"):
         with suppress(OSError):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dlperf import bundle, certify, envs, events, launchers, metrics, plan, process
+from dlperf import bundle, certify, envs, events, launchers, metrics, plan, process, scripts
 from dlperf.catalog import Adapter
 from dlperf.envs import Environment
 from dlperf.errors import Problem, RunError, UsageError
@@ -91,9 +92,12 @@ class Runner:
 
     def _environments(self, jobs: list[Job], runs: list[tuple[int, Job]]) -> dict[tuple[str, str], Environment]:
         """The environment of each adapter; one that can't be made becomes a failed record of each of its jobs."""
-        keys = list(dict.fromkeys((job.adapter, job.environment) for job in jobs))
+        keys = list(dict.fromkeys((job.adapter, job.environment) for job in jobs if not job.upstream))
         pairs = [(self.adapters[name], environment) for name, environment in keys]
         made = envs.ensure_all(pairs, self.store.spec.env, self.progress.note, self.store.spec.images)
+        for job in {(job.adapter, job.environment): job for job in jobs if job.upstream}.values():
+            keys.append((job.adapter, job.environment))
+            made.append(self._of_script(job))
         for key, error in zip(keys, made, strict=True):
             if isinstance(error, RunError):
                 mine = [(repeat, job) for repeat, job in runs if (job.adapter, job.environment) == key]
@@ -101,10 +105,19 @@ class Runner:
                     self._never_ran(job, repeat, error)
         return {key: one for key, one in zip(keys, made, strict=True) if isinstance(one, Environment)}
 
+    def _of_script(self, job: Job) -> Environment | RunError:
+        """What a script that is not ours needs."""
+        try:
+            adapter = self.adapters[job.adapter]
+            return scripts.environment(adapter, job, self.store.spec, self.store.folder, self.progress.note)
+        except RunError as error:
+            return error
+
     def _prove(self, environments: Mapping[tuple[str, str], Environment]) -> None:
-        """Certificates of the rows, unless an earlier call had them all."""
+        """Certificates of the rows whose scripts are ours, unless an earlier call had them all."""
         spec, folder = self.store.spec, self.store.folder
-        if all(job.id in self.store.proofs for job in self.store.plan.jobs):
+        jobs = [job for job in self.store.plan.jobs if not job.upstream]
+        if all(job.id in self.store.proofs for job in jobs):
             return
         threads = spec.threads * max(spec.nproc_per_node)
         certifier = certify.Certifier(
@@ -117,7 +130,7 @@ class Runner:
             spec.launcher_arguments,
             spec.container_arguments,
         )
-        self.store.prove({**self.store.proofs, **certifier.certificates(self.store.plan.jobs, environments)})
+        self.store.prove({**self.store.proofs, **certifier.certificates(jobs, environments)})
 
     def _never_ran(self, job: Job, repeat: int, error: RunError) -> None:
         failure = Failure(error.kind, str(error), error.lines)
@@ -125,13 +138,16 @@ class Runner:
         self._finish(record)
 
     def _one(self, job: Job, repeat: int, environment: Environment) -> None:
+        if job.upstream:
+            self._script(job, repeat, environment)
+            return
         try:
             envs.check(environment)
         except RunError as error:
             self._never_ran(job, repeat, error)
             return
         folder = self.store.folder / run_folder(job, repeat)
-        command = script(self.store.spec, job, repeat, environment)
+        command = script(self.store.spec, job, repeat, environment, self.adapters[job.adapter])
         process.prepare(folder, request(job, self.store.spec), command)
         started, began = _now(), time.monotonic()
         launcher = launchers.find(job.launcher)
@@ -162,6 +178,48 @@ class Runner:
             )
         )
 
+    def _script(self, job: Job, repeat: int, environment: Environment) -> None:
+        """One run of a script that is not ours: its log is what it tells."""
+        spec, adapter = self.store.spec, self.adapters[job.adapter]
+        theirs, folder = adapter.scripts[job.model], self.store.folder / run_folder(job, repeat)
+
+        def tick() -> None:
+            self.progress.tick(folder)
+            if not theirs.stops and scripts.complete(folder, theirs, job, spec.protocol):
+                raise process.Enough
+
+        command = script(spec, job, repeat, environment, adapter)
+        process.prepare(folder, request(job, spec), command)
+        started, began = _now(), time.monotonic()
+        engine = scripts.engine(spec) if environment.kind == "image" else ""
+        ended = process.execute(folder, spec.timeout, tick, engine=engine)
+        seconds = time.monotonic() - began
+        shutil.rmtree(folder / scripts.WORK, ignore_errors=True)
+        stream = scripts.read(folder, theirs, job, spec.protocol, scripts.versions(adapter, environment))
+        given = job.adapter in spec.sources
+        self._finish(
+            Record(
+                job=job,
+                repeat=repeat,
+                started=started,
+                seconds=seconds,
+                command=command,
+                folder=str(run_folder(job, repeat)),
+                environment={
+                    "kind": environment.kind,
+                    "python": environment.python_version,
+                    "digest": environment.digest,
+                    "image": job.upstream["image"] if environment.kind == "image" else "",
+                    "source": job.upstream["script"] if given else "in the image, not checked",
+                },
+                versions=stream.start["versions"],
+                effective=stream.warm["effective"],
+                windows=stream.windows,
+                first_step_seconds=stream.warm["first_step_seconds"],
+                failure=scripts.failure(ended, stream, folder),
+            )
+        )
+
     def _finish(self, record: Record) -> None:
         self.store.append(record)
         self.progress.finished(record)
@@ -171,8 +229,10 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def script(spec: Spec, job: Job, repeat: int, environment: Environment) -> str:
+def script(spec: Spec, job: Job, repeat: int, environment: Environment, adapter: Adapter) -> str:
     """What `sh` runs for one run of a job, in the run's folder."""
+    if job.upstream:
+        return scripts.launch(adapter, job, spec, repeat, str(environment.python), environment.kind == "image")
     return launchers.find(job.launcher).script(_launch(spec, job, repeat, environment))
 
 

@@ -20,6 +20,7 @@ class Job:
     precision: what it means on this device ("amp_bf16"). batch_size: per device. options: all options of the adapter
     that apply, defaults included. environment: key of the adapter's environment that they need, e.g. "cpu-horovod".
     launcher: what starts the ranks. untested: nobody of us has run this combination. format: of the images in data_dir.
+    upstream: of a row whose script is others', what a reader must know of it, see UPSTREAM; empty for a native one.
     """
 
     id: str
@@ -41,6 +42,7 @@ class Job:
     launcher: str = "local"
     untested: bool = False
     format: str = ""
+    upstream: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def world_size(self) -> int:
@@ -51,9 +53,14 @@ class Job:
         return self.batch_size * self.world_size
 
 
+#: keys of Job.upstream: repository and commit of the script; image that it runs in; what its batch argument means; how
+#: its log is timed; what it computes otherwise than the native scripts; edits that were made to it
+UPSTREAM = ("script", "image", "batch", "estimator", "differs", "edits")
+
+
 @dataclass(frozen=True)
 class Skip:
-    """A row that is not run, and why. status: not_yet | upstream | never | option | environment."""
+    """A row that is not run, and why. status: not_yet | upstream | never | option | environment. upstream: see Job."""
 
     system: str
     adapter: str
@@ -67,6 +74,7 @@ class Skip:
     why: str
     nnodes: int = 1
     nproc_per_node: int = 1
+    upstream: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -75,17 +83,19 @@ class Window:
 
     seconds: of the slowest rank. skew_seconds: slowest less fastest. samples, cpu_seconds (user + system): of all
     ranks. loss: of the last step, mean over the ranks. input_seconds: that the steps waited for their batches, of the
-    rank that waited longest; None where the input takes none.
+    rank that waited longest; None where the input takes none. source: of a script that is not ours, file and lines of
+    its log that say so: "stdout.log:123-222"; such a log tells no CPU time, and may tell no loss.
     """
 
     index: int
     steps: int
     samples: int
     seconds: float
-    cpu_seconds: float
-    loss: float
+    cpu_seconds: float | None
+    loss: float | None
     skew_seconds: float = 0.0
     input_seconds: float | None = None
+    source: str = ""
 
 
 @dataclass(frozen=True)

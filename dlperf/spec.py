@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dlperf import containers, launchers, models
+from dlperf import containers, launchers, models, sources
 from dlperf import hosts as hosts_
 from dlperf.adapters import probe
 from dlperf.catalog import DEVICES, Adapter
@@ -52,7 +52,8 @@ class Spec:
     machine, or those that the launcher finds. launcher: its name, resolved. launcher_arguments: see Launcher.arguments.
     predict: numbers of devices whose throughput the report predicts. inputs: "native", "dali" for a data folder, each a
     row. formats: of the images in the data folder, those that may be read. images: adapter -> reference of its image,
-    "ngc" for NVIDIA's; "" stands for all others. container_arguments: see dlperf.containers.ARGUMENTS.
+    "ngc" for NVIDIA's; "" stands for all others. container_arguments: see dlperf.containers.ARGUMENTS. sources: of
+    adapters whose scripts are others', their checkouts.
     """
 
     models: tuple[str, ...]
@@ -80,6 +81,7 @@ class Spec:
     formats: tuple[str, ...] = ()
     images: Mapping[str, str] = field(default_factory=dict)
     container_arguments: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def world_sizes(self) -> list[int]:
@@ -117,7 +119,7 @@ def from_arguments(
     """Check the command line's texts and make a Spec. precisions: those allowed. UsageError lists every wrong field."""
     checker = _Checker(arguments)
     frameworks = checker.frameworks(adapters)
-    device = checker.device()
+    device = checker.device([adapters[name] for name in frameworks])
     protocol = checker.protocol("dlperf" if device == "cuda" else "quick")
     places = checker.places()
     spec = Spec(
@@ -142,12 +144,13 @@ def from_arguments(
         formats=checker.formats(),
         images=checker.images(frameworks),
         container_arguments=checker.container_arguments(),
+        sources=checker.sources([adapters[name] for name in frameworks]),
         **places,
     )
     checker.containers(spec)
     checker.batch_sizes(spec)
     checker.options(spec, adapters)
-    checker.data(spec)
+    checker.data(spec, adapters)
     if checker.problems:
         raise UsageError(checker.problems)
     return spec
@@ -188,14 +191,43 @@ class _Checker:
             return tuple(name for name, adapter in adapters.items() if adapter.default)
         return self.listed("frameworks", tuple(adapters))
 
-    def device(self) -> str:
+    def device(self, chosen: Sequence[Adapter]) -> str:
         device = self.choice("device", ("auto", *DEVICES))
         if device == "cpu":
             return device
         gpus = probe.gpus()
         if device == "cuda" and not gpus and not self.arguments["dry_run"]:
             self.wrong("device", "cuda", "cpu on this machine", "nvidia-smi finds no GPU: is the driver installed?")
+        if device == "auto" and all(adapter.devices == ("cuda",) for adapter in chosen):
+            return "cuda"  # without a GPU, their rows say so
         return device if device == "cuda" else ("cuda" if gpus else "cpu")
+
+    def sources(self, chosen: Sequence[Adapter]) -> dict[str, str]:
+        """--source DIR, for all scripts that are not ours, or ADAPTER=DIR with commas."""
+        scripts = {adapter.name: adapter for adapter in chosen if adapter.source}
+        found: dict[str, str] = {}
+        for word in _split(self.arguments.get("source") or ""):
+            name, sign, folder = word.partition("=")
+            if sign and name not in scripts:
+                allowed = ", ".join(scripts) or "a framework whose scripts are others', in --frameworks"
+                self.wrong("source", word, f"ADAPTER=DIR with {allowed}", did_you_mean(name, scripts))
+                continue
+            if (
+                not sign
+                and len(scripts) != 1
+                and len({one.source.commit for one in scripts.values() if one.source}) != 1
+            ):
+                allowed = (
+                    f"ADAPTER=DIR for each of {', '.join(scripts)}" if scripts else "left out: no chosen row uses it"
+                )
+                self.wrong("source", word, allowed)
+                continue
+            for adapter in [scripts[name]] if sign else scripts.values():
+                wrong = sources.problem(adapter, Path(folder if sign else word))
+                if wrong:
+                    self.problems.append(wrong)
+                found[adapter.name] = os.path.abspath(folder if sign else word)
+        return found
 
     def protocol(self, default: str) -> Protocol:
         name = self.choice("protocol", tuple(PROTOCOLS)) if self.arguments["protocol"] else default
@@ -427,7 +459,7 @@ class _Checker:
             )
         return found
 
-    def data(self, spec: Spec) -> None:
+    def data(self, spec: Spec, adapters: Mapping[str, Adapter]) -> None:
         if spec.data == "synthetic":
             return
         folder = Path(spec.data)
@@ -437,6 +469,8 @@ class _Checker:
         if not os.access(folder, os.R_OK | os.X_OK):
             self.wrong("data", spec.data, "a folder that you may read")
             return
+        if all(adapters[name].scripts for name in spec.frameworks):
+            return  # others' scripts have formats of their own
         for model in spec.models:
             if models.FAMILY_OF[model] == "bert":
                 each = spec.batch_size or default_batch_size(model, spec.device, "fp32")

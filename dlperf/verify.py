@@ -14,7 +14,7 @@ from dlperf import __version__, bundle, catalog, certify, envs, plan, store
 from dlperf import progress as progress_
 from dlperf.catalog import Adapter
 from dlperf.compare import DEFAULTS, Parser, add_environment
-from dlperf.errors import RunError, exit_code
+from dlperf.errors import Problem, RunError, UsageError, exit_code
 from dlperf.schema import Certificate, Comparison, Failure, Job, Record, Skip
 from dlperf.spec import PRECISIONS, Spec, from_arguments
 
@@ -53,6 +53,10 @@ def _verify(arguments: Mapping[str, object]) -> int:
     given = {name: arguments[name] for name in DEFAULTS if arguments.get(name) is not None}
     asked = {**DEFAULTS, "precision": "fp64", **given, "dry_run": arguments["dry_run"]}
     spec = from_arguments(asked, adapters, ("fp64", *PRECISIONS))
+    theirs = [name for name in spec.frameworks if adapters[name].source]
+    if theirs:
+        step = "The scripts of others hand out no tensors."
+        raise UsageError([Problem("--frameworks", ",".join(theirs), "frameworks whose scripts are ours", step)])
     planned = plan.make(spec, adapters)
     if arguments["dry_run"]:
         print(_dry_run(spec, planned.jobs, adapters, full_size=bool(arguments["full_size"])))

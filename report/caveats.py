@@ -51,13 +51,16 @@ def _protocol(comparison: Comparison) -> Iterator[str]:
 def _work(comparison: Comparison) -> Iterator[str]:
     """Rows that are not comparable, and numbers of parameters that are not alike."""
     barred = metrics.obstacles(comparison)
+    theirs = text.listing(names.system(job) for job in comparison.jobs if job.upstream)
+    if theirs:
+        yield f"Scripts of others, which do other work, apart from the rankings: {theirs}."
     without = [job for job in comparison.jobs if job.id in barred]
     if without:
         rows = text.listing(f"{names.system(job)} ({names.model(job.model)}, {job.precision_asked})" for job in without)
         yield f"Not comparable, and not in any ranking, for want of proof that they did the same work: {rows}."
     groups: dict[tuple[str, str, str], list[Record]] = {}
     for record in comparison.records:
-        if record.done:
+        if record.done and not record.job.upstream:
             job = record.job
             groups.setdefault((job.model, job.precision_asked, job.device), []).append(record)
     for records in groups.values():

@@ -29,6 +29,7 @@ STATUSES = {
     "lost": "ranks did not find each other, or are not alike",
     "port_taken": "a port was taken",
     "launcher": "the launcher could not start or keep the ranks",
+    "no_figures": "no figures in its log",
     "ranks_differ": "the ranks ended up with different weights",
 }
 
@@ -65,6 +66,7 @@ MEANINGS = {
     "weight_decay": "Share of a weight that is taken off it, times the learning rate.",
     "batch_norm": "The kernel of batch normalisation.",
     "communication": "What averages gradients over the ranks, and by which transport.",
+    "classes": "Classes that the network chooses from.",
     "dropout_masks": "Whether ranks draw the same masks for dropout; the work is the same.",
 }
 

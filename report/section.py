@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dlperf import metrics, proof
 from dlperf.metrics import Standing, Summary
-from dlperf.report import inputs, names, text
+from dlperf.report import inputs, names, text, upstream
 from dlperf.report.scaling import scaling
 from dlperf.report.shape import Bar, Chart, Column, Row, Section, Table
 from dlperf.schema import Comparison, Failure, Job, Skip
@@ -18,6 +18,10 @@ def section(
 ) -> Section:
     """obstacles: why a row is not comparable, by Job.id, see metrics.obstacles."""
     first = names.rows((summary.job for summary in summaries), skips)[0]
+    every, theirs = summaries, [summary for summary in summaries if summary.job.upstream]
+    their_skips = [skip for skip in skips if skip.upstream]
+    summaries = [summary for summary in summaries if not summary.job.upstream]
+    skips = [skip for skip in skips if not skip.upstream]
     by_work: dict[tuple[int, int, int, str], list[Summary]] = {}
     for summary in summaries:
         by_work.setdefault(names.work(summary.job), []).append(summary)
@@ -30,10 +34,11 @@ def section(
         anchor=_anchor(first),
         title=_title(first),
         about=tuple(_model_facts(first, summaries)),
-        summary=_summary(standings, groups, skips),
-        throughput=_throughput(groups, standings, skips, repeats, proofs),
+        summary=" ".join(filter(None, [_summary(standings, groups, skips), upstream.sentence(theirs)])),
+        throughput=_throughput(groups, standings, skips, repeats, proofs) if summaries or skips else None,
+        upstream=upstream.upstream(theirs, their_skips, repeats),
         chart=_chart(first, standings, groups, skips),
-        scaling=scaling(summaries, f"charts/{_anchor(first)}", _title(first), devices, obstacles),
+        scaling=scaling(every, f"charts/{_anchor(first)}", _title(first), devices, obstacles),
         input=inputs.table(summaries),
         work=work,
         how=how,
@@ -68,6 +73,8 @@ def _summary(standings: list[list[Standing]], groups: list[list[Summary]], skips
         (f"{text.capital(names.size(group[0].job))}: " if several else "On this machine ") + _winner(ranked)
         for ranked, group in zip(standings, groups, strict=True)
     ]
+    if not groups and not skips:
+        return ""
     missing = [names.system(s.job) for group in groups for s in group if not s.done] + [names.system(s) for s in skips]
     if missing and any(standings):
         parts.append(f"No figure for {text.listing(missing)}; the table says why.")

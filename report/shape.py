@@ -106,9 +106,19 @@ class Scaling:
 
 
 @dataclass(frozen=True)
+class Upstream:
+    """Rows whose scripts are others'. declared: what these compute, a column for each system."""
+
+    about: str
+    table: Table
+    declared: Table | None
+
+
+@dataclass(frozen=True)
 class Section:
-    """One model at one precision on one kind of device. scaling: None where all rows are of one device. input: None
-    where no row reads and decodes while it trains.
+    """One model at one precision on one kind of device. throughput: of native systems, None without any; upstream: of
+    the others. scaling: None where all rows are of one device. input: None where no row reads and decodes while it
+    trains.
 
     What really ran: `work`, differences that change how much is done; `how`, other differences; `same`, the rest.
     """
@@ -117,7 +127,8 @@ class Section:
     title: str
     about: tuple[str, ...]
     summary: str
-    throughput: Table
+    throughput: Table | None
+    upstream: Upstream | None
     chart: Chart | None
     scaling: Scaling | None
     input: Table | None

@@ -4,8 +4,12 @@ import pytest
 
 from dlperf import catalog
 from dlperf.errors import UsageError
+from dlperf.models import FAMILY_OF
 
 ADAPTERS = catalog.adapters()
+#: those whose training scripts are ours
+NATIVE = [name for name, adapter in ADAPTERS.items() if not adapter.scripts]
+UPSTREAM = [name for name in ADAPTERS if name not in NATIVE]
 
 
 @pytest.mark.parametrize("name", ADAPTERS)
@@ -22,7 +26,7 @@ def test_every_device_is_in_at_most_one_distributed_entry(name):
         assert len(entries) <= 1, (device, entries)
 
 
-@pytest.mark.parametrize("name", ADAPTERS)
+@pytest.mark.parametrize("name", NATIVE)
 def test_an_adapter_has_a_module_and_a_lock_for_what_it_supports(name):
     adapter = ADAPTERS[name]
     for entry in adapter.support:
@@ -54,7 +58,7 @@ def test_horovod_is_an_environment_of_its_own_on_the_cpu(name):
     assert "cuda-horovod" not in ADAPTERS[name].environments
 
 
-@pytest.mark.parametrize("name", ADAPTERS)
+@pytest.mark.parametrize("name", NATIVE)
 def test_twins_have_the_same_names_in_the_same_order(name):
     """versions, build, loss and Network, so that any two scripts can be read side by side."""
     if name == "fake":
@@ -65,6 +69,57 @@ def test_twins_have_the_same_names_in_the_same_order(name):
         places = [text.find("\n" + definition) for definition in order]
         assert -1 not in places, (family, order, places)
         assert places == sorted(places)
+
+
+@pytest.mark.parametrize("name", UPSTREAM)
+def test_an_upstream_system_is_data_alone_and_declares_what_matters(name):
+    adapter = ADAPTERS[name]
+    assert not adapter.default
+    assert not list(adapter.folder.glob("*.py"))
+    families = {family for entry in adapter.support if entry.status in catalog.RUNNABLE for family in entry.family}
+    assert {FAMILY_OF[model] for model in adapter.scripts} == families
+    for script in adapter.scripts.values():
+        declared = {key for part in script.effective for key in part.values}
+        family = {"resnet": {"label_smoothing", "layout"}, "bert": {"clip_norm", "dropout", "masked_positions"}}
+        needed = {"compute_dtype", "loss_scale", "optimizer", "compile", "data"} | family[FAMILY_OF[script.model]]
+        assert needed <= declared
+        assert script.differs
+
+
+def test_every_wrong_key_of_a_script_is_named(tmp_path):
+    (tmp_path / "adapter.toml").write_text(
+        'title = "x"\n[source]\nrepository = "r"\ncommit = "a b"\nbranch = "x"\n'
+        '[image.tpu.named]\nnew = "x"\n[options.image]\nvalues = ["old"]\n'
+        '[script.resnet5]\nfolder = "f"\nbatch = "gpu"\nstart = "twice"\nsteps = 3\nextra_steps = -1\n'
+        '[[script.resnet5.command]]\nwords = "a \'b"\nwhen = { precision = "fp7", colour = "red" }\n'
+        '[[script.resnet5.differs]]\nwords = "x"\n'
+        "[script.resnet5.log]\nline = '(?P<step>[)'\nranks = \"some\"\n"
+        '[script.bert_base]\nfolder = "f"\nbatch = "node"\n'
+        "[script.bert_base.log]\nline = '(?P<step>.)(?P<timestamp>.)(?P<rate>.)'\n"
+    )
+    with pytest.raises(UsageError) as caught:
+        catalog.read(tmp_path)
+    fields = [problem.field.rpartition(": ")[2] for problem in caught.value.problems]
+    assert {
+        "source.branch",
+        "source.commit",
+        "image",
+        "image.tpu.named",
+        "script",
+        "script.resnet5.steps",
+        "script.resnet5.batch",
+        "script.resnet5.start",
+        "script.resnet5.extra_steps",
+        "script.resnet5.command[0].words",
+        "script.resnet5.differs[0].words",
+        "script.resnet5.differs[0].text",
+        "script.resnet5.log.line",
+        "script.resnet5.log.ranks",
+        "script.resnet5.when",
+        "script.resnet5.when.precision",
+        "script.bert_base.log.line",
+        "script.bert_base.log.timestamp",
+    } <= set(fields), fields
 
 
 def test_every_wrong_key_of_an_adapter_toml_is_named(tmp_path):

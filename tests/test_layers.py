@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FRAMEWORKS = {"torch", "tensorflow", "jax", "jaxlib", "mxnet", "paddle", "oneflow", "horovod"}
+FRAMEWORKS = {"torch", "tensorflow", "jax", "jaxlib", "mxnet", "paddle", "oneflow", "horovod", "apex"}
 #: what loaders of images use besides their framework
 LOADERS = {"cv2", "grain", "nvidia"}
 FOLDERS = {"": "dlperf", "adapters": "adapters", "models": "models", "launchers": "launchers", "report": "report"}
@@ -18,10 +18,10 @@ LAYERS = [
     {"compare", "verify"},
     {"runner", "report"},
     {"progress", "store", "certify"},
-    {"plan", "envs", "images", "bundle", "process"},
+    {"plan", "envs", "images", "bundle", "process", "scripts"},
     {"engine", "events", "metrics", "machine", "proof", "scaling"},
     {"data", "spec"},
-    {"imagenet"},
+    {"imagenet", "sources"},
     {"preparing"},
     {"catalog", "schema", "launchers", "hosts"},
     {"adapters", "containers", "models", "errors", "shell", ""},
@@ -79,7 +79,7 @@ def test_an_adapter_imports_one_framework_and_the_contract(path):
     own = path.parent.name
     found = imports(path)
     frameworks = {name.split(".")[0] for name in found} & FRAMEWORKS
-    assert len(frameworks - {"jaxlib", "horovod"}) <= 1, frameworks
+    assert len(frameworks - {"jaxlib", "horovod", "apex"}) <= 1, frameworks
     for name in found:
         if name.startswith("dlperf.adapters."):
             assert name.split(".")[2] in ("api", "dali", "horovod", "ranks", "spawn", own), name

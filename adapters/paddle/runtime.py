@@ -9,7 +9,7 @@ import paddle
 from paddle import distributed, nn
 
 from dlperf import models
-from dlperf.adapters.api import SHAPES_OF
+from dlperf.adapters.api import SHAPES_OF, Unsupported
 from dlperf.adapters.ranks import interface
 from dlperf.models.batches import Batches
 from dlperf.models.parameters import initial
@@ -49,6 +49,20 @@ def configure(job, ranks):
     paddle.seed(job.seed + ranks.rank)
     if ranks.world_size > 1:
         join(ranks, "gloo" if job.device == "cpu" else "nccl")
+
+
+def with_cinn(job):
+    """Whether to compile with CINN. A build without it would run on without a word."""
+    if job.options["compile"] == "on" and not paddle.is_compiled_with_cinn():
+        raise Unsupported("this build of PaddlePaddle has no CINN: paddle.is_compiled_with_cinn() is False")
+    return job.options["compile"] == "on"
+
+
+def compiled(job):
+    """What turns the step into a program, in words."""
+    if job.options["compile"] == "on":
+        return "cinn (forward and backward)"
+    return "to_static (forward and backward)" if job.options["graph"] == "on" else "none"
 
 
 def join(ranks, backend):
@@ -161,8 +175,9 @@ class Trainer:
         self._job, self._network, self._optimizer, self._feed = job, network, optimizer, feed
         self._scaler = paddle.amp.GradScaler(enable=job.precision == "amp_fp16", init_loss_scaling=65536.0)
         self._forward = TracedForward(network, loss) if job.trace_steps else Forward(network, loss)
-        if job.options["graph"] == "on":
-            self._forward = paddle.jit.to_static(self._forward, backend=None, full_graph=True)
+        cinn = with_cinn(job)
+        if cinn or job.options["graph"] == "on":
+            self._forward = paddle.jit.to_static(self._forward, backend="CINN" if cinn else None, full_graph=True)
         if ranks.world_size > 1:
             # backward() averages the gradients over the ranks, in buckets: NCCL meanwhile goes on computing, Gloo waits
             self._forward = paddle.DataParallel(self._forward)
@@ -174,7 +189,7 @@ class Trainer:
         self.gradient_bytes = sum(int(weight.size) * weight.element_size() for weight in trained)
         self.effective = {
             "precision": job.precision,
-            "compile": "to_static (forward and backward)" if job.options["graph"] == "on" else "none",
+            "compile": compiled(job),
             "threads": str(job.threads),
             "optimizer": f"paddle.optimizer.{type(optimizer).__name__}",
             "loss_scale": "none",

@@ -19,13 +19,12 @@ def build(job, ranks):
     network = Network(config, config.dropout if job.dropout else 0.0).to(device=device, dtype=dtype)
     runtime.load(network, job)
     recipe = bert.optimizer(job.batch_size * ranks.world_size)
-    optimizer = torch.optim.AdamW(
-        runtime.parameter_groups(network, job, recipe.weight_decay),
-        lr=recipe.learning_rate,
-        betas=(recipe.beta1, recipe.beta2),
-        eps=recipe.eps,
-        fused=True,
-    )
+    groups = runtime.parameter_groups(network, job, recipe.weight_decay)
+    adam = {"lr": recipe.learning_rate, "betas": (recipe.beta1, recipe.beta2), "eps": recipe.eps}
+    if job.options["optimizer"] == "apex":
+        optimizer = runtime.apex(job).FusedAdam(groups, adam_w_mode=True, **adam)
+    else:
+        optimizer = torch.optim.AdamW(groups, fused=True, **adam)
     clip_norm = None if job.options["clip_norm"] == "off" else float(job.options["clip_norm"])
     feed = runtime.Feed(job, ranks, device, torch.contiguous_format)
     effective = {

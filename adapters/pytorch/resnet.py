@@ -23,12 +23,11 @@ def build(job, ranks):
     network = Network(config).to(device=device, dtype=dtype, memory_format=layout)
     runtime.load(network, job)
     recipe = resnet.optimizer(job.batch_size * ranks.world_size)
-    optimizer = torch.optim.SGD(
-        runtime.parameter_groups(network, job, recipe.weight_decay),
-        lr=recipe.learning_rate,
-        momentum=recipe.momentum,
-        fused=True,
-    )
+    groups = runtime.parameter_groups(network, job, recipe.weight_decay)
+    if job.options["optimizer"] == "apex":
+        optimizer = runtime.apex(job).FusedSGD(groups, lr=recipe.learning_rate, momentum=recipe.momentum)
+    else:
+        optimizer = torch.optim.SGD(groups, lr=recipe.learning_rate, momentum=recipe.momentum, fused=True)
     feed = (runtime.Feed if job.input == "synthetic" else Loader)(job, ranks, device, layout)
     nhwc = network.layer2[0].conv2.weight.is_contiguous(memory_format=torch.channels_last)
     effective = {"layout": "NHWC" if nhwc else "NCHW", "label_smoothing": str(config.label_smoothing)}

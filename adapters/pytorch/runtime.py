@@ -11,6 +11,7 @@ from torch import distributed, nn
 
 from dlperf import models
 from dlperf.adapters import horovod
+from dlperf.adapters.api import Unsupported
 from dlperf.adapters.ranks import interface
 from dlperf.models.batches import Batches
 from dlperf.models.parameters import initial
@@ -51,6 +52,25 @@ def configure(job, ranks):
     elif ranks.world_size > 1:
         join(ranks, device)
     return device
+
+
+def apex(job):
+    """The optimizers of NVIDIA's apex. FusedLAMB is none of them here: it would be another optimizer."""
+    if job.device != "cuda":
+        raise Unsupported("optimizer=apex: apex's fused optimizers run on CUDA only")
+    try:
+        from apex import optimizers
+    except ImportError:
+        raise Unsupported("optimizer=apex: this environment has no apex; NVIDIA's images of PyTorch have it") from None
+    return optimizers
+
+
+def kernel(optimizer):
+    """What updates the weights, in words."""
+    name = type(optimizer).__name__
+    if type(optimizer).__module__.startswith("apex"):
+        return f"apex.optimizers.{name}"
+    return f"torch.optim.{name} (fused={optimizer.param_groups[0]['fused']})"
 
 
 def uses_horovod(job, ranks):
@@ -198,7 +218,7 @@ class Trainer:
             "precision": job.precision,
             "compile": "inductor" if job.options["compile"] == "on" else "none",
             "threads": str(torch.get_num_threads()),
-            "optimizer": f"torch.optim.{type(optimizer).__name__} (fused={optimizer.param_groups[0]['fused']})",
+            "optimizer": kernel(optimizer),
             "loss_scale": "none",
             "data": feed.description,
             **effective,

@@ -421,7 +421,8 @@ def _run(*command: str) -> str:
 
 def hold(testbed: Testbed) -> None:
     """Up until Ctrl-C or SIGTERM; what then stops here is taken down."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell that starts us in the background has SIGINT ignored
+        signal.signal(number, signal.default_int_handler)
     me = f"{sys.executable} {Path(__file__).resolve()}"
     options = "" if testbed.name == "dlperf" else f" --name {testbed.name}"
     with contextlib.suppress(KeyboardInterrupt), testbed:

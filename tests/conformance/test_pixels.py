@@ -20,7 +20,7 @@ pytestmark = pytest.mark.framework
 
 ADAPTERS = catalog.adapters()
 READERS = [
-    (name, input, format)
+    pytest.param(name, input, format, marks=[pytest.mark.dali] if input == "dali" else [])
     for name, adapter in ADAPTERS.items()
     for input, formats in adapter.formats.items()
     for format in formats

@@ -1,0 +1,105 @@
+"""Checkouts of training scripts that are others': given by --source, checked against the commit that an adapter was
+written for, and copied to where a comparison keeps the code that ran. Nothing of them is kept in dlperf."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from dlperf.catalog import Adapter, Source
+from dlperf.errors import Problem, RunError
+
+#: in a comparison's folder, one folder for each adapter
+FOLDER = "source"
+
+
+def problem(adapter: Adapter, folder: Path) -> Problem | None:
+    """Why a folder is no clean checkout of what the adapter runs, and what to do; None if it is."""
+    source = _source(adapter)
+    allowed = f"a clean checkout of {source.repository} at {source.commit}"
+    if not folder.is_dir():
+        return Problem("--source", folder, allowed, f"There is no such folder. Make it: {source.checkout}")
+    top, said = _git(folder, "rev-parse", "--show-toplevel")
+    if top is None or Path(top).resolve() != folder.resolve():
+        why = said or f"It is no checkout of its own; it lies in {top}."
+        return Problem("--source", folder, allowed, f"{why} Make one: {source.checkout}")
+    head, said = _git(folder, "rev-parse", "HEAD")
+    asked = _resolved(folder, source.commit)
+    if head is None or head != asked:
+        fetch = "" if asked else f"git -C {folder} fetch {source.repository} {source.commit} && "
+        step = f"It is at {head or said}. Do: {fetch}git -C {folder} checkout {source.commit}"
+        return Problem("--source", folder, allowed, step)
+    changed, said = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    if changed is None or changed:
+        first = (changed or said).splitlines()[0].strip()
+        step = f"It has changes ({first}). Keep them with git -C {folder} stash, or make a new checkout."
+        return Problem("--source", folder, allowed, step)
+    return None
+
+
+def _source(adapter: Adapter) -> Source:
+    assert adapter.source is not None, f"{adapter.name} has scripts of its own"
+    return adapter.source
+
+
+def _resolved(folder: Path, commit: str) -> str | None:
+    """The hash of a commit, tag or branch; None if the checkout has none such."""
+    names = (commit, f"origin/{commit}")
+    found = (_git(folder, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")[0] for name in names)
+    return next((one for one in found if one), None)
+
+
+def head(folder: Path) -> str:
+    """The commit of a checkout."""
+    return _git(folder, "rev-parse", "HEAD")[0] or ""
+
+
+def _git(folder: Path, *words: str) -> tuple[str | None, str]:
+    """What git says on standard output; or None, and its error as a sentence."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    try:
+        ended = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, env=environ)
+    except OSError as error:
+        return None, f"git cannot be run: {error.strerror}."
+    if ended.returncode:
+        return None, (ended.stderr.strip().splitlines() or ["git fails"])[0].rstrip(".") + "."
+    return ended.stdout.strip(), ""
+
+
+def copy(adapter: Adapter, checkout: Path, target: Path) -> None:
+    """Put what the adapter's scripts need of its commit into `target`, edited as adapter.toml says. RunError if the
+    checkout has no such folder, or an edit finds nothing to replace."""
+    source = _source(adapter)
+    folders = sorted({script.folder for script in adapter.scripts.values()})
+    words = ["git", "-C", str(checkout), "archive", "--format=tar", source.commit, "--", *folders]
+    made = subprocess.run(words, capture_output=True)
+    if made.returncode:
+        said = made.stderr.decode(errors="replace").strip()
+        raise RunError("environment", f"{checkout} cannot be copied: {said}")
+    building = target.with_name(target.name + ".building")
+    shutil.rmtree(building, ignore_errors=True)
+    with tarfile.open(fileobj=io.BytesIO(made.stdout)) as archive:
+        archive.extractall(building, filter="data")
+    _edit(source, building)
+    building.rename(target)
+
+
+def _edit(source: Source, folder: Path) -> None:
+    for change in source.replace:
+        file = folder / change.file
+        text = file.read_text(encoding="utf-8") if file.exists() else ""
+        if change.old not in text:
+            raise RunError("environment", f"{change.file} at {source.short} has no text {change.old!r} to replace")
+        file.write_text(text.replace(change.old, change.new), encoding="utf-8")
+
+
+def edited(adapter: Adapter, model: str) -> Iterable[str]:
+    """Files of a model's script that are edited."""
+    folder = adapter.scripts[model].folder
+    changed = dict.fromkeys(change.file for change in _source(adapter).replace)
+    return [file for file in changed if folder == "." or file.startswith(folder + "/")]

@@ -1,0 +1,116 @@
+"""Rows whose training scripts are others', apart from those that are ours: what each is, and what it computes. Pure."""
+
+from __future__ import annotations
+
+from dlperf import metrics
+from dlperf.metrics import Summary
+from dlperf.report import names, text
+from dlperf.report.shape import Column, Row, Table, Upstream
+from dlperf.schema import Failure, Job, Skip
+
+ABOUT = (
+    "These systems train with the scripts that others published. Batch, data and the work of a step are theirs, so "
+    "they are in no ranking, and there is no proof. Their figures come from what the scripts print: all samples over "
+    "all seconds after the warm-up, as for native systems."
+)
+
+
+def upstream(summaries: list[Summary], skips: list[Skip], repeats: int) -> Upstream | None:
+    """None where all rows are native."""
+    if not summaries and not skips:
+        return None
+    family = names.rows((summary.job for summary in summaries), skips)[0].family
+    places = text.decimals(summary.throughput for summary in summaries if summary.throughput)
+    columns = (
+        Column("system"),
+        *(Column(title, numeric=True) for title in ("nodes", "devices", "batch per device", "global batch", "n")),
+        Column(f"median ({names.rate_unit(family)})", numeric=True),
+        Column("95 % interval", numeric=True),
+        Column("first step (s)", numeric=True),
+        Column("its batch argument"),
+        Column("timed by"),
+        Column("script"),
+        Column("image"),
+        Column("figures from"),
+    )
+    rows = [_row(summary, places, repeats, len(columns)) for summary in summaries]
+    rows += [_skipped(skip, len(columns)) for skip in skips]
+    return Upstream(ABOUT, Table(columns, tuple(rows), noted=any(row.note for row in rows)), _declared(summaries))
+
+
+def sentence(summaries: list[Summary]) -> str:
+    """Their rates, for the head of the report; empty without any."""
+    places = text.decimals(summary.throughput for summary in summaries if summary.throughput)
+    rates = [
+        f"{names.system(one.job)} {text.number(one.throughput.median, places)} {names.rate_unit(one.job.family)}"
+        + f" (n={one.throughput.n})"
+        for one in summaries
+        if one.throughput
+    ]
+    return f"Scripts of others, not ranked: {text.listing(rates)}." if rates else ""
+
+
+def _row(summary: Summary, places: int, repeats: int, columns: int) -> Row:
+    job, estimate = summary.job, summary.throughput
+    sizes = [f"{size:,}" for size in (job.nnodes, job.world_size, job.batch_size, job.global_batch_size)]
+    what = [job.upstream.get(key) or text.NONE for key in ("batch", "estimator", "script", "image")]
+    note = "; ".join(_notes(summary, repeats))
+    if estimate is None:
+        short = "failed" if summary.failed else "not run yet"
+        rest = columns - len(sizes) - 3
+        cells = (names.system(job), *sizes, text.NONE, short, *(text.NONE,) * rest)
+        return Row(cells, "missing", names.system(job), note or short, first=5, span=columns - 4)
+    places_of = [metrics.source(record) for record in summary.done]
+    cells = (
+        names.system(job),
+        *sizes,
+        str(estimate.n),
+        *(text.number(estimate.median, places), text.interval(estimate, places)),
+        text.number(summary.first_step_seconds, 2),
+        *what,
+        text.line(", ".join(places_of[:2]) + (", …" if len(places_of) > 2 else "")),
+    )
+    return Row(cells, "incomparable", label=_label(job), note=note)
+
+
+def _label(job: Job) -> str:
+    return names.system(job) + (f", {job.nnodes}×{job.nproc_per_node}" if job.world_size > 1 else "")
+
+
+def _notes(summary: Summary, repeats: int) -> list[str]:
+    job = summary.job
+    differs, edits = job.upstream.get("differs"), job.upstream.get("edits")
+    notes = [f"otherwise than the native scripts: {differs}"] if differs else []
+    notes += [f"edited: {edits}"] if edits else []
+    if summary.failed:
+        reasons = text.listing(_reason(record.failure) for record in summary.failed if record.failure)
+        notes.append(f"{len(summary.failed)} of {text.count(repeats, 'run')} failed: {reasons}")
+    left = metrics.missing_runs(summary, repeats)
+    notes += [f"{text.count(left, 'run')} not made yet"] if left else []
+    return notes + (["never run by us"] if job.untested else [])
+
+
+def _reason(failure: Failure) -> str:
+    message = text.line(failure.message, 400).rstrip(".")
+    return f"{names.status(failure.kind)} ({message})" if message else names.status(failure.kind)
+
+
+def _skipped(skip: Skip, columns: int) -> Row:
+    note = f"{names.status(skip.status)}: {text.line(skip.why).rstrip('.')}"
+    cells = (names.system(skip), *(text.NONE,) * 5, names.status_short(skip.status), *(text.NONE,) * (columns - 7))
+    return Row(cells, "missing", names.system(skip), note, first=5, span=columns - 4)
+
+
+def _declared(summaries: list[Summary]) -> Table | None:
+    """Keys of `effective` down, systems across."""
+    found: dict[str, dict[str, str]] = {}
+    for summary in summaries:
+        for record in (*summary.done, *summary.failed):
+            if record.effective:
+                found[names.system(summary.job)] = {k: text.line(str(v)) for k, v in record.effective.items()}
+    keys = dict.fromkeys(key for values in found.values() for key in values)
+    if not keys:
+        return None
+    columns = (Column("key"), *map(Column, found), Column("what it is"))
+    rows = (Row((key, *(values.get(key, text.NONE) for values in found.values()), names.meaning(key))) for key in keys)
+    return Table(columns, tuple(rows))

@@ -1,0 +1,26 @@
+#!/bin/sh
+# bert_base-amp_fp16-oneflow-benchmark-2n8d-b32, repeat 1 of 7
+case "$1" in
+node)
+cd "$(dirname "$0")" && mkdir -p work &&
+cd work &&
+exec env PYTHONUNBUFFERED=1 CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7 /environment/bin/python \
+    ../../../../source/oneflow-benchmark/LanguageModeling/BERT/run_pretraining.py --gpu_num_per_node=8 \
+    --num_nodes=2 --node_ips=a,b --learning_rate=1e-4 --batch_size_per_device=32 --iter_num=140 \
+    --loss_print_every_n_iter=20 --seq_length=128 --max_predictions_per_seq=20 --num_hidden_layers=12 \
+    --num_attention_heads=12 --max_position_embeddings=512 --type_vocab_size=2 --vocab_size=30522 \
+    --attention_probs_dropout_prob=0.1 --hidden_dropout_prob=0.1 --hidden_size_per_head=64 \
+    --data_dir=/datasets/bert/of_wiki_seq_len_128 --data_part_num=32 --log_dir=log --model_save_every_n_iter=10000 \
+    --save_last_snapshot=False --model_save_dir=snapshots --use_fp16 2>&1
+exit
+;;
+esac
+cd "$(dirname "$0")" || exit
+trap 'kill $pids 2>/dev/null; exit 143' TERM INT
+ssh -tt a "sh '$PWD/launch.sh' node 0 a" </dev/null &
+pids="$pids $!"
+ssh -tt b "sh '$PWD/launch.sh' node 1 b" </dev/null &
+pids="$pids $!"
+code=0
+for pid in $pids; do wait "$pid" || code=$?; done
+exit $code

@@ -1,0 +1,58 @@
+"""Compilers and APEX as declared options: rows of their own, with the time of the first step, or with why not."""
+
+import subprocess
+import sys
+
+import pytest
+
+from dlperf import catalog, compare, plan, spec, store
+
+ADAPTERS = catalog.adapters()
+
+
+def systems(**given):
+    arguments = {**compare.DEFAULTS, "model": "resnet50", "device": "cpu", "dry_run": True, **given}
+    return {job.system for job in plan.make(spec.from_arguments(arguments, ADAPTERS), ADAPTERS).jobs}
+
+
+def test_compilers_are_rows_of_their_own():
+    found = systems(compile="on,off", frameworks="pytorch,tensorflow,paddle,jax")
+    assert found == {"pytorch", "pytorch+inductor", "tensorflow", "tensorflow+xla", "paddle", "paddle+cinn", "jax"}
+
+
+def test_apex_is_a_row_of_its_own():
+    assert systems(frameworks="pytorch", set=["optimizer=apex"]) == {"pytorch+apex"}
+
+
+@pytest.mark.framework
+@pytest.mark.parametrize(
+    ("framework", "options", "says"),
+    [
+        ("pytorch", ["--set", "optimizer=apex"], "apex's fused optimizers run on CUDA only"),
+        ("paddle", ["--compile", "on"], "this build of PaddlePaddle has no CINN"),
+    ],
+)
+@pytest.mark.parametrize("model", ["resnet_tiny", "bert_tiny"])
+def test_what_a_build_lacks_is_a_row_that_says_so(tmp_path, framework, options, says, model):
+    words = ["-f", framework, "-m", model, "--device", "cpu", "-r", "1", "--no-verify", "-o", str(tmp_path / "out")]
+    command = [sys.executable, "-m", "dlperf.compare", *words, *options]
+    subprocess.run(command, capture_output=True, text=True, timeout=300)
+    (record,) = store.open_folder(tmp_path / "out").records.values()
+    assert record.failure.kind == "unsupported"
+    assert says in record.failure.message
+
+
+@pytest.mark.framework
+@pytest.mark.parametrize(("framework", "compile"), [("tensorflow", "xla"), ("jax", "xla")])
+def test_the_time_of_the_first_step_is_in_record_and_report(tmp_path, framework, compile):
+    words = ["-f", framework, "-m", "resnet_tiny", "--device", "cpu", "-r", "1", "--no-verify", "--compile", "on"]
+    command = [sys.executable, "-m", "dlperf.compare", *words, "-o", str(tmp_path / "out")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    (record,) = store.open_folder(tmp_path / "out").records.values()
+    assert record.failure is None, ended.stderr
+    assert compile in record.effective["compile"].lower()
+    mean = sum(window.seconds for window in record.windows) / sum(window.steps for window in record.windows)
+    assert record.first_step_seconds > mean
+    report = (tmp_path / "out" / "report.md").read_text()
+    assert "first step (s)" in report
+    assert f" {record.first_step_seconds:,.2f} |" in report
