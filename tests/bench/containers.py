@@ -1,8 +1,8 @@
 """What a container costs: each framework in its environment and in its image, interleaved: `make bench-containers`.
 
 Both run the same script of the same lock on the same processors, in fresh processes in random order. On a busy machine
-this measures something else: all processes of a container together get the share of one outside of it. Before: a Docker engine, and
-`python -m dlperf.images build`.
+this measures something else: all processes of a container together get the share of one outside of it. Before: a Docker
+engine, and `python -m dlperf.images build`.
 """
 
 from __future__ import annotations

@@ -75,7 +75,8 @@ class Bed:
         except subprocess.TimeoutExpired:
             os.killpg(self._daemon.pid, signal.SIGKILL)
             self._daemon.wait()
-        for held in (self.folder / "exec" / "netns").glob("*"):  # it leaves its network's namespace mounted
+        # it leaves these mounted
+        for held in (*(self.folder / "exec" / "netns").glob("*"), self.folder / "data"):
             subprocess.run(["umount", "--lazy", str(held)], check=False, capture_output=True)
 
     @property
