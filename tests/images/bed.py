@@ -51,7 +51,8 @@ class Bed:
         words = [word for flag, name in places.items() for word in (f"--{flag}", str(self.folder / name))]
         words += ["--host", self.environment["DOCKER_HOST"], "--bridge=none", "--iptables=false"]
         with open(self.folder / "dockerd.log", "wb") as log:
-            command = ["dockerd", *words, "--storage-driver", "overlay2"]
+            # it ends with whoever started it, however that ends
+            command = ["setpriv", "--pdeathsig", "TERM", "dockerd", *words, "--storage-driver", "overlay2"]
             self._daemon = subprocess.Popen(
                 command, stdout=log, stderr=log, env={**os.environ, "PATH": PATH}, start_new_session=True
             )
