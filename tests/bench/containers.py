@@ -1,6 +1,7 @@
 """What a container costs: each framework in its environment and in its image, interleaved: `make bench-containers`.
 
-Both run the same script of the same lock on the same processors, in fresh processes in random order. Before: a Docker
+Both run the same script of the same lock on the same processors, in fresh processes in random order. On a busy machine
+this measures something else: all processes of a container together get the share of one outside of it. Before: a Docker
 engine, and `python -m dlperf.images build`.
 """
 
@@ -63,11 +64,15 @@ def _bench(arguments: Mapping[str, object]) -> int:
     return 0 if measured else 1
 
 
-def _measure(spec: Spec, job: Job, adapter: Adapter) -> tuple[list[float], list[float]]:
-    """Rates in the image and in the environment, samples/s."""
+#: samples per second, and per second of processor time
+Rates = tuple[float, float]
+
+
+def _measure(spec: Spec, job: Job, adapter: Adapter) -> tuple[list[Rates], list[Rates]]:
+    """In the image and in the environment."""
     inside = envs.ensure(adapter, job.environment, spec.env, print, spec.images)
     outside = envs.ensure(adapter, job.environment, "venv", print)
-    rates: tuple[list[float], list[float]] = [], []
+    rates: tuple[list[Rates], list[Rates]] = [], []
     with tempfile.TemporaryDirectory() as folder:
         bundle.make(Path(folder, "code"), [adapter])
         for repeat in range(spec.protocol.repeats):
@@ -78,23 +83,28 @@ def _measure(spec: Spec, job: Job, adapter: Adapter) -> tuple[list[float], list[
     return rates
 
 
-def _run(spec: Spec, job: Job, repeat: int, environment: Environment, folder: Path) -> float:
+def _run(spec: Spec, job: Job, repeat: int, environment: Environment, folder: Path) -> Rates:
     process.prepare(folder, runner.request(job, spec), runner.script(spec, job, repeat, environment))
     ended = process.execute(folder, spec.timeout, lambda: None, None, environment.engine)
     stream = events.of_job(folder, 1)
     failure = process.failure(ended, stream, folder)
     if failure:
         raise RunError(failure.kind, f"in {environment.kind}: {failure.message}", failure.lines)
-    return sum(one.samples for one in stream.windows) / sum(one.seconds for one in stream.windows)
+    samples = sum(one.samples for one in stream.windows)
+    times = sum(one.seconds for one in stream.windows), sum(one.cpu_seconds for one in stream.windows)
+    return samples / times[0], samples / times[1]
 
 
-def text(job: Job, inside: Sequence[float], outside: Sequence[float]) -> str:
-    """A line with both medians, and the ratio with its 95 % interval. Pure."""
-    ratio = metrics.ratio(inside, outside)
-    interval = "" if ratio.low is None else f" [{ratio.low:.3f}, {ratio.high:.3f}]"
+def text(job: Job, inside: Sequence[Rates], outside: Sequence[Rates]) -> str:
+    """For each kind of rate both medians, and their ratio with its 95 % interval. Pure."""
     unit = models.FAMILIES[job.family].RATE_UNIT
-    each = f"in {median(inside):.4g}, out {median(outside):.4g} {unit}, n={len(inside)}"
-    return f"{job.system} {job.model} {job.precision}: {each}; in / out {ratio.median:.3f}{interval}"
+    lines = [f"{job.system} {job.model} {job.precision}, n={len(inside)}"]
+    for number, kind in enumerate((unit, f"{unit.removesuffix('/s')} per second of processor time")):
+        mine, others = ([rates[number] for rates in side] for side in (inside, outside))
+        ratio = metrics.ratio(mine, others)
+        interval = "" if ratio.low is None else f" [{ratio.low:.3f}, {ratio.high:.3f}]"
+        lines.append(f"  in {median(mine):.4g}, out {median(others):.4g} {kind}; in / out {ratio.median:.3f}{interval}")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

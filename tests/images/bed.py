@@ -51,7 +51,8 @@ class Bed:
         words = [word for flag, name in places.items() for word in (f"--{flag}", str(self.folder / name))]
         words += ["--host", self.environment["DOCKER_HOST"], "--bridge=none", "--iptables=false"]
         with open(self.folder / "dockerd.log", "wb") as log:
-            command = ["dockerd", *words, "--storage-driver", "overlay2"]
+            # it ends with whoever started it, however that ends
+            command = ["setpriv", "--pdeathsig", "TERM", "dockerd", *words, "--storage-driver", "overlay2"]
             self._daemon = subprocess.Popen(
                 command, stdout=log, stderr=log, env={**os.environ, "PATH": PATH}, start_new_session=True
             )
@@ -75,7 +76,8 @@ class Bed:
         except subprocess.TimeoutExpired:
             os.killpg(self._daemon.pid, signal.SIGKILL)
             self._daemon.wait()
-        for held in (self.folder / "exec" / "netns").glob("*"):  # it leaves its network's namespace mounted
+        # it leaves these mounted
+        for held in (*(self.folder / "exec" / "netns").glob("*"), self.folder / "data"):
             subprocess.run(["umount", "--lazy", str(held)], check=False, capture_output=True)
 
     @property
