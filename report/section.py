@@ -74,7 +74,7 @@ def _summary(standings: list[list[Standing]], groups: list[list[Summary]], skips
         for ranked, group in zip(standings, groups, strict=True)
     ]
     if not groups and not skips:
-        return ""
+        return "Upstream systems only, in a table of their own and in no ranking."
     missing = [names.system(s.job) for group in groups for s in group if not s.done] + [names.system(s) for s in skips]
     if missing and any(standings):
         parts.append(f"No figure for {text.listing(missing)}; the table says why.")
