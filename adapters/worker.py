@@ -9,7 +9,7 @@ clock, so that the same lines time every framework, and writes one JSON object p
     warm     steps, seconds, first_step_seconds, loss, effective, shapes
     communication   with several ranks: gradient_bytes of a step; all_reduce_bytes, all_reduce_seconds of a probe
     window   index, steps, samples, seconds, cpu_seconds, loss, input_seconds
-    input    with a loader: samples, seconds of the loader alone
+    input    with a loader: samples, seconds of this rank's loader alone
     trajectory   in place of the two above, for checking: see dlperf.adapters.trace
     end      peak_memory_bytes, peak_device_memory_bytes, cpu_seconds, seconds
     failed   kind (crash | out_of_memory | nan | unsupported | wrong_tensor | lost | port_taken), message, traceback
@@ -113,7 +113,7 @@ def run(adapter, job, place, events, folder):
         for index in range(job.windows):
             _window(trainer, job, place, index, events, barrier)
         if trainer.input_seconds is not None:
-            _input(trainer, job, place, events, barrier)
+            _input(trainer, job, events, barrier)
         if barrier:
             barrier()  # no rank leaves while another still needs it
     device_memory = trainer.peak_memory()
@@ -203,21 +203,26 @@ def _window(trainer, job, place, index, events, barrier):
     )
 
 
-#: batches that a loader may have ready when training stops, which would count as made in no time
-READY = 8
+#: for which the loader works alone, after as long untimed: some have hundreds of images ready when training stops, which
+#: would count as made in no time
+LOADER_SECONDS = 2.0
 
 
-def _input(trainer, job, place, events, barrier):
-    """The loader alone: as many batches as the windows had, without training."""
-    for _ in range(READY):
-        trainer.fetch()
+def _input(trainer, job, events, barrier):
+    """The loader alone, without training: what this rank's made, and in how long."""
+    _fetch(trainer)
     if barrier:
         barrier()
-    batches = job.windows * job.steps_per_window
-    began = time.perf_counter()
-    for _ in range(batches):
+    batches, seconds = _fetch(trainer)
+    events.write("input", samples=batches * job.batch_size, seconds=seconds)
+
+
+def _fetch(trainer):
+    began, batches = time.perf_counter(), 0
+    while time.perf_counter() - began < LOADER_SECONDS:
         trainer.fetch()
-    events.write("input", samples=batches * job.batch_size * place.world_size, seconds=time.perf_counter() - began)
+        batches += 1
+    return batches, time.perf_counter() - began
 
 
 def _write_pixels(module, job, folder):

@@ -146,12 +146,17 @@ def merged(ranks: Sequence[Stream]) -> Stream:
             **first.communication,
             **_largest("all_reduce_seconds", [stream.communication for stream in ranks]),
         },
-        input={**first.input, **_largest("seconds", [stream.input for stream in ranks])},
+        input=_loaders([stream.input for stream in ranks if stream.input]),
         windows=tuple(map(_window, zip(*(stream.windows for stream in ranks), strict=False))),
         end={**ended[0], **{k: v for peak in peaks for k, v in _largest(peak, ended).items()}}
         if len(ended) == len(ranks)
         else None,
     )
+
+
+def _loaders(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """All ranks' loaders alone, at work at the same time."""
+    return {"samples": sum(one["samples"] for one in found), **_largest("seconds", found)} if found else {}
 
 
 def _largest(key: str, events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

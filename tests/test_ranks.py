@@ -236,3 +236,11 @@ def test_64_ranks_start_and_end_on_one_machine(tmp_path):
     assert ended.returncode == 0, ended.stdout
     (record,) = records(tmp_path)
     assert record.windows[0].samples == 64 * 2
+
+
+def test_the_loaders_of_all_ranks_add_up():
+    ranks = [
+        events.Stream(input={"samples": samples, "seconds": seconds}) for samples, seconds in ((80, 2.0), (120, 2.5))
+    ]
+    assert events.merged(ranks).input == {"samples": 200, "seconds": 2.5}
+    assert events.merged([events.Stream(), events.Stream()]).input == {}
