@@ -203,8 +203,8 @@ def _window(trainer, job, place, index, events, barrier):
     )
 
 
-#: for which the loader works alone, after as long untimed: some have hundreds of images ready when training stops, which
-#: would count as made in no time
+#: for which the loader works alone, after as long untimed: some have hundreds of images ready when training stops,
+#: which would count as made in no time
 LOADER_SECONDS = 2.0
 
 
