@@ -74,7 +74,7 @@ SAID = {
     "Error response from daemon: manifest for nvcr.io/nvidia/pytorch:1 not found: manifest unknown": "Look up its tags",
     "write /var/lib/docker/tmp/x: no space left on device": "docker system df",
     "ERROR: BuildKit is enabled but the buildx component is missing or broken.": "docker-buildx",
-    "W: Failed to fetch http://deb.debian.org/x  Temporary failure resolving 'deb.debian.org'": "lacks a library",
+    "W: Failed to fetch http://debian.example/x  Temporary failure resolving 'debian.example'": "lacks a library",
     "#7 0.210 /bin/sh: 1: python3.11: not found": "has no python3.11. Name one with --base-image",
     "The virtual environment was not created successfully because ensurepip is not available": "venv or ensurepip",
     'could not select device driver "" with capabilities: [[gpu]]': "NVIDIA Container Toolkit",

@@ -79,12 +79,13 @@ def _measure(spec: Spec, job: Job, adapter: Adapter) -> tuple[list[Rates], list[
             for side in random.sample([0, 1], 2):
                 name = f"{job.id}-{side}"
                 at = runner.run_folder(replace(job, id=name), repeat)
-                rates[side].append(_run(spec, job, repeat, (inside, outside)[side], Path(folder, at)))
+                rates[side].append(_run(spec, job, adapter, repeat, (inside, outside)[side], Path(folder, at)))
     return rates
 
 
-def _run(spec: Spec, job: Job, repeat: int, environment: Environment, folder: Path) -> Rates:
-    process.prepare(folder, runner.request(job, spec), runner.script(spec, job, repeat, environment))
+def _run(spec: Spec, job: Job, adapter: Adapter, repeat: int, environment: Environment, folder: Path) -> Rates:
+    script = runner.script(spec, job, repeat, environment, adapter)
+    process.prepare(folder, runner.request(job, spec), script)
     ended = process.execute(folder, spec.timeout, lambda: None, None, environment.engine)
     stream = events.of_job(folder, 1)
     failure = process.failure(ended, stream, folder)

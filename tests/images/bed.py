@@ -25,7 +25,6 @@ PATH = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
 PROGRAMS = ("dockerd", "docker", "debootstrap")
 #: Debian's release, and the Python that it has
 RELEASE, DEBIAN = "bookworm", "3.11"
-MIRROR = "http://deb.debian.org/debian"
 #: seconds; a start takes about two here
 PATIENCE = 60
 
@@ -108,7 +107,7 @@ class Bed:
             shutil.rmtree(root, ignore_errors=True)
             # the last two are what the images of MXNet and PaddlePaddle ask apt for, if their base lacks them
             include = "--include=ca-certificates,python3,python3-venv,libgomp1,libquadmath0"
-            command = ["debootstrap", "--variant=minbase", include, RELEASE, str(root), MIRROR]
+            command = ["debootstrap", "--variant=minbase", include, RELEASE, str(root)]
             with open(self.folder / "debootstrap.log", "wb") as log:
                 subprocess.run(
                     command, env={**os.environ, "PATH": PATH}, stdout=log, stderr=log, check=True, timeout=600
