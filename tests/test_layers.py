@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 FRAMEWORKS = {"torch", "tensorflow", "jax", "jaxlib", "mxnet", "paddle", "oneflow", "horovod", "apex"}
 #: what loaders of images use besides their framework
-LOADERS = {"cv2", "grain", "nvidia"}
+LOADERS = {"grain", "nvidia"}
 FOLDERS = {"": "dlperf", "adapters": "adapters", "models": "models", "launchers": "launchers", "report": "report"}
 
 #: module of dlperf -> modules of dlperf that it may import, besides itself and those of its right-hand neighbours
@@ -82,7 +82,7 @@ def test_an_adapter_imports_one_framework_and_the_contract(path):
     assert len(frameworks - {"jaxlib", "horovod", "apex"}) <= 1, frameworks
     for name in found:
         if name.startswith("dlperf.adapters."):
-            assert name.split(".")[2] in ("api", "dali", "horovod", "ranks", "spawn", own), name
+            assert name.split(".")[2] in ("api", "dali", "horovod", "opencv", "ranks", "spawn", own), name
     loaders = LOADERS if path.name == "images.py" else set()
     allowed = {*FRAMEWORKS, *loaders, "dlperf", "numpy"} | set(sys.stdlib_module_names)
     assert {name.split(".")[0] for name in found} <= allowed
@@ -113,6 +113,6 @@ def first_of(path):
     ids=lambda path: "/".join(path.parts[-2:]),
 )
 def test_the_shared_worker_side_needs_numpy_alone(path):
-    own = {"horovod.py": {"horovod"}, "dali.py": {"nvidia"}}.get(path.name, set())
+    own = {"horovod.py": {"horovod"}, "dali.py": {"nvidia"}, "opencv.py": {"cv2"}}.get(path.name, set())
     allowed = {"dlperf", "numpy", *own} | set(sys.stdlib_module_names)
     assert {name.split(".")[0] for name in imports(path)} <= allowed

@@ -1,7 +1,6 @@
 """ResNet's images in JAX: Grain, whose threads read JPEG files and decode them with OpenCV; or DALI."""
 
 import os
-import sys
 import time
 from functools import partial
 
@@ -10,16 +9,15 @@ import jax.numpy as jnp
 import numpy
 
 from dlperf import models
-from dlperf.adapters import dali
+from dlperf.adapters import dali, opencv
 from dlperf.adapters.jax import runtime
 from dlperf.adapters.ranks import Ranks
 from dlperf.models import images
 
 try:
-    import cv2
     import grain
-except ImportError:  # the environment with DALI has neither
-    cv2 = grain = None
+except ImportError:  # the environment with DALI has none
+    grain = None
 
 
 class Files:
@@ -30,27 +28,13 @@ class Files:
 
     def training(self, one, random):
         """`random`: numpy's Generator."""
-        pixels = decode(os.path.join(self._folder, one.path))
-        pixels = self._scaled(pixels, images.random_part(random, *pixels.shape[:2]))
+        pixels = opencv.decode(os.path.join(self._folder, one.path))
+        pixels = opencv.scaled(pixels, images.random_part(random, *pixels.shape[:2]), self._size)
         return (pixels[:, ::-1] if random.random() < 0.5 else pixels), numpy.int32(one.label)
 
     def checking(self, one):
-        pixels = decode(os.path.join(self._folder, one.path))
-        return self._scaled(pixels, images.middle_part(*pixels.shape[:2])), numpy.int32(one.label)
-
-    def _scaled(self, pixels, part):
-        top, left, height, width = part
-        part = pixels[top : top + height, left : left + width]
-        return cv2.resize(part, (self._size, self._size), interpolation=cv2.INTER_LINEAR)
-
-
-def decode(file):
-    """uint8 (height, width, 3), red, green, blue; black where the file cannot be decoded."""
-    pixels = cv2.imread(file, cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION)
-    if pixels is None:
-        print(f"{file}: cannot be decoded, and is black in this run", file=sys.stderr)
-        return numpy.zeros((1, 1, 3), "uint8")
-    return pixels
+        pixels = opencv.decode(os.path.join(self._folder, one.path))
+        return opencv.scaled(pixels, images.middle_part(*pixels.shape[:2]), self._size), numpy.int32(one.label)
 
 
 class Loader:
@@ -90,7 +74,7 @@ def network_input(pixels, dtype):
 
 
 def native_batches(job, ranks, size):
-    cv2.setNumThreads(0)  # Grain's threads are as many as we may use
+    opencv.one_thread()
     batches = (
         grain.MapDataset.source(images.read_index(job.data_dir))
         .seed(job.seed + ranks.rank)[ranks.rank :: ranks.world_size]

@@ -1,7 +1,6 @@
 """ResNet's images in PaddlePaddle: a DataLoader, whose processes read files and decode them with OpenCV; or DALI."""
 
 import os
-import sys
 import time
 
 import numpy
@@ -9,17 +8,11 @@ import paddle
 from paddle.io import DataLoader, Dataset, DistributedBatchSampler, get_worker_info
 
 from dlperf import models
-from dlperf.adapters import dali
+from dlperf.adapters import dali, opencv
 from dlperf.adapters.paddle import runtime
 from dlperf.adapters.ranks import Ranks
 from dlperf.adapters.spawn import die_with_parent
 from dlperf.models import images
-
-try:
-    import cv2
-except ImportError:  # the environment with DALI has none
-    cv2 = None
-
 
 #: DALI's iterator for Paddle asks for a CUDA device and its stream even where the pipeline has none
 DALI_BY = {"cpu": "arrays of Pipeline.run", "cuda": "DALIGenericIterator"}
@@ -38,29 +31,15 @@ class Files(Dataset):
 
     def __getitem__(self, number):
         one = self._index[number]
-        pixels = decode(os.path.join(self._folder, one.path))
+        pixels = opencv.decode(os.path.join(self._folder, one.path))
         if self._seed is None:
-            return self._scaled(pixels, images.middle_part(*pixels.shape[:2])), numpy.int32(one.label)
+            return opencv.scaled(pixels, images.middle_part(*pixels.shape[:2]), self._size), numpy.int32(one.label)
         if self._random is None:  # each worker process draws its own
             self._random = numpy.random.RandomState((self._seed, get_worker_info().id))
-        pixels = self._scaled(pixels, images.random_part(self._random, *pixels.shape[:2]))
+        pixels = opencv.scaled(pixels, images.random_part(self._random, *pixels.shape[:2]), self._size)
         if self._random.uniform() < 0.5:
             pixels = pixels[:, ::-1]
         return pixels, numpy.int32(one.label)
-
-    def _scaled(self, pixels, part):
-        top, left, height, width = part
-        part = pixels[top : top + height, left : left + width]
-        return cv2.resize(part, (self._size, self._size), interpolation=cv2.INTER_LINEAR)
-
-
-def decode(file):
-    """uint8 (height, width, 3), red, green, blue; black where the file cannot be decoded."""
-    pixels = cv2.imread(file, cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION)
-    if pixels is None:
-        print(f"{file}: cannot be decoded, and is black in this run", file=sys.stderr)
-        return numpy.zeros((1, 1, 3), "uint8")
-    return pixels
 
 
 class Endless(DistributedBatchSampler):
@@ -109,7 +88,7 @@ class NetworkInput:
 
 
 def native_batches(job, ranks, size, layout):
-    cv2.setNumThreads(0)  # the processes are as many as the threads that we may use
+    opencv.one_thread()
     dataset = Files(job.data_dir, size, seed=job.seed + ranks.rank)
     sampler = Endless(dataset, job.batch_size, ranks.world_size, ranks.rank, shuffle=True, drop_last=True)
     sampler.set_epoch(job.seed)  # what an epoch's order is drawn from

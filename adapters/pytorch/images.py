@@ -2,7 +2,6 @@
 
 import os
 import random
-import sys
 import time
 
 import numpy
@@ -10,14 +9,9 @@ import torch
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 from dlperf import models
-from dlperf.adapters import dali
+from dlperf.adapters import dali, opencv
 from dlperf.adapters.api import Unsupported
 from dlperf.models import images
-
-try:
-    import cv2
-except ImportError:  # the environments with DALI or Horovod have none
-    cv2 = None
 
 
 class Files(Dataset):
@@ -32,29 +26,15 @@ class Files(Dataset):
 
     def __getitem__(self, number):
         one = self._index[number]
-        pixels = decode(os.path.join(self._folder, one.path))
+        pixels = opencv.decode(os.path.join(self._folder, one.path))
         if self._random is None:  # each worker process draws its own
             self._random = random.Random(torch.initial_seed())
-        part = (
-            images.random_part(self._random, *pixels.shape[:2])
-            if self._training
-            else images.middle_part(*pixels.shape[:2])
-        )
-        top, left, height, width = part
-        pixels = pixels[top : top + height, left : left + width]
-        pixels = cv2.resize(pixels, (self._size, self._size), interpolation=cv2.INTER_LINEAR)
+        size = pixels.shape[:2]
+        part = images.random_part(self._random, *size) if self._training else images.middle_part(*size)
+        pixels = opencv.scaled(pixels, part, self._size)
         if self._training and self._random.random() < 0.5:
             pixels = pixels[:, ::-1]
         return numpy.ascontiguousarray(pixels), one.label
-
-
-def decode(file):
-    """uint8 (height, width, 3), red, green, blue; black where the file cannot be decoded."""
-    pixels = cv2.imread(file, cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION)
-    if pixels is None:
-        print(f"{file}: cannot be decoded, and is black in this run", file=sys.stderr)
-        return numpy.zeros((1, 1, 3), "uint8")
-    return pixels
 
 
 class Loader:
@@ -92,9 +72,10 @@ class Loader:
 
 
 def native_batches(job, ranks, size):
-    if cv2 is None:
-        raise Unsupported("this environment has no OpenCV: images are read without communication=horovod")
-    cv2.setNumThreads(0)  # the processes are as many as the threads that we may use
+    try:
+        opencv.one_thread()
+    except ImportError:
+        raise Unsupported("this environment has no OpenCV: images are read without communication=horovod") from None
     dataset = Files(job.data_dir, size, training=True)
     sampler = DistributedSampler(dataset, ranks.world_size, ranks.rank, seed=job.seed, drop_last=True)
     loader = DataLoader(
