@@ -181,7 +181,7 @@ class Script:
     one of INPUTS; an option of that name goes over it. data: where an image gets --data mounted, or has its data.
     batch: what its argument for the batch size means, one of BATCHES. batch_size: precision -> DLPerf's batch per
     device, where it is not that of the others. start: "node" where its command must run on each node. stops: whether it
-    ends by itself after `steps`. warmup_steps: the least that are dropped. extra_steps: run at
+    ends by itself after `steps`. warmup_steps: the least that DLPerf's protocol drops. extra_steps: run at
     the end, but not measured. command, variables, effective (what it computes, by reading it), differs (what it
     computes otherwise than the native scripts): see Part.
     """

@@ -63,7 +63,8 @@ class Steps(NamedTuple):
 def steps(script: Script, protocol: Protocol) -> Steps:
     """The protocol's, as far as the script's log can tell them: whole lines of it, and no fewer."""
     every = script.log.every
-    warmup = _up(max(protocol.warmup_steps, script.warmup_steps), every)
+    least = script.warmup_steps if protocol.name == "dlperf" else 0
+    warmup = _up(max(protocol.warmup_steps, least), every)
     window = _up(protocol.steps_per_window, every)
     return Steps(warmup, window, protocol.windows, warmup + window * protocol.windows + script.extra_steps)
 

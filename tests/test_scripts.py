@@ -10,6 +10,7 @@ import sys
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import numpy
 import pytest
 
 from dlperf import catalog, compare, metrics, plan, runner, scripts, sources, spec, store
@@ -352,6 +353,23 @@ DOCUMENTED = [
 def test_commands_agree_with_those_that_dlperf_documents(asked, document, expected):
     name, model, given = asked
     assert options(words_of(name, model, **given)) == expected, document
+
+
+#: adapter, model -> its command on a CPU, of 8 steps of 4
+ON_CPU = {
+    ("gluon-cv", "resnet50"): "python3 /source/train_horovod.py --model=resnet50_v1b --use-rec "
+    "--rec-train=/data/train.rec --rec-val=/data/val.rec --batch-size=4 --dtype=float32 --log-interval=1 "
+    "--save-frequency=10000 --lr=0.001 --momentum=0.875 --wd=0.000030518 --num-epochs=1 --warmup-epochs=1 --no-cuda",
+    ("gluon-nlp", "bert_base"): "python3 /source/run_pretraining.py --model bert_12_768_12 --dtype float32 "
+    "--warmup_ratio 1 --comm_backend device --total_batch_size 4 --total_batch_size_eval 4 --accumulate 1 --lr 1e-4 "
+    "--max_seq_length 128 --max_predictions_per_seq 20 --num_steps 8 --log_interval 1 --ckpt_interval 1000 "
+    "--no_compute_acc --data /data/*",
+}
+
+
+@pytest.mark.parametrize(("name", "model"), ON_CPU)
+def test_a_command_on_a_cpu_starts_one_process_without_what_gpus_need(name, model):
+    assert " ".join(words_of(name, model, device="cpu", batch_size="4")) == ON_CPU[name, model]
 
 
 #: adapter, model -> what its batch argument is, with 32 on each of 8 devices of each of 2 nodes
@@ -939,9 +957,9 @@ def stand_in(tmp_path, monkeypatch):
     return says
 
 
-def run(*words):
+def run(*words, seconds=120):
     command = [sys.executable, "-m", "dlperf.compare", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, timeout=seconds)
 
 
 def test_an_image_that_prints_a_log_becomes_a_record_and_a_row_of_its_own(tmp_path, stand_in):
@@ -1069,33 +1087,93 @@ def test_a_script_that_does_not_stop_is_ended_when_it_has_told_enough(tmp_path, 
 # --- the real thing ---------------------------------------------------------------------------------------------------
 
 
+def image_folders(folder):
+    """As pytorch/examples reads them."""
+    for part, each in (("train", 20), ("val", 2)):
+        photos(folder / part, each)
+
+
+def record_files(folder):
+    """As gluon-cv reads them: train.rec and val.rec, each with its .idx."""
+    photos(folder.with_name("photos"), 20)
+    words = ["imagenet", "--source", folder.with_name("photos"), "--output", folder, "--format", "recordio"]
+    subprocess.run([sys.executable, "-m", "dlperf.data", *words], check=True, timeout=120)
+    for name in ("rec", "idx"):
+        shutil.copy(folder / f"train.{name}", folder / f"val.{name}")
+
+
+def photos(folder, each):
+    words = ["photos", "--output", folder, "--classes", "2", "--per-class", str(each)]
+    subprocess.run([sys.executable, "-m", "dlperf.data", *words], check=True, timeout=120)
+
+
+def rows_of_words(folder):
+    """As gluon-nlp reads them: 32 rows of 128 words, of which 20 are masked."""
+    folder.mkdir()
+    draw = numpy.random.RandomState(1)
+    numpy.savez(
+        folder / "part-000.npz",
+        input_ids=draw.randint(30522, size=(32, 128)),
+        segment_ids=numpy.tile(numpy.arange(128) // 64, (32, 1)),
+        masked_lm_positions=draw.randint(128, size=(32, 20)),
+        masked_lm_ids=draw.randint(30522, size=(32, 20)),
+        masked_lm_weights=numpy.ones((32, 20), "float32"),
+        next_sentence_labels=draw.randint(2, size=32),
+        valid_lengths=numpy.full(32, 128),
+    )
+
+
+#: adapter, model, what is asked besides, what makes its data, versions, the seconds in a line of its log
+REAL = [
+    (
+        ("pytorch-examples", "resnet50", "workers=1"),
+        image_folders,
+        {"torch": "1.6.0", "torchvision": "0.7.0"},
+        lambda line: float(line.split("Time")[1].split("(")[0]),
+    ),
+    (
+        ("gluon-nlp", "bert_base", "input=native"),
+        rows_of_words,
+        {"mxnet-mkl": "1.6.0"},
+        lambda line: float(line.split("latency=")[1].split()[0]) / 1000,
+    ),
+    (
+        ("gluon-nlp", "bert_base", "input=synthetic"),
+        None,
+        {"mxnet-mkl": "1.6.0"},
+        lambda line: float(line.split("latency=")[1].split()[0]) / 1000,
+    ),
+    (
+        ("gluon-cv", "resnet50", ""),
+        record_files,
+        {"mxnet": "1.9.1"},
+        lambda line: 4 / float(line.split("Speed: ")[1].split()[0]) if "Speed" in line else 0,
+    ),
+]
+
+
 @pytest.mark.framework
-def test_pytorchs_example_runs_on_the_cpu(tmp_path):
-    """Needs a checkout of pytorch/examples at the adapter's commit; its own environment is made if it is missing."""
-    given = os.environ.get("DLPERF_PYTORCH_EXAMPLES")
-    if not given:
-        pytest.skip("DLPERF_PYTORCH_EXAMPLES names no checkout of pytorch/examples")
+@pytest.mark.parametrize(("asked", "data", "versions", "seconds"), REAL, ids=lambda value: str(value)[:50])
+def test_a_script_of_others_runs_on_the_cpu(tmp_path, asked, data, versions, seconds):
+    """Needs a checkout at the adapter's commit, named by DLPERF_<ADAPTER>; its environment is made if it is missing."""
     from dlperf import envs
 
-    python = envs.ensure(ADAPTERS["pytorch-examples"], "cpu", progress=print).python
-    code = (
-        "import os, sys; from PIL import Image\n"
-        "for part, count in (('train', 20), ('val', 2)):\n"
-        "    for name in 'ab':\n"
-        "        folder = os.path.join(sys.argv[1], part, name); os.makedirs(folder)\n"
-        "        for i in range(count):\n"
-        "            image = Image.frombytes('RGB', (256, 256), os.urandom(3 * 256 * 256))\n"
-        "            image.save(os.path.join(folder, '%d.jpg' % i))\n"
-    )
-    subprocess.run([python, "-c", code, tmp_path / "images"], check=True, timeout=120)
-    words = ["-f", "pytorch-examples", "-m", "resnet50", "--device", "cpu", "-b", 4, "-r", 1, "--set", "workers=1"]
-    ended = run(*words, "--source", given, "--data", tmp_path / "images", "-o", tmp_path / "out")
+    name, model, setting = asked
+    variable = f"DLPERF_{name.upper().replace('-', '_')}"
+    if variable not in os.environ:
+        pytest.skip(f"{variable} names no checkout of {ADAPTERS[name].source.repository}")
+    envs.ensure(ADAPTERS[name], "cpu", progress=print)
+    words = ["-f", name, "-m", model, "--device", "cpu", "-b", 4, "-r", 1, *(["--set", setting] if setting else [])]
+    if data:
+        data(tmp_path / "data")
+        words += ["--data", tmp_path / "data"]
+    ended = run(*words, "--source", os.environ[variable], "-o", tmp_path / "out", seconds=600)
     (record,) = store.open_folder(tmp_path / "out").records.values()
     assert record.failure is None, ended.stdout + ended.stderr
-    assert record.versions == {"torch": "1.6.0", "torchvision": "0.7.0"}
+    assert record.versions == versions
     place, _, span = metrics.source(record).rpartition(":")
     first, last = map(int, span.split("-"))
     lines = (tmp_path / "out" / place).read_text().splitlines()[first - 1 : last]
-    assert len(lines) == 6
-    seconds = sum(float(line.split("Time")[1].split("(")[0]) for line in lines)
-    assert metrics.throughput(record) == pytest.approx(6 * 4 / seconds)
+    took = list(filter(None, map(seconds, lines)))
+    assert len(took) == 6
+    assert metrics.throughput(record) == pytest.approx(6 * 4 / sum(took))
