@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dlperf import catalog, compare, metrics, plan, runner, scripts, sources, spec, store
+from dlperf import catalog, compare, envs, metrics, plan, runner, scripts, sources, spec, store
 from dlperf.errors import UsageError
 from dlperf.events import Stream
 from dlperf.process import Ended
@@ -445,6 +445,26 @@ def test_options_change_command_and_declaration_alike():
         assert flag in words_of("ngc-pytorch", precision="amp", set=[f"loss_scale={value}"])
         effective = scripts.declared(ADAPTERS["ngc-pytorch"].scripts["resnet50"].effective, job)
         assert effective["loss_scale"] == scale
+
+
+#: adapter, model -> words that its command on a CPU has
+ON_CPU = {
+    ("pytorch-examples", "resnet50"): "python3 /source/main.py --arch resnet50",
+    ("paddle-models", "resnet50"): "python3 /source/train.py --use_gpu=False --data_format=NCHW",
+    ("paddle-models", "bert_base"): "--is_distributed false --use_cuda false --use_fast_executor true",
+}
+NEEDS_GPUS = ("nccl", "distributed.launch", "mpirun", "cuda true")
+
+
+@pytest.mark.parametrize(("name", "model"), ON_CPU)
+def test_commands_on_a_cpu_have_nothing_that_needs_a_gpu(name, model):
+    made, job = planned(name, model, device="cpu", threads="3")
+    words = " ".join(scripts.command(ADAPTERS[name], job, made, "/source", "python3", "/data"))
+    assert ON_CPU[name, model] in words
+    assert not [one for one in NEEDS_GPUS if one in words]
+    variables = scripts.variables(ADAPTERS[name], job, made, "/source", "python3", "/data")
+    assert variables["OMP_NUM_THREADS"] == "3"
+    assert "CUDA_VISIBLE_DEVICES" not in variables
 
 
 def test_a_script_is_skipped_where_it_cannot_run():
@@ -939,9 +959,9 @@ def stand_in(tmp_path, monkeypatch):
     return says
 
 
-def run(*words):
+def run(*words, timeout=120):
     command = [sys.executable, "-m", "dlperf.compare", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout)
 
 
 def test_an_image_that_prints_a_log_becomes_a_record_and_a_row_of_its_own(tmp_path, stand_in):
@@ -1069,15 +1089,8 @@ def test_a_script_that_does_not_stop_is_ended_when_it_has_told_enough(tmp_path, 
 # --- the real thing ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.framework
-def test_pytorchs_example_runs_on_the_cpu(tmp_path):
-    """Needs a checkout of pytorch/examples at the adapter's commit; its own environment is made if it is missing."""
-    given = os.environ.get("DLPERF_PYTORCH_EXAMPLES")
-    if not given:
-        pytest.skip("DLPERF_PYTORCH_EXAMPLES names no checkout of pytorch/examples")
-    from dlperf import envs
-
-    python = envs.ensure(ADAPTERS["pytorch-examples"], "cpu", progress=print).python
+def image_folders(python, given, folder):
+    """Twenty images for each of two classes."""
     code = (
         "import os, sys; from PIL import Image\n"
         "for part, count in (('train', 20), ('val', 2)):\n"
@@ -1087,15 +1100,57 @@ def test_pytorchs_example_runs_on_the_cpu(tmp_path):
         "            image = Image.frombytes('RGB', (256, 256), os.urandom(3 * 256 * 256))\n"
         "            image.save(os.path.join(folder, '%d.jpg' % i))\n"
     )
-    subprocess.run([python, "-c", code, tmp_path / "images"], check=True, timeout=120)
-    words = ["-f", "pytorch-examples", "-m", "resnet50", "--device", "cpu", "-b", 4, "-r", 1, "--set", "workers=1"]
-    ended = run(*words, "--source", given, "--data", tmp_path / "images", "-o", tmp_path / "out")
+    subprocess.run([python, "-c", code, folder], check=True, timeout=120)
+    return folder
+
+
+def image_list(python, given, folder):
+    """The same, with the list that PaddleCV reads."""
+    image_folders(python, given, folder)
+    listed = [f"train/{name}/{i}.jpg {label}\n" for label, name in enumerate("ab") for i in range(20)]
+    (folder / "train_list.txt").write_text("".join(listed))
+    return folder
+
+
+def demo_sentences(python, given, folder):
+    """What PaddleNLP validates its demo with."""
+    return Path(given) / "PaddleNLP/pretrain_language_models/BERT/data/validation"
+
+
+def number_after(mark):
+    return lambda line: float(re.search(re.escape(mark) + r"\s*([\d.]+)", line)[1])
+
+
+TORCH, PADDLE = {"torch": "1.6.0", "torchvision": "0.7.0"}, {"paddlepaddle": "1.8.5"}
+#: adapter, model, options, versions; what makes its data; the seconds of a step, from a line that tells them
+REAL = [
+    ("pytorch-examples", "resnet50", ["--set", "workers=1"], TORCH, image_folders, number_after("Time")),
+    ("paddle-models", "resnet50", [], PADDLE, image_list, number_after("elapse")),
+    ("paddle-models", "bert_base", [], PADDLE, demo_sentences, lambda line: 1 / number_after("speed:")(line)),
+]
+
+
+@pytest.mark.framework
+@pytest.mark.parametrize(
+    ("name", "model", "more", "versions", "make", "seconds"), REAL, ids=[f"{one[0]}-{one[1]}" for one in REAL]
+)
+def test_a_script_of_others_runs_on_the_cpu(tmp_path, name, model, more, versions, make, seconds):
+    """Needs a checkout at the adapter's commit, e.g. in DLPERF_PADDLE_MODELS; the environment is made if missing."""
+    variable = "DLPERF_" + name.upper().replace("-", "_")
+    given = os.environ.get(variable)
+    if not given:
+        pytest.skip(f"{variable} names no checkout of {ADAPTERS[name].source.repository}")
+    environment = envs.ensure(ADAPTERS[name], "cpu", progress=print)
+    data = make(environment.python, given, tmp_path / "data")
+    words = ["-f", name, "-m", model, "--device", "cpu", "-b", 2, "-r", 1, *more]
+    ended = run(*words, "--source", given, "--data", data, "-o", tmp_path / "out", "--timeout", 500, timeout=600)
     (record,) = store.open_folder(tmp_path / "out").records.values()
     assert record.failure is None, ended.stdout + ended.stderr
-    assert record.versions == {"torch": "1.6.0", "torchvision": "0.7.0"}
+    assert record.versions == versions
+    assert 0 < record.windows[-1].loss < 20
     place, _, span = metrics.source(record).rpartition(":")
     first, last = map(int, span.split("-"))
     lines = (tmp_path / "out" / place).read_text().splitlines()[first - 1 : last]
-    assert len(lines) == 6
-    seconds = sum(float(line.split("Time")[1].split("(")[0]) for line in lines)
-    assert metrics.throughput(record) == pytest.approx(6 * 4 / seconds)
+    told = [seconds(line) for line in lines if ADAPTERS[name].scripts[model].log.line.search(line)]
+    assert len(told) == 6
+    assert metrics.throughput(record) == pytest.approx(6 * 2 / sum(told))
