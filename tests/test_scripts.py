@@ -452,8 +452,10 @@ ON_CPU = {
     ("pytorch-examples", "resnet50"): "python3 /source/main.py --arch resnet50",
     ("paddle-models", "resnet50"): "python3 /source/train.py --use_gpu=False --data_format=NCHW",
     ("paddle-models", "bert_base"): "--is_distributed false --use_cuda false --use_fast_executor true",
+    ("tensorflow-models", "resnet50"): "distribution_strategy=mirrored,runtime.num_gpus=0,",
+    ("tensorflow-models", "bert_base"): "--optimizer_type=adamw --num_gpus=0 --datasets_num_private_threads=8",
 }
-NEEDS_GPUS = ("nccl", "distributed.launch", "mpirun", "cuda true")
+NEEDS_GPUS = ("nccl", "distributed.launch", "mpirun", "cuda true", "gpus=1")
 
 
 @pytest.mark.parametrize(("name", "model"), ON_CPU)
