@@ -45,6 +45,12 @@ class RunError(Exception):
         super().__init__(message)
 
 
+def whole(text: object, least: int = 1) -> int | None:
+    """The whole number that a text is, or None where it is none, or less than the least."""
+    digits = str(text)
+    return int(digits) if digits.isascii() and digits.isdigit() and int(digits) >= least else None
+
+
 def did_you_mean(value: str, known: Iterable[str]) -> str:
     """A sentence with the nearest known name, or nothing."""
     near = difflib.get_close_matches(value, list(known), n=1, cutoff=0.5)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from dlperf.errors import Problem
+from dlperf.errors import Problem, whole
 
 ALLOWED = "NAME, NAME:SLOTS or, in a file, NAME slots=N; NAME is a host's name or address"
 
@@ -70,7 +70,8 @@ def _host(words: list[str]) -> Host | None:
         return None
     if not colon:
         return Host(name, None)
-    return Host(name, int(slots)) if slots.isascii() and slots.isdigit() and int(slots) > 0 else None
+    number = whole(slots)
+    return Host(name, number) if number else None
 
 
 def unknown(hosts: Iterable[Host]) -> Iterator[str]:

@@ -24,7 +24,7 @@ from typing import IO, Any, NamedTuple
 import numpy
 
 from dlperf.adapters import probe
-from dlperf.errors import Problem, UsageError, did_you_mean
+from dlperf.errors import Problem, UsageError, did_you_mean, whole
 from dlperf.models import images
 from dlperf.models.parameters import random_state
 from dlperf.preparing import Advance, aside, output_problems, stage
@@ -101,10 +101,10 @@ def options(asked: argparse.Namespace) -> Options:
 
 
 def _whole(flag: str, text: str, least: int, problems: list[Problem]) -> int:
-    if text.isascii() and text.isdigit() and int(text) >= least:
-        return int(text)
-    problems.append(Problem(flag, text, f"a whole number, {least} or more"))
-    return least
+    number = whole(text, least)
+    if number is None:
+        problems.append(Problem(flag, text, f"a whole number, {least} or more"))
+    return least if number is None else number
 
 
 def _source_problems(source: Path) -> list[Problem]:

@@ -157,6 +157,7 @@ def _values(adapter: Adapter, job: Job, spec: Spec, source: str, python: str, da
         "nproc_per_node": job.nproc_per_node,
         "world_size": job.world_size,
         "node_rank": NODE if job.nnodes > 1 else 0,
+        "threads": spec.threads,
         "gpus": ",".join(map(str, range(job.nproc_per_node))),
         "hosts": ",".join(hosts),
         "hosts_slots": ",".join(f"{host}:{job.nproc_per_node}" for host in hosts),

@@ -16,7 +16,7 @@ from dlperf import containers, launchers, models, sources
 from dlperf import hosts as hosts_
 from dlperf.adapters import probe
 from dlperf.catalog import DEVICES, Adapter
-from dlperf.errors import Problem, UsageError, did_you_mean
+from dlperf.errors import Problem, UsageError, did_you_mean, whole
 from dlperf.hosts import Host
 from dlperf.launchers import Launcher
 from dlperf.models import images, pretraining
@@ -244,10 +244,10 @@ class _Checker:
         text = self.arguments.get(name)
         if text is None:
             return default
-        if not str(text).isascii() or not str(text).isdigit() or int(text) < least:
+        number = whole(text, least)
+        if number is None:
             self.wrong(name, text, f"a whole number, {least} or more")
-            return default
-        return int(text)
+        return default if number is None else number
 
     def seconds(self, name: str, default: float) -> float:
         text = self.arguments.get(name)
@@ -265,11 +265,11 @@ class _Checker:
         text = self.arguments.get(name)
         if text is None:
             return default
-        words = _split(text)
-        if not words or not all(word.isascii() and word.isdigit() and int(word) > 0 for word in words):
+        numbers = tuple(number for word in _split(text) if (number := whole(word)))
+        if not numbers or len(numbers) < len(_split(text)):
             self.wrong(name, text, "whole numbers, 1 or more, with commas")
             return default or (1,)
-        return tuple(map(int, words))
+        return numbers
 
     def places(self) -> dict[str, Any]:
         """Where ranks go: nodes, ranks on each, hosts, launcher."""

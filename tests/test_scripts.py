@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy
 import pytest
 
-from dlperf import catalog, compare, metrics, plan, runner, scripts, sources, spec, store
+from dlperf import catalog, compare, envs, metrics, plan, runner, scripts, sources, spec, store
 from dlperf.errors import UsageError
 from dlperf.events import Stream
 from dlperf.process import Ended
@@ -355,23 +355,6 @@ def test_commands_agree_with_those_that_dlperf_documents(asked, document, expect
     assert options(words_of(name, model, **given)) == expected, document
 
 
-#: adapter, model -> its command on a CPU, of 8 steps of 4
-ON_CPU = {
-    ("gluon-cv", "resnet50"): "python3 /source/train_horovod.py --model=resnet50_v1b --use-rec "
-    "--rec-train=/data/train.rec --rec-val=/data/val.rec --batch-size=4 --dtype=float32 --log-interval=1 "
-    "--save-frequency=10000 --lr=0.001 --momentum=0.875 --wd=0.000030518 --num-epochs=1 --warmup-epochs=1 --no-cuda",
-    ("gluon-nlp", "bert_base"): "python3 /source/run_pretraining.py --model bert_12_768_12 --dtype float32 "
-    "--warmup_ratio 1 --comm_backend device --total_batch_size 4 --total_batch_size_eval 4 --accumulate 1 --lr 1e-4 "
-    "--max_seq_length 128 --max_predictions_per_seq 20 --num_steps 8 --log_interval 1 --ckpt_interval 1000 "
-    "--no_compute_acc --data /data/*",
-}
-
-
-@pytest.mark.parametrize(("name", "model"), ON_CPU)
-def test_a_command_on_a_cpu_starts_one_process_without_what_gpus_need(name, model):
-    assert " ".join(words_of(name, model, device="cpu", batch_size="4")) == ON_CPU[name, model]
-
-
 #: adapter, model -> what its batch argument is, with 32 on each of 8 devices of each of 2 nodes
 BATCH_ARGUMENTS = {
     ("ngc-pytorch", "resnet50"): ("-b", "32"),
@@ -463,6 +446,30 @@ def test_options_change_command_and_declaration_alike():
         assert flag in words_of("ngc-pytorch", precision="amp", set=[f"loss_scale={value}"])
         effective = scripts.declared(ADAPTERS["ngc-pytorch"].scripts["resnet50"].effective, job)
         assert effective["loss_scale"] == scale
+
+
+#: adapter, model -> words that its command on a CPU has
+ON_CPU = {
+    ("pytorch-examples", "resnet50"): "python3 /source/main.py --arch resnet50",
+    ("paddle-models", "resnet50"): "python3 /source/train.py --use_gpu=False --data_format=NCHW",
+    ("paddle-models", "bert_base"): "--is_distributed false --use_cuda false --use_fast_executor true",
+    ("tensorflow-models", "resnet50"): "distribution_strategy=mirrored,runtime.num_gpus=0,",
+    ("tensorflow-models", "bert_base"): "--optimizer_type=adamw --num_gpus=0 --datasets_num_private_threads=8",
+    ("gluon-cv", "resnet50"): "python3 /source/train_horovod.py --model=resnet50_v1b --use-rec",
+    ("gluon-nlp", "bert_base"): "--dtype float32 --warmup_ratio 1 --comm_backend device --total_batch_size 4",
+}
+NEEDS_GPUS = ("nccl", "distributed.launch", "mpirun", "cuda true", "gpus=1", "backend horovod")
+
+
+@pytest.mark.parametrize(("name", "model"), ON_CPU)
+def test_commands_on_a_cpu_have_nothing_that_needs_a_gpu(name, model):
+    made, job = planned(name, model, device="cpu", threads="3")
+    words = " ".join(scripts.command(ADAPTERS[name], job, made, "/source", "python3", "/data"))
+    assert ON_CPU[name, model] in words
+    assert not [one for one in NEEDS_GPUS if one in words]
+    variables = scripts.variables(ADAPTERS[name], job, made, "/source", "python3", "/data")
+    assert variables["OMP_NUM_THREADS"] == "3"
+    assert "CUDA_VISIBLE_DEVICES" not in variables
 
 
 def test_a_script_is_skipped_where_it_cannot_run():
@@ -957,9 +964,9 @@ def stand_in(tmp_path, monkeypatch):
     return says
 
 
-def run(*words, seconds=120):
+def run(*words, timeout=120):
     command = [sys.executable, "-m", "dlperf.compare", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=seconds)
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout)
 
 
 def test_an_image_that_prints_a_log_becomes_a_record_and_a_row_of_its_own(tmp_path, stand_in):
@@ -1087,27 +1094,47 @@ def test_a_script_that_does_not_stop_is_ended_when_it_has_told_enough(tmp_path, 
 # --- the real thing ---------------------------------------------------------------------------------------------------
 
 
-def image_folders(folder):
-    """As pytorch/examples reads them."""
-    for part, each in (("train", 20), ("val", 2)):
-        photos(folder / part, each)
+def image_folders(python, given, folder):
+    """Twenty images for each of two classes."""
+    code = (
+        "import os, sys; from PIL import Image\n"
+        "for part, count in (('train', 20), ('val', 2)):\n"
+        "    for name in 'ab':\n"
+        "        folder = os.path.join(sys.argv[1], part, name); os.makedirs(folder)\n"
+        "        for i in range(count):\n"
+        "            image = Image.frombytes('RGB', (256, 256), os.urandom(3 * 256 * 256))\n"
+        "            image.save(os.path.join(folder, '%d.jpg' % i))\n"
+    )
+    subprocess.run([python, "-c", code, folder], check=True, timeout=120)
+    return folder
 
 
-def record_files(folder):
-    """As gluon-cv reads them: train.rec and val.rec, each with its .idx."""
-    photos(folder.with_name("photos"), 20)
-    words = ["imagenet", "--source", folder.with_name("photos"), "--output", folder, "--format", "recordio"]
-    subprocess.run([sys.executable, "-m", "dlperf.data", *words], check=True, timeout=120)
+def image_list(python, given, folder):
+    """The same, with the list that PaddleCV reads."""
+    image_folders(python, given, folder)
+    listed = [f"train/{name}/{i}.jpg {label}\n" for label, name in enumerate("ab") for i in range(20)]
+    (folder / "train_list.txt").write_text("".join(listed))
+    return folder
+
+
+def demo_sentences(python, given, folder):
+    """What PaddleNLP validates its demo with."""
+    return Path(given) / "PaddleNLP/pretrain_language_models/BERT/data/validation"
+
+
+def record_files(python, given, folder):
+    """As gluon-cv reads them."""
+    photos = folder.with_name("photos")
+    source = ["photos", "--output", photos, "--classes", "2", "--per-class", "20"]
+    packed = ["imagenet", "--source", photos, "--output", folder, "--format", "recordio"]
+    for words in (source, packed):
+        subprocess.run([sys.executable, "-m", "dlperf.data", *words], check=True, timeout=120)
     for name in ("rec", "idx"):
-        shutil.copy(folder / f"train.{name}", folder / f"val.{name}")
+        shutil.copy(folder / "recordio" / f"train.{name}", folder / "recordio" / f"val.{name}")
+    return folder / "recordio"
 
 
-def photos(folder, each):
-    words = ["photos", "--output", folder, "--classes", "2", "--per-class", str(each)]
-    subprocess.run([sys.executable, "-m", "dlperf.data", *words], check=True, timeout=120)
-
-
-def rows_of_words(folder):
+def rows_of_words(python, given, folder):
     """As gluon-nlp reads them: 32 rows of 128 words, of which 20 are masked."""
     folder.mkdir()
     draw = numpy.random.RandomState(1)
@@ -1121,59 +1148,47 @@ def rows_of_words(folder):
         next_sentence_labels=draw.randint(2, size=32),
         valid_lengths=numpy.full(32, 128),
     )
+    return folder
 
 
-#: adapter, model, what is asked besides, what makes its data, versions, the seconds in a line of its log
+def number_after(mark):
+    return lambda line: float(re.search(re.escape(mark) + r"\s*([\d.]+)", line)[1])
+
+
+milliseconds = number_after("latency=")
+TORCH, PADDLE = {"torch": "1.6.0", "torchvision": "0.7.0"}, {"paddlepaddle": "1.8.5"}
+#: adapter, model, options, versions; what makes its data; the seconds of a step, from a line that tells them
 REAL = [
-    (
-        ("pytorch-examples", "resnet50", "workers=1"),
-        image_folders,
-        {"torch": "1.6.0", "torchvision": "0.7.0"},
-        lambda line: float(line.split("Time")[1].split("(")[0]),
-    ),
-    (
-        ("gluon-nlp", "bert_base", "input=native"),
-        rows_of_words,
-        {"mxnet-mkl": "1.6.0"},
-        lambda line: float(line.split("latency=")[1].split()[0]) / 1000,
-    ),
-    (
-        ("gluon-nlp", "bert_base", "input=synthetic"),
-        None,
-        {"mxnet-mkl": "1.6.0"},
-        lambda line: float(line.split("latency=")[1].split()[0]) / 1000,
-    ),
-    (
-        ("gluon-cv", "resnet50", ""),
-        record_files,
-        {"mxnet": "1.9.1"},
-        lambda line: 4 / float(line.split("Speed: ")[1].split()[0]) if "Speed" in line else 0,
-    ),
+    ("pytorch-examples", "resnet50", ["--set", "workers=1"], TORCH, image_folders, number_after("Time")),
+    ("paddle-models", "resnet50", [], PADDLE, image_list, number_after("elapse")),
+    ("paddle-models", "bert_base", [], PADDLE, demo_sentences, lambda line: 1 / number_after("speed:")(line)),
+    ("gluon-cv", "resnet50", [], {"mxnet": "1.9.1"}, record_files, lambda line: 2 / number_after("Speed:")(line)),
+    ("gluon-nlp", "bert_base", [], {"mxnet-mkl": "1.6.0"}, rows_of_words, lambda line: milliseconds(line) / 1000),
 ]
 
 
 @pytest.mark.framework
-@pytest.mark.parametrize(("asked", "data", "versions", "seconds"), REAL, ids=lambda value: str(value)[:50])
-def test_a_script_of_others_runs_on_the_cpu(tmp_path, asked, data, versions, seconds):
-    """Needs a checkout at the adapter's commit, named by DLPERF_<ADAPTER>; its environment is made if it is missing."""
-    from dlperf import envs
-
-    name, model, setting = asked
-    variable = f"DLPERF_{name.upper().replace('-', '_')}"
-    if variable not in os.environ:
+@pytest.mark.parametrize(
+    ("name", "model", "more", "versions", "make", "seconds"), REAL, ids=[f"{one[0]}-{one[1]}" for one in REAL]
+)
+def test_a_script_of_others_runs_on_the_cpu(tmp_path, name, model, more, versions, make, seconds):
+    """Needs a checkout at the adapter's commit, e.g. in DLPERF_PADDLE_MODELS; the environment is made if missing."""
+    variable = "DLPERF_" + name.upper().replace("-", "_")
+    given = os.environ.get(variable)
+    if not given:
         pytest.skip(f"{variable} names no checkout of {ADAPTERS[name].source.repository}")
-    envs.ensure(ADAPTERS[name], "cpu", progress=print)
-    words = ["-f", name, "-m", model, "--device", "cpu", "-b", 4, "-r", 1, *(["--set", setting] if setting else [])]
-    if data:
-        data(tmp_path / "data")
-        words += ["--data", tmp_path / "data"]
-    ended = run(*words, "--source", os.environ[variable], "-o", tmp_path / "out", seconds=600)
+    environment = envs.ensure(ADAPTERS[name], "cpu", progress=print)
+    data = make(environment.python, given, tmp_path / "data")
+    words = ["-f", name, "-m", model, "--device", "cpu", "-b", 2, "-r", 1, *more]
+    ended = run(*words, "--source", given, "--data", data, "-o", tmp_path / "out", "--timeout", 500, timeout=600)
     (record,) = store.open_folder(tmp_path / "out").records.values()
     assert record.failure is None, ended.stdout + ended.stderr
     assert record.versions == versions
+    log = ADAPTERS[name].scripts[model].log
+    assert "loss" not in log.line.groupindex or 0 < record.windows[-1].loss < 20
     place, _, span = metrics.source(record).rpartition(":")
     first, last = map(int, span.split("-"))
     lines = (tmp_path / "out" / place).read_text().splitlines()[first - 1 : last]
-    took = list(filter(None, map(seconds, lines)))
-    assert len(took) == 6
-    assert metrics.throughput(record) == pytest.approx(6 * 4 / sum(took))
+    told = [seconds(line) for line in lines if log.line.search(line)]
+    assert len(told) == 6
+    assert metrics.throughput(record) == pytest.approx(6 * 2 / sum(told))

@@ -37,6 +37,15 @@ class Files(Dataset):
         return numpy.ascontiguousarray(pixels), one.label
 
 
+class Endless(DistributedSampler):
+    """Epoch after epoch, so that the processes never run dry between two."""
+
+    def __iter__(self):
+        while True:
+            yield from super().__iter__()
+            self.set_epoch(self.epoch + 1)  # each in an order of its own
+
+
 class Loader:
     """An endless stream of batches on the device, as Feed has them. input_seconds: that was waited for them so far."""
 
@@ -77,21 +86,11 @@ def native_batches(job, ranks, size):
     except ImportError:
         raise Unsupported("this environment has no OpenCV: images are read without communication=horovod") from None
     dataset = Files(job.data_dir, size, training=True)
-    sampler = DistributedSampler(dataset, ranks.world_size, ranks.rank, seed=job.seed, drop_last=True)
+    sampler = Endless(dataset, ranks.world_size, ranks.rank, seed=job.seed, drop_last=True)
     loader = DataLoader(
-        dataset,
-        job.batch_size,
-        sampler=sampler,
-        num_workers=job.threads,
-        pin_memory=job.device == "cuda",
-        drop_last=True,
-        persistent_workers=True,
+        dataset, job.batch_size, sampler=sampler, num_workers=job.threads, pin_memory=job.device == "cuda"
     )
-    epoch = 0
-    while True:
-        sampler.set_epoch(epoch)
-        yield from loader
-        epoch += 1
+    return iter(loader)
 
 
 def dali_batches(job, ranks, size):

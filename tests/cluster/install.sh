@@ -1,43 +1,11 @@
 #!/bin/sh
-# Installs what the cluster tests need from Debian, as root; starts no service. Nothing to do if all is there.
-set -eu
-PATH=$PATH:/usr/sbin:/sbin
-
-missing=
-need() {  # need PACKAGE PROGRAM...
-  package=$1
-  shift
-  for program; do
-    command -v "$program" >/dev/null || { missing="$missing $package"; return; }
-  done
-}
-need openmpi-bin mpirun
-need openssh-server sshd
-need openssh-client ssh ssh-keygen
-need slurm-wlm slurmctld slurmd sbatch srun scancel squeue scontrol sinfo
-need munge munged
-need iproute2 ip ss tc
-need util-linux nsenter unshare setpriv
-need hostname hostname
-[ "$(id -u)" = 0 ] || { echo "the cluster tests need root${missing:+, also to install$missing}" >&2; exit 1; }
-[ -n "$missing" ] || exit 0
-
-command -v apt-get >/dev/null || { echo "no apt-get here: install$missing by this system's own means" >&2; exit 1; }
-echo "installing$missing"
-
-# Packages ask this program whether they may start their service; exit code 101 forbids it.
-policy=/usr/sbin/policy-rc.d
-restore() {
-  rm -f "$policy"
-  [ ! -e "$policy.before-dlperf" ] || mv "$policy.before-dlperf" "$policy"
-}
-trap restore EXIT
-trap 'exit 1' HUP INT TERM
-[ ! -e "$policy" ] || mv "$policy" "$policy.before-dlperf"
-printf '#!/bin/sh\nexit 101\n' >"$policy"
-chmod 755 "$policy"
-
-export DEBIAN_FRONTEND=noninteractive
-apt-get update --quiet --quiet
-# shellcheck disable=SC2086  # a list of words
-apt-get install --quiet --quiet --yes --no-install-recommends -o DPkg::Lock::Timeout=300 $missing
+exec "$(dirname "$0")/../install.sh" "the cluster tests" <<'END'
+openmpi-bin mpirun
+openssh-server sshd
+openssh-client ssh ssh-keygen
+slurm-wlm slurmctld slurmd sbatch srun scancel squeue scontrol sinfo
+munge munged
+iproute2 ip ss tc
+util-linux nsenter unshare setpriv
+hostname hostname
+END
