@@ -2,9 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from dlperf.metrics import Summary
 from dlperf.report import names, text
 from dlperf.report.shape import Column, Row, Table
+
+
+def about(summaries: list[Summary]) -> tuple[str, ...]:
+    """What the table means; and where DALI loads less than the framework's own loader, or more."""
+    pairs = sorted(_against_own(summaries))
+    told = [f"{name} {text.number(ratio, 2)}{' (slower)' if ratio < 1 else ''}" for name, ratio in pairs]
+    sentence = f"DALI's loader alone, over the framework's own: {text.listing(told)}."
+    meaning = "The loader alone makes the same batches without training, with the same threads."
+    return (meaning, sentence) if told else (meaning,)
+
+
+def _against_own(summaries: list[Summary]) -> Iterator[tuple[str, float]]:
+    """Of frameworks whose loaders are here with and without DALI: the fastest of each over each other, on the same
+    number of devices."""
+    best: dict[tuple[str, int, int], dict[str, float]] = {}
+    for one in summaries:
+        rates = best.setdefault((one.job.title, one.job.nnodes, one.job.world_size), {})
+        rates[one.job.input] = max(rates.get(one.job.input, 0.0), one.loader_throughput or 0.0)
+    for (title, nodes, devices), rates in best.items():
+        if rates.get("dali") and rates.get("native"):
+            where = "" if devices == 1 else f" on {devices} devices" + (f" of {nodes} nodes" if nodes > 1 else "")
+            yield title + where, rates["dali"] / rates["native"]
 
 
 def table(summaries: list[Summary]) -> Table | None:

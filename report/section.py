@@ -40,6 +40,7 @@ def section(
         chart=_chart(first, standings, groups, skips),
         scaling=scaling(every, f"charts/{_anchor(first)}", _title(first), devices, obstacles),
         input=inputs.table(summaries),
+        input_about=inputs.about(summaries),
         work=work,
         how=how,
         same=same,

@@ -118,7 +118,7 @@ class Upstream:
 class Section:
     """One model at one precision on one kind of device. throughput: of native systems, None without any; upstream: of
     the others. scaling: None where all rows are of one device. input: None where no row reads and decodes while it
-    trains.
+    trains; input_about: sentences before it.
 
     What really ran: `work`, differences that change how much is done; `how`, other differences; `same`, the rest.
     """
@@ -132,6 +132,7 @@ class Section:
     chart: Chart | None
     scaling: Scaling | None
     input: Table | None
+    input_about: tuple[str, ...]
     work: Table | None
     how: Table | None
     same: Table | None

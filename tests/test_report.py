@@ -480,6 +480,28 @@ def test_a_partner_without_a_figure_gives_no_speedup() -> None:
     assert not found.charts
 
 
+def test_the_report_says_where_dali_loads_less_than_the_framework_itself() -> None:
+    def loads(name: str, input: str, samples: int, nproc: int = 1) -> list[Record]:
+        rows = placed(name, 1, nproc, (10.0, 10.1), input=input)
+        of = dataclasses.replace(rows[0].job, id=f"{name}-{input}-{samples}")
+        return [dataclasses.replace(row, job=of, input={"samples": samples, "seconds": 2.0}) for row in rows]
+
+    records = [
+        *(loads("pytorch", "native", 800) + loads("pytorch", "native", 1000) + loads("pytorch", "dali", 1500)),
+        *(loads("jax", "native", 2000) + loads("jax", "dali", 1000)),
+        *loads("oneflow", "native", 100),
+        *(loads("mxnet", "native", 300, nproc=2) + loads("mxnet", "dali", 300)),
+    ]
+    made = with_rows(records)
+    (section,) = view(made).sections
+    assert section.input_about[1] == (
+        "DALI's loader alone, over the framework's own: JAX 0.50 (slower) and PyTorch 1.50."
+    )
+    pages = report.render(made)
+    for name in ("report.md", "report.html"):
+        assert pages[name].count("JAX 0.50 (slower) and PyTorch 1.50") == 1
+
+
 def test_bus_bandwidth_is_that_of_nccl_tests() -> None:
     """8 ranks that all-reduce 1 GB in 0.1 s: 10 GB/s of algorithm, 17.5 GB/s of each link."""
     assert metrics.bus_bandwidth(1e9, 0.1, 8) == pytest.approx(17.5e9)

@@ -92,7 +92,7 @@ def use_gloo(address):
 
 class Devices:
     """One device of each rank as a mesh, over which data parallelism spreads arrays and programs. With one rank there
-    is no mesh, and all stays as it is given."""
+    is no mesh."""
 
     def __init__(self, ranks):
         self.mesh = jax.make_mesh((ranks.world_size,), (RANKS,)) if ranks.world_size > 1 else None
@@ -100,7 +100,8 @@ class Devices:
     def spread(self, spec, tree):
         """This rank's arrays as its part of the ranks' arrays, without a copy. Scalars are the same in all ranks."""
         if self.mesh is None:
-            return tree
+            # A program is compiled anew for arrays that are bound to their device, as DALI's are and results of them
+            return jax.device_put(tree, jax.local_devices()[0])
         return jax.tree.map(lambda array: self._spread(spec if array.ndim else COMMON, array), tree)
 
     def _spread(self, spec, array):
