@@ -9,13 +9,12 @@ from dlperf.report import names, text
 from dlperf.report.shape import Column, Row, Table
 
 
-def about(summaries: list[Summary]) -> tuple[str, ...]:
+def about(summaries: list[Summary]) -> str:
     """What the table means; and where DALI loads less than the framework's own loader, or more."""
     pairs = sorted(_against_own(summaries))
     told = [f"{name} {text.number(ratio, 2)}{' (slower)' if ratio < 1 else ''}" for name, ratio in pairs]
-    sentence = f"DALI's loader alone, over the framework's own: {text.listing(told)}."
     meaning = "The loader alone makes the same batches without training, with the same threads."
-    return (meaning, sentence) if told else (meaning,)
+    return f"{meaning} DALI's over the framework's own: {text.listing(told)}." if told else meaning
 
 
 def _against_own(summaries: list[Summary]) -> Iterator[tuple[str, float]]:

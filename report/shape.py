@@ -118,7 +118,7 @@ class Upstream:
 class Section:
     """One model at one precision on one kind of device. throughput: of native systems, None without any; upstream: of
     the others. scaling: None where all rows are of one device. input: None where no row reads and decodes while it
-    trains; input_about: sentences before it.
+    trains; input_about: what stands before it.
 
     What really ran: `work`, differences that change how much is done; `how`, other differences; `same`, the rest.
     """
@@ -132,7 +132,7 @@ class Section:
     chart: Chart | None
     scaling: Scaling | None
     input: Table | None
-    input_about: tuple[str, ...]
+    input_about: str
     work: Table | None
     how: Table | None
     same: Table | None

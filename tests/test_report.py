@@ -494,9 +494,7 @@ def test_the_report_says_where_dali_loads_less_than_the_framework_itself() -> No
     ]
     made = with_rows(records)
     (section,) = view(made).sections
-    assert section.input_about[1] == (
-        "DALI's loader alone, over the framework's own: JAX 0.50 (slower) and PyTorch 1.50."
-    )
+    assert section.input_about.endswith(" DALI's over the framework's own: JAX 0.50 (slower) and PyTorch 1.50.")
     pages = report.render(made)
     for name in ("report.md", "report.html"):
         assert pages[name].count("JAX 0.50 (slower) and PyTorch 1.50") == 1
