@@ -464,10 +464,12 @@ def environment(adapter: Adapter, job: Job, spec: Spec, folder: Path, note: Prog
     given = spec.sources.get(adapter.name)
     target = folder / sources.FOLDER / adapter.name
     if given and not target.exists():
-        wrong = sources.problem(adapter, Path(given))  # it may have changed since the comparison was asked for
+        wrong = sources.problem(
+            adapter, Path(given), spec.models
+        )  # it may have changed since the comparison was asked for
         if wrong:
             raise RunError("environment", str(wrong))
-        sources.copy(adapter, Path(given), target)
+        sources.copy(adapter, Path(given), target, spec.models)
     if contained:
         made = _image(adapter, job, engine(spec))
     elif spec.env != "current" and job.environment not in adapter.environments:
@@ -478,9 +480,10 @@ def environment(adapter: Adapter, job: Job, spec: Spec, folder: Path, note: Prog
         raise RunError("environment", f"{adapter.name} needs its script: {step}")
     theirs = adapter.scripts[job.model].data
     if not contained and job.input != "synthetic" and not job.data_dir and not (theirs and Path(theirs).exists()):
-        raise RunError(
-            "environment", f"{adapter.name} needs its data: --data DIR{theirs and f' (nothing is in {theirs})'}"
-        )
+        choices = adapter.options_of(job.family)
+        other = ", or --set input=synthetic" if "input" in choices and choices["input"].accepts("synthetic") else ""
+        where = f" (nothing is in {theirs})" if theirs else ""
+        raise RunError("environment", f"{adapter.name} needs its data: --data DIR{other}{where}")
     return made if contained else envs.ensure(adapter, job.environment, spec.env, note)
 
 

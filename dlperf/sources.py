@@ -18,8 +18,14 @@ from dlperf.errors import Problem, RunError
 FOLDER = "source"
 
 
-def problem(adapter: Adapter, folder: Path) -> Problem | None:
-    """Why a folder is no clean checkout of what the adapter runs, and what to do; None if it is."""
+def folders(adapter: Adapter, models: Iterable[str]) -> list[str]:
+    """What of its repository an adapter's scripts for some models need."""
+    return sorted({adapter.scripts[model].folder for model in models if model in adapter.scripts})
+
+
+def problem(adapter: Adapter, folder: Path, models: Iterable[str]) -> Problem | None:
+    """Why a folder is no clean checkout of what the adapter runs for some models, and what to do; None if it is.
+    What the scripts do not need may have changed."""
     source = _source(adapter)
     allowed = f"a clean checkout of {source.repository} at {source.commit}"
     if not folder.is_dir():
@@ -34,7 +40,7 @@ def problem(adapter: Adapter, folder: Path) -> Problem | None:
         fetch = "" if asked else f"git -C {folder} fetch {source.repository} {source.commit} && "
         step = f"It is at {head or said}. Do: {fetch}git -C {folder} checkout {source.commit}"
         return Problem("--source", folder, allowed, step)
-    changed, said = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    changed, said = _git(folder, "status", "--porcelain", "--untracked-files=no", "--", *folders(adapter, models))
     if changed is None or changed:
         first = (changed or said).splitlines()[0].strip()
         step = f"It has changes ({first}). Keep them with git -C {folder} stash, or make a new checkout."
@@ -71,12 +77,11 @@ def _git(folder: Path, *words: str) -> tuple[str | None, str]:
     return ended.stdout.strip(), ""
 
 
-def copy(adapter: Adapter, checkout: Path, target: Path) -> None:
-    """Put what the adapter's scripts need of its commit into `target`, edited as adapter.toml says. RunError if the
-    checkout has no such folder, or an edit finds nothing to replace."""
-    source = _source(adapter)
-    folders = sorted({script.folder for script in adapter.scripts.values()})
-    words = ["git", "-C", str(checkout), "archive", "--format=tar", source.commit, "--", *folders]
+def copy(adapter: Adapter, checkout: Path, target: Path, models: Iterable[str]) -> None:
+    """Put what the adapter's scripts for some models need of its commit into `target`, edited as adapter.toml says.
+    RunError if the checkout has no such folder, or an edit finds nothing to replace."""
+    source, needed = _source(adapter), folders(adapter, models)
+    words = ["git", "-C", str(checkout), "archive", "--format=tar", source.commit, "--", *needed]
     made = subprocess.run(words, capture_output=True)
     if made.returncode:
         said = made.stderr.decode(errors="replace").strip()
@@ -85,12 +90,14 @@ def copy(adapter: Adapter, checkout: Path, target: Path) -> None:
     shutil.rmtree(building, ignore_errors=True)
     with tarfile.open(fileobj=io.BytesIO(made.stdout)) as archive:
         archive.extractall(building, filter="data")
-    _edit(source, building)
+    _edit(source, building, needed)
     building.rename(target)
 
 
-def _edit(source: Source, folder: Path) -> None:
+def _edit(source: Source, folder: Path, needed: Iterable[str]) -> None:
     for change in source.replace:
+        if not _within(change.file, needed):
+            continue
         file = folder / change.file
         text = file.read_text(encoding="utf-8") if file.exists() else ""
         if change.old not in text:
@@ -100,6 +107,9 @@ def _edit(source: Source, folder: Path) -> None:
 
 def edited(adapter: Adapter, model: str) -> Iterable[str]:
     """Files of a model's script that are edited."""
-    folder = adapter.scripts[model].folder
     changed = dict.fromkeys(change.file for change in _source(adapter).replace)
-    return [file for file in changed if folder == "." or file.startswith(folder + "/")]
+    return [file for file in changed if _within(file, folders(adapter, [model]))]
+
+
+def _within(file: str, needed: Iterable[str]) -> bool:
+    return any(folder == "." or file.startswith(folder + "/") for folder in needed)

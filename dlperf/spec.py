@@ -122,8 +122,9 @@ def from_arguments(
     device = checker.device([adapters[name] for name in frameworks])
     protocol = checker.protocol("dlperf" if device == "cuda" else "quick")
     places = checker.places()
+    chosen_models = checker.models()
     spec = Spec(
-        models=checker.models(),
+        models=chosen_models,
         precisions=checker.listed("precision", precisions),
         frameworks=frameworks,
         device=device,
@@ -144,7 +145,7 @@ def from_arguments(
         formats=checker.formats(),
         images=checker.images(frameworks),
         container_arguments=checker.container_arguments(),
-        sources=checker.sources([adapters[name] for name in frameworks]),
+        sources=checker.sources([adapters[name] for name in frameworks], chosen_models),
         **places,
     )
     checker.containers(spec)
@@ -202,7 +203,7 @@ class _Checker:
             return "cuda"  # without a GPU, their rows say so
         return device if device == "cuda" else ("cuda" if gpus else "cpu")
 
-    def sources(self, chosen: Sequence[Adapter]) -> dict[str, str]:
+    def sources(self, chosen: Sequence[Adapter], chosen_models: Sequence[str]) -> dict[str, str]:
         """--source DIR, for all scripts that are not ours, or ADAPTER=DIR with commas."""
         scripts = {adapter.name: adapter for adapter in chosen if adapter.source}
         found: dict[str, str] = {}
@@ -223,7 +224,7 @@ class _Checker:
                 self.wrong("source", word, allowed)
                 continue
             for adapter in [scripts[name]] if sign else scripts.values():
-                wrong = sources.problem(adapter, Path(folder if sign else word))
+                wrong = sources.problem(adapter, Path(folder if sign else word), chosen_models)
                 if wrong:
                     self.problems.append(wrong)
                 found[adapter.name] = os.path.abspath(folder if sign else word)

@@ -861,24 +861,34 @@ def checkout(tmp_path):
 def test_a_clean_checkout_of_the_commit_is_copied(checkout, tmp_path):
     folder, adapter = checkout
     (folder / "notes.txt").write_text("untracked")
-    assert sources.problem(adapter, folder) is None
-    sources.copy(adapter, folder, tmp_path / "copy")
+    assert sources.problem(adapter, folder, ["resnet50"]) is None
+    sources.copy(adapter, folder, tmp_path / "copy", ["resnet50"])
     assert sorted(str(path.relative_to(tmp_path / "copy")) for path in (tmp_path / "copy").rglob("*.py")) == [
         "imagenet/main.py"
     ]
+
+
+def test_what_a_script_does_not_need_may_be_missing(checkout, tmp_path):
+    folder, adapter = checkout
+    (folder / "other.py").unlink()
+    assert sources.problem(adapter, folder, ["resnet50"]) is None
+    script = dataclasses.replace(adapter.scripts["resnet50"], folder="other.py")
+    both = dataclasses.replace(adapter, scripts={**adapter.scripts, "bert_base": script})
+    assert sources.problem(both, folder, ["resnet50"]) is None
+    assert "It has changes (D other.py)" in str(sources.problem(both, folder, ["resnet50", "bert_base"]))
 
 
 def test_edits_are_made_in_the_copy_alone(checkout, tmp_path):
     folder, adapter = checkout
     change = catalog.Replacement("imagenet/main.py", "'one'", "'two'")
     adapter = dataclasses.replace(adapter, source=dataclasses.replace(adapter.source, replace=(change,)))
-    sources.copy(adapter, folder, tmp_path / "copy")
+    sources.copy(adapter, folder, tmp_path / "copy", ["resnet50"])
     assert (tmp_path / "copy/imagenet/main.py").read_text() == "print('two')\n"
     assert (folder / "imagenet/main.py").read_text() == "print('one')\n"
     assert sources.edited(adapter, "resnet50") == ["imagenet/main.py"]
     gone = dataclasses.replace(adapter.source, replace=(dataclasses.replace(change, old="'three'"),))
     with pytest.raises(Exception, match="has no text \"'three'\" to replace"):
-        sources.copy(dataclasses.replace(adapter, source=gone), folder, tmp_path / "again")
+        sources.copy(dataclasses.replace(adapter, source=gone), folder, tmp_path / "again", ["resnet50"])
 
 
 def another_commit(folder):
@@ -906,7 +916,7 @@ def no_repository(folder):
 def test_another_source_is_one_clear_error(checkout, spoil, says):
     folder, adapter = checkout
     spoil(folder)
-    problem = sources.problem(adapter, folder)
+    problem = sources.problem(adapter, folder, ["resnet50"])
     assert says.format(commit=adapter.source.commit) in str(problem)
     assert "a clean checkout of https://github.com/pytorch/examples at" in str(problem)
 
@@ -915,9 +925,9 @@ def test_a_tag_or_branch_may_stand_for_a_commit(checkout):
     folder, adapter = checkout
     git(folder, "tag", "r1")
     named = dataclasses.replace(adapter, source=dataclasses.replace(adapter.source, commit="r1"))
-    assert sources.problem(named, folder) is None
+    assert sources.problem(named, folder, ["resnet50"]) is None
     another_commit(folder)
-    assert "checkout r1" in str(sources.problem(named, folder))
+    assert "checkout r1" in str(sources.problem(named, folder, ["resnet50"]))
 
 
 @pytest.mark.parametrize(
