@@ -53,6 +53,7 @@ MEANINGS = {
     "label_smoothing": "Share of the target spread over all classes; none makes the loss a look-up.",
     "vocabulary": "Words that the masked-word head chooses from: the width of the largest product.",
     "data": "Where batches come from; synthetic ones cost no reading and decoding.",
+    "loader": "What reads and decodes images; its speed alone is in the table of inputs.",
     "augmentation": "How a loader draws the random part of an image, where that differs.",
     "layout": "Order of an image's axes in memory; each framework has kernels that are fast for one.",
     "compile": "What turns the step into one program, which saves calls and passes over memory.",
@@ -145,5 +146,6 @@ def sizes_differ(jobs: Iterable[Job]) -> bool:
 
 
 def work(job: Job) -> tuple[int, int, int, str]:
-    """What must be the same for two rates to be compared: nodes, devices on each, batch, input."""
-    return job.nnodes, job.nproc_per_node, job.batch_size, job.input
+    """What must be the same for two rates to be compared: nodes, devices on each, batch, and whether it is read from
+    files: by what loader is a framework's own matter."""
+    return job.nnodes, job.nproc_per_node, job.batch_size, "synthetic" if job.input == "synthetic" else "files"

@@ -1,6 +1,7 @@
 """Scripts are text, so they have golden files; what engines print of a rank that died is read."""
 
 import subprocess
+import types
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -86,11 +87,18 @@ def test_folders_with_odd_names_reach_the_worker_as_they_are(tmp_path, name, ran
 def test_scripts_name_nobody_s_home(monkeypatch, tmp_path):
     home = tmp_path / "my home"
     monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setattr("pwd.getpwuid", lambda uid: types.SimpleNamespace(pw_dir=str(home)))
     words = [home / "a b" / "python", f"{home}/x:{home}/y", "plain", "", home]
     line = " ".join(map(quote, words))
     assert line == f"\"$HOME\"/'a b/python' \"$HOME\"/x:\"$HOME\"/y plain '' '{home}'"
     seen = subprocess.run(["sh", "-c", f"printf '%s|' {line}"], capture_output=True, text=True, check=True).stdout
     assert seen == "|".join(map(str, words)) + "|"
+
+
+def test_scripts_name_a_home_that_other_machines_would_not_find(monkeypatch, tmp_path):
+    """sshd sets HOME to what the system has."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert quote(tmp_path / "python") == str(tmp_path / "python")
 
 
 # What engines print, as they printed it here

@@ -500,6 +500,19 @@ def test_the_report_says_where_dali_loads_less_than_the_framework_itself() -> No
         assert pages[name].count("JAX 0.50 (slower) and PyTorch 1.50") == 1
 
 
+def test_loaders_of_the_same_images_are_compared() -> None:
+    def reads(input: str, rates: tuple[float, float], **effective: str) -> list[Record]:
+        rows = placed("pytorch", 1, 1, rates, input=input)
+        of = dataclasses.replace(rows[0].job, id=input)
+        return [dataclasses.replace(row, job=of, effective={**row.effective, **effective}) for row in rows]
+
+    ours = reads("native", (10.0, 10.1), data="images of D", loader="DataLoader")
+    dali = reads("dali", (12.0, 12.1), data="images of D", loader="DALI")
+    (section,) = view(with_rows([*ours, *dali])).sections
+    assert [row.cells[8] for row in section.throughput.rows] == ["1", "0.834"]
+    assert section.work is None
+
+
 def test_bus_bandwidth_is_that_of_nccl_tests() -> None:
     """8 ranks that all-reduce 1 GB in 0.1 s: 10 GB/s of algorithm, 17.5 GB/s of each link."""
     assert metrics.bus_bandwidth(1e9, 0.1, 8) == pytest.approx(17.5e9)

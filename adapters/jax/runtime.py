@@ -17,6 +17,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
 from dlperf import models
+from dlperf.adapters.api import described
 from dlperf.adapters.ranks import interface
 from dlperf.models.batches import Batches
 from dlperf.models.parameters import initial
@@ -330,7 +331,7 @@ class Trainer:
             "threads": str(job.threads),
             "optimizer": optimizer.name,
             "loss_scale": "none",
-            "data": feed.description,
+            **described(feed, job),
             **effective,
         }
         if ranks.world_size > 1:

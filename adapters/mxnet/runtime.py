@@ -26,6 +26,7 @@ from mxnet.contrib.amp.loss_scaler import LossScaler
 from mxnet.gluon import HybridBlock, nn  # noqa: F401
 
 from dlperf import models
+from dlperf.adapters.api import described
 from dlperf.models.batches import Batches
 from dlperf.models.parameters import initial
 
@@ -265,7 +266,7 @@ class Trainer:
             "threads": str(ctypes.CDLL("libgomp.so.1").omp_get_max_threads()),
             "optimizer": "plain arithmetic" if optimizer.exact else optimizer.name,
             "loss_scale": f"dynamic from {self._scaler.loss_scale:g}" if self._scaler else "none",
-            "data": feed.description,
+            **described(feed, job),
         }
         self.effective.update(effective)
         gradients = [gluon.grad() for gluon in self._trained]

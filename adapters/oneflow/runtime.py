@@ -5,6 +5,7 @@ import re
 import time
 
 from dlperf import models
+from dlperf.adapters.api import described
 from dlperf.adapters.ranks import await_port, from_environment, interface
 from dlperf.models.batches import Batches
 from dlperf.models.parameters import initial
@@ -254,7 +255,7 @@ class Trainer:
             "threads": str(len(os.sched_getaffinity(0))),
             "optimizer": f"{type(optimizer).__module__}.{type(optimizer).__name__}",
             "loss_scale": "dynamic from 65536" if job.precision == "amp_fp16" else "none",
-            "data": feed.description,
+            **described(feed, job),
         }
         self.effective.update(effective)
 

@@ -9,7 +9,7 @@ import paddle
 from paddle import distributed, nn
 
 from dlperf import models
-from dlperf.adapters.api import SHAPES_OF, Unsupported
+from dlperf.adapters.api import SHAPES_OF, Unsupported, described
 from dlperf.adapters.ranks import interface
 from dlperf.models.batches import Batches
 from dlperf.models.parameters import initial
@@ -193,7 +193,7 @@ class Trainer:
             "threads": str(job.threads),
             "optimizer": f"paddle.optimizer.{type(optimizer).__name__}",
             "loss_scale": "none",
-            "data": feed.description,
+            **described(feed, job),
         }
         self.effective.update(effective)
         if ranks.world_size > 1:

@@ -11,7 +11,7 @@ from torch import distributed, nn
 
 from dlperf import models
 from dlperf.adapters import horovod
-from dlperf.adapters.api import Unsupported
+from dlperf.adapters.api import Unsupported, described
 from dlperf.adapters.ranks import interface
 from dlperf.models.batches import Batches
 from dlperf.models.parameters import initial
@@ -220,7 +220,7 @@ class Trainer:
             "threads": str(torch.get_num_threads()),
             "optimizer": kernel(optimizer),
             "loss_scale": "none",
-            "data": feed.description,
+            **described(feed, job),
             **effective,
         }
         if self._horovod:

@@ -11,7 +11,7 @@ from tensorflow.python.eager import context
 
 from dlperf import models
 from dlperf.adapters import horovod
-from dlperf.adapters.api import Unsupported
+from dlperf.adapters.api import Unsupported, described
 from dlperf.adapters.ranks import interface
 from dlperf.models.batches import Batches
 from dlperf.models.parameters import initial
@@ -302,7 +302,7 @@ class Trainer:
             "threads": str(tf.config.threading.get_intra_op_parallelism_threads()),
             "optimizer": optimizer.kernel,
             "loss_scale": "none",
-            "data": feed.description,
+            **described(feed, job),
             **effective,
         }
         if strategy:
