@@ -34,10 +34,8 @@ EFFECTIVE = (
     "threads",  # threads that the framework may use on the CPU
     "optimizer",  # the kernel: "torch.optim.SGD (fused)" ...
     "loss_scale",  # "none", "dynamic from 65536", ...
-    "data",  # "synthetic, 4 batches on the device", "rows of DIR", "images of DIR"
+    "data",  # "synthetic, 4 batches on the device", "rows of DIR", "images of DIR"; see `described`
 )
-#: besides, where images are read and decoded while training: by what, "tf.data over tfrecord, 2 threads"
-EFFECTIVE_OF_LOADERS = ("loader",)
 #: besides, with several ranks: how gradients are averaged, and over what: "DistributedDataParallel (gloo)"
 EFFECTIVE_OF_RANKS = ("communication",)
 EFFECTIVE_OF = {
@@ -172,7 +170,8 @@ class Unsupported(Exception):
 
 
 def described(feed: Any, job: Job) -> Mapping[str, str]:
-    """What `Trainer.effective` says of its input: that images come from files is work, by what loader is how."""
+    """What `Trainer.effective` says of its input: that images come from files is work; by what loader ("tf.data over
+    tfrecord, 2 threads") is how."""
     if feed.input_seconds is None:
         return {"data": feed.description}
     return {"data": f"images of {job.data_dir}", "loader": feed.description}

@@ -464,9 +464,8 @@ def environment(adapter: Adapter, job: Job, spec: Spec, folder: Path, note: Prog
     given = spec.sources.get(adapter.name)
     target = folder / sources.FOLDER / adapter.name
     if given and not target.exists():
-        wrong = sources.problem(
-            adapter, Path(given), spec.models
-        )  # it may have changed since the comparison was asked for
+        # it may have changed since the comparison was asked for
+        wrong = sources.problem(adapter, Path(given), spec.models)
         if wrong:
             raise RunError("environment", str(wrong))
         sources.copy(adapter, Path(given), target, spec.models)

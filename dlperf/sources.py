@@ -107,8 +107,9 @@ def _edit(source: Source, folder: Path, needed: Iterable[str]) -> None:
 
 def edited(adapter: Adapter, model: str) -> Iterable[str]:
     """Files of a model's script that are edited."""
+    needed = folders(adapter, [model])
     changed = dict.fromkeys(change.file for change in _source(adapter).replace)
-    return [file for file in changed if _within(file, folders(adapter, [model]))]
+    return [file for file in changed if _within(file, needed)]
 
 
 def _within(file: str, needed: Iterable[str]) -> bool:
