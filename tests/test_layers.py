@@ -71,7 +71,7 @@ def test_the_core_imports_no_framework_and_no_adapter(name, path):
     for imported in imports(path):
         assert imported.split(".")[0] not in FRAMEWORKS
         if imported.startswith("dlperf.adapters."):
-            assert imported.split(".")[2] in ("api", "probe", "ranks", "trace"), imported
+            assert imported.split(".")[2] in ("api", "cpu", "probe", "ranks", "trace"), imported
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "adapters").glob("*/*.py")), ids=lambda path: "/".join(path.parts[-2:]))
@@ -82,7 +82,7 @@ def test_an_adapter_imports_one_framework_and_the_contract(path):
     assert len(frameworks - {"jaxlib", "horovod", "apex"}) <= 1, frameworks
     for name in found:
         if name.startswith("dlperf.adapters."):
-            assert name.split(".")[2] in ("api", "dali", "horovod", "opencv", "ranks", "spawn", own), name
+            assert name.split(".")[2] in ("api", "cpu", "dali", "horovod", "opencv", "ranks", "spawn", own), name
     loaders = LOADERS if path.name == "images.py" else set()
     allowed = {*FRAMEWORKS, *loaders, "dlperf", "numpy"} | set(sys.stdlib_module_names)
     assert {name.split(".")[0] for name in found} <= allowed

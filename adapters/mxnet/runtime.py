@@ -5,16 +5,16 @@ import ctypes
 import os
 from importlib import metadata
 
+from dlperf.adapters import cpu
+
 # These are read when the libraries of MXNet's wheel are loaded, as is OMP_NUM_THREADS, which the launcher sets.
 # libgomp's threads spin for some milliseconds at each of a step's thousands of barriers: beside one other busy process
 # on two cores, a step took up to four times as long as with this setting; alone, both took the same time
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")
-with open("/proc/cpuinfo", encoding="utf-8") as _cpuinfo:
-    _flags = _cpuinfo.read()
-if " avx2 " in _flags:
+if "avx2" in (cpu.flags() or ()):
     # OpenBLAS 0.3.13 takes SSE3 kernels on processors that it does not know; its best, in this wheel, are AVX2's
     os.environ.setdefault("OPENBLAS_CORETYPE", "HASWELL")
-if " amx_bf16 " in _flags and not ctypes.CDLL(None).syscall(158, 0x1023, 18):
+if "amx_bf16" in (cpu.flags() or ()) and not ctypes.CDLL(None).syscall(158, 0x1023, 18):
     # oneDNN 2.4.4 uses AMX only if told, and does not ask Linux for it: arch_prctl(ARCH_REQ_XCOMP_PERM,
     # XFEATURE_XTILEDATA). Without AMX its bfloat16 kernels are no faster than its float32 ones, or half as fast
     os.environ.setdefault("DNNL_MAX_CPU_ISA", "AVX512_CORE_AMX")
@@ -43,6 +43,13 @@ def versions():
         with contextlib.suppress(metadata.PackageNotFoundError):
             found["dali"] = metadata.version(package)
     return found
+
+
+def product(job, size):
+    """A product of two matrices of size x size in the type of the network's large ones, as a call."""
+    precision = Precision(job)
+    ones = precision.down(nd, nd.ones((size, size), dtype=precision.dtype))
+    return lambda: nd.FullyConnected(ones, ones, num_hidden=size, no_bias=True).wait_to_read()
 
 
 def configure(job, ranks):

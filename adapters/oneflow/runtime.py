@@ -5,6 +5,7 @@ import re
 import time
 
 from dlperf import models
+from dlperf.adapters import cpu
 from dlperf.adapters.api import described
 from dlperf.adapters.ranks import await_port, from_environment, interface
 from dlperf.models.batches import Batches
@@ -14,11 +15,7 @@ from dlperf.models.parameters import initial
 def _choose_blas():
     # The wheel's OpenBLAS is older than most processors it meets, and where it does not know one it takes its SSE3
     # kernels, which multiply matrices at 0.4 times the speed. "Haswell" names its AVX2 kernels, the best it has.
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            flags = file.read().partition("flags")[2].partition("\n")[0].split()
-    except OSError:
-        return
+    flags = cpu.flags() or ()
     if "avx2" in flags and "fma" in flags:
         os.environ.setdefault("OPENBLAS_CORETYPE", "Haswell")
 
@@ -55,6 +52,13 @@ def versions():
     if flow.cuda.is_available():
         found["cuda"] = str(flow._oneflow_internal.flags.cuda_version())
     return found
+
+
+def product(job, size):
+    """A product of two matrices of size x size in the type of the network's large ones, as a call."""
+    dtype = flow.float64 if job.precision == "fp64" else DTYPES.get(job.precision, flow.float32)
+    ones = flow.ones(size, size, dtype=dtype)
+    return lambda: flow.matmul(ones, ones).numpy()
 
 
 def configure(job, ranks):
