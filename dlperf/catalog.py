@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import dlperf.adapters
+from dlperf.adapters import cpu
 from dlperf.adapters.api import PRECISIONS
 from dlperf.errors import Problem, UsageError
 from dlperf.models import FAMILIES, FAMILY_OF, NAMES, images
@@ -74,6 +75,26 @@ class Distributed:
     status: str
     why: str
     device: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """What the wheel's matrix products and convolutions are in some precisions, on a device that has all of `needs`.
+
+    needs: names as /proc/cpuinfo has them; of a GPU, its compute capability: sm_80. kernels: one of cpu.KERNELS.
+    why: of those that are not native, for a reader of the report.
+    """
+
+    device: tuple[str, ...]
+    precision: tuple[str, ...]
+    needs: tuple[str, ...]
+    kernels: str
+    why: str
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """As dlperf.adapters.cpu and job.json have it."""
+        return {"needs": list(self.needs), "kernels": self.kernels, "why": self.why}
 
 
 @dataclass(frozen=True)
@@ -258,6 +279,7 @@ class Adapter:
     images: Mapping[str, ImageSpec] = field(default_factory=dict)
     source: Source | None = None
     scripts: Mapping[str, Script] = field(default_factory=dict)
+    kernels: Sequence[Kernels] = ()
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -284,6 +306,11 @@ class Adapter:
             if entry.covers(family, device, precision, input):
                 return entry
         return Support("not_yet", "adapter.toml does not mention it", (), (), (), ())
+
+    def kernels_of(self, device: str, precision: str) -> list[dict[str, Any]]:
+        """What its kernels are on a device in a precision, best first, as dlperf.adapters.cpu takes it; empty where
+        nobody looked."""
+        return [one.entry for one in self.kernels if device in one.device and precision in one.precision]
 
     def options_of(self, family: str) -> dict[str, Option]:
         return {name: option for name, option in self.options.items() if not option.family or family in option.family}
@@ -329,7 +356,7 @@ def read(folder: Path) -> Adapter:
         raise UsageError([Problem(str(path), error, "a readable TOML file")]) from None
     reader = _Reader(path)
     keys = {"title", "homepage", "distribution", "default", "environment", "support", "distributed", "options"}
-    reader.known("", data, {*keys, "formats", "source", "script", "image"})
+    reader.known("", data, {*keys, "formats", "source", "script", "image", "kernels"})
     adapter = Adapter(
         name=folder.name,
         folder=folder,
@@ -345,7 +372,9 @@ def read(folder: Path) -> Adapter:
         scripts={model: reader.script(model, table) for model, table in data.get("script", {}).items()},
         formats=reader.formats(data.get("formats", {})),
         images={device: reader.image(device, table) for device, table in data.get("image", {}).items()},
+        kernels=[reader.kernels(index, table) for index, table in enumerate(data.get("kernels", []))],
     )
+    reader.complete(adapter)
     reader.variants(adapter)
     reader.upstream(adapter)
     if reader.problems:
@@ -593,6 +622,27 @@ class _Reader:
         if status not in RUNNABLE and not why:
             self.problems.append(Problem(f"{self.path}: {where}.why", why, "the reason, for the report's cell"))
         return status, why
+
+    def kernels(self, index: int, table: Mapping[str, Any]) -> Kernels:
+        where = f"kernels[{index}]"
+        self.known(where + ".", table, {"device", "precision", "needs", "kernels", "why"})
+        kind, why = self.one_of(f"{where}.kernels", table.get("kernels", ""), cpu.KERNELS), str(table.get("why", ""))
+        if kind != "native" and not why:
+            self.wrong(f"{where}.why", why, "the reason, for the report")
+        return Kernels(
+            device=self.choices(where, {"device": ["cpu"], **table}, "device", DEVICES),
+            precision=self.choices(where, table, "precision", tuple(PRECISIONS)),
+            needs=tuple(str(name) for name in table.get("needs", ())),
+            kernels=kind,
+            why=why,
+        )
+
+    def complete(self, adapter: Adapter) -> None:
+        """Where kernels are told for a precision, the last entry is that of all other processors."""
+        for device, precision in product(DEVICES, PRECISIONS):
+            entries = adapter.kernels_of(device, precision)
+            if entries and entries[-1]["needs"]:
+                self.wrong(f"kernels ({device}, {precision})", entries[-1]["needs"], "a last entry without needs")
 
     def distributed(self, index: int, table: Mapping[str, Any]) -> Distributed:
         where = f"distributed[{index}]"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 from itertools import product
 
 from dlperf import launchers, models, scripts
+from dlperf.adapters import cpu
 from dlperf.catalog import RUNNABLE, Adapter
 from dlperf.containers import ENGINES, NGC
 from dlperf.schema import Job, Skip
@@ -98,6 +99,9 @@ def _row(spec: Spec, adapter: Adapter, model: str, asked: str, input: str, mine:
     if status in RUNNABLE and spec.env in ENGINES and not image:
         why = no_image(adapter, environment, spec.device, spec.images)
         status = "not_yet" if why else status
+    if status in RUNNABLE:
+        why = too_old(adapter, precision, spec)
+        status = "hardware" if why else status
     upstream = {"script": adapter.source.repository} if adapter.source else {}
     if status not in RUNNABLE:
         names = (system, adapter.name, adapter.title, model, family, spec.device, asked, precision)
@@ -124,6 +128,20 @@ def _row(spec: Spec, adapter: Adapter, model: str, asked: str, input: str, mine:
         upstream=upstream,
         format="" if script else _format(spec, adapter, family, input),
     )
+
+
+def too_old(adapter: Adapter, precision: str, spec: Spec) -> str:
+    """Why the CPU that would run a row lacks what its kernels need, and what to do; empty if it does not, or where
+    that CPU is not known."""
+    found = None if spec.instructions is None else frozenset(spec.instructions)
+    why: str = cpu.refusal(adapter.kernels_of(spec.device, precision), found, spec.allow_reference)
+    if not why:
+        return ""
+    if not cpu.refusal(adapter.kernels_of(spec.device, "fp32"), found):
+        why += "; run --precision fp32"
+    if not cpu.refusal(adapter.kernels_of(spec.device, precision), found, allow_reference=True):
+        why += ", or --allow-reference to wait for it"
+    return why
 
 
 def _format(spec: Spec, adapter: Adapter, family: str, input: str) -> str:

@@ -60,7 +60,8 @@ UPSTREAM = ("script", "image", "batch", "estimator", "differs", "edits")
 
 @dataclass(frozen=True)
 class Skip:
-    """A row that is not run, and why. status: not_yet | upstream | never | option | environment. upstream: see Job."""
+    """A row that is not run, and why. status: not_yet | upstream | never | option | environment | hardware. upstream:
+    see Job."""
 
     system: str
     adapter: str
@@ -117,7 +118,9 @@ class Record:
     largest resident size, over all ranks. command: the script that was run, verbatim. folder: its logs, relative to the
     comparison. hosts: of each rank. communication: with several ranks, gradient_bytes that one hands over in each step;
     all_reduce_bytes, all_reduce_seconds of a probe outside of the windows. input: samples and seconds of the loader
-    alone, without training, over all ranks.
+    alone, without training, over all ranks. kernels: what the adapter says of its wheel's on that CPU, "kernels" and
+    "why", see dlperf.adapters.cpu. product: of a square matrix product in the row's precision, as the worker timed it:
+    size, seconds, and fp32_seconds of numpy's product in float32.
     """
 
     job: Job
@@ -138,6 +141,8 @@ class Record:
     hosts: tuple[str, ...] = ()
     communication: Mapping[str, float] = field(default_factory=dict)
     input: Mapping[str, float] = field(default_factory=dict)
+    kernels: Mapping[str, str] = field(default_factory=dict)
+    product: Mapping[str, float] = field(default_factory=dict)
     failure: Failure | None = None
 
     @property

@@ -19,6 +19,7 @@ STATUSES = {
     "never": "does not apply",
     "option": "excluded by an option",
     "environment": "environment could not be made",
+    "hardware": "this machine lacks what it needs",
     "crash": "crashed",
     "timeout": "ran out of time",
     "out_of_memory": "out of memory",
@@ -40,6 +41,7 @@ SHORT = {
     "never": "unsupported",
     "option": "excluded",
     "environment": "no environment",
+    "hardware": "not on this machine",
 }
 
 #: keys of `effective`, in one sentence each
