@@ -160,6 +160,10 @@ class ModelModule(Protocol):
     def build(self, job: Job, ranks: "Ranks") -> Trainer:
         """Build the network with the weights of dlperf.models, its optimizer and its input."""
 
+    def product(self, job: Job, size: int) -> "Callable[[], Any]":
+        """Optional. After `build`: a call that multiplies two matrices of size x size in the type of the job's large
+        products, and returns when it is done."""
+
     def pixels(self, job: Job) -> "Iterable[Tuple[ndarray, int]]":
         """resnet only. Each image of the data folder once, with its label (from 0), in any order: float32
         (3, size, size) as the network gets it, but of the middle part and not mirrored, see dlperf.models.images."""

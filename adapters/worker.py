@@ -3,9 +3,10 @@
 JOB.json holds {"adapter": "pytorch", "job": {...}}, see dlperf.adapters.api.Job. The worker owns the loop and the
 clock, so that the same lines time every framework, and writes one JSON object per line to events.rank<N>.jsonl:
 
-    start    rank, world_size, pid, machine
+    start    rank, world_size, pid, machine, kernels (what the adapter says of them on this CPU, or null)
     imported versions
     built    seconds (import, meeting the other ranks, build), parameter_count
+    product  on a CPU: size, seconds of a square matrix product in the row's precision; fp32_seconds of numpy's
     warm     steps, seconds, first_step_seconds, loss, effective, shapes
     communication   with several ranks: gradient_bytes of a step; all_reduce_bytes, all_reduce_seconds of a probe
     window   index, steps, samples, seconds, cpu_seconds, loss, input_seconds
@@ -29,7 +30,7 @@ import traceback
 import numpy
 
 from dlperf import models
-from dlperf.adapters import probe, ranks, trace
+from dlperf.adapters import cpu, probe, ranks, trace
 from dlperf.adapters.api import Job, Unsupported
 from dlperf.adapters.spawn import die_with_parent
 
@@ -61,7 +62,7 @@ def main(argv):
         _own_log(os.path.join(events_dir, f"log.rank{place.rank}.txt"))
     path = os.path.join(events_dir, f"events.rank{place.rank}.jsonl")
     with open(path, "w", encoding="utf-8") as file:
-        return _run_and_tell(request["adapter"], Job(**request["job"]), place, Events(file), events_dir)
+        return _run_and_tell(request, Job(**request["job"]), place, Events(file), events_dir)
 
 
 def _own_log(path):
@@ -72,10 +73,10 @@ def _own_log(path):
             os.dup2(file.fileno(), stream.fileno())
 
 
-def _run_and_tell(adapter, job, place, events, folder):
+def _run_and_tell(request, job, place, events, folder):
     """The exit code. Whatever is raised becomes the last event."""
     try:
-        run(adapter, job, place, events, folder)
+        run(request, job, place, events, folder)
     except BaseException as error:
         message = f"{type(error).__name__}: {error}"
         events.write("failed", kind=_kind(error), message=message, traceback=traceback.format_exc())
@@ -84,11 +85,16 @@ def _run_and_tell(adapter, job, place, events, folder):
     return 0
 
 
-def run(adapter, job, place, events, folder):
+def run(request, job, place, events, folder):
     """Build, warm up, time the windows; or, for checking, write down a trajectory in `folder`."""
     began = time.perf_counter()
-    machine = probe.machine()
-    events.write("start", rank=place.rank, world_size=place.world_size, pid=os.getpid(), machine=machine)
+    machine, adapter = probe.machine(), request["adapter"]
+    kernels, found = request.get("kernels", ()), cpu.flags() if job.device == "cpu" else None
+    told = {"machine": machine, "kernels": cpu.kernels(kernels, found)}
+    events.write("start", rank=place.rank, world_size=place.world_size, pid=os.getpid(), **told)
+    refused = cpu.refusal(kernels, found, request.get("allow_reference", False))
+    if refused:  # before the import, which may die of an illegal instruction
+        raise Unsupported(refused)
     if place.world_size > 1:
         place = ranks.meet(place, folder, machine["host"], job.meeting_seconds)
     module = importlib.import_module(f"dlperf.adapters.{adapter}.{models.FAMILY_OF[job.model]}")
@@ -108,6 +114,8 @@ def run(adapter, job, place, events, folder):
             _finite(loss, f"step {step}")
         events.write("trajectory", **trajectory)
     else:
+        if job.device == "cpu" and hasattr(module, "product"):
+            _product(module, job, events)
         _warm_up(trainer, job, events)
         barrier = _communication(trainer, place, events) if place.world_size > 1 else None
         for index in range(job.windows):
@@ -125,6 +133,30 @@ def run(adapter, job, place, events, folder):
         cpu_seconds=time.process_time(),
         seconds=time.perf_counter() - began,
     )
+
+
+#: side of the product that is timed: 0.27 GFLOP, a millisecond with the kernels of a CPU's vectors
+PRODUCT_SIZE = 512
+#: the least of so many, or of fewer that take so many seconds
+PRODUCTS, LONG_SECONDS = 10, 1.0
+
+
+def _product(module, job, events):
+    """One matrix product as the row computes them, beside one that needs nothing but float32."""
+    ones = numpy.ones((PRODUCT_SIZE, PRODUCT_SIZE), "float32")
+    numpy_seconds = _least(lambda: ones @ ones)
+    seconds = _least(module.product(job, PRODUCT_SIZE))
+    events.write("product", size=PRODUCT_SIZE, seconds=seconds, fp32_seconds=numpy_seconds)
+
+
+def _least(multiply):
+    multiply()  # compiles, starts threads
+    seconds = []
+    while len(seconds) < PRODUCTS and sum(seconds) < LONG_SECONDS:
+        began = time.perf_counter()
+        multiply()
+        seconds.append(time.perf_counter() - began)
+    return min(seconds)
 
 
 def _warm_up(trainer, job, events):

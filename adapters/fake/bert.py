@@ -1,5 +1,5 @@
 """The fake framework's "BERT": the same sleep, another family."""
 
-from dlperf.adapters.fake.resnet import build, versions
+from dlperf.adapters.fake.resnet import build, product, versions
 
-__all__ = ["build", "versions"]
+__all__ = ["build", "product", "versions"]

@@ -6,10 +6,10 @@ from jax import lax
 
 from dlperf import models
 from dlperf.adapters.jax import runtime
-from dlperf.adapters.jax.runtime import versions
+from dlperf.adapters.jax.runtime import product, versions
 from dlperf.models import bert
 
-__all__ = ["Network", "build", "loss", "versions"]
+__all__ = ["Network", "build", "loss", "product", "versions"]
 
 
 def build(job, ranks):

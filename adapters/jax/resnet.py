@@ -7,10 +7,10 @@ from jax import lax
 from dlperf import models
 from dlperf.adapters.jax import runtime
 from dlperf.adapters.jax.images import Loader, pixels
-from dlperf.adapters.jax.runtime import versions
+from dlperf.adapters.jax.runtime import product, versions
 from dlperf.models import resnet
 
-__all__ = ["Network", "build", "loss", "pixels", "versions"]
+__all__ = ["Network", "build", "loss", "pixels", "product", "versions"]
 
 
 def build(job, ranks):

@@ -44,6 +44,13 @@ def versions():
     return found
 
 
+def product(job, size):
+    """A product of two matrices of size x size in the type of the network's large ones, as a call."""
+    ones = jnp.ones((size, size), DTYPES.get(job.precision, jnp.float32))
+    multiply = jax.jit(jnp.matmul)
+    return lambda: multiply(ones, ones).block_until_ready()
+
+
 def configure(job, ranks):
     """Device, threads, float64, TF32 and the group of ranks, before the first array."""
     # XLA's CPU client reads its number of threads from here when it is made, else it takes all CPUs it may use.

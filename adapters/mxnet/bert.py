@@ -4,10 +4,15 @@ import numpy as np
 
 from dlperf import models
 from dlperf.adapters.mxnet import runtime
-from dlperf.adapters.mxnet.runtime import HybridBlock, nn, versions  # which sees to what comes before the import
+from dlperf.adapters.mxnet.runtime import (
+    HybridBlock,
+    nn,
+    product,
+    versions,
+)  # which sees to what comes before the import
 from dlperf.models import bert
 
-__all__ = ["Network", "build", "loss", "versions"]
+__all__ = ["Network", "build", "loss", "product", "versions"]
 
 ERF_SLOPE_ERROR = float(np.sqrt(np.float32(np.pi))) / np.pi**0.5 - 1
 

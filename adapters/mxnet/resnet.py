@@ -3,10 +3,15 @@
 from dlperf import models
 from dlperf.adapters.mxnet import runtime
 from dlperf.adapters.mxnet.images import Loader, pixels
-from dlperf.adapters.mxnet.runtime import HybridBlock, nn, versions  # which sees to what comes before the import
+from dlperf.adapters.mxnet.runtime import (
+    HybridBlock,
+    nn,
+    product,
+    versions,
+)  # which sees to what comes before the import
 from dlperf.models import resnet
 
-__all__ = ["Network", "build", "loss", "pixels", "versions"]
+__all__ = ["Network", "build", "loss", "pixels", "product", "versions"]
 
 
 def build(job, ranks):

@@ -2,10 +2,10 @@
 
 from dlperf import models
 from dlperf.adapters.oneflow import runtime
-from dlperf.adapters.oneflow.runtime import F, flow, nn, versions  # which sees to what comes before the import
+from dlperf.adapters.oneflow.runtime import F, flow, nn, product, versions  # which sees to what comes before the import
 from dlperf.models import bert
 
-__all__ = ["Network", "build", "loss", "versions"]
+__all__ = ["Network", "build", "loss", "product", "versions"]
 
 
 def build(job, ranks):

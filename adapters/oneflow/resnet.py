@@ -3,10 +3,10 @@
 from dlperf import models
 from dlperf.adapters.oneflow import runtime
 from dlperf.adapters.oneflow.images import Loader, pixels
-from dlperf.adapters.oneflow.runtime import F, flow, nn, versions  # which sees to what comes before the import
+from dlperf.adapters.oneflow.runtime import F, flow, nn, product, versions  # which sees to what comes before the import
 from dlperf.models import resnet
 
-__all__ = ["Network", "build", "loss", "pixels", "versions"]
+__all__ = ["Network", "build", "loss", "pixels", "product", "versions"]
 
 
 def build(job, ranks):

@@ -6,10 +6,10 @@ from paddle import nn
 
 from dlperf import models
 from dlperf.adapters.paddle import runtime
-from dlperf.adapters.paddle.runtime import versions
+from dlperf.adapters.paddle.runtime import product, versions
 from dlperf.models import bert
 
-__all__ = ["Network", "build", "loss", "versions"]
+__all__ = ["Network", "build", "loss", "product", "versions"]
 
 
 def build(job, ranks):

@@ -7,10 +7,10 @@ from paddle import nn
 from dlperf import models
 from dlperf.adapters.paddle import runtime
 from dlperf.adapters.paddle.images import Loader, pixels
-from dlperf.adapters.paddle.runtime import versions
+from dlperf.adapters.paddle.runtime import product, versions
 from dlperf.models import resnet
 
-__all__ = ["Network", "build", "loss", "pixels", "versions"]
+__all__ = ["Network", "build", "loss", "pixels", "product", "versions"]
 
 
 def build(job, ranks):

@@ -30,6 +30,12 @@ def versions():
     return found
 
 
+def product(job, size):
+    """A product of two matrices of size x size in the type of the network's large ones, as a call."""
+    ones = paddle.ones([size, size], "float64" if job.precision == "fp64" else AMP.get(job.precision, "float32"))
+    return lambda: paddle.matmul(ones, ones).numpy()
+
+
 def configure(job, ranks):
     """Device, float type, random numbers, threads, TF32 and the group of ranks, before the first tensor."""
     paddle.set_default_dtype("float64" if job.precision == "fp64" else "float32")

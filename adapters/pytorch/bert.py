@@ -6,10 +6,10 @@ from torch import nn
 
 from dlperf import models
 from dlperf.adapters.pytorch import runtime
-from dlperf.adapters.pytorch.runtime import versions
+from dlperf.adapters.pytorch.runtime import product, versions
 from dlperf.models import bert
 
-__all__ = ["Network", "build", "loss", "versions"]
+__all__ = ["Network", "build", "loss", "product", "versions"]
 
 
 def build(job, ranks):

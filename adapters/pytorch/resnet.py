@@ -7,10 +7,10 @@ from torch import nn
 from dlperf import models
 from dlperf.adapters.pytorch import runtime
 from dlperf.adapters.pytorch.images import Loader, pixels
-from dlperf.adapters.pytorch.runtime import versions
+from dlperf.adapters.pytorch.runtime import product, versions
 from dlperf.models import resnet
 
-__all__ = ["Network", "build", "loss", "pixels", "versions"]
+__all__ = ["Network", "build", "loss", "pixels", "product", "versions"]
 
 LAYOUTS = {"nhwc": torch.channels_last, "nchw": torch.contiguous_format}
 

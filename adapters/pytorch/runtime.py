@@ -34,6 +34,13 @@ def versions():
     return found
 
 
+def product(job, size):
+    """A product of two matrices of size x size in the type of the network's large ones, as a call."""
+    dtype = torch.float64 if job.precision == "fp64" else DTYPES.get(job.precision, torch.float32)
+    ones = torch.ones(size, size, dtype=dtype)
+    return lambda: ones @ ones
+
+
 def configure(job, ranks):
     """Threads, TF32, cuDNN's search and the group of ranks, before the first tensor. Returns this rank's device."""
     torch.set_num_threads(job.threads)

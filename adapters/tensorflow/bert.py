@@ -4,9 +4,9 @@ import tensorflow as tf
 
 from dlperf import models
 from dlperf.adapters.tensorflow import runtime
-from dlperf.adapters.tensorflow.runtime import versions
+from dlperf.adapters.tensorflow.runtime import product, versions
 
-__all__ = ["Network", "build", "loss", "versions"]
+__all__ = ["Network", "build", "loss", "product", "versions"]
 
 
 def build(job, ranks):

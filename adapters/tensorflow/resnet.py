@@ -5,10 +5,10 @@ import tensorflow as tf
 from dlperf import models
 from dlperf.adapters.tensorflow import runtime
 from dlperf.adapters.tensorflow.images import AUGMENTATION, Loader, pixels
-from dlperf.adapters.tensorflow.runtime import versions
+from dlperf.adapters.tensorflow.runtime import product, versions
 from dlperf.models import resnet
 
-__all__ = ["Network", "build", "loss", "pixels", "versions"]
+__all__ = ["Network", "build", "loss", "pixels", "product", "versions"]
 
 
 def build(job, ranks):

@@ -41,6 +41,13 @@ def versions():
     return found
 
 
+def product(job, size):
+    """A product of two matrices of size x size in the type of the network's large ones, as a call."""
+    ones = tf.ones((size, size), DTYPES.get(job.precision, tf.float32))
+    multiply = tf.function(tf.linalg.matmul)
+    return lambda: multiply(ones, ones).numpy()
+
+
 def configure(job, ranks):
     """Threads, TF32, the GPU of this rank and the group of ranks, before the first tensor.
 
