@@ -342,6 +342,7 @@ def script(
             hosts=hosts[: one.nnodes] if several else (),
             arguments=(arguments or {}) if several else {},
             container=environment.container(one.job.device, container or {}),
+            emulated=environment.emulated,
         )
     )
 

@@ -16,7 +16,7 @@ from dlperf.envs import Environment
 from dlperf.errors import Problem, RunError, UsageError, did_you_mean, exit_code
 from dlperf.models.images import FORMATS
 from dlperf.schema import Comparison, Job
-from dlperf.spec import Spec, from_arguments
+from dlperf.spec import AUTO, Spec, from_arguments, without_amp
 
 #: flags that make the spec, with the value that stands for "not given"
 DEFAULTS: dict[str, object] = {
@@ -51,6 +51,8 @@ DEFAULTS: dict[str, object] = {
     "launcher_arg": None,
     "predict": None,
     "source": None,
+    "emulate_cpu": None,
+    "allow_reference": None,
 }
 
 
@@ -74,7 +76,8 @@ def parser() -> argparse.ArgumentParser:
         "-p",
         "--precision",
         metavar="P,...",
-        help="fp32, tf32, amp (fp16 on CUDA, bf16 on CPU), fp16, bf16; default: fp32",
+        help="fp32, tf32, amp (fp16 on CUDA, bf16 on CPU), fp16, bf16; default: fp32; auto: amp, or fp32 where fewer "
+        "than three frameworks have kernels for amp",
     )
     add("-f", "--frameworks", metavar="F,...", help="default: all")
     add("-b", "--batch-size", "--batch-size-per-device", metavar="N", help="per device; default: DLPerf's on CUDA")
@@ -96,6 +99,13 @@ def parser() -> argparse.ArgumentParser:
     add("--device", metavar="D", help="auto (default), cpu or cuda")
     add_environment(add)
     add("--threads", metavar="N", help="CPU threads for each rank; default: all CPUs, over the ranks of a node")
+    flag = "--allow-reference"
+    add(flag, action="store_true", default=None, help="run rows whose kernels on this CPU are slow reference loops")
+    add(
+        "--emulate-cpu",
+        metavar="CPU",
+        help="run the workers on a CPU that qemu-user emulates: Haswell; no speed is real",
+    )
     ranks = made.add_argument_group("how many ranks, and what starts them")
     add = ranks.add_argument
     add("--nnodes", metavar="N,...", help="nodes; several with commas, each with each --nproc-per-node a row")
@@ -148,6 +158,8 @@ def _compare(arguments: Mapping[str, object]) -> int:
     given = {name: arguments[name] for name in DEFAULTS if arguments[name] is not None}
     asked = {**DEFAULTS, **given, "dry_run": arguments["dry_run"], "output": arguments["output"]}
     spec = from_arguments(asked, adapters)
+    if asked["precision"] == AUTO:
+        print(("# " if arguments["dry_run"] else "") + chosen_precision(spec, adapters), flush=True)
     planned = plan.make(spec, adapters)
     folder = Path(str(arguments["output"] or f"runs/{datetime.now():%Y%m%d-%H%M%S}"))
     if arguments["dry_run"]:
@@ -159,6 +171,18 @@ def _compare(arguments: Mapping[str, object]) -> int:
     commands = environment_commands(spec, planned, adapters)
     made = store.create(folder, spec, planned, commands, machine.describe(), created, __version__)
     return _run(made, adapters, arguments)
+
+
+def chosen_precision(spec: Spec, adapters: Mapping[str, Adapter]) -> str:
+    """What --precision auto chose, and why, in one line."""
+    if spec.precisions == ("amp",):
+        return "Comparing in amp (mixed precision)."
+    found = None if spec.instructions is None else frozenset(spec.instructions)
+    without = without_amp([adapters[name] for name in spec.frameworks], spec.device, found)
+    titles = ", ".join(one.title for one in without)
+    return (
+        f"Comparing in fp32: on this CPU {titles} have no usable kernels for amp. --precision amp compares the others."
+    )
 
 
 def _resume(arguments: Mapping[str, object], adapters: Mapping[str, Adapter]) -> int:
@@ -238,7 +262,7 @@ def dry_run(spec: Spec, planned: plan.Plan, adapters: Mapping[str, Adapter], fol
     if spec.verify:
         wanted = {one.name: one for job in planned.jobs if not job.upstream for one in certify.needed(job)}
         for name, one in wanted.items():
-            environment = envs.planned(adapters[one.job.adapter], one.job.environment, spec.env, spec.images)
+            environment = _planned(spec, one.job, adapters)
             head = f"# {folder / 'proofs' / name / 'run' / 'launch.sh'}, unless there is a valid certificate"
             lines += [
                 "",
@@ -270,7 +294,7 @@ def _planned(spec: Spec, job: Job, adapters: Mapping[str, Adapter]) -> Environme
     adapter = adapters[job.adapter]
     if job.upstream:
         return scripts.planned(adapter, job, spec)
-    return envs.planned(adapter, job.environment, spec.env, spec.images)
+    return runner.on_cpu(envs.planned(adapter, job.environment, spec.env, spec.images), spec)
 
 
 def _commands(spec: Spec, adapter: Adapter, key: str) -> str:

@@ -61,7 +61,7 @@ class Environment:
     this, or an engine of containers. python: its interpreter. digest: of what defines it: locks, source build, Python
     version, recipe; for "current" of the names and versions installed; of an image its own. folder: None but for
     "venv". variables: to be set for every worker. image: its reference, or file; empty but for containers. public: the
-    digest by which its registry has the image.
+    digest by which its registry has the image. emulated: the CPU that qemu-user emulates for its workers.
     """
 
     adapter: str
@@ -74,12 +74,14 @@ class Environment:
     variables: Mapping[str, str]
     image: str = ""
     public: str = ""
+    emulated: str = ""
 
     @property
     def stored(self) -> dict[str, str]:
         """What records and certificates say of it."""
+        emulated = {"emulated_cpu": self.emulated} if self.emulated else {}
         image = {"image": self.image, "image_public_digest": self.public} if self.image else {}
-        return {"kind": self.kind, "python": self.python_version, "digest": self.digest, **image}
+        return {"kind": self.kind, "python": self.python_version, "digest": self.digest, **image, **emulated}
 
     @property
     def engine(self) -> str:

@@ -20,7 +20,7 @@ LOST = re.compile(
 )
 #: fields of a window that not every worker writes
 LATER = ("skew_seconds", "input_seconds", "source")
-KINDS = ("start", "built", "warm", "communication", "input", "trajectory", "end", "failed")
+KINDS = ("start", "built", "warm", "product", "communication", "input", "trajectory", "end", "failed")
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class Stream:
 
     start: Mapping[str, Any] = field(default_factory=dict)
     built: Mapping[str, Any] = field(default_factory=dict)
+    product: Mapping[str, Any] = field(default_factory=dict)
     warm: Mapping[str, Any] = field(default_factory=dict)
     communication: Mapping[str, Any] = field(default_factory=dict)
     input: Mapping[str, Any] = field(default_factory=dict)

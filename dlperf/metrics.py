@@ -36,6 +36,12 @@ def cpu_seconds_per_sample(record: Record) -> float | None:
     return None if used is None else used / sum(w.samples for w in record.windows)
 
 
+def product_slowdown(record: Record) -> float | None:
+    """How many times as long a matrix product took in the row's precision as NumPy's in float32 took beside it."""
+    fp32 = record.product.get("fp32_seconds")
+    return record.product["seconds"] / fp32 if fp32 else None
+
+
 def source(record: Record) -> str:
     """Where the figures of a script that is not ours stand: "runs/x/0/stdout.log:123-222"."""
     places = [window.source.rpartition(":") for window in record.windows if window.source]

@@ -113,6 +113,9 @@ def outside(ended: Ended, lines: tuple[str, ...], where: str = "") -> Failure | 
         name = signal.Signals(ended.signal).name
         if ended.machine_ran_out_of_memory:
             return Failure("out_of_memory", f"the system ended it for want of memory ({name})", lines)
+        if ended.signal == signal.SIGILL:
+            why = "it used an instruction that this CPU lacks: its packages were built for newer ones"
+            return Failure("unsupported", f"{why} (signal {ended.signal}, {name})", lines)
         return Failure("killed", f"it was ended by signal {ended.signal} ({name})", lines)
     return None
 

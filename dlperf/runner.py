@@ -27,6 +27,8 @@ NEVER_RAN = frozenset(["environment"])
 NOT_THERE = ("No such file", "cannot open", "can't open", "couldn't chdir")
 #: of a job's communication event, what a record keeps
 MEASURED = ("gradient_bytes", "all_reduce_bytes", "all_reduce_seconds")
+#: of its product event
+PRODUCT = ("size", "seconds", "fp32_seconds")
 
 
 @dataclass
@@ -95,6 +97,7 @@ class Runner:
         keys = list(dict.fromkeys((job.adapter, job.environment) for job in jobs if not job.upstream))
         pairs = [(self.adapters[name], environment) for name, environment in keys]
         made = envs.ensure_all(pairs, self.store.spec.env, self.progress.note, self.store.spec.images)
+        made = [one if isinstance(one, RunError) else on_cpu(one, self.store.spec) for one in made]
         for job in {(job.adapter, job.environment): job for job in jobs if job.upstream}.values():
             keys.append((job.adapter, job.environment))
             made.append(self._of_script(job))
@@ -148,7 +151,8 @@ class Runner:
             return
         folder = self.store.folder / run_folder(job, repeat)
         command = script(self.store.spec, job, repeat, environment, self.adapters[job.adapter])
-        process.prepare(folder, request(job, self.store.spec), command)
+        kernels = self.adapters[job.adapter].kernels_of(job.device, job.precision)
+        process.prepare(folder, request(job, self.store.spec, kernels), command)
         started, began = _now(), time.monotonic()
         launcher = launchers.find(job.launcher)
         timeout = self.store.spec.timeout
@@ -174,6 +178,8 @@ class Runner:
                 hosts=stream.hosts,
                 communication={key: stream.communication[key] for key in MEASURED if key in stream.communication},
                 input={key: stream.input[key] for key in ("samples", "seconds") if key in stream.input},
+                kernels=stream.start.get("kernels") or {},
+                product={key: stream.product[key] for key in PRODUCT if key in stream.product},
                 failure=process.failure(ended, stream, folder, launcher),
             )
         )
@@ -236,6 +242,11 @@ def script(spec: Spec, job: Job, repeat: int, environment: Environment, adapter:
     return launchers.find(job.launcher).script(_launch(spec, job, repeat, environment))
 
 
+def on_cpu(environment: Environment, spec: Spec) -> Environment:
+    """The environment, with the CPU that --emulate-cpu names."""
+    return replace(environment, emulated=spec.emulate_cpu)
+
+
 def _launch(spec: Spec, job: Job, repeat: int, environment: Environment) -> Launch:
     return Launch(
         title=f"{job.id}, repeat {repeat + 1} of {spec.protocol.repeats}",
@@ -250,6 +261,7 @@ def _launch(spec: Spec, job: Job, repeat: int, environment: Environment) -> Laun
         hosts=spec.hosts[: job.nnodes],
         arguments=spec.launcher_arguments,
         container=environment.container(job.device, spec.container_arguments, _data(job)),
+        emulated=environment.emulated,
     )
 
 
@@ -262,10 +274,12 @@ def run_folder(job: Job, repeat: int) -> Path:
     return Path("runs") / job.id / str(repeat)
 
 
-def request(job: Job, spec: Spec) -> dict[str, object]:
-    """The content of job.json, see dlperf.adapters.api.Job."""
+def request(job: Job, spec: Spec, kernels: Sequence[Mapping[str, object]] = ()) -> dict[str, object]:
+    """The content of job.json, see dlperf.adapters.api.Job. kernels: see dlperf.adapters.cpu."""
     return {
         "adapter": job.adapter,
+        "kernels": list(kernels),
+        "allow_reference": spec.allow_reference,
         "job": {
             "model": job.model,
             "device": job.device,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,14 +17,17 @@ from typing import Any
 
 from dlperf import containers, launchers, models, sources
 from dlperf import hosts as hosts_
-from dlperf.adapters import probe
-from dlperf.catalog import DEVICES, Adapter
+from dlperf.adapters import cpu, probe
+from dlperf.catalog import DEVICES, RUNNABLE, Adapter
 from dlperf.errors import Problem, UsageError, did_you_mean, whole
 from dlperf.hosts import Host
 from dlperf.launchers import Launcher
+from dlperf.launchers.api import EMULATOR
 from dlperf.models import images, pretraining
 
 PRECISIONS = ("fp32", "tf32", "amp", "fp16", "bf16")
+#: in place of them: amp, unless too few frameworks have kernels for it
+AUTO, ENOUGH = "auto", 3
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,9 @@ class Spec:
     predict: numbers of devices whose throughput the report predicts. inputs: "native", "dali" for a data folder, each a
     row. formats: of the images in the data folder, those that may be read. images: adapter -> reference of its image,
     "ngc" for NVIDIA's; "" stands for all others. container_arguments: see dlperf.containers.ARGUMENTS. sources: of
-    adapters whose scripts are others', their checkouts.
+    adapters whose scripts are others', their checkouts. instructions: what the CPU that runs the rows has, see
+    dlperf.adapters.cpu; None where other machines run them, or nothing tells. emulate_cpu: the CPU that qemu-user
+    emulates for the workers; empty for this machine's own. allow_reference: run rows whose kernels are of last resort.
     """
 
     models: tuple[str, ...]
@@ -82,6 +90,9 @@ class Spec:
     images: Mapping[str, str] = field(default_factory=dict)
     container_arguments: Mapping[str, str] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
+    instructions: tuple[str, ...] | None = None
+    emulate_cpu: str = ""
+    allow_reference: bool = False
 
     @property
     def world_sizes(self) -> list[int]:
@@ -98,6 +109,8 @@ def spec_from(data: Mapping[str, Any]) -> Spec:
         fields[name] = tuple(
             fields.get(name, (() if name == "formats" or fields["data"] == "synthetic" else ("native",)))
         )
+    told = fields.get("instructions")
+    fields["instructions"] = None if told is None else tuple(told)
     return Spec(**fields)
 
 
@@ -106,6 +119,32 @@ def resolve_precision(asked: str, device: str) -> str:
     if asked == "amp":
         return "amp_fp16" if device == "cuda" else "amp_bf16"
     return {"fp16": "amp_fp16", "bf16": "amp_bf16"}.get(asked, asked)
+
+
+def without_amp(chosen: Sequence[Adapter], device: str, instructions: frozenset[str] | None) -> list[Adapter]:
+    """The frameworks that have no kernels worth a row for amp on this device, if fewer than three have some, or all but
+    fewer were chosen: then a comparison in amp would be of few. Empty otherwise."""
+    precision = resolve_precision("amp", device)
+    without = [one for one in chosen if not _runs(one, device, precision, instructions)]
+    return without if len(chosen) - len(without) < min(ENOUGH, len(chosen)) else []
+
+
+def _runs(adapter: Adapter, device: str, precision: str, instructions: frozenset[str] | None) -> bool:
+    runs = any(
+        one.status in RUNNABLE and device in one.device and precision in one.precision for one in adapter.support
+    )
+    return runs and not cpu.refusal(adapter.kernels_of(device, precision), instructions)
+
+
+@functools.cache
+def emulated_flags(model: str) -> frozenset[str] | None:
+    """What dlperf.adapters.cpu finds under an emulated CPU; None if it cannot be emulated."""
+    command = [EMULATOR, "-cpu", model, sys.executable, "-I", str(Path(cpu.__file__))]
+    try:
+        asked = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return frozenset(asked.stdout.split()) if asked.returncode == 0 else None
 
 
 def default_batch_size(model: str, device: str, precision: str) -> int:
@@ -123,9 +162,11 @@ def from_arguments(
     protocol = checker.protocol("dlperf" if device == "cuda" else "quick")
     places = checker.places()
     chosen_models = checker.models()
+    emulated = checker.emulated([adapters[name] for name in frameworks], device, places)
+    instructions = checker.instructions(device, places, emulated)
     spec = Spec(
         models=chosen_models,
-        precisions=checker.listed("precision", precisions),
+        precisions=checker.precisions(precisions, [adapters[name] for name in frameworks], device, instructions),
         frameworks=frameworks,
         device=device,
         env=checker.choice("env", ("venv", "current", *containers.ENGINES)),
@@ -146,6 +187,9 @@ def from_arguments(
         images=checker.images(frameworks),
         container_arguments=checker.container_arguments(),
         sources=checker.sources([adapters[name] for name in frameworks], chosen_models),
+        instructions=None if instructions is None else tuple(sorted(instructions)),
+        emulate_cpu=emulated,
+        allow_reference=bool(arguments.get("allow_reference")),
         **places,
     )
     checker.containers(spec)
@@ -182,6 +226,41 @@ class _Checker:
             self.wrong(name, value, ", ".join(allowed), did_you_mean(value, allowed))
             return allowed[0]
         return value
+
+    def precisions(
+        self, allowed: Sequence[str], chosen: Sequence[Adapter], device: str, instructions: frozenset[str] | None
+    ) -> tuple[str, ...]:
+        """auto stands alone: it is amp, or fp32 where amp would leave too little to compare."""
+        if self.arguments["precision"] != AUTO or "amp" not in allowed:
+            return self.listed("precision", allowed)
+        return ("fp32",) if without_amp(chosen, device, instructions) else ("amp",)
+
+    def emulated(self, chosen: Sequence[Adapter], device: str, places: Mapping[str, Any]) -> str:
+        """The CPU that --emulate-cpu names, if this machine can emulate it."""
+        model = str(self.arguments.get("emulate_cpu") or "")
+        alone = places["launcher"] == "local" and max(places["nproc_per_node"]) == 1
+        alone = alone and not any(one.scripts for one in chosen)
+        if model and (device != "cpu" or not alone or self.arguments["env"] not in ("venv", "current")):
+            allowed = "only for native rows of one rank on this machine's CPU, with --env venv or current"
+            self.wrong("emulate_cpu", model, allowed, "Leave out --emulate-cpu.")
+        elif model and not shutil.which(EMULATOR):
+            self.wrong(
+                "emulate_cpu", model, "a CPU that qemu-user emulates", "Debian: apt-get install qemu-user-static"
+            )
+        elif model and emulated_flags(model) is None:
+            step = f"{EMULATOR} -cpu help lists them."
+            self.wrong("emulate_cpu", model, "a CPU that qemu-user emulates and that runs Python: Haswell, ...", step)
+        else:
+            return model
+        return ""
+
+    def instructions(self, device: str, places: Mapping[str, Any], emulated: str) -> frozenset[str] | None:
+        """Of the CPU that runs the rows, where that is this machine's."""
+        if device != "cpu" or places["hosts"] or max(places["nnodes"]) > 1:
+            return None
+        if launchers.find(places["launcher"]).many_nodes and places["launcher"] != "torchrun":
+            return None
+        return emulated_flags(emulated) if emulated else cpu.flags()
 
     def models(self) -> tuple[str, ...]:
         known = [*models.ALIASES, *models.NAMES]

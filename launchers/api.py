@@ -35,6 +35,10 @@ KEEP_MEMORY = {
 }
 
 
+#: qemu-user's program for x86-64
+EMULATOR = "qemu-x86_64-static"
+
+
 @dataclass(frozen=True)
 class Launch:
     """What a launcher needs to know of one run.
@@ -42,7 +46,7 @@ class Launch:
     name: a file name, unique among the runs of a comparison. code: the bundle, relative to the run's folder, which has
     job.json. threads: of each rank. variables: of the framework's environment. hosts: of the first `nnodes` nodes;
     empty where the engine finds them. arguments: --launcher-arg. instead: what each rank runs in place of the worker.
-    container: what the ranks run in, if they do.
+    container: what the ranks run in, if they do. emulated: the CPU that qemu-user emulates for the worker.
     """
 
     title: str
@@ -58,6 +62,7 @@ class Launch:
     arguments: Mapping[str, str] = field(default_factory=dict)
     instead: str = ""
     container: Container | None = None
+    emulated: str = ""
 
     @property
     def world_size(self) -> int:
@@ -190,7 +195,8 @@ def worker(launch: Launch, variables: Mapping[str, str], raw: Mapping[str, str] 
     words += [f"{name}={_value(name, value)}" for name, value in values.items()]
     words += [f"{name}={value}" for name, value in (raw or {}).items()]
     settings = " \\\n".join(f"  {word}" for word in words)
-    return f"{here}exec env \\\n{settings} \\\n  {quote(launch.python)} -m dlperf.adapters.worker job.json .\n"
+    python = command(*((EMULATOR, "-cpu", launch.emulated) if launch.emulated else ()), launch.python)
+    return f"{here}exec env \\\n{settings} \\\n  {python} -m dlperf.adapters.worker job.json .\n"
 
 
 def _value(name: str, value: str) -> str:

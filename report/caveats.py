@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from statistics import median
 
 from dlperf import metrics
 from dlperf.report import names, text
@@ -10,12 +11,15 @@ from dlperf.schema import Comparison, Record
 
 #: windows of one run that differ more than this were not alike
 SPREAD = 1.2
+#: a product that takes longer than so many of float32 is not by kernels for this CPU: float64 takes two
+SLOW_PRODUCT = 10
 #: other work on the machine when the comparison started: load average for each thread
 BUSY = 0.1
 
 
 def caveats(comparison: Comparison) -> Iterator[str]:
     yield from _machine(comparison)
+    yield from _kernels(comparison.records)
     yield from _protocol(comparison)
     yield from _work(comparison)
     yield from _runs(comparison)
@@ -25,6 +29,11 @@ def _machine(comparison: Comparison) -> Iterator[str]:
     machine = comparison.machine
     if any(job.device == "cpu" for job in comparison.jobs):
         yield "These are rates on a CPU. They do not tell which system is faster on a GPU."
+    emulated = sorted(
+        {one.environment["emulated_cpu"] for one in comparison.records if one.environment.get("emulated_cpu")}
+    )
+    if emulated:
+        yield f"The CPU was emulated (qemu-user, {text.listing(emulated)}): no rate here is the speed of any machine."
     if machine.get("virtual"):
         yield "The machine is virtual: other guests of its host may have slowed some runs."
     if machine.get("cpu_quota"):
@@ -34,6 +43,31 @@ def _machine(comparison: Comparison) -> Iterator[str]:
     load = next(iter(machine.get("load_average", ())), 0.0)
     if load > BUSY * machine.get("usable_threads", 1):
         yield f"The machine was at work when the comparison started (load average {text.number(load, 2)})."
+
+
+def _kernels(records: Iterable[Record]) -> Iterator[str]:
+    """Rows whose products are not those that the CPU is fast with: as their adapters say, and as the workers timed."""
+    found: dict[str, dict[str, None]] = {}
+    for record in records:
+        row = f"{names.system(record.job)} ({names.precision_short(record.job)})"
+        if record.done and record.kernels.get("kernels", "native") != "native":
+            found.setdefault(f"{record.kernels['kernels']} kernels on this CPU: {record.kernels['why']}", {})[row] = (
+                None
+            )
+    for what, rows in found.items():
+        yield f"{text.listing(rows)}: {what}."
+    slow: dict[str, list[float]] = {}
+    for record in records:
+        times = metrics.product_slowdown(record)
+        if record.done and times is not None:
+            slow.setdefault(f"{names.system(record.job)} ({names.precision_short(record.job)})", []).append(times)
+    for row, several in slow.items():
+        if median(several) > SLOW_PRODUCT:
+            times_ = text.number(median(several), 0)
+            yield (
+                f"{row}: a matrix product took {times_} times as long as NumPy's in float32, so its kernels do not fit "
+                "this CPU."
+            )
 
 
 def _protocol(comparison: Comparison) -> Iterator[str]:

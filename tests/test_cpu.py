@@ -1,0 +1,278 @@
+"""What rows need of the CPU: read from the processor, declared by adapters, asked before anything is installed."""
+
+import builtins
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dlperf import catalog, compare, events, launchers, metrics, plan, process, spec, store
+from dlperf.adapters import cpu
+from dlperf.errors import UsageError
+from dlperf.launchers import Launch
+from dlperf.launchers.api import EMULATOR
+from dlperf.report import caveats
+from dlperf.schema import comparison_from
+
+ADAPTERS = catalog.adapters()
+GOLDEN = Path(__file__).parent / "golden" / "report" / "results.json"
+REAL = {name: adapter for name, adapter in ADAPTERS.items() if adapter.default}
+
+NO_AVX = frozenset({"pni", "ssse3", "sse4_1", "sse4_2", "popcnt"})
+AVX2 = NO_AVX | {"avx", "avx2", "fma", "f16c"}
+AVX512 = AVX2 | {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}
+BF16 = AVX512 | {"avx512_vnni", "avx512_bf16"}
+
+ENTRIES = [
+    {"needs": ["avx512bw", "avx512vl"], "kernels": "native", "why": ""},
+    {"needs": ["asimd", "bf16"], "kernels": "native", "why": ""},
+    {"needs": ["avx2"], "kernels": "reference", "why": "a plain loop"},
+    {"needs": [], "kernels": "none", "why": "no kernels"},
+]
+
+
+def planned(monkeypatch, found, **given):
+    monkeypatch.setattr(cpu, "flags", lambda: found)
+    arguments = {**compare.DEFAULTS, "model": "bert_tiny", "device": "cpu", "dry_run": True, **given}
+    asked = spec.from_arguments(arguments, ADAPTERS)
+    return asked, plan.make(asked, ADAPTERS)
+
+
+# --- the processor ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(cpu._listed() is None, reason="/proc/cpuinfo is not there to compare with")
+def test_the_processor_says_what_the_system_lists():
+    known = {name for names in cpu.BITS.values() for name in names.values()}
+    listed = cpu._listed()
+    found = cpu.flags()
+    assert found & known == listed & known or "asimd" in found
+
+
+def test_where_no_code_may_be_mapped_the_system_is_asked(monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(cpu.mmap, "mmap", refuse)
+    monkeypatch.setattr(cpu, "_listed", lambda: AVX2)
+    assert cpu.flags() == AVX2
+
+
+def test_a_machine_that_tells_nothing_is_unknown(monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(cpu.mmap, "mmap", refuse)
+    monkeypatch.setattr(builtins, "open", refuse)
+    assert cpu.flags() is None
+
+
+def test_what_the_system_does_not_save_does_not_count():
+    """A kernel or hypervisor that leaves the wide registers out of XCR0 makes their instructions illegal."""
+    assert [cpu._saves(saved, "avx512bw") for saved in (0xE6, 0x6, 0)] == [True, False, False]
+    assert [cpu._saves(saved, "avx2") for saved in (0x6, 0x2, 0)] == [True, False, False]
+    assert [cpu._saves(saved, "amx_bf16") for saved in (0x600E6, 0xE6)] == [True, False]
+    assert cpu._saves(0, "sse4_2")
+
+
+@pytest.mark.skipif(not shutil.which(EMULATOR), reason=f"{EMULATOR} is not installed; `make test-cpus` installs it")
+@pytest.mark.parametrize(("model", "least", "beyond"), [("Nehalem", NO_AVX, "avx"), ("Haswell", AVX2, "avx512f")])
+def test_an_emulated_processor_is_not_the_hosts(model, least, beyond):
+    found = spec.emulated_flags(model)
+    assert found >= least
+    assert beyond not in found
+
+
+# --- what adapters declare --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("found", "kernels", "refusal"),
+    [
+        (BF16, "native", ""),
+        (AVX2, "reference", "a plain loop; this CPU lacks avx512bw, avx512vl"),
+        (NO_AVX, "none", "no kernels; this CPU lacks avx512bw, avx512vl"),
+        (frozenset({"asimd", "bf16"}), "native", ""),
+        (frozenset({"asimd"}), "none", "no kernels; this CPU lacks bf16"),
+    ],
+)
+def test_the_first_entry_that_fits_counts(found, kernels, refusal):
+    assert cpu.kernels(ENTRIES, found)["kernels"] == kernels
+    assert cpu.refusal(ENTRIES, found) == refusal
+
+
+def test_reference_kernels_run_where_they_are_allowed_and_an_unknown_cpu_is_refused_nothing():
+    assert cpu.refusal(ENTRIES, AVX2, allow_reference=True) == ""
+    assert cpu.refusal(ENTRIES, NO_AVX, allow_reference=True) != ""
+    assert cpu.refusal(ENTRIES, None) == ""
+    assert cpu.kernels([], AVX2) is None
+    assert cpu.refusal([], NO_AVX) == ""
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        ('kernels = "fast"', "native, emulated, reference, none"),
+        ('kernels = "emulated"', "kernels[0].why"),
+        ('kernels = "native"\nneeds = ["avx2"]', "a last entry without needs"),
+        ('kernels = "native"\nprecision = ["fp8"]', "'fp8'"),
+        ('kernels = "native"\nneed = []', "needs"),
+    ],
+)
+def test_a_wrong_table_is_an_error_that_names_the_key(tmp_path, table, says):
+    (tmp_path / "adapter.toml").write_text(f'title = "Toy"\ndistribution = "toy"\n[[kernels]]\n{table}\n')
+    with pytest.raises(UsageError) as caught:
+        catalog.read(tmp_path)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_every_framework_says_what_it_does_on_any_cpu(name):
+    """In each precision that its adapter runs on a CPU."""
+    on_cpu = [one for one in REAL[name].support if "cpu" in one.device and one.status in catalog.RUNNABLE]
+    for precision in {precision for one in on_cpu for precision in one.precision}:
+        for found in (NO_AVX, AVX2, AVX512, BF16, frozenset({"asimd"})):
+            assert cpu.kernels(REAL[name].kernels_of("cpu", precision), found), (precision, found)
+
+
+# --- the plan ---------------------------------------------------------------------------------------------------------
+
+
+def test_rows_whose_kernels_the_cpu_has_not_say_so_and_what_to_do(monkeypatch):
+    _, made = planned(monkeypatch, AVX2, precision="amp", frameworks="pytorch,mxnet,tensorflow,jax")
+    assert {job.adapter for job in made.jobs} == {"tensorflow", "jax"}
+    whys = {skip.adapter: (skip.status, skip.why) for skip in made.skips}
+    assert set(whys) == {"pytorch", "mxnet"}
+    for status, why in whys.values():
+        assert status == "hardware"
+        assert "this CPU lacks avx512" in why
+        assert "run --precision fp32" in why
+    assert "--allow-reference" in whys["pytorch"][1]
+    assert "--allow-reference" not in whys["mxnet"][1]
+
+
+def test_allow_reference_makes_the_row_run(monkeypatch):
+    _, made = planned(monkeypatch, AVX2, precision="amp", frameworks="pytorch,mxnet", allow_reference=True)
+    assert [job.adapter for job in made.jobs] == ["pytorch"]
+
+
+def test_with_avx512_all_four_run_amp(monkeypatch):
+    _, made = planned(monkeypatch, AVX512, precision="amp", frameworks="all")
+    assert {job.adapter for job in made.jobs} == {"pytorch", "mxnet", "tensorflow", "jax"}
+
+
+def test_an_unknown_cpu_and_other_machines_are_planned_as_they_are_asked(monkeypatch):
+    for found, given in ((None, {}), (NO_AVX, {"hosts": "localhost", "launcher": "mpi"})):
+        asked, made = planned(monkeypatch, found, precision="amp,fp32", **given)
+        assert asked.instructions is None
+        assert not [skip for skip in made.skips if skip.status == "hardware"]
+
+
+@pytest.mark.parametrize(("found", "frameworks", "chosen"), [
+    (BF16, "all", "amp"),
+    (AVX2, "all", "fp32"),
+    (AVX2, "tensorflow,jax", "amp"),
+    (AVX2, "pytorch,jax", "fp32"),
+    (None, "all", "amp"),
+])  # fmt: skip
+def test_auto_is_amp_where_enough_frameworks_have_kernels_for_it(monkeypatch, capsys, found, frameworks, chosen):
+    asked, _ = planned(monkeypatch, found, precision="auto", frameworks=frameworks)
+    assert asked.precisions == (chosen,)
+    said = compare.chosen_precision(asked, ADAPTERS)
+    assert f"Comparing in {chosen}" in said
+    assert "\n" not in said
+    if chosen == "fp32":
+        assert "PyTorch" in said
+        assert "--precision amp" in said
+
+
+def test_auto_stands_alone_and_amp_is_obeyed(monkeypatch):
+    with pytest.raises(UsageError):
+        planned(monkeypatch, AVX2, precision="auto,fp32")
+    asked, _ = planned(monkeypatch, AVX2, precision="amp")
+    assert asked.precisions == ("amp",)
+
+
+# --- an emulated CPU --------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_on_an_emulated_cpu_is_started_by_the_emulator():
+    launch = Launch("t", "n", Path("/env/bin/python"), Path("code"), "cpu", 1, {}, emulated="Haswell")
+    last = launchers.find("local").script(launch).splitlines()[-1]
+    assert last.strip() == f"{EMULATOR} -cpu Haswell /env/bin/python -m dlperf.adapters.worker job.json ."
+
+
+@pytest.mark.parametrize("given", [{"device": "cuda"}, {"nproc_per_node": "2"}, {"frameworks": "pytorch-examples"}])
+def test_emulation_is_refused_where_it_cannot_be(monkeypatch, given):
+    with pytest.raises(UsageError, match="--emulate-cpu"):
+        planned(monkeypatch, AVX2, emulate_cpu="Haswell", **given)
+
+
+def test_a_cpu_that_nobody_emulates_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError, match="qemu-user-static"):
+        planned(monkeypatch, AVX2, emulate_cpu="Haswell")
+    (tmp_path / EMULATOR).write_text("#!/bin/sh\necho no such CPU >&2\nexit 1\n")
+    (tmp_path / EMULATOR).chmod(0o755)
+    with pytest.raises(UsageError, match="-cpu help lists them"):
+        planned(monkeypatch, AVX2, emulate_cpu="Pentium-9")
+
+
+# --- the worker and the report ----------------------------------------------------------------------------------------
+
+
+def test_a_worker_refuses_before_it_imports_the_framework(tmp_path):
+    """As on another host, whose CPU the plan could not know."""
+    words = ["-f", "fake", "-m", "bert_tiny", "-r", "1", "--no-verify", "--device", "cpu", "-o", str(tmp_path / "out")]
+    program = (
+        "import sys\nfrom dlperf import compare, runner\nmade = runner.request\n"
+        "entries = [{'needs': ['amx_fp128'], 'kernels': 'native', 'why': ''},"
+        " {'needs': [], 'kernels': 'none', 'why': 'built for wider registers'}]\n"
+        "runner.request = lambda job, spec, kernels: made(job, spec, entries)\nsys.exit(compare.main(sys.argv[1:]))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True)
+    assert "unsupported: Unsupported: built for wider registers; this CPU lacks amx_fp128" in ended.stdout, ended.stderr
+
+
+def test_an_illegal_instruction_is_explained(tmp_path):
+    ended = process.Ended(-signal.SIGILL, False, 60.0, False)
+    failure = process.failure(ended, events.Stream(), tmp_path)
+    assert failure.kind == "unsupported"
+    assert "instruction that this CPU lacks" in failure.message
+
+
+def sentences(**fields):
+    made = comparison_from(json.loads(GOLDEN.read_text()))
+    first = next(index for index, record in enumerate(made.records) if record.done)
+    changed = replace(made.records[first], **fields)
+    return " ".join(caveats.caveats(replace(made, records=(changed,))))
+
+
+def test_the_report_says_of_what_kind_the_kernels_are():
+    kernels = {"needs": [], "kernels": "emulated", "why": "bfloat16 is converted to float32"}
+    assert "emulated kernels on this CPU: bfloat16 is converted to float32." in sentences(kernels=kernels)
+
+
+def test_the_report_says_that_a_cpu_was_emulated():
+    said = sentences(environment={"kind": "venv", "emulated_cpu": "Haswell"})
+    assert "The CPU was emulated (qemu-user, Haswell)" in said
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(0.1, True), (0.0099, False)])
+def test_a_product_that_is_ten_times_slower_is_a_caveat(seconds, told):
+    text = sentences(product={"size": 512, "seconds": seconds, "fp32_seconds": 0.001})
+    assert ("100 times as long as NumPy's in float32" in text) is told
+
+
+def test_the_worker_times_a_product(tmp_path):
+    words = ["-f", "fake", "-m", "bert_tiny", "-r", "1", "--no-verify", "--device", "cpu", "-o", str(tmp_path / "out")]
+    subprocess.run([sys.executable, "-m", "dlperf.compare", *words, "--set", "behave=reference"], check=True)
+    (record,) = store.open_folder(tmp_path / "out").records.values()
+    assert record.product["seconds"] >= 0.2, "the fake framework sleeps for as long"
+    assert record.product["fp32_seconds"] > 0
+    assert metrics.product_slowdown(record) == record.product["seconds"] / record.product["fp32_seconds"]
