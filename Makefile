@@ -6,7 +6,7 @@ ARGS ?= --model bert --precision amp
 REFERENCE_ARGS := --frameworks pytorch --device cpu --model resnet50,bert
 
 .PHONY: setup compare verify reference test test-cluster test-horovod test-images check format types lint lock bench
-.PHONY: test-dali bench-containers clean
+.PHONY: test-dali test-cpus bench-containers clean
 
 setup: $(VENV)/ready
 
@@ -40,6 +40,12 @@ test-horovod: $(VENV)/ready
 test-images: $(VENV)/ready
 	tests/images/install.sh
 	$(BIN)/python -m pytest -v -m "images or every_image" tests/images $(TEST_ARGS)
+
+# Real workers with tiny models under CPUs that this machine is not, which qemu-user emulates. Installs it, which needs
+# root. One: TEST_ARGS="-k 'Haswell and mxnet'".
+test-cpus: $(VENV)/ready
+	tests/cpus/install.sh
+	$(BIN)/python -m pytest -v -rA -m cpus tests/cpus $(TEST_ARGS)
 
 # Every framework's pixels through DALI. Makes environments of gigabytes, and compiles TensorFlow's plug-in with make and
 # g++. One: TEST_ARGS="-k pytorch".

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from dlperf import catalog, proof, store
+from dlperf.adapters import cpu
 from dlperf.schema import proofs_from
 
 pytestmark = pytest.mark.framework
@@ -34,11 +35,16 @@ def test_every_framework_has_figures_for_both_models_in_fp32(comparison, name):
 
 
 def test_amp_runs_or_says_why_not(comparison):
+    """Which of them this CPU has kernels for is what the adapters' [[kernels]] tables say."""
     folder, opened = comparison
     amp = [record for record in opened.records.values() if record.job.precision == "amp_bf16"]
     assert [record.failure for record in amp] == [None] * len(amp)
     assert {record.effective["compute_dtype"] for record in amp} == {"bfloat16"}
-    assert {record.job.adapter for record in amp} | {skip.adapter for skip in opened.plan.skips} == set(REAL)
+    skips = {skip.adapter: skip for skip in opened.plan.skips}
+    assert {record.job.adapter for record in amp} | set(skips) == set(REAL)
+    adapters = catalog.adapters()
+    lacking = {name for name in REAL if cpu.refusal(adapters[name].kernels_of("cpu", "amp_bf16"), cpu.flags())}
+    assert {name for name, skip in skips.items() if skip.status == "hardware"} == lacking
     report = (folder / "report.md").read_text()
     assert all(skip.why[:40] in report for skip in opened.plan.skips)
 
