@@ -713,6 +713,16 @@ def coverage(counts: Sequence[int], inside: Iterable[bool]) -> None:
     assert low <= hits <= high, f"{hits} of {counts[0]} intervals contain the truth; expected {low} to {high}"
 
 
+def test_sums_of_seconds_are_exact_with_every_python() -> None:
+    """0.1 ten times is 1.0; added one after another, as `sum` does before 3.12, it is 0.9999999999999999."""
+    of = job("pytorch", "resnet50", "fp32", "fp32", 16)
+    windows = tuple(Window(i, 2, 32, 0.1, 0.1, None, skew_seconds=0.1, input_seconds=0.1) for i in range(10))
+    (row,) = metrics.rows(few([run(of, 0, 1.0, windows=windows)]))
+    assert (row["window_seconds"], row["skew_seconds"]) == (1.0, 1.0)
+    assert (row["throughput_samples_per_second"], row["cpu_seconds_per_sample"]) == (320.0, 1 / 320)
+    assert (row["cpu_cores_busy"], row["input_wait_share"]) == (1.0, 1.0)
+
+
 @pytest.mark.parametrize("n", [2, 3, 7])
 def test_intervals_of_the_median_contain_it_95_times_in_100(n: int) -> None:
     random, trials, truth = numpy.random.default_rng(n), 2000, 20.0
