@@ -23,6 +23,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from dlperf import bundle, envs, events, launchers, models, process, proof
@@ -290,7 +291,7 @@ def _parted(stream: events.Stream) -> Failure | None:
 def _mean_losses(stream: events.Stream) -> tuple[float, ...]:
     """Of each step: each rank's loss is of its own part of the batch."""
     told = [rank.trajectory["losses"] for rank in stream.ranks or (stream,) if rank.trajectory]
-    return tuple(sum(losses) / len(losses) for losses in zip(*told, strict=True))
+    return tuple(fmean(losses) for losses in zip(*told, strict=True))
 
 
 def _merge(folder: Path, ranks: int) -> None:

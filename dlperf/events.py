@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -173,7 +174,7 @@ def _window(windows: tuple[Window, ...]) -> Window:
         input_seconds=max(waited, default=None),
         seconds=max(seconds),
         skew_seconds=max(seconds) - min(seconds),
-        cpu_seconds=_over(sum, [window.cpu_seconds for window in windows]),
+        cpu_seconds=_over(math.fsum, [window.cpu_seconds for window in windows]),
         loss=_over(fmean, [window.loss for window in windows]),
     )
 

@@ -16,19 +16,25 @@ CONFIDENCE = 0.95
 
 def throughput(record: Record) -> float:
     """Samples per second of one run: all samples over all seconds of its windows, never a mean of rates."""
-    return sum(window.samples for window in record.windows) / sum(window.seconds for window in record.windows)
+    return sum(window.samples for window in record.windows) / _seconds(record)
+
+
+def _seconds(record: Record) -> float:
+    """Of all windows. A sum of floats that is shown is exact, so that every Python prints the same digits: what `sum`
+    rounds to has changed with 3.12."""
+    return math.fsum(window.seconds for window in record.windows)
 
 
 def _cpu_seconds(record: Record) -> float | None:
     """In all windows; None where nobody measured them."""
     known = [window.cpu_seconds for window in record.windows if window.cpu_seconds is not None]
-    return sum(known) if len(known) == len(record.windows) else None
+    return math.fsum(known) if len(known) == len(record.windows) else None
 
 
 def cpu_use(record: Record) -> float | None:
     """CPU seconds per second inside the windows: 2.0 is two cores busy all the time."""
     used = _cpu_seconds(record)
-    return None if used is None else used / sum(w.seconds for w in record.windows)
+    return None if used is None else used / _seconds(record)
 
 
 def cpu_seconds_per_sample(record: Record) -> float | None:
@@ -59,7 +65,7 @@ def window_spread(record: Record) -> float:
 
 def skew(record: Record) -> float:
     """The share of the windows in which the fastest rank was done and the slowest was not."""
-    return sum(w.skew_seconds for w in record.windows) / sum(w.seconds for w in record.windows)
+    return math.fsum(w.skew_seconds for w in record.windows) / _seconds(record)
 
 
 def bus_bandwidth(nbytes: float, seconds: float, ranks: int) -> float:
@@ -211,7 +217,7 @@ def _median(values: Iterable[float | None]) -> float | None:
 def input_wait(record: Record) -> float | None:
     """Share of the windows' time in which steps waited for their batches; None without a loader."""
     waited = [window.input_seconds for window in record.windows if window.input_seconds is not None]
-    return sum(waited) / sum(window.seconds for window in record.windows) if waited else None
+    return math.fsum(waited) / _seconds(record) if waited else None
 
 
 def given_up(records: Sequence[Record]) -> bool:
@@ -397,8 +403,8 @@ def _row(record: Record, proofs: Sequence[Certificate]) -> dict[str, object]:
         "samples": sum(window.samples for window in record.windows),
         "steps": sum(window.steps for window in record.windows),
         "windows": len(record.windows),
-        "window_seconds": sum(window.seconds for window in record.windows),
-        "skew_seconds": sum(window.skew_seconds for window in record.windows),
+        "window_seconds": _seconds(record),
+        "skew_seconds": math.fsum(window.skew_seconds for window in record.windows),
         "gradient_bytes": record.communication.get("gradient_bytes"),
         "all_reduce_bus_bytes_per_second": all_reduce_bandwidth(record),
         "loader_samples_per_second": record.input["samples"] / record.input["seconds"] if record.input else None,

@@ -186,7 +186,7 @@ def worst_tensor(ours: _Sketches, theirs: _Sketches, prefix: str) -> tuple[float
     if not names:
         return None, ""
     norms = {name: max(_norm(ours[name]), _norm(theirs[name])) for name in names}
-    floor = FLOOR * math.sqrt(sum(norm**2 for norm in norms.values()) / len(norms))
+    floor = FLOOR * math.sqrt(math.fsum(norm**2 for norm in norms.values()) / len(norms))
     errors = {name: _norm(numpy.subtract(ours[name], theirs[name])) for name in names}
     relative = {name: errors[name] / max(norms[name], floor) if errors[name] else 0.0 for name in names}
     worst = max(relative, key=lambda name: (math.inf if math.isnan(relative[name]) else relative[name]))
@@ -198,8 +198,8 @@ def _error(ours: _Sketches, theirs: _Sketches, prefix: str) -> float | None:
     names = _shared(ours, theirs, prefix)
     if not names:
         return None
-    off = math.sqrt(sum(_norm(ours[name] - theirs[name]) ** 2 for name in names))
-    return off / math.sqrt(sum(_norm(theirs[name]) ** 2 for name in names)) if off else 0.0
+    off = math.sqrt(math.fsum(_norm(ours[name] - theirs[name]) ** 2 for name in names))
+    return off / math.sqrt(math.fsum(_norm(theirs[name]) ** 2 for name in names)) if off else 0.0
 
 
 def _norm(values: NDArray[numpy.float64]) -> float:
@@ -294,7 +294,8 @@ def _fault(one: Evidence) -> str:
     ran, asked = trajectory.effective.get("compute_dtype", ""), DTYPES[trajectory.precision]
     if ran != asked:
         return f"it computed in {ran or 'an unknown type'}, not in {asked}"
-    read, total = sum(trajectory.read_seconds[1:]), sum(trajectory.step_seconds[1:]) + sum(trajectory.read_seconds[1:])
+    read = math.fsum(trajectory.read_seconds[1:])
+    total = math.fsum(trajectory.step_seconds[1:]) + read
     if read > max(READ_SHARE * total, READ_SECONDS * len(trajectory.read_seconds[1:])):
         return f"its `wait` does not wait: {read / total:.0%} of the time went into reading losses after it"
     return ""

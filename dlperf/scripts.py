@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import fmean
 from typing import NamedTuple
 
 from dlperf import containers, envs, process, sources
@@ -363,7 +364,7 @@ def _printing(log: Log, job: Job) -> int:
 
 def _slowest(several: Sequence[Line]) -> Line:
     losses = [line.loss for line in several if line.loss is not None]
-    loss = sum(losses) / len(losses) if losses else None
+    loss = fmean(losses) if losses else None
     return several[-1]._replace(time=max(line.time for line in several), loss=loss)
 
 
@@ -376,7 +377,7 @@ def _merged(of_ranks: Sequence[Window]) -> Window:
         of_ranks[0],
         seconds=max(seconds),
         skew_seconds=max(seconds) - min(seconds),
-        loss=sum(losses) / len(losses) if losses else None,
+        loss=fmean(losses) if losses else None,
         source=f"{LOG}:{min(spans)}-{max(spans)}",
     )
 

@@ -88,10 +88,38 @@ def copy(adapter: Adapter, checkout: Path, target: Path, models: Iterable[str]) 
         raise RunError("environment", f"{checkout} cannot be copied: {said}")
     building = target.with_name(target.name + ".building")
     shutil.rmtree(building, ignore_errors=True)
-    with tarfile.open(fileobj=io.BytesIO(made.stdout)) as archive:
-        archive.extractall(building, filter="data")
+    _unpack(made.stdout, building)
     _edit(source, building, needed)
     building.rename(target)
+
+
+def _unpack(tar: bytes, folder: Path) -> None:
+    """Write the files of a commit, and its links after them, so that nothing is written through a link. RunError if
+    one would lead out of the folder. By hand, because tarfile checks neither before Python 3.11.4."""
+    folder.mkdir(parents=True)
+    links: list[tuple[Path, str]] = []
+    with tarfile.open(fileobj=io.BytesIO(tar)) as archive:
+        for member in archive:
+            place = _inside(folder, member.name)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if member.issym():
+                links.append((place, member.linkname))
+            elif content := archive.extractfile(member):
+                place.write_bytes(content.read())
+                place.chmod(0o755 if member.mode & 0o100 else 0o644)
+            else:
+                place.mkdir(exist_ok=True)
+    for place, target in links:
+        place.symlink_to(target)
+    for place, _ in links:
+        _inside(folder, place)
+
+
+def _inside(folder: Path, name: str | Path) -> Path:
+    place = folder / name
+    if not place.resolve().is_relative_to(folder.resolve()):
+        raise RunError("environment", f"{name} of the checkout leads out of it, to {place.resolve()}: not copied")
+    return place
 
 
 def _edit(source: Source, folder: Path, needed: Iterable[str]) -> None:

@@ -148,6 +148,9 @@ class Launcher:
                 process.wait(self.grace)
         _signal_group(process, signal.SIGKILL)  # helpers that a worker left behind, too
         process.wait()
+        deadline = time.monotonic() + self.grace
+        while _group_runs(process.pid) and time.monotonic() < deadline:  # a killed process takes a while to end
+            time.sleep(0.01)
 
     def first_ended(self, printed: str) -> Ended | None:
         """The first rank that ended by a signal, by what the engine printed."""
@@ -170,6 +173,22 @@ def how_ended(code: int) -> str:
 def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)
+
+
+def _group_runs(group: int) -> bool:
+    """Whether a process group has a process that is not a zombie, as those are that nobody has collected yet."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, of = file.read_bytes().rpartition(b")")[2].split()[:3]
+            if int(of) == group and state not in (b"Z", b"X"):
+                return True
+    return False
 
 
 # The script

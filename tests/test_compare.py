@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from processes import wait_for
+from processes import alive, wait_for, working_in
 
 import dlperf
 from dlperf import catalog, envs, events, metrics, plan, runner, store
@@ -28,14 +28,6 @@ def compare(*words, **kwargs):
 
 def records(folder):
     return list(store.open_folder(Path(folder)).records.values())
-
-
-def alive(pid):
-    """Whether a process runs; a zombie that init has not collected yet does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def worker_pids(folder):
@@ -118,9 +110,14 @@ def test_a_fault_is_a_row_with_its_kind(tmp_path, behave, kind, says):
 
 
 def test_a_hanging_worker_is_ended_with_its_children(tmp_path):
-    compare(*FAKE, "--set", "behave=hang", "--timeout", 3, "-r", 1, "-o", tmp_path / "out")
-    sleeping = subprocess.run(["pgrep", "-f", "^sleep 1000$"], capture_output=True, text=True).stdout.split()
-    assert not [pid for pid in sleeping if alive(int(pid))]
+    """Its child is `sleep 1000`."""
+    out = tmp_path / "out"
+    words = [*FAKE, "--set", "behave=hang", "--timeout", "60", "-r", "1", "-o", str(out)]
+    process = subprocess.Popen([*COMPARE, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_for(lambda: "sleep 1000 " in working_in(out))
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130
+    assert working_in(out) == []
 
 
 def test_a_failing_system_does_not_end_the_comparison(tmp_path):

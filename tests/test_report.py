@@ -41,6 +41,7 @@ from dlperf.schema import (
 )
 
 GOLDEN = Path(__file__).parent / "golden" / "report"
+PUBLISHED = sorted((Path(__file__).parent.parent / "report" / "published").glob("*/results.json"))
 HOSTILE = "<script>alert(1)</script> | ``` ` [x](http://example.invalid) $x$ \x1b[31mred\x1b[0m\n# heading"
 TITLES = {
     "pytorch": "PyTorch",
@@ -262,9 +263,14 @@ def grid(predict: tuple[int, ...] = (), **changes: object) -> Comparison:
 # Golden files
 
 
+def without_charts(page: str) -> str:
+    """matplotlib's versions draw with other digits."""
+    return re.sub(r"<svg.*?</svg>", "<svg></svg>", page, flags=re.DOTALL)
+
+
 @pytest.mark.parametrize("name", ["report.md", "report.html", "results.csv"])
 def test_the_report_of_a_grid_is_as_its_golden_file(name: str, request: pytest.FixtureRequest) -> None:
-    made = re.sub(r"<svg.*?</svg>", "<svg></svg>", report.render(grid((64, 128)))[name], flags=re.DOTALL)
+    made = without_charts(report.render(grid((64, 128)))[name])
     golden = GOLDEN.parent / "report-scaling" / name
     if request.config.getoption("--update-golden"):
         golden.parent.mkdir(exist_ok=True)
@@ -274,12 +280,24 @@ def test_the_report_of_a_grid_is_as_its_golden_file(name: str, request: pytest.F
 
 @pytest.mark.parametrize("name", ["report.md", "report.html", "results.csv", "results.json"])
 def test_the_report_is_as_its_golden_file(name: str, request: pytest.FixtureRequest) -> None:
-    # Charts are left out of the page: matplotlib's versions draw them with other digits.
-    made = re.sub(r"<svg.*?</svg>", "<svg></svg>", report.render(comparison())[name], flags=re.DOTALL)
+    made = without_charts(report.render(comparison())[name])
     golden = GOLDEN / name
     if request.config.getoption("--update-golden"):
         golden.write_text(made, encoding="utf-8")
     assert made == golden.read_text(encoding="utf-8"), "`pytest --update-golden` rewrites the golden files"
+
+
+@pytest.mark.parametrize("results", PUBLISHED, ids=lambda results: results.parent.name)
+def test_a_published_report_is_what_its_results_give(results: Path, request: pytest.FixtureRequest) -> None:
+    """With every Python. results.json itself stays as its run wrote it: later versions of dlperf add keys to it."""
+    made = report.render(comparison_from(json.loads(results.read_text(encoding="utf-8"))))
+    del made["results.json"]
+    if request.config.getoption("--update-golden"):
+        for name, content in made.items():
+            (results.parent / name).write_text(content, encoding="utf-8")
+    for name in ("report.md", "report.html", "results.csv"):
+        held = (results.parent / name).read_text(encoding="utf-8")
+        assert without_charts(made[name]) == without_charts(held), f"`pytest --update-golden` renders {name} again"
 
 
 def test_files_are_written_whole_and_nothing_else_is_left(tmp_path: Path) -> None:
@@ -711,6 +729,16 @@ def coverage(counts: Sequence[int], inside: Iterable[bool]) -> None:
     hits = sum(inside)
     low, high = stats.binom.interval(1 - 1e-6, counts[0], metrics.CONFIDENCE)
     assert low <= hits <= high, f"{hits} of {counts[0]} intervals contain the truth; expected {low} to {high}"
+
+
+def test_sums_of_seconds_are_exact_with_every_python() -> None:
+    """0.1 ten times is 1.0; added one after another, as `sum` does before 3.12, it is 0.9999999999999999."""
+    of = job("pytorch", "resnet50", "fp32", "fp32", 16)
+    windows = tuple(Window(i, 2, 32, 0.1, 0.1, None, skew_seconds=0.1, input_seconds=0.1) for i in range(10))
+    (row,) = metrics.rows(few([run(of, 0, 1.0, windows=windows)]))
+    assert (row["window_seconds"], row["skew_seconds"]) == (1.0, 1.0)
+    assert (row["throughput_samples_per_second"], row["cpu_seconds_per_sample"]) == (320.0, 1 / 320)
+    assert (row["cpu_cores_busy"], row["input_wait_share"]) == (1.0, 1.0)
 
 
 @pytest.mark.parametrize("n", [2, 3, 7])

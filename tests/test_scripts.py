@@ -14,7 +14,7 @@ import numpy
 import pytest
 
 from dlperf import catalog, compare, envs, metrics, plan, runner, scripts, sources, spec, store
-from dlperf.errors import UsageError
+from dlperf.errors import RunError, UsageError
 from dlperf.events import Stream
 from dlperf.process import Ended
 
@@ -889,6 +889,39 @@ def test_edits_are_made_in_the_copy_alone(checkout, tmp_path):
     gone = dataclasses.replace(adapter.source, replace=(dataclasses.replace(change, old="'three'"),))
     with pytest.raises(Exception, match="has no text \"'three'\" to replace"):
         sources.copy(dataclasses.replace(adapter, source=gone), folder, tmp_path / "again", ["resnet50"])
+
+
+def test_links_and_modes_of_a_checkout_are_kept(checkout, tmp_path):
+    folder, adapter = checkout
+    (folder / "imagenet/run.sh").write_text("echo\n")
+    (folder / "imagenet/run.sh").chmod(0o755)
+    (folder / "imagenet/link").symlink_to("../imagenet/main.py")
+    adapter = committed(folder, adapter)
+    sources.copy(adapter, folder, tmp_path / "copy", ["resnet50"])
+    assert (tmp_path / "copy/imagenet/link").read_text() == "print('one')\n"
+    assert os.access(tmp_path / "copy/imagenet/run.sh", os.X_OK)
+    assert not os.access(tmp_path / "copy/imagenet/main.py", os.X_OK)
+
+
+@pytest.mark.parametrize("links", [{"a": "/etc/hostname"}, {"a": "../../elsewhere"}, {"a": "b/..", "b": ".."}])
+def test_a_link_that_leads_out_of_a_checkout_is_refused(checkout, tmp_path, links):
+    folder, adapter = checkout
+    for name, target in links.items():
+        (folder / "imagenet" / name).symlink_to(target)
+    adapter = committed(folder, adapter)
+    with pytest.raises(RunError, match="imagenet/a of the checkout leads out of it") as caught:
+        sources.copy(adapter, folder, tmp_path / "copy", ["resnet50"])
+    assert caught.value.kind == "environment"
+    assert not (tmp_path / "copy").exists()
+
+
+def committed(folder, adapter):
+    """Everything in the folder is a new commit, and the adapter is of it."""
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "more")
+    return dataclasses.replace(
+        adapter, source=dataclasses.replace(adapter.source, commit=git(folder, "rev-parse", "HEAD"))
+    )
 
 
 def another_commit(folder):

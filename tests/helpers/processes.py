@@ -12,13 +12,24 @@ def wait_for(condition, seconds=60):
         time.sleep(0.05)
 
 
-def left_behind(folder):
-    """Command lines of the ranks, and of what started them, that work in a folder. The two hosts of tests/cluster share
-    this machine's processes."""
+def alive(pid):
+    """Whether a process runs; a zombie that init has not collected yet does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def working_in(folder):
+    """Command lines of the processes that work in a folder; other tests have theirs. A zombie works nowhere."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            line = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            if (process / "cwd").resolve().is_relative_to(folder) and "dlperf.adapters" in line:
-                found.append(line)
+            if (process / "cwd").readlink().is_relative_to(folder.resolve()):
+                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
     return found
+
+
+def left_behind(folder):
+    """Of these, the ranks and what started them. The two hosts of tests/cluster share this machine's processes."""
+    return [line for line in working_in(folder) if "dlperf.adapters" in line]
