@@ -24,6 +24,8 @@ from dlperf.models import FAMILIES, FAMILY_OF, NAMES, images
 
 DEVICES = ("cpu", "cuda")
 INPUTS = ("synthetic", "native", "dali")
+#: architectures that locks are made for, as platform.machine() has them
+MACHINES = ("x86_64", "aarch64")
 STATUSES = ("yes", "untested", "not_yet", "upstream", "never")
 #: statuses that run
 RUNNABLE = frozenset(["yes", "untested"])
@@ -231,7 +233,8 @@ class EnvironmentSpec:
 
     key: its device, with a variant that some option asks for: "cpu", "cuda", "cpu-horovod". python: minor versions,
     best first. extra_index: where pip also looks if the usual index lacks a package. variables: set for every worker;
-    `{site_packages}` stands for the environment's. build: what its lock cannot bring.
+    `{site_packages}` stands for the environment's. build: what its lock cannot bring. machines: of MACHINES, those that
+    its lock serves. unavailable: why upstream has nothing for another of them.
     """
 
     key: str
@@ -240,6 +243,15 @@ class EnvironmentSpec:
     extra_index: tuple[str, ...] = ()
     variables: Mapping[str, str] | None = None
     build: SourceBuild | None = None
+    machines: tuple[str, ...] = MACHINES[:1]
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+
+    def lacks(self, machine: str) -> str:
+        """Why there is nothing to install on a machine of this architecture; empty if there is."""
+        if machine in self.machines:
+            return ""
+        ours = f"{self.key} is locked for {' and '.join(self.machines)} only; this machine is {machine or 'of no name'}"
+        return self.unavailable.get(machine, ours)
 
     @property
     def locks(self) -> tuple[Path, ...]:
@@ -418,7 +430,7 @@ class _Reader:
 
     def environment(self, key: str, table: Mapping[str, Any]) -> EnvironmentSpec:
         where = f"environment.{key}"
-        self.known(where + ".", table, {"python", "extra_index", "variables", "build"})
+        self.known(where + ".", table, {"python", "extra_index", "variables", "build", "machines", "unavailable"})
         if key.partition("-")[0] not in DEVICES:
             allowed = f"{', '.join(DEVICES)}, or one of these with a variant: cpu-horovod"
             self.problems.append(Problem(f"{self.path}: environment", key, allowed))
@@ -431,7 +443,21 @@ class _Reader:
             extra_index=tuple(table.get("extra_index", ())),
             variables=dict(table.get("variables", {})),
             build=self.build(key, table["build"]) if "build" in table else None,
+            machines=self.choices(where, {"machines": MACHINES[:1], **table}, "machines", MACHINES),
+            unavailable=self.unavailable(where, table),
         )
+
+    def unavailable(self, where: str, table: Mapping[str, Any]) -> dict[str, str]:
+        """Reasons, by machine that the lock does not serve."""
+        where, reasons = where + ".unavailable", table.get("unavailable", {})
+        if not isinstance(reasons, dict):
+            self.wrong(where, reasons, "a table of reasons by machine")
+            return {}
+        self.known(where + ".", reasons, {one for one in MACHINES if one not in table.get("machines", MACHINES[:1])})
+        for machine, why in reasons.items():
+            if not isinstance(why, str) or not why:
+                self.wrong(f"{where}.{machine}", why, "the reason, for the report's cell")
+        return {machine: str(why) for machine, why in reasons.items()}
 
     def image(self, device: str, table: Mapping[str, Any]) -> ImageSpec:
         if device not in DEVICES:

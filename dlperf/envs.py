@@ -794,16 +794,18 @@ def _upgrade_pip(making: _Making, environ: Mapping[str, str]) -> None:
 
 
 def read_lock(path: Path) -> list[Requirement]:
-    """The packages of a lock. RunError names the file and the line that is not `name==version --hash=sha256:...`."""
-    found = []
+    """The packages of a lock, but for those of another architecture alone. RunError names the file and the line that
+    is not `name==version --hash=sha256:...`."""
+    found, elsewhere = [], re.compile(rf"platform_machine (== '(?!{os.uname().machine}')|!= '{os.uname().machine}')")
     for number, line in _logical_lines(path):
         match = re.fullmatch(
-            r"([A-Za-z0-9._-]+)(?:\[[\w,.-]+\])?==([^\s;]+)\s*(?:;[^#]*?)?(?:\s+--hash=sha256:[0-9a-f]{64})+", line
+            r"([A-Za-z0-9._-]+)(?:\[[\w,.-]+\])?==([^\s;]+)\s*(?:;\s*([^#]*?))?(?:\s+--hash=sha256:[0-9a-f]{64})+", line
         )
         if not match:
             shown = line if len(line) < 60 else line[:57] + "..."
             raise _bad_lock(path, number, f"{shown!r} is not name==version --hash=sha256:...")
-        found.append(Requirement(match[1].lower(), match[2]))
+        if not elsewhere.match(match[3] or ""):
+            found.append(Requirement(match[1].lower(), match[2]))
     if not found:
         raise _bad_lock(path, 1, "it lists no package")
     return found

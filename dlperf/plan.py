@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -23,8 +24,12 @@ class Plan:
     skips: tuple[Skip, ...]
 
 
-def make(spec: Spec, adapters: Mapping[str, Adapter]) -> Plan:
-    """One row for each model, precision, number of nodes and of ranks on each, framework, --compile and --input."""
+def make(spec: Spec, adapters: Mapping[str, Adapter], machine: str | None = None) -> Plan:
+    """One row for each model, precision, number of nodes and of ranks on each, framework, --compile and --input.
+
+    machine: the architecture that environments are made for, this one's if left out.
+    """
+    machine = platform.machine() if machine is None else machine
     jobs: dict[str, Job] = {}
     skips: dict[tuple[object, ...], Skip] = {}
     compiles: tuple[str | None, ...] = spec.compile or (None,)
@@ -34,7 +39,8 @@ def make(spec: Spec, adapters: Mapping[str, Adapter]) -> Plan:
     ):
         settings = {**spec.settings, **({"compile": compile} if compile else {})}
         concerned = _concerned(spec, adapters, models.FAMILY_OF[model])
-        row = _row(spec, adapters[name], model, asked, input, _mine(adapters[name], settings, concerned))
+        mine = _mine(adapters[name], settings, concerned)
+        row = _row(spec, adapters[name], model, asked, input, mine, machine)
         if isinstance(row, Skip):
             skips.setdefault((row.system, row.model, row.precision_asked), row)
             continue
@@ -76,7 +82,9 @@ def _skip(row: Job, status: str, why: str, nnodes: int, nproc: int) -> Skip:
     return Skip(**same, status=status, why=why, nnodes=nnodes, nproc_per_node=nproc)
 
 
-def _row(spec: Spec, adapter: Adapter, model: str, asked: str, input: str, mine: Mapping[str, str]) -> Job | Skip:
+def _row(
+    spec: Spec, adapter: Adapter, model: str, asked: str, input: str, mine: Mapping[str, str], machine: str
+) -> Job | Skip:
     """`mine`: the settings that address this adapter and this family."""
     family, precision = models.FAMILY_OF[model], resolve_precision(asked, spec.device)
     options = {name: mine.get(name, option.default) for name, option in adapter.options_of(family).items()}
@@ -99,6 +107,10 @@ def _row(spec: Spec, adapter: Adapter, model: str, asked: str, input: str, mine:
     if status in RUNNABLE and spec.env in ENGINES and not image:
         why = no_image(adapter, environment, spec.device, spec.images)
         status = "not_yet" if why else status
+    if status in RUNNABLE and not image and _from_lock(spec, adapter) and environment in adapter.environments:
+        made = adapter.environments[environment]
+        why = made.lacks(machine)
+        status = ("upstream" if machine in made.unavailable else "not_yet") if why else status
     if status in RUNNABLE:
         why = too_old(adapter, precision, spec)
         status = "hardware" if why else status
@@ -188,6 +200,11 @@ def _unbuilt(adapter: Adapter, environment: str, device: str) -> str:
     if not variant or environment in adapter.environments:
         return ""
     return f"{variant} on {device} is not built by us yet"
+
+
+def _from_lock(spec: Spec, adapter: Adapter) -> bool:
+    """Whether this adapter's environments, or the images of them, are made from our locks."""
+    return spec.env == "venv" or (spec.env in ENGINES and not spec.images.get(adapter.name, spec.images.get("", "")))
 
 
 def no_image(adapter: Adapter, environment: str, device: str, images: Mapping[str, str]) -> str:

@@ -1,6 +1,11 @@
 """Support is data: complete, without overlap, and readable in errors."""
 
+import re
+from collections import Counter
+from itertools import product
+
 import pytest
+from packaging.requirements import Requirement
 
 from dlperf import catalog
 from dlperf.errors import UsageError
@@ -45,6 +50,25 @@ def test_cpu_and_cuda_are_locked_with_hashes(name):
         assert pins
         assert lock.read_text().count("--hash=sha256:") >= len(pins)
     assert {key for key in environments if "-" not in key} == {"cpu", "cuda"}
+
+
+@pytest.mark.parametrize("name", [name for name, adapter in ADAPTERS.items() if adapter.default])
+def test_a_lock_has_what_each_python_and_machine_needs(name):
+    """Of packages with several versions the markers choose one, and of the framework's packages too. Whether there are
+    wheels is for an index to say."""
+    spec = ADAPTERS[name].environments["cpu"]
+    text = spec.lock.read_text()
+    listed = [line.removesuffix("\\") for line in text.splitlines() if re.match(r"[\w.-]+==", line)]
+    pins = [Requirement(line) for line in listed]
+    forked = {name for name, count in Counter(pin.name for pin in pins).items() if count > 1}
+    if "--universal" in text:
+        oldest = min(spec.python, key=lambda version: int(version.partition(".")[2]))
+        assert f"--python-version {oldest} " in text
+    for python, machine in product(spec.python, spec.machines):
+        place = {"python_full_version": python + ".0", "platform_machine": machine, "sys_platform": "linux"}
+        chosen = Counter(pin.name for pin in pins if not pin.marker or pin.marker.evaluate(place))
+        assert {chosen[one] for one in forked} <= {1}, (python, machine)
+        assert sum(chosen[one] for one in ADAPTERS[name].distribution) == 1, (python, machine)
 
 
 @pytest.mark.parametrize("name", ["pytorch", "tensorflow", "mxnet"])
@@ -130,6 +154,9 @@ def test_every_wrong_key_of_an_adapter_toml_is_named(tmp_path):
         '[environment.cpu-x]\npython = ["3.11"]\n'
         '[environment.cpu-x.build]\nflags = "-O3"\nreplace = [{ file = "a", old = "b", to = "c" }]\n'
         '[options.kind]\nvalues = ["a"]\nenvironment = { b = "x", a = "y" }\n'
+        '[environment.cpu]\npython = ["3.11"]\nmachines = ["arm"]\nunavailable = { aarch64 = "", ppc64 = "none" }\n'
+        '[environment.cpu-m]\npython = ["3.11"]\nunavailable = "no wheel"\n'
+        '[environment.cpu-n]\npython = ["3.11"]\nmachines = ["aarch64"]\nunavailable.aarch64 = "both"\n'
     )
     with pytest.raises(UsageError) as caught:
         catalog.read(tmp_path)
@@ -144,6 +171,11 @@ def test_every_wrong_key_of_an_adapter_toml_is_named(tmp_path):
         "distributed[0].why",
         "environment.cpu-x.build.flags",
         "environment.cpu-x.build.replace.to",
+        "environment.cpu.machines",
+        "environment.cpu.unavailable.aarch64",
+        "environment.cpu.unavailable.ppc64",
+        "environment.cpu-m.unavailable",
+        "environment.cpu-n.unavailable.aarch64",
         "new",
     } <= set(fields)
     assert [p.value for p in caught.value.problems if p.field.endswith("options.kind.environment")] == ["b", "y"]

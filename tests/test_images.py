@@ -60,6 +60,10 @@ def test_labels_name_lock_versions_and_revision():
     found = images.labels(ADAPTERS["mxnet"], "cpu", "debian:12")
     assert found["dlperf.lock"].startswith("sha256:")
     assert found["dlperf.versions"] == "mxnet 1.9.1"
+    assert images.labels(ADAPTERS["tensorflow"], "cpu", "debian:12")["dlperf.versions"] in (
+        "tensorflow-cpu 2.21.0",
+        "tensorflow 2.21.0",  # on Arm
+    )
     assert found["dlperf.base"] == "debian:12"
     assert found["org.opencontainers.image.revision"]
 

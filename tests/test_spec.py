@@ -331,3 +331,40 @@ def test_a_format_that_a_loader_does_not_read_is_a_skip_that_says_how_to_make_on
 def test_what_does_not_fit_the_images_is_named(photos, words, parts):
     (problem,) = problems(*RESNET, *(photos if word == "PHOTOS" else word for word in words))
     assert [part in problem for part in parts] == [True] * len(parts), problem
+
+
+def on(machine, *words):
+    """By framework: nothing where its row runs on a machine of this architecture, else status and reason."""
+    made = plan.make(parse("--model", "bert", *words), catalog.adapters(), machine)
+    return {**{job.adapter: None for job in made.jobs}, **{one.adapter: (one.status, one.why) for one in made.skips}}
+
+
+def test_what_has_no_wheel_for_arm_is_a_row_that_says_so():
+    rows = on("aarch64")
+    assert {name for name, row in rows.items() if row is None} == {"jax", "pytorch", "tensorflow"}
+    assert rows["paddle"] == ("upstream", "PaddlePaddle 3.3.1 has no wheel for Arm Linux")
+    assert rows["oneflow"] == ("upstream", "OneFlow 0.9.0 has no wheel for Arm Linux")
+    assert rows["mxnet"][0] == "upstream"
+    assert "libarmpl_lp64_mp.so" in rows["mxnet"][1]
+
+
+@pytest.mark.parametrize("machine", ["riscv64", "ppc64le", ""])
+def test_a_machine_that_no_lock_is_for_has_rows_with_the_reason(machine):
+    rows = on(machine)
+    assert len(rows) == 6
+    assert {status for status, _ in rows.values()} == {"not_yet"}
+    assert all(f"this machine is {machine}" in why for _, why in rows.values())
+    assert rows["jax"][1].startswith("cpu is locked for x86_64 and aarch64 only")
+
+
+def test_a_lock_of_a_variant_serves_the_machines_that_it_says():
+    settings = ("--set", "communication=horovod", "--frameworks", "mxnet,pytorch")
+    assert on("x86_64", *settings) == {"mxnet": None, "pytorch": None}
+    assert {status for status, _ in on("aarch64", *settings).values()} == {"not_yet"}
+
+
+def test_what_we_did_not_lock_is_the_users_to_know():
+    assert set(on("riscv64", "--env", "current", "--frameworks", "jax").values()) == {None}
+    image = ("--env", "docker", "--frameworks", "paddle", "--image")
+    assert on("aarch64", *image, "mine:1") == {"paddle": None}
+    assert on("aarch64", *image[:-1])["paddle"][0] == "upstream"
