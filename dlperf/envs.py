@@ -2,9 +2,9 @@
 
 An environment is a venv in `<cache>/envs/<adapter>-<key>-<digest>`, where key is its device, with a variant that
 some options need ("cpu", "cpu-horovod"), and the digest is that of its lock and of what is built from source. It is
-built in a folder beside that one and moved into place whole. Whoever builds it, and every pip that still writes to it,
-holds a file lock; so what lies in an unlocked building folder is left over from a builder that died. Because of the
-move, everything in it is started as `bin/python -m ...`: the scripts in bin/ name a folder that is gone.
+built by uv in a folder beside that one and moved into place whole. Its files are links to those of uv's cache where the
+disk allows that. Whoever builds it, and every uv or pip that still writes to it, holds a file lock; so what lies in an
+unlocked building folder is left over from a builder that died.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
+import importlib.util
 import json
 import os
 import re
@@ -27,6 +28,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+from dlperf import indexes, pythons
 from dlperf.containers import ENGINES, Container
 from dlperf.errors import Problem, RunError, UsageError, did_you_mean, heed_signals
 from dlperf.shell import quote
@@ -35,14 +37,14 @@ if TYPE_CHECKING:  # reading every adapter.toml costs more than this whole modul
     from dlperf.catalog import Adapter, EnvironmentSpec, SourceBuild
 
 #: part of every digest: raise it when environments must be made anew although no lock changed
-RECIPE = 1
+RECIPE = 2
 #: written last inside an environment; one without it is not whole
 MARKER = "dlperf-environment.json"
 BUILDING = ".building-"
 #: environments that `ensure_all` makes at the same time
-AT_ONCE = 2
-#: seconds that a configured package index has for an answer
-PROBE_SECONDS = 3.0
+AT_ONCE = 3
+#: seconds without a word after which a line says that work goes on
+BEAT_SECONDS = 20.0
 #: downloads that are worth a line of progress, in MB
 LARGE_MB = 50
 
@@ -144,6 +146,9 @@ def _target(adapter: Adapter, key: str) -> _Target:
         raise RunError("environment", f"{adapter.name} has no environment {key}; it has: {known}")
     try:
         locks = [lock.read_bytes().decode(errors="replace") for lock in spec.locks]
+    except FileNotFoundError as error:
+        why = f"it has no lock for {os.uname().machine}: there is no {error.filename}"
+        raise RunError("environment", f"{adapter.name} {key}: {why}") from None
     except OSError as error:
         raise RunError(
             "environment", f"{adapter.name} {key}: the lock {error.filename} cannot be read: {error}"
@@ -173,15 +178,15 @@ def images() -> Any:
 def commands(adapter: Adapter, key: str) -> list[str]:
     """The shell commands that would make the environment. Runs nothing, and looks at nothing but the locks."""
     target = _target(adapter, key)
-    locks = [str(lock) for lock in target.spec.locks]
     lines = [
         ["mkdir", "-p", str(target.root)],
-        [f"python{target.spec.python[0]}", "-m", "venv", str(target.building)],
-        _pip_install(target),
+        _venv(target, target.spec.python[0]),
+        _install(target),
         *_source_build(target),
         ["mv", str(target.building), str(target.folder)],
     ]
-    return [" ".join(quote(_from_here(word) if word in locks else word) for word in line) for line in lines]
+    ours = [pythons.uv(), *map(str, target.spec.locks)]
+    return [" ".join(quote(_from_here(word) if word in ours else word) for word in line) for line in lines]
 
 
 def _from_here(path: str) -> str:
@@ -222,19 +227,17 @@ def ensure(
     """The environment, made first if needed. Several processes and threads may ask at once: one makes it. An image is
     not made, but pulled from its registry.
 
-    RunError (kind "environment") if it cannot be made, with the last lines of pip; nothing half-made is left then,
-    nor after KeyboardInterrupt.
+    RunError (kind "environment") if it cannot be made, with the last lines of uv or pip; nothing half-made is left
+    then, nor after KeyboardInterrupt.
     """
-    return _any(adapter, key, kind, progress, chosen, _Children())
+    return _any(adapter, key, kind, chosen, _Session(progress))
 
 
-def _any(
-    adapter: Adapter, key: str, kind: str, progress: Progress, chosen: Mapping[str, str], children: _Children
-) -> Environment:
+def _any(adapter: Adapter, key: str, kind: str, chosen: Mapping[str, str], session: _Session) -> Environment:
     if kind in ENGINES:
-        found: Environment = images().ensure(adapter, key, kind, chosen, progress)
+        found: Environment = images().ensure(adapter, key, kind, chosen, session.say)
         return found
-    return _current(adapter, key) if kind == "current" else _ensure(adapter, key, progress, children)
+    return _current(adapter, key) if kind == "current" else _ensure(adapter, key, session)
 
 
 def ensure_all(
@@ -243,21 +246,17 @@ def ensure_all(
     progress: Progress = _silent,
     chosen: Mapping[str, str] = NO_IMAGES,
 ) -> list[Environment | RunError]:
-    """`ensure` for several (adapter, key), two at a time: pip waits for the network, then for one core.
+    """`ensure` for several (adapter, key), some at a time.
 
     In the order of `wanted`; one that cannot be made is its RunError. `progress` is called by one thread at a time.
     """
     from concurrent.futures import ThreadPoolExecutor
 
-    children, turn = _Children(), threading.Lock()
-
-    def say(line: str) -> None:
-        with turn:
-            progress(line)
+    session = _Session(progress)
 
     def one(pair: tuple[Adapter, str]) -> Environment | RunError:
         try:
-            return _any(*pair, kind, say, chosen, children)
+            return _any(*pair, kind, chosen, session)
         except RunError as error:
             return error
 
@@ -265,33 +264,33 @@ def ensure_all(
     try:
         return list(pool.map(one, wanted))
     except BaseException:
-        children.end()
+        session.end()
         raise
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _ensure(adapter: Adapter, key: str, progress: Progress, children: _Children) -> Environment:
+def _ensure(adapter: Adapter, key: str, session: _Session) -> Environment:
     target = _target(adapter, key)
     found = _ready(target)
     if found:
         return found
     try:
         target.root.mkdir(parents=True, exist_ok=True)
-        with _guard(target.folder, _wait_for_other(target, progress, children)) as held:
-            return _ready(target) or _make(_Making(target, held, progress, children))
+        with _guard(target.folder, _wait_for_other(target, session)) as held:
+            return _ready(target) or _make(_Making(target, held, session))
     except OSError as error:
         raise _os_error(target, error) from None
 
 
-def _wait_for_other(target: _Target, progress: Progress, children: _Children) -> Callable[[], None]:
+def _wait_for_other(target: _Target, session: _Session) -> Callable[[], None]:
     said: list[str] = []
 
     def busy() -> None:
         if not said:
             said.append(f"{target.label}: waiting for another process that makes it")
-            progress(said[0])
-        children.check()
+            session.say(said[0])
+        session.check()
         time.sleep(0.1)
 
     return busy
@@ -309,12 +308,9 @@ def check(env: Environment) -> None:
 
 
 def find_python(versions: Sequence[str]) -> Path:
-    """An interpreter of the first of these minor versions that there is: this one, on PATH, in pyenv, through uv.
-
-    Each is run before it is believed: pyenv puts a python3.10 on PATH that only says that it is not there.
-    Where none is found and uv is on PATH, uv may download one. RunError says what to install.
-    """
-    return _find_python(versions, _silent)[0]
+    """An interpreter of the first of these minor versions that there is; else one that uv fetches. RunError says what
+    to install."""
+    return pythons.find(versions).path
 
 
 def remove(adapter: Adapter, key: str) -> list[Path]:
@@ -354,10 +350,10 @@ def _ready(target: _Target) -> Environment | None:
     if not _marker(target.folder):
         return None
     python = target.folder / "bin" / "python"
-    runs = _interpreter(str(python))
+    runs = pythons.interpreter(str(python))
     if runs is None:
         return None
-    packages = target.folder / "lib" / f"python{_minor(runs.version)}" / "site-packages"
+    packages = target.folder / "lib" / f"python{pythons.minor(runs.version)}" / "site-packages"
     digest = _digest(target.digest, runs.version)
     variables = _variables(target.spec, packages)
     return Environment(target.adapter.name, target.key, "venv", python, runs.version, digest, target.folder, variables)
@@ -464,22 +460,40 @@ def _give_up() -> NoReturn:
     raise BlockingIOError
 
 
-def _size(folder: Path) -> int:
-    """Bytes on disk."""
-    files = (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
-    return sum(file.lstat().st_blocks * 512 for file in files)
+def _size(folder: Path) -> tuple[int, int]:
+    """Bytes on disk, and how many of them are shared with files outside, as with uv's cache."""
+    found: dict[tuple[int, int], tuple[int, int]] = {}  # a file: its bytes, and its links that lie outside
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            file = os.lstat(os.path.join(parent, name))
+            _, outside = found.get((file.st_dev, file.st_ino), (0, file.st_nlink))
+            found[file.st_dev, file.st_ino] = file.st_blocks * 512, outside - 1
+    return sum(size for size, _ in found.values()), sum(size for size, outside in found.values() if outside)
 
 
 # --- making one -------------------------------------------------------------------------------------------------------
 
 
-class _Children:
-    """The child processes of all threads of one call, which end together."""
+class _Session:
+    """What the threads of one call share: whom they tell, where packages come from, and their child processes, which
+    end together."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._turn, self._looking, self._lock = threading.Lock(), threading.Lock(), threading.Lock()
+        self._sources: indexes.Sources | None = None
         self._running: set[subprocess.Popen[str]] = set()
         self._ended = False
+
+    def say(self, line: str) -> None:
+        with self._turn:
+            self._progress(line)
+
+    def sources(self) -> indexes.Sources:
+        """Found out once, for it may take seconds."""
+        with self._looking:
+            self._sources = self._sources or indexes.read(self.say)
+            return self._sources
 
     def check(self) -> None:
         """Raise in a thread that must go no further."""
@@ -527,37 +541,66 @@ def _end(process: subprocess.Popen[str]) -> None:
             process.wait(timeout=5)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Making:
-    """One environment, or the folder of its wheels, being made by the holder of its lock `held`."""
+    """One environment, or the folder of its wheels, being made by the holder of its lock `held`.
+
+    step: what is being done; said: when a line was last said of it.
+    """
 
     target: _Target
     held: int
-    progress: Progress
-    children: _Children
-    wheels_only: bool = False
-
-    @property
-    def python(self) -> str:
-        """The one whose pip is used. Wheels are for an image's Python, which this machine may not have."""
-        return sys.executable if self.wheels_only else str(self.target.building / "bin" / "python")
+    session: _Session
+    step: str = ""
+    said: float = 0.0
 
     def say(self, line: str) -> None:
-        self.progress(f"{self.target.label}: {line}")
+        self.said = time.monotonic()
+        self.session.say(f"{self.target.label}: {line}")
+
+    def begin(self, step: str) -> None:
+        self.step = step
+        self.say(step)
 
     def run(
         self, command: Sequence[str], environ: Mapping[str, str], each: Progress = _silent
     ) -> tuple[int, list[str]]:
         """Run a command that writes to the environment; its exit status and lines. It ends when we are interrupted."""
         lines: list[str] = []
-        with self.children.start(command, environ, self.held) as process:
+        with self.session.start(command, environ, self.held) as process, self._never_silent(process):
             assert process.stdout is not None
             for line in process.stdout:
                 lines.append(line.rstrip())
                 each(lines[-1])
             code = process.wait()
-        self.children.check()
+        self.session.check()
         return code, lines
+
+    @contextmanager
+    def _never_silent(self, process: subprocess.Popen[str]) -> Iterator[None]:
+        """Say every now and then how long a command has run, and what it has written."""
+        over, started = threading.Event(), time.monotonic()
+
+        def beat() -> None:
+            while not over.wait(max(0.01, self.said + BEAT_SECONDS - time.monotonic())):
+                if time.monotonic() - self.said >= BEAT_SECONDS:
+                    self.say(f"{self.step}: {time.monotonic() - started:.0f} s{_written(process.pid)}")
+
+        thread = threading.Thread(target=beat, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+
+def _written(pid: int) -> str:
+    """ ", 612 MB written", what a process and those of its children that ended wrote; nothing where that is unknown."""
+    with suppress(OSError, IndexError):
+        found = re.search(r"^wchar: (\d+)$", Path(f"/proc/{pid}/io").read_text(), re.MULTILINE)
+        return f", {_gigabytes(int(found[1]))} written" if found else ""
+    return ""
 
 
 def _make(making: _Making) -> Environment:
@@ -571,7 +614,7 @@ def _make(making: _Making) -> Environment:
     started = time.monotonic()
     try:
         version = _build(making)
-        size = _size(target.building)
+        size, shared = _size(target.building)
         noted = {"python": version, "digest": target.digest, "bytes": size}
         (target.building / MARKER).write_text(json.dumps(noted) + "\n", encoding="utf-8")
         os.rename(target.building, target.folder)
@@ -580,27 +623,28 @@ def _make(making: _Making) -> Environment:
     made = _ready(target)
     if made is None:
         raise target.error(f"the interpreter in {target.folder} does not run; remove that folder and try again")
-    making.say(f"ready after {time.monotonic() - started:.0f} s, {_gigabytes(size)}")
+    linked = f", of which {_gigabytes(shared)} are links to uv's cache" if shared else ""
+    making.say(f"ready after {time.monotonic() - started:.0f} s, {_gigabytes(size)}{linked}")
     return made
 
 
 def _build(making: _Making) -> str:
     """Fill the building folder: a venv with what the locks list. Returns its Python version."""
-    target = making.target
-    python, version = _find_python(target.spec.python, making.say)
+    target, sources = making.target, making.session.sources()
+    found = pythons.find(target.spec.python, making.begin, lambda command: making.run(command, sources.for_uv()))
     steps = 1 + len(target.spec.locks)
-    making.say(f"making an environment with Python {version} (1 of {steps})")
-    code, lines = making.run([str(python), "-m", "venv", str(target.building)], _plain_environ())
+    making.begin(f"making an environment with Python {found.version} (1 of {steps})")
+    command = _venv(target, str(found.path)) + (sources.uv_options() if target.spec.build else [])
+    code, lines = making.run(command, sources.for_uv())
     if code:
-        raise _explained(target, lines, f"{python} -m venv failed")
-    environ = _pip_environ(making)
-    _upgrade_pip(making, environ)
-    making.say(f"installing {_summary(target.adapter, read_lock(target.spec.lock))} (2 of {steps})")
-    _from_indexes(making, _pip_install(target), environ)
+        raise _explained(target, lines, f"uv cannot make a venv with {found.path}")
+    making.begin(f"installing {_summary(target.adapter, read_lock(target.spec.lock))} (2 of {steps})")
+    _from_indexes(making, [*_install(target), *sources.uv_options()], sources.for_uv)
     if target.spec.build:
-        making.say(f"building {_source(target.spec.build)} from source, which takes some minutes ({steps} of {steps})")
-        _build_source(making, environ)
-    return version
+        source = _source(target.spec.build)
+        making.begin(f"building {source} from source, which takes some minutes ({steps} of {steps})")
+        _build_source(making)
+    return found.version
 
 
 def _summary(adapter: Adapter, requirements: Sequence[Requirement]) -> str:
@@ -611,29 +655,36 @@ def _summary(adapter: Adapter, requirements: Sequence[Requirement]) -> str:
     return first if len(names) == 1 else f"{first} and {len(names) - 1} more"
 
 
-def _pip_install(target: _Target) -> list[str]:
-    """Everything is pinned with its hash, so pip need not resolve; wheels only, so nothing is built."""
-    python, lock = str(target.building / "bin" / "python"), str(target.spec.lock)
-    options = ["--require-hashes", "--no-deps", "--only-binary", ":all:", "--progress-bar", "off"]
-    return [python, "-I", "-m", "pip", "install", *options, "-r", lock]
+def _venv(target: _Target, python: str) -> list[str]:
+    """With pip where it is to fetch and build a source distribution. Its scripts survive the move."""
+    seed = ["--seed"] if target.spec.build else []
+    return [pythons.uv(), "venv", *seed, "--relocatable", "--python", python, str(target.building)]
 
 
-def _from_indexes(making: _Making, command: list[str], environ: Mapping[str, str]) -> None:
-    """Run pip with the user's indexes; only if they lack a package, with adapter.toml's too."""
+def _install(target: _Target) -> list[str]:
+    """Everything is pinned with its hash, so nothing is resolved and any index will do; wheels only, so nothing is
+    built."""
+    options = ["--require-hashes", "--no-deps", "--only-binary", ":all:", "--index-strategy", "unsafe-best-match"]
+    python = str(target.building / "bin" / "python")
+    return [pythons.uv(), "pip", "install", "--python", python, *options, "-r", str(target.spec.lock)]
+
+
+def _from_indexes(making: _Making, command: list[str], environ: Callable[[Sequence[str]], dict[str, str]]) -> None:
+    """Run uv or pip with the user's indexes; only if they lack a package, with adapter.toml's too."""
 
     def large(line: str) -> None:
-        found = re.match(r"\s*Downloading (\S+) \(([\d.]+) (MB|GB)\)", line)
-        if found and float(found[2]) * (1000 if found[3] == "GB" else 1) >= LARGE_MB:
-            making.say(f"downloading {found[1].rpartition('/')[2]}, {found[2]} {found[3]}")
+        found = re.match(r"\s*Downloading (\S+) \(([\d.]+) ?(MB|GB|MiB|GiB)\)", line)
+        size = float(found[2]) * {"MB": 1, "GB": 1e3, "MiB": 1.048576, "GiB": 1073.741824}[found[3]] if found else 0
+        if found and size >= LARGE_MB:
+            making.say(f"downloading {found[1].rpartition('/')[2]}, {_gigabytes(size * 1e6)}")
 
-    extra = making.target.spec.extra_index
-    code, lines = making.run(command, environ, large)
-    if code and extra and _missing(lines) and not _unreachable(lines):
-        making.say(f"{_missing(lines)} is not on the usual index; also looking at {', '.join(extra)}")
-        command += [part for index in extra for part in ("--extra-index-url", index)]
-        code, lines = making.run(command, environ, large)
+    extra, lock = making.target.spec.extra_index, making.target.spec.lock
+    code, lines = making.run(command, environ(()), large)
+    if code and extra and _missing(lines, lock) and not indexes.unreachable(lines):
+        making.say(f"{_missing(lines, lock)} is not on the usual index; also looking at {', '.join(extra)}")
+        code, lines = making.run(command, environ(extra), large)
     if code:
-        raise _explained(making.target, lines, "pip failed")
+        raise _explained(making.target, lines, f"{Path(command[0]).name} failed")
 
 
 # The wheels that an image is made from
@@ -676,13 +727,13 @@ def wheels(adapter: Adapter, key: str, progress: Progress = _silent) -> Path:
     """A folder with an environment's lock and all wheels that it lists, for the environment's Python: what an image is
     built from. Downloaded on first use, aside, and moved into place whole; errors as in `ensure`.
     """
-    target, children = _wheels_target(adapter, key), _Children()
+    target, session = _wheels_target(adapter, key), _Session(progress)
     try:
         if not (target.folder / LOCKED).exists():
             target.root.mkdir(parents=True, exist_ok=True)
-            with _guard(target.folder, _wait_for_other(target, progress, children)) as held:
+            with _guard(target.folder, _wait_for_other(target, session)) as held:
                 if not (target.folder / LOCKED).exists():
-                    _download(_Making(target, held, progress, children, wheels_only=True))
+                    _download(_Making(target, held, session))
     except OSError as error:
         raise _os_error(target, error) from None
     return target.folder
@@ -696,12 +747,15 @@ def _pip_download(target: _Target) -> list[str]:
 
 def _download(making: _Making) -> None:
     target = making.target
-    making.say(f"downloading {_summary(target.adapter, read_lock(target.spec.lock))}")
+    if importlib.util.find_spec("pip") is None:  # uv has nothing that downloads for another Python
+        step = f"Install it: {pythons.uv()} pip install --python {sys.executable} pip"
+        raise target.error(f"the wheels of an image are downloaded by pip, which {sys.executable} lacks. {step}")
+    making.begin(f"downloading {_summary(target.adapter, read_lock(target.spec.lock))}")
     _discard(target.folder)
     _sweep(target.root)
     try:
         (target.building / WHEELS).mkdir(parents=True)
-        _from_indexes(making, _pip_download(target), _pip_environ(making))
+        _from_indexes(making, _pip_download(target), making.session.sources().for_pip)
         shutil.copy(target.spec.lock, target.building / LOCKED)
         os.rename(target.building, target.folder)
     finally:
@@ -770,9 +824,10 @@ def _in_building(target: _Target, value: str) -> str:
     return value.replace("{bin}", str(target.building / "bin"))
 
 
-def _build_source(making: _Making, environ: Mapping[str, str]) -> None:
+def _build_source(making: _Making) -> None:
     """Build without the user's variables: his CXXFLAGS or HOROVOD_GPU_OPERATIONS would make another environment."""
     fetch, *others = _source_build(making.target)
+    environ = making.session.sources().for_pip()
     code, lines = making.run(fetch, environ)
     if code:
         raise _explained(making.target, lines, "pip failed")
@@ -781,16 +836,6 @@ def _build_source(making: _Making, environ: Mapping[str, str]) -> None:
         code, lines = making.run(command, kept)
         if code:
             raise _not_built(making.target, lines)
-
-
-def _upgrade_pip(making: _Making, environ: Mapping[str, str]) -> None:
-    """The pip that early Python 3.6 and 3.7 bring (before 20.3) does not know today's wheels."""
-    for folder in making.target.building.glob("lib/python3*/site-packages/pip-*.dist-info"):
-        version = tuple(int(part) for part in re.findall(r"\d+", folder.name)[:2])
-        if version < (20, 3):
-            code, lines = making.run([making.python, "-I", "-m", "pip", "install", "--upgrade", "pip>=20.3"], environ)
-            if code:
-                raise _explained(making.target, lines, "its pip is too old and cannot be upgraded")
 
 
 def read_lock(path: Path) -> list[Requirement]:
@@ -835,38 +880,46 @@ def _bad_lock(path: Path, number: int, what: str) -> RunError:
     return RunError("environment", f"{path}, line {number}: {what}. {step}")
 
 
-def _missing(lines: Iterable[str]) -> str:
-    """The package that pip did not find, or nothing."""
-    found = re.search(r"No matching distribution found for (\S+)", "\n".join(lines))
-    return found[1] if found else ""
-
-
-def _unreachable(lines: Iterable[str]) -> bool:
-    """Whether pip had trouble with the network."""
-    signs = ("NewConnectionError", "ConnectTimeout", "ReadTimeout", "NameResolutionError", "ProxyError")
-    more = ("Max retries exceeded", "Retrying (", "confirming the ssl certificate")
-    return any(sign in line for line in lines for sign in signs + more)
-
-
-def _explained(target: _Target, lines: Sequence[str], otherwise: str) -> RunError:
-    """What the output of venv or pip means."""
+def _missing(lines: Iterable[str], lock: Path) -> str:
+    """The package of the lock that pip or uv did not find, as `name==version`, or nothing."""
     text = "\n".join(lines)
-    if re.search(r"No space left on device|Errno 28\b|Disk quota exceeded", text):
-        return _full(target, lines)
+    of_pip = re.search(r"No matching distribution found for (\S+)", text)
+    of_uv = re.search(r"[Bb]ecause (?:there (?:is|are) no versions? of )?([\w.-]+?)(?:==\S+)? ", text)
+    if of_pip or not of_uv:
+        return of_pip[1] if of_pip else ""
+    return next((f"{one.name}=={one.version}" for one in read_lock(lock) if one.name == of_uv[1]), of_uv[1])
+
+
+def _wrong_hash(text: str, target: _Target) -> RunError | None:
+    """What pip or uv says of a file that is not the one that the lock means."""
     if "DO NOT MATCH THE HASHES" in text:
         text = text[text.index("DO NOT MATCH") :]
         found = re.search(r"^\s+(\S+) from \S+ \(from -r (.+) \(line (\d+)\)\)", text, re.MULTILINE)
         package, lock, line = found.groups() if found else ("a package", target.spec.lock, 1)
-        what = f"the hash of {package} is not that of the file that the index offers"
-        error = _bad_lock(Path(lock), int(line), what)
+    elif found := re.search(r"Hash mismatch for `([^`]+)`", text):
+        package, lock = found[1], target.spec.lock
+        pinned = re.compile(re.escape(package.replace("==", "\0")).replace("\0", r"(\[.*\])?=="))
+        line = next((number for number, said in _logical_lines(lock) if pinned.match(said.lower())), 1)
+    else:
+        return None
+    return _bad_lock(Path(lock), int(line), f"the hash of {package} is not that of the file that the index offers")
+
+
+def _explained(target: _Target, lines: Sequence[str], otherwise: str) -> RunError:
+    """What the output of uv or pip means."""
+    text, blamed = "\n".join(lines), indexes.blamed(lines)
+    if re.search(r"No space left on device|Errno 28\b|Disk quota exceeded", text):
+        return _full(target, lines)
+    if error := _wrong_hash(text, target):
         return RunError("environment", f"{target.label}: {error}", lines[-15:])
-    if _unreachable(lines):
-        missing = f", so {_missing(lines)} was not found" if _missing(lines) else ""
-        return target.error(f"no network: pip cannot reach a package index{missing}", lines)
-    if _missing(lines):
-        return target.error(f"no package index offers {_missing(lines)} for this Python and machine", lines)
-    last = [line for line in lines if line.startswith(("ERROR:", "Error:"))] or [line for line in lines if line]
-    return target.error(f"{otherwise}: {last[-1] if last else 'it printed nothing'}", lines)
+    missing = _missing(lines, target.spec.lock)
+    if indexes.unreachable(lines):
+        place = re.search(r"Failed to fetch: (\S+)", text)
+        what = f"uv cannot reach {place[1]}" if place else "a package index cannot be reached"
+        return target.error(f"no network: {what}{f', so {missing} was not found' if missing else ''}{blamed}", lines)
+    if missing:
+        return target.error(f"no package index offers {missing} for this Python and machine{blamed}", lines)
+    return target.error(f"{otherwise}: {indexes.reason(lines)}{blamed}", lines)
 
 
 def _not_built(target: _Target, lines: Sequence[str]) -> RunError:
@@ -879,229 +932,22 @@ def _not_built(target: _Target, lines: Sequence[str]) -> RunError:
 
 
 def _full(target: _Target, lines: Sequence[str] = ()) -> RunError:
+    free = ""
     with suppress(OSError):
-        free = _gigabytes(shutil.disk_usage(target.root).free)
-        message = f"the disk is full ({free} free in {target.root}, temporary files in {_temporary()})"
-        return target.error(f"{message}; free some, or set DLPERF_CACHE and TMPDIR to folders on another disk", lines)
-    return target.error("the disk is full", lines)
-
-
-def _temporary() -> str:
-    return os.environ.get("TMPDIR") or "/tmp"
+        free = f" ({_gigabytes(shutil.disk_usage(target.root).free)} free in {target.root})"
+    step = "free some, or set DLPERF_CACHE, UV_CACHE_DIR (uv's own cache) and TMPDIR to folders on another disk"
+    return target.error(f"the disk is full{free}; {step}", lines)
 
 
 def _os_error(target: _Target, error: OSError) -> RunError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return _full(target)
-    return target.error(f"{error}; DLPERF_CACHE names another folder for environments than {target.root}")
+    ours = str(error.filename or "").startswith(str(target.root.parent))
+    return target.error(f"{error}{f'; DLPERF_CACHE names another folder than {target.root}' if ours else ''}")
 
 
 def _gigabytes(size: float) -> str:
     return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.0f} MB"
-
-
-# --- the Pythons of this machine --------------------------------------------------------------------------------------
-
-
-class _Interpreter(NamedTuple):
-    path: Path
-    version: str
-    makes_venvs: bool
-
-
-def _minor(version: str) -> str:
-    return ".".join(version.split(".")[:2])
-
-
-def _plain_environ() -> dict[str, str]:
-    """The environment of the user without what would redirect Python or pip to other folders."""
-    redirect = {"PYTHONPATH", "PYTHONHOME", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON", "PIP_REQUIREMENT"}
-    kept = {name: value for name, value in os.environ.items() if name not in redirect}
-    return {**kept, "PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
-
-
-def _interpreter(path: str) -> _Interpreter | None:
-    """What an interpreter says of itself, or None where it does not run."""
-    ask = "import os, sys; print(os.path.realpath(sys.executable)); print('%d.%d.%d' % sys.version_info[:3])"
-    try:
-        asked = subprocess.run(
-            [path, "-I", "-S", "-c", ask + "; sys.stdout.flush(); import venv, ensurepip"],
-            env=_plain_environ(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=30,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    said = asked.stdout.splitlines()
-    return _Interpreter(Path(said[0]), said[1], asked.returncode == 0) if len(said) == 2 else None
-
-
-def _find_python(versions: Sequence[str], progress: Progress) -> tuple[Path, str]:
-    known: dict[str, _Interpreter | None] = {}
-    without_venv = []
-    for version in versions:
-        for path in _candidates(version):
-            if path not in known:
-                known[path] = _interpreter(path)
-            found = known[path]
-            if found and _minor(found.version) == version:
-                if found.makes_venvs:
-                    return found.path, found.version
-                without_venv.append(str(found.path))
-    downloaded = _download_python(versions[0], progress)
-    if downloaded:
-        return downloaded.path, downloaded.version
-    raise _no_python(versions, without_venv)
-
-
-def _candidates(version: str) -> Iterator[str]:
-    """Interpreters that may be of a minor version, the likely ones first."""
-    folders = [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
-    yield sys.executable
-    yield from (str(folder / f"python{version}") for folder in folders if (folder / f"python{version}").exists())
-    for root in _pyenv_roots():
-        yield from (
-            str(path) for path in sorted(root.glob(f"versions/{version}.*/bin/python"), key=_patch, reverse=True)
-        )
-    plain = (folder / name for name in ("python3", "python") for folder in folders)
-    yield from (str(path) for path in plain if path.exists())
-    found = _uv("find", version)
-    if found:
-        yield found
-
-
-def _pyenv_roots() -> list[Path]:
-    """Where pyenv keeps its versions: as it is told, in the home folder, or beside the pyenv that is on PATH."""
-    roots = [Path(os.environ.get("PYENV_ROOT") or "~/.pyenv").expanduser()]
-    command = shutil.which("pyenv")
-    return [*roots, Path(command).resolve().parents[1]] if command else roots
-
-
-def _patch(path: Path) -> int:
-    """9 of .../3.10.9/bin/python"""
-    digits = re.match(r"\d+\.\d+\.(\d+)", path.parent.parent.name)
-    return int(digits[1]) if digits else -1
-
-
-def _uv(verb: str, version: str) -> str:
-    """What `uv python find|install` prints, or nothing."""
-    uv = shutil.which("uv")
-    if uv is None:
-        return ""
-    downloads = ["--no-python-downloads"] if verb == "find" else []
-    with suppress(OSError, subprocess.TimeoutExpired):
-        asked = subprocess.run(
-            [uv, "python", verb, *downloads, version], capture_output=True, text=True, timeout=30 if downloads else 600
-        )
-        return asked.stdout.strip() if asked.returncode == 0 else ""
-    return ""
-
-
-def _download_python(version: str, progress: Progress) -> _Interpreter | None:
-    if shutil.which("uv") is None:
-        return None
-    progress(f"no Python {version} here; uv downloads one")
-    _uv("install", version)
-    path = _uv("find", version)
-    found = _interpreter(path) if path else None
-    return found if found and found.makes_venvs and _minor(found.version) == version else None
-
-
-def _no_python(versions: Sequence[str], without_venv: Sequence[str]) -> RunError:
-    best = versions[0]
-    wanted = best if len(versions) == 1 else f"{', '.join(versions[:-1])} or {versions[-1]}"
-    if without_venv:
-        message = f"{without_venv[0]} cannot make environments: its venv or ensurepip is missing"
-        return RunError("environment", f"{message}. Install it: apt-get install python{best}-venv")
-    ways = f"`uv python install {best}`, `pyenv install {best}`, or your system's python{best} and python{best}-venv"
-    message = f"no Python {wanted} on PATH, in pyenv or in uv"
-    return RunError("environment", f"{message}. Install one: {ways}")
-
-
-# --- the package indexes that the user configured ---------------------------------------------------------------------
-
-
-def _pip_environ(making: _Making) -> dict[str, str]:
-    """The environment variables for pip: as they are, or without the extra indexes that do not answer.
-
-    pip would wait and retry for each package, for some minutes at a black hole. Leaving a source out is possible
-    only by restating the whole configuration: pip ignores a variable that is empty.
-    """
-    environ = _plain_environ()
-    settings = _pip_settings(making.python, environ)
-    sources = {key: settings.get(key, "").split() for key in ("extra-index-url", "find-links")}
-    dead = _dead([source for several in sources.values() for source in several])
-    if not dead:
-        return environ
-    for source in sorted(dead):
-        making.say(f"leaving out the package index {_redacted(source)}: it does not answer")
-    settings.update({key: " ".join(one for one in several if one not in dead) for key, several in sources.items()})
-    restated = {"PIP_" + key.upper().replace("-", "_"): value for key, value in settings.items()}
-    kept = {name: value for name, value in environ.items() if name not in restated}
-    return {**kept, **{name: value for name, value in restated.items() if value}, "PIP_CONFIG_FILE": os.devnull}
-
-
-def _pip_settings(python: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """What `pip install` is configured to do: files, then its own sections, then variables."""
-    import ast
-
-    command = [python, "-I", "-m", "pip", "config", "list"]
-    asked = subprocess.run(command, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    settings: dict[str, str] = {}
-    for section in ("global", "install", ":env:"):
-        for line in asked.stdout.splitlines():
-            key, equals, value = line.partition("=")
-            if equals and key.startswith(section + "."):
-                with suppress(ValueError, SyntaxError):
-                    settings[key.removeprefix(section + ".")] = str(ast.literal_eval(value))
-    return settings
-
-
-def _dead(sources: Sequence[str]) -> set[str]:
-    """Those that do not answer. All are asked at once; a thread that never gets an answer is left behind."""
-    alive: set[str] = set()
-
-    def ask(source: str) -> None:
-        if _answers(source):
-            alive.add(source)
-
-    threads = [threading.Thread(target=ask, args=(source,), daemon=True) for source in sources]
-    deadline = time.monotonic() + PROBE_SECONDS
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(max(0.0, deadline - time.monotonic()))
-    return set(sources) - alive
-
-
-def _answers(source: str) -> bool:
-    """Whether a folder exists or a server says anything: 404 and 401 are answers too."""
-    import http.client
-    import ssl
-    import urllib.error
-    import urllib.parse
-    import urllib.request
-
-    parts = urllib.parse.urlsplit(source)
-    if parts.scheme not in ("http", "https"):
-        return Path(urllib.parse.unquote(parts.path) if parts.scheme == "file" else source).expanduser().exists()
-    unverified = ssl.create_default_context()  # pip may know certificates that we do not, and nothing is read here
-    unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
-    request = urllib.request.Request(_redacted(source), method="HEAD")
-    try:
-        urllib.request.urlopen(request, timeout=PROBE_SECONDS, context=unverified).close()
-    except urllib.error.HTTPError:
-        return True
-    except (OSError, http.client.HTTPException, ValueError):
-        return False
-    return True
-
-
-def _redacted(source: str) -> str:
-    """Without the user and password that a URL may hold."""
-    return re.sub(r"^(\w+://)[^/@]*@", r"\1", source)
 
 
 # --- the command ------------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ LAYERS = [
     {"data", "spec"},
     {"imagenet", "sources"},
     {"preparing"},
+    {"pythons", "indexes"},
     {"catalog", "schema", "launchers", "hosts"},
     {"adapters", "containers", "models", "errors", "shell", ""},
 ]
