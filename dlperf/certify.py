@@ -112,7 +112,8 @@ class Certifier:
     """Makes certificates for the rows of one comparison.
 
     folder: has code/, the bundle; runs go to proofs/ in it. make: whether to run what no cached certificate proves.
-    hosts, arguments: for the launcher of rows of several ranks. container: --container-arg.
+    hosts, arguments: for the launcher of rows of several ranks. container: --container-arg. busy: called once a second
+    while something is at work, with what says in words what it is.
     """
 
     folder: Path
@@ -123,9 +124,12 @@ class Certifier:
     hosts: tuple[str, ...] = ()
     arguments: Mapping[str, str] = field(default_factory=dict)
     container: Mapping[str, str] = field(default_factory=dict)
+    busy: Callable[[Callable[[], str]], None] = lambda what: None
 
     def __post_init__(self) -> None:
         self._stopped, self._turn = threading.Event(), threading.Lock()
+        self._at_work: dict[str, tuple[Asked, float]] = {}
+        self._waiting = 0
 
     def certificates(
         self, jobs: Sequence[Job], environments: Mapping[tuple[str, str], Environment], **which: bool
@@ -133,6 +137,7 @@ class Certifier:
         """The certificates of each row whose environment there is, by Job.id. which: see `shown`."""
         rows = [job for job in jobs if (job.adapter, job.environment) in environments]
         wanted = {one.name: one for job in rows for one in needed(job, **which)}
+        self._waiting = len(wanted)
         evidence = self._all(wanted, environments)
         verdicts = self._judge(wanted, evidence)
         return {job.id: tuple(verdicts[one.name] for one in shown(job, **which)) for job in rows}
@@ -191,6 +196,8 @@ class Certifier:
 
     def _evidence(self, one: Asked, environment: Environment, threads: int) -> Evidence:
         """The trajectory from the cache, or a new one."""
+        with self._turn:
+            self._waiting -= 1
         blank = self._blank(one, environment)
         found = self._cached(blank)
         if found:
@@ -225,11 +232,14 @@ class Certifier:
         try:
             envs.check(environment)
             process.prepare(folder, request(one, threads), command)
-            ended = process.execute(folder, self.timeout, self._heed_stop, launcher, environment.engine)
+            self._at_work[one.name] = one, time.time()
+            ended = process.execute(folder, self.timeout, self._tick, launcher, environment.engine)
             stream = events.of_job(folder, one.ranks)
             failure = process.failure(ended, stream, folder, launcher) or _parted(stream)
         except RunError as error:
             stream, failure = events.Stream(), Failure(error.kind, str(error), error.lines)
+        finally:
+            self._at_work.pop(one.name, None)
         made = replace(
             self._blank(one, environment),
             made=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -259,10 +269,27 @@ class Certifier:
         with self._turn:
             self.note(line)
 
-    def _heed_stop(self) -> None:
-        """Once a second while a run is at work: Ctrl-C reaches the main thread only."""
+    def _tick(self) -> None:
+        """Once a second while a run is at work. Ctrl-C reaches the main thread only, so the others look for it."""
         if self._stopped.is_set():
             raise KeyboardInterrupt
+        with self._turn:
+            self.busy(self._what)
+
+    def _what(self) -> str:
+        """ "proofs at work: jax: bert_base_check, fp64: step 3 of 10, 45 s; up to 7 more"."""
+        at_work = list(self._at_work.values())
+        told = [f"{one.title}: {self._stage(one)}, {time.time() - began:.0f} s" for one, began in at_work]
+        more = [f"up to {self._waiting} more"] if self._waiting else []
+        return "proofs at work: " + "; ".join(told + more)
+
+    def _stage(self, one: Asked) -> str:
+        """How far a run is, by what its first rank has told."""
+        stream = events.read(self.folder / "proofs" / one.name / "run" / "events.rank0.jsonl")
+        done = int(stream.traced.get("steps", 0))
+        if done >= STEPS:
+            return "writing down what changed"
+        return f"step {done + 1} of {STEPS}" if stream.built else "importing and building"
 
 
 def _alone(one: Asked, evidence: Mapping[str, Evidence]) -> Evidence | None:

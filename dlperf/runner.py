@@ -131,6 +131,7 @@ class Runner:
             spec.hosts,
             spec.launcher_arguments,
             spec.container_arguments,
+            self.progress.busy,
         )
         self.store.prove({**self.store.proofs, **certifier.certificates(jobs, environments)})
 

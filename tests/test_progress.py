@@ -141,7 +141,9 @@ def test_durations():
 
 
 def test_a_line_at_least_every_30_seconds_from_the_start_on(run, capsys, request):
-    run.after(70, "start").after(40, "built").after(61, "first_step", seconds=61.0).after(20, "second_step", seconds=20.0)
+    run.after(70, "start").after(40, "built").after(61, "first_step", seconds=61.0).after(
+        20, "second_step", seconds=20.0
+    )
     run.after(0, "warm")
     for index in range(3):
         run.window(40, index)
