@@ -210,7 +210,9 @@ class EnvironmentSpec:
 
     key: its device, with a variant that some option asks for: "cpu", "cuda", "cpu-horovod". python: minor versions,
     best first. extra_index: where pip also looks if the usual index lacks a package. variables: set for every worker;
-    `{site_packages}` stands for the environment's. build: what its lock cannot bring.
+    `{site_packages}` stands for the environment's. build: what its lock cannot bring. gigabytes: on disk, as
+    `python -m dlperf.envs list` has it; None where nobody looked. memory: of its runs, over what dlperf.estimate
+    expects.
     """
 
     key: str
@@ -219,6 +221,8 @@ class EnvironmentSpec:
     extra_index: tuple[str, ...] = ()
     variables: Mapping[str, str] | None = None
     build: SourceBuild | None = None
+    gigabytes: float | None = None
+    memory: float = 1.0
 
     @property
     def locks(self) -> tuple[Path, ...]:
@@ -389,7 +393,7 @@ class _Reader:
 
     def environment(self, key: str, table: Mapping[str, Any]) -> EnvironmentSpec:
         where = f"environment.{key}"
-        self.known(where + ".", table, {"python", "extra_index", "variables", "build"})
+        self.known(where + ".", table, {"python", "extra_index", "variables", "build", "gigabytes", "memory"})
         if key.partition("-")[0] not in DEVICES:
             allowed = f"{', '.join(DEVICES)}, or one of these with a variant: cpu-horovod"
             self.problems.append(Problem(f"{self.path}: environment", key, allowed))
@@ -402,6 +406,8 @@ class _Reader:
             extra_index=tuple(table.get("extra_index", ())),
             variables=dict(table.get("variables", {})),
             build=self.build(key, table["build"]) if "build" in table else None,
+            gigabytes=self.positive(where + ".gigabytes", table["gigabytes"]) if "gigabytes" in table else None,
+            memory=self.positive(where + ".memory", table.get("memory", 1.0)),
         )
 
     def image(self, device: str, table: Mapping[str, Any]) -> ImageSpec:
@@ -489,6 +495,12 @@ class _Reader:
             self.wrong(where, value, f"a whole number, {least} or more")
             return least
         return value
+
+    def positive(self, where: str, value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+            self.wrong(where, value, "a number, more than 0")
+            return 1.0
+        return float(value)
 
     def parts(self, where: str, table: Mapping[str, Any], content: str) -> tuple[Part, ...]:
         """Tables with `when` and a command line (words), NAME = VALUE (values) or a sentence (text)."""

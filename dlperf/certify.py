@@ -19,13 +19,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dlperf import bundle, envs, events, launchers, models, process, proof
+from dlperf import bundle, envs, events, launchers, machine, models, process, proof
 from dlperf.adapters import trace
 from dlperf.envs import Environment
 from dlperf.errors import RunError
@@ -148,10 +147,8 @@ class Certifier:
         """Two at a time on a CPU, each with half of the threads: much of a run is start-up, and on one core. Those of
         several ranks one at a time, after the others."""
         alone = [one for one in wanted.values() if one.ranks == 1]
-        on_cpu = all(one.job.device == "cpu" for one in alone)
-        needed = max((_memory(one.model) for one in alone), default=0)
-        at_once = 2 if on_cpu and self.threads > 1 and _available_memory() >= 2 * needed else 1
-        found = self._at_once(at_once, alone, environments)
+        count = at_once(alone, self.threads, machine.available_memory())
+        found = self._at_once(count, alone, environments)
         together = [one for one in wanted.values() if one.ranks > 1]
         return {**found, **self._at_once(1, together, environments)}
 
@@ -332,16 +329,16 @@ def _merge(folder: Path, ranks: int) -> None:
     numpy.savez(folder / FROM_WORKER, **whole)
 
 
-def _memory(model: str) -> int:
+def memory(model: str) -> int:
     """Bytes that a run takes, roughly."""
     return BESIDES + PER_PARAMETER * int(count(models.family(model).parameters(models.config(model))))
 
 
-def _available_memory() -> int:
-    """Bytes that processes may take without swapping; 0 where Linux does not tell."""
-    with suppress(OSError), open("/proc/meminfo", encoding="ascii") as file:
-        return sum(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:"))
-    return 0
+def at_once(alone: Sequence[Asked], threads: int, available: int) -> int:
+    """How many trajectories of one rank are made at a time. available: bytes of memory."""
+    needed = max((memory(one.model) for one in alone), default=0)
+    on_cpu = all(one.job.device == "cpu" for one in alone)
+    return 2 if on_cpu and threads > 1 and available >= 2 * needed else 1
 
 
 def script(
@@ -447,8 +444,22 @@ def place(trajectory: Trajectory) -> Path:
     )
     made_of = (t.definition, t.code, t.environment["kind"], t.environment["digest"])
     key = hashlib.sha256(repr((asked, made_of)).encode()).hexdigest()[:16]
-    ranks = _ranks("-{}ranks", t.ranks)
-    return envs.cache_folder() / "certificates" / f"{t.adapter}-{t.model}-{t.device}-{t.precision}{ranks}-{key}"
+    return _folder() / f"{_label(t.adapter, t.model, t.device, t.precision, t.ranks)}-{key}"
+
+
+def _folder() -> Path:
+    return envs.cache_folder() / "certificates"
+
+
+def _label(adapter: str, model: str, device: str, precision: str, ranks: int) -> str:
+    return f"{adapter}-{model}-{device}-{precision}{_ranks('-{}ranks', ranks)}"
+
+
+def kept(one: Asked) -> bool:
+    """Whether the cache has a certificate like it, of whatever code, options and environment: a cheap guess, for
+    estimates."""
+    label = _label(one.job.adapter, one.model, one.job.device, one.precision, one.ranks)
+    return any(_folder().glob(f"{label}-{'?' * 16}/{CERTIFICATE}"))
 
 
 def _keep(made: Evidence, run: Path) -> None:

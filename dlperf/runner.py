@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from dlperf import bundle, certify, envs, events, launchers, metrics, plan, process, scripts
+from dlperf import bundle, certify, envs, estimate, events, launchers, metrics, plan, process, scripts
 from dlperf.catalog import Adapter
 from dlperf.envs import Environment
 from dlperf.errors import Problem, RunError, UsageError
@@ -45,7 +45,10 @@ class Runner:
         jobs = {job.id: job for _, job in runs}
         used = {job.adapter: self.adapters[job.adapter] for job in jobs.values()}
         bundle.make(self.store.folder / "code", used.values())
-        self.progress.begin([job for _, job in runs], self.store.spec)
+        expected = estimate.of(self.store.spec, [job for _, job in runs], self.adapters)
+        for line in estimate.text(expected) if runs else ():
+            self.progress.note(line)
+        self.progress.begin([job for _, job in runs], self.store.spec, expected.each)
         environments = self._environments(list(jobs.values()), runs)
         self._look_for_folder(list(jobs.values()), environments)
         self._prove(environments)
