@@ -23,8 +23,9 @@ class WrongTensor(Exception):
     """What a trainer gives back has a name, shape or type that dlperf.models does not."""
 
 
-def record(trainer, job, place, folder):
-    """Train `job.trace_steps` steps and write trajectory.rank<N>.npz into `folder`. Returns the event's fields.
+def record(trainer, job, place, folder, tell):
+    """Train `job.trace_steps` steps and write trajectory.rank<N>.npz into `folder`. Returns the event's fields. Calls
+    `tell` with the number of steps so far after each.
 
     The file holds sketches, float64: "logits/<name>" and "gradient/<parameter>" of the first step, and after the last
     "change/<parameter>": the parameter less its initial value, or "statistic/<name>": BatchNorm's running statistic.
@@ -50,6 +51,7 @@ def record(trainer, job, place, folder):
         norm, gradients = _gradients(trainer, job, sketched=step == 0)
         norms.append(norm)
         sketches.update(gradients)
+        tell(step + 1)
     changes, weights = _changes(trainer, job)
     sketches.update(changes)
     file = f"trajectory.rank{place.rank}.npz"

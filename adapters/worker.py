@@ -7,11 +7,12 @@ clock, so that the same lines time every framework, and writes one JSON object p
     imported versions
     built    seconds (import, meeting the other ranks, build), parameter_count
     product  on a CPU: size, seconds of a square matrix product in the row's precision; fp32_seconds of numpy's
+    first_step, second_step   seconds of these warm-up steps, for whoever waits: the first one compiles
     warm     steps, seconds, first_step_seconds, loss, effective, shapes
     communication   with several ranks: gradient_bytes of a step; all_reduce_bytes, all_reduce_seconds of a probe
     window   index, steps, samples, seconds, cpu_seconds, loss, input_seconds
     input    with a loader: samples, seconds of this rank's loader alone
-    trajectory   in place of the two above, for checking: see dlperf.adapters.trace
+    traced, trajectory   in place of steps and windows, for checking: steps so far; see dlperf.adapters.trace
     end      peak_memory_bytes, peak_device_memory_bytes, cpu_seconds, seconds
     failed   kind (crash | out_of_memory | nan | unsupported | wrong_tensor | lost | port_taken), message, traceback
 
@@ -109,7 +110,7 @@ def run(request, job, place, events, folder):
     trainer.wait()
     events.write("built", seconds=time.perf_counter() - began, parameter_count=int(trainer.parameter_count))
     if job.trace_steps:
-        trajectory = trace.record(trainer, job, place, folder)
+        trajectory = trace.record(trainer, job, place, folder, lambda steps: events.write("traced", steps=steps))
         for step, loss in enumerate(trajectory["losses"]):
             _finite(loss, f"step {step}")
         events.write("trajectory", **trajectory)
@@ -160,12 +161,19 @@ def _least(multiply):
 
 
 def _warm_up(trainer, job, events):
-    """At least one step runs before the windows: the first one compiles."""
+    """At least one step runs before the windows: the first one compiles. The second is waited for, too, so that the
+    core knows the pace; those after it are not, as in a window."""
     began = time.perf_counter()
     loss = trainer.step()
     trainer.wait()
     first = time.perf_counter() - began
-    for _ in range(job.warmup_steps - 1):
+    events.write("first_step", seconds=first)
+    if job.warmup_steps > 1:
+        second_began = time.perf_counter()
+        loss = trainer.step()
+        trainer.wait()
+        events.write("second_step", seconds=time.perf_counter() - second_began)
+    for _ in range(job.warmup_steps - 2):
         loss = trainer.step()
     trainer.wait()
     events.write(

@@ -234,7 +234,9 @@ class EnvironmentSpec:
     key: its device, with a variant that some option asks for: "cpu", "cuda", "cpu-horovod". python: minor versions,
     best first. extra_index: where pip also looks if the usual index lacks a package. variables: set for every worker;
     `{site_packages}` stands for the environment's. build: what its lock cannot bring. machines: of MACHINES, those that
-    its lock serves. unavailable: why upstream has nothing for another of them.
+    its lock serves. unavailable: why upstream has nothing for another of them. gigabytes: on disk, as
+    `python -m dlperf.envs list` has it; None where nobody looked. memory: of its runs, over what dlperf.estimate
+    expects.
     """
 
     key: str
@@ -245,6 +247,8 @@ class EnvironmentSpec:
     build: SourceBuild | None = None
     machines: tuple[str, ...] = MACHINES[:1]
     unavailable: Mapping[str, str] = field(default_factory=dict)
+    gigabytes: float | None = None
+    memory: float = 1.0
 
     def lacks(self, machine: str) -> str:
         """Why there is nothing to install on a machine of this architecture; empty if there is."""
@@ -430,7 +434,8 @@ class _Reader:
 
     def environment(self, key: str, table: Mapping[str, Any]) -> EnvironmentSpec:
         where = f"environment.{key}"
-        self.known(where + ".", table, {"python", "extra_index", "variables", "build", "machines", "unavailable"})
+        keys = {"python", "extra_index", "variables", "build", "machines", "unavailable", "gigabytes", "memory"}
+        self.known(where + ".", table, keys)
         if key.partition("-")[0] not in DEVICES:
             allowed = f"{', '.join(DEVICES)}, or one of these with a variant: cpu-horovod"
             self.problems.append(Problem(f"{self.path}: environment", key, allowed))
@@ -445,6 +450,8 @@ class _Reader:
             build=self.build(key, table["build"]) if "build" in table else None,
             machines=self.choices(where, {"machines": MACHINES[:1], **table}, "machines", MACHINES),
             unavailable=self.unavailable(where, table),
+            gigabytes=self.positive(where + ".gigabytes", table["gigabytes"]) if "gigabytes" in table else None,
+            memory=self.positive(where + ".memory", table.get("memory", 1.0)),
         )
 
     def unavailable(self, where: str, table: Mapping[str, Any]) -> dict[str, str]:
@@ -544,6 +551,12 @@ class _Reader:
             self.wrong(where, value, f"a whole number, {least} or more")
             return least
         return value
+
+    def positive(self, where: str, value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+            self.wrong(where, value, "a number, more than 0")
+            return 1.0
+        return float(value)
 
     def parts(self, where: str, table: Mapping[str, Any], content: str) -> tuple[Part, ...]:
         """Tables with `when` and a command line (words), NAME = VALUE (values) or a sentence (text)."""

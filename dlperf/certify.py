@@ -19,14 +19,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from dlperf import bundle, envs, events, launchers, models, process, proof
+from dlperf import bundle, envs, events, launchers, machine, models, process, proof
 from dlperf.adapters import trace
 from dlperf.envs import Environment
 from dlperf.errors import RunError
@@ -113,7 +112,8 @@ class Certifier:
     """Makes certificates for the rows of one comparison.
 
     folder: has code/, the bundle; runs go to proofs/ in it. make: whether to run what no cached certificate proves.
-    hosts, arguments: for the launcher of rows of several ranks. container: --container-arg.
+    hosts, arguments: for the launcher of rows of several ranks. container: --container-arg. busy: called once a second
+    while something is at work, with what says in words what it is.
     """
 
     folder: Path
@@ -124,9 +124,12 @@ class Certifier:
     hosts: tuple[str, ...] = ()
     arguments: Mapping[str, str] = field(default_factory=dict)
     container: Mapping[str, str] = field(default_factory=dict)
+    busy: Callable[[Callable[[], str]], None] = lambda what: None
 
     def __post_init__(self) -> None:
         self._stopped, self._turn = threading.Event(), threading.Lock()
+        self._at_work: dict[str, tuple[Asked, float]] = {}
+        self._waiting = 0
 
     def certificates(
         self, jobs: Sequence[Job], environments: Mapping[tuple[str, str], Environment], **which: bool
@@ -134,6 +137,7 @@ class Certifier:
         """The certificates of each row whose environment there is, by Job.id. which: see `shown`."""
         rows = [job for job in jobs if (job.adapter, job.environment) in environments]
         wanted = {one.name: one for job in rows for one in needed(job, **which)}
+        self._waiting = len(wanted)
         evidence = self._all(wanted, environments)
         verdicts = self._judge(wanted, evidence)
         return {job.id: tuple(verdicts[one.name] for one in shown(job, **which)) for job in rows}
@@ -144,10 +148,8 @@ class Certifier:
         """Two at a time on a CPU, each with half of the threads: much of a run is start-up, and on one core. Those of
         several ranks one at a time, after the others."""
         alone = [one for one in wanted.values() if one.ranks == 1]
-        on_cpu = all(one.job.device == "cpu" for one in alone)
-        needed = max((_memory(one.model) for one in alone), default=0)
-        at_once = 2 if on_cpu and self.threads > 1 and _available_memory() >= 2 * needed else 1
-        found = self._at_once(at_once, alone, environments)
+        count = at_once(alone, self.threads, machine.available_memory())
+        found = self._at_once(count, alone, environments)
         together = [one for one in wanted.values() if one.ranks > 1]
         return {**found, **self._at_once(1, together, environments)}
 
@@ -192,6 +194,8 @@ class Certifier:
 
     def _evidence(self, one: Asked, environment: Environment, threads: int) -> Evidence:
         """The trajectory from the cache, or a new one."""
+        with self._turn:
+            self._waiting -= 1
         blank = self._blank(one, environment)
         found = self._cached(blank)
         if found:
@@ -226,11 +230,14 @@ class Certifier:
         try:
             envs.check(environment)
             process.prepare(folder, request(one, threads), command)
-            ended = process.execute(folder, self.timeout, self._heed_stop, launcher, environment.engine)
+            self._at_work[one.name] = one, time.time()
+            ended = process.execute(folder, self.timeout, self._tick, launcher, environment.engine)
             stream = events.of_job(folder, one.ranks)
             failure = process.failure(ended, stream, folder, launcher) or _parted(stream)
         except RunError as error:
             stream, failure = events.Stream(), Failure(error.kind, str(error), error.lines)
+        finally:
+            self._at_work.pop(one.name, None)
         made = replace(
             self._blank(one, environment),
             made=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -260,10 +267,27 @@ class Certifier:
         with self._turn:
             self.note(line)
 
-    def _heed_stop(self) -> None:
-        """Once a second while a run is at work: Ctrl-C reaches the main thread only."""
+    def _tick(self) -> None:
+        """Once a second while a run is at work. Ctrl-C reaches the main thread only, so the others look for it."""
         if self._stopped.is_set():
             raise KeyboardInterrupt
+        with self._turn:
+            self.busy(self._what)
+
+    def _what(self) -> str:
+        """ "proofs at work: jax: bert_base_check, fp64: step 3 of 10, 45 s; up to 7 more"."""
+        at_work = list(self._at_work.values())
+        told = [f"{one.title}: {self._stage(one)}, {time.time() - began:.0f} s" for one, began in at_work]
+        more = [f"up to {self._waiting} more"] if self._waiting else []
+        return "proofs at work: " + "; ".join(told + more)
+
+    def _stage(self, one: Asked) -> str:
+        """How far a run is, by what its first rank has told."""
+        stream = events.read(self.folder / "proofs" / one.name / "run" / "events.rank0.jsonl")
+        done = int(stream.traced.get("steps", 0))
+        if done >= STEPS:
+            return "writing down what changed"
+        return f"step {done + 1} of {STEPS}" if stream.built else "importing and building"
 
 
 def _alone(one: Asked, evidence: Mapping[str, Evidence]) -> Evidence | None:
@@ -306,16 +330,16 @@ def _merge(folder: Path, ranks: int) -> None:
     numpy.savez(folder / FROM_WORKER, **whole)
 
 
-def _memory(model: str) -> int:
+def memory(model: str) -> int:
     """Bytes that a run takes, roughly."""
     return BESIDES + PER_PARAMETER * int(count(models.family(model).parameters(models.config(model))))
 
 
-def _available_memory() -> int:
-    """Bytes that processes may take without swapping; 0 where Linux does not tell."""
-    with suppress(OSError), open("/proc/meminfo", encoding="ascii") as file:
-        return sum(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:"))
-    return 0
+def at_once(alone: Sequence[Asked], threads: int, available: int) -> int:
+    """How many trajectories of one rank are made at a time. available: bytes of memory."""
+    needed = max((memory(one.model) for one in alone), default=0)
+    on_cpu = all(one.job.device == "cpu" for one in alone)
+    return 2 if on_cpu and threads > 1 and available >= 2 * needed else 1
 
 
 def script(
@@ -422,8 +446,22 @@ def place(trajectory: Trajectory) -> Path:
     )
     made_of = (t.definition, t.code, t.environment["kind"], t.environment["digest"])
     key = hashlib.sha256(repr((asked, made_of)).encode()).hexdigest()[:16]
-    ranks = _ranks("-{}ranks", t.ranks)
-    return envs.cache_folder() / "certificates" / f"{t.adapter}-{t.model}-{t.device}-{t.precision}{ranks}-{key}"
+    return _folder() / f"{_label(t.adapter, t.model, t.device, t.precision, t.ranks)}-{key}"
+
+
+def _folder() -> Path:
+    return envs.cache_folder() / "certificates"
+
+
+def _label(adapter: str, model: str, device: str, precision: str, ranks: int) -> str:
+    return f"{adapter}-{model}-{device}-{precision}{_ranks('-{}ranks', ranks)}"
+
+
+def kept(one: Asked) -> bool:
+    """Whether the cache has a certificate like it, of whatever code, options and environment: a cheap guess, for
+    estimates."""
+    label = _label(one.job.adapter, one.model, one.job.device, one.precision, one.ranks)
+    return any(_folder().glob(f"{label}-{'?' * 16}/{CERTIFICATE}"))
 
 
 def _keep(made: Evidence, run: Path) -> None:

@@ -9,7 +9,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
-from dlperf import __version__, catalog, certify, containers, envs, images, launchers, plan, runner, scripts, store
+from dlperf import (
+    __version__,
+    catalog,
+    certify,
+    containers,
+    envs,
+    estimate,
+    images,
+    launchers,
+    plan,
+    runner,
+    scripts,
+    store,
+)
 from dlperf import progress as progress_
 from dlperf.catalog import Adapter
 from dlperf.envs import Environment
@@ -254,8 +267,9 @@ def summary(comparison: Comparison) -> str:
 
 
 def dry_run(spec: Spec, planned: plan.Plan, adapters: Mapping[str, Adapter], folder: Path) -> str:
-    """The plan and every command, verbatim, as text. Nothing is run, made or looked up."""
-    lines = [f"# {len(planned.jobs)} rows, {spec.protocol.repeats} repeats each, in {folder}"]
+    """The plan, what it will take, and every command, verbatim, as text. Nothing is run or made."""
+    expected = estimate.of(spec, planned.jobs * spec.protocol.repeats, adapters)
+    lines = [f"# {line}" for line in [*estimate.text(expected), f"In {folder}"]]
     lines += [f"# not run: {s.model} {s.precision_asked} {s.system}: {s.status}: {s.why}" for s in planned.skips]
     for name, commands in environment_commands(spec, planned, adapters).items():
         lines += ["", f"# environment of {name}, unless it is there already", commands]

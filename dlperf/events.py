@@ -21,14 +21,18 @@ LOST = re.compile(
 )
 #: fields of a window that not every worker writes
 LATER = ("skew_seconds", "input_seconds", "source")
-KINDS = ("start", "built", "warm", "product", "communication", "input", "trajectory", "end", "failed")
+KINDS = (
+    *("start", "built", "product", "first_step", "second_step", "warm", "communication", "input"),
+    *("traced", "trajectory", "end", "failed"),
+)
 
 
 @dataclass(frozen=True)
 class Stream:
     """The events of one rank, or of a job of several. `end` is None unless the worker came to its end.
 
-    start: with the versions, once the framework is imported.
+    start: with the versions, once the framework is imported. first_step, second_step: of the warm-up. traced: the last
+    step of a proof. written: when its last event was, by its host's clock in seconds since 1970; 0 before the first.
 
     ranks: the streams of a job's ranks; empty for a stream of one.
     """
@@ -36,14 +40,18 @@ class Stream:
     start: Mapping[str, Any] = field(default_factory=dict)
     built: Mapping[str, Any] = field(default_factory=dict)
     product: Mapping[str, Any] = field(default_factory=dict)
+    first_step: Mapping[str, Any] = field(default_factory=dict)
+    second_step: Mapping[str, Any] = field(default_factory=dict)
     warm: Mapping[str, Any] = field(default_factory=dict)
     communication: Mapping[str, Any] = field(default_factory=dict)
     input: Mapping[str, Any] = field(default_factory=dict)
     windows: tuple[Window, ...] = ()
+    traced: Mapping[str, Any] = field(default_factory=dict)
     trajectory: Mapping[str, Any] | None = None
     end: Mapping[str, Any] | None = None
     failed: Mapping[str, Any] | None = None
     bad_line: str = ""
+    written: float = 0.0
     ranks: tuple[Stream, ...] = ()
 
     @property
@@ -120,6 +128,7 @@ def read(path: Path) -> Stream:
                 found["start"] = {**found.get("start", {}), "versions": event["versions"]}
             elif event["event"] in KINDS:
                 found[event["event"]] = event
+            found["written"] = float(event.get("time", 0.0))
         except (ValueError, TypeError, KeyError):
             found["bad_line"] = f"{number} of {path.name}"
     return Stream(**{**found, "windows": tuple(found["windows"])})

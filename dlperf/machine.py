@@ -50,6 +50,24 @@ def describe() -> dict[str, Any]:
     return {key: value for key, value in found.items() if value not in (None, "", [])}
 
 
+def instruction_sets() -> tuple[str, ...]:
+    """Those of INSTRUCTION_SETS that this processor has; empty where /proc/cpuinfo does not tell."""
+    return tuple(_processor()["instruction_sets"])
+
+
+def usable_cores() -> float:
+    """CPUs that this process may use: a control group may allow part of one."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(float(count), _cpu_quota() or float(count))
+
+
+def available_memory() -> int:
+    """Bytes that processes may take without swapping; 0 where Linux does not tell."""
+    match = re.search(r"^MemAvailable:\s+(\d+) kB", _read("/proc/meminfo") or "", re.MULTILINE)
+    free = int(match[1]) * 1024 if match else 0
+    return min(free, _memory_limit() or free)
+
+
 def _read(path: str | Path) -> str | None:
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace").strip() or None

@@ -8,9 +8,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
-from dlperf import bundle, certify, envs, events, launchers, metrics, plan, process, scripts
+from dlperf import bundle, certify, envs, estimate, events, launchers, metrics, plan, process, scripts
 from dlperf.catalog import Adapter
 from dlperf.envs import Environment
 from dlperf.errors import Problem, RunError, UsageError
@@ -46,7 +47,10 @@ class Runner:
         jobs = {job.id: job for _, job in runs}
         used = {job.adapter: self.adapters[job.adapter] for job in jobs.values()}
         bundle.make(self.store.folder / "code", used.values())
-        self.progress.begin([job for _, job in runs])
+        expected = estimate.of(self.store.spec, [job for _, job in runs], self.adapters)
+        for line in estimate.text(expected) if runs else ():
+            self.progress.note(line)
+        self.progress.begin([job for _, job in runs], self.store.spec, expected.each)
         environments = self._environments(list(jobs.values()), runs)
         self._look_for_folder(list(jobs.values()), environments)
         self._prove(environments)
@@ -72,7 +76,8 @@ class Runner:
         look += f' || {{ echo "$(hostname): {NOT_THERE[0]}" >&2; exit 1; }}'
         launch = replace(_launch(spec, widest, 0, environment), code=Path("../code"), nproc_per_node=1, instead=look)
         process.prepare(folder, {}, launcher.script(launch))
-        ended = process.execute(folder, min(60.0, spec.timeout), lambda: None, launcher, environment.engine)
+        busy = partial(self.progress.busy, lambda: f"looking for {self.store.folder} on {widest.nnodes} nodes")
+        ended = process.execute(folder, min(60.0, spec.timeout), busy, launcher, environment.engine)
         printed = process.printed(folder)
         if ended.code and not ended.timed_out and any(sign in printed for sign in NOT_THERE):
             seen = sorted(file.name.removeprefix("seen.") for file in folder.glob("seen.*"))
@@ -132,6 +137,7 @@ class Runner:
             spec.hosts,
             spec.launcher_arguments,
             spec.container_arguments,
+            self.progress.busy,
         )
         self.store.prove({**self.store.proofs, **certifier.certificates(jobs, environments)})
 

@@ -97,7 +97,7 @@ def _certificates(
         bundle.make(Path(folder, "code"), [adapters[name] for name in dict.fromkeys(job.adapter for job in jobs)])
         threads = spec.threads * max(spec.nproc_per_node)
         certifier = certify.Certifier(
-            Path(folder), threads, spec.timeout, shown.note, container=spec.container_arguments
+            Path(folder), threads, spec.timeout, shown.note, container=spec.container_arguments, busy=shown.busy
         )
         return certifier.certificates(jobs, ready, alone=True, full_size=full_size), failed
 

@@ -178,3 +178,10 @@ def flops(config):
     macs += hidden * hidden + 2 * hidden
     macs += config.masked * (hidden * hidden + hidden * config.vocabulary)
     return 3 * 2 * macs
+
+
+def activations(config):
+    """Values that the matrix products give for one sentence, which a step keeps for its gradients. BERT-base: 1.5e7."""
+    tokens, hidden = config.sequence, config.hidden
+    layer = tokens * (6 * hidden + config.intermediate) + config.heads * tokens * tokens
+    return config.layers * layer + config.masked * (hidden + config.vocabulary)

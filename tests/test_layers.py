@@ -17,7 +17,7 @@ LAYERS = [
     {"__main__"},
     {"compare", "verify"},
     {"runner", "report"},
-    {"progress", "store", "certify"},
+    {"progress", "store", "certify", "estimate"},
     {"plan", "envs", "images", "bundle", "process", "scripts"},
     {"engine", "events", "metrics", "machine", "proof", "scaling"},
     {"data", "spec"},

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy
 import pytest
 
-from dlperf import catalog, certify, models, proof
+from dlperf import bundle, catalog, certify, envs, models, process, proof
 from dlperf.adapters import trace
 from dlperf.proof import Evidence
-from dlperf.schema import Failure, Trajectory
+from dlperf.schema import Failure, Job, Trajectory
 
 ROOT = Path(__file__).parent.parent
 
@@ -317,6 +317,33 @@ def test_verify_prints_the_table_and_says_who_parts(toys, tmp_path):
     assert "Fake – Altered" in (tmp_path / "out" / "proof.html").read_text()
     written = json.loads((tmp_path / "out" / "certificates.json").read_text())["certificates"]
     assert sorted(one[0]["verdict"] for one in written.values()) == ["different", "same", "same"]
+
+
+def test_proofs_at_work_are_named_with_their_step_their_time_and_how_many_are_left(tmp_path, monkeypatch):
+    """Two are asked for, one after the other; each is looked at while its worker is at its fourth step."""
+    monkeypatch.setenv("DLPERF_CACHE", str(tmp_path / "cache"))
+    job = Job("i", "fake", "fake", "Fake", "bert_tiny", "bert", "cpu", "fp32", "fp32", 4, "synthetic", None, {}, "cpu")
+    environment, told, now = envs.planned(catalog.adapters()["fake"], "cpu", "current"), [], [1000.0]
+
+    def execute(folder, timeout, tick, *rest):
+        tick()
+        steps = "".join(f'{{"event": "traced", "time": 1, "steps": {step}}}\n' for step in (1, 2, 3))
+        (folder / "events.rank0.jsonl").write_text('{"event": "built", "time": 1}\n' + steps)
+        now[0] += 45
+        tick()
+        return process.Ended(1, False, timeout, False)
+
+    monkeypatch.setattr(process, "execute", execute)
+    monkeypatch.setattr(certify.time, "time", lambda: now[0])
+    bundle.make(tmp_path / "code", [catalog.adapters()["fake"]])
+    certifier = certify.Certifier(tmp_path, 1, 60.0, lambda line: None, busy=lambda what: told.append(what()))
+    certifier.certificates([job], {("fake", "cpu"): environment})
+    assert told == [
+        "proofs at work: fake: bert_tiny_check, fp64: importing and building, 0 s; up to 1 more",
+        "proofs at work: fake: bert_tiny_check, fp64: step 4 of 10, 45 s; up to 1 more",
+        "proofs at work: fake: bert_tiny, fp32: importing and building, 0 s",
+        "proofs at work: fake: bert_tiny, fp32: step 4 of 10, 45 s",
+    ]
 
 
 def test_a_valid_certificate_is_used_again_and_a_hand_edited_one_refused(toys, tmp_path):
