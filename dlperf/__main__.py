@@ -10,6 +10,7 @@ from dlperf.errors import did_you_mean
 COMMANDS = {
     "compare": "train the same models in several frameworks and report who was faster",
     "data": "prepare text for BERT pretraining",
+    "doctor": "say what this machine is, which rows run on it, and what a comparison takes",
     "envs": "list, install and remove the frameworks' environments",
     "verify": "prove that the frameworks do the same work",
 }

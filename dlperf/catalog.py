@@ -84,14 +84,16 @@ class Kernels:
     """What the wheel's matrix products and convolutions are in some precisions, on a device that has all of `needs`.
 
     needs: names as /proc/cpuinfo has them; of a GPU, its compute capability: sm_80. kernels: one of cpu.KERNELS.
-    why: of those that are not native, for a reader of the report.
+    why: of those that are not native, for a reader of the report. options: values that they need of the adapter's.
     """
 
+    family: tuple[str, ...]
     device: tuple[str, ...]
     precision: tuple[str, ...]
     needs: tuple[str, ...]
     kernels: str
     why: str
+    options: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def entry(self) -> dict[str, Any]:
@@ -323,10 +325,18 @@ class Adapter:
                 return entry
         return Support("not_yet", "adapter.toml does not mention it", (), (), (), ())
 
-    def kernels_of(self, device: str, precision: str) -> list[dict[str, Any]]:
-        """What its kernels are on a device in a precision, best first, as dlperf.adapters.cpu takes it; empty where
-        nobody looked."""
-        return [one.entry for one in self.kernels if device in one.device and precision in one.precision]
+    def kernels_of(
+        self, family: str, device: str, precision: str, options: Mapping[str, str] | None = None
+    ) -> list[dict[str, Any]]:
+        """What its kernels are, best first, as dlperf.adapters.cpu takes it; empty where nobody looked. options: of the
+        row; default: the adapter's defaults."""
+        chosen = {**{name: option.default for name, option in self.options.items() if option.values}, **(options or {})}
+        return [
+            one.entry
+            for one in self.kernels
+            if family in one.family and device in one.device and precision in one.precision
+            if one.options.items() <= chosen.items()
+        ]
 
     def options_of(self, family: str) -> dict[str, Option]:
         return {name: option for name, option in self.options.items() if not option.family or family in option.family}
@@ -664,24 +674,31 @@ class _Reader:
 
     def kernels(self, index: int, table: Mapping[str, Any]) -> Kernels:
         where = f"kernels[{index}]"
-        self.known(where + ".", table, {"device", "precision", "needs", "kernels", "why"})
+        self.known(where + ".", table, {"family", "device", "precision", "needs", "kernels", "why", "options"})
         kind, why = self.one_of(f"{where}.kernels", table.get("kernels", ""), cpu.KERNELS), str(table.get("why", ""))
         if kind != "native" and not why:
             self.wrong(f"{where}.why", why, "the reason, for the report")
         return Kernels(
+            family=self.choices(where, table, "family", tuple(FAMILIES)),
             device=self.choices(where, {"device": ["cpu"], **table}, "device", DEVICES),
             precision=self.choices(where, table, "precision", tuple(PRECISIONS)),
             needs=tuple(str(name) for name in table.get("needs", ())),
             kernels=kind,
             why=why,
+            options={str(name): str(value) for name, value in table.get("options", {}).items()},
         )
 
     def complete(self, adapter: Adapter) -> None:
         """Where kernels are told for a precision, the last entry is that of all other processors."""
-        for device, precision in product(DEVICES, PRECISIONS):
-            entries = adapter.kernels_of(device, precision)
+        for family, device, precision in product(FAMILIES, DEVICES, PRECISIONS):
+            entries = adapter.kernels_of(family, device, precision)
             if entries and entries[-1]["needs"]:
-                self.wrong(f"kernels ({device}, {precision})", entries[-1]["needs"], "a last entry without needs")
+                where = f"kernels ({family}, {device}, {precision})"
+                self.wrong(where, ", ".join(entries[-1]["needs"]), "a last entry without needs")
+        for one in adapter.kernels:
+            for name, value in one.options.items():
+                known = adapter.options[name].values if name in adapter.options else ()
+                self.one_of(f"kernels.options.{name}", value, known)
 
     def distributed(self, index: int, table: Mapping[str, Any]) -> Distributed:
         where = f"distributed[{index}]"

@@ -18,6 +18,7 @@ from dlperf import (
     estimate,
     images,
     launchers,
+    models,
     plan,
     runner,
     scripts,
@@ -191,7 +192,8 @@ def chosen_precision(spec: Spec, adapters: Mapping[str, Adapter]) -> str:
     if spec.precisions == ("amp",):
         return "Comparing in amp (mixed precision)."
     found = None if spec.instructions is None else frozenset(spec.instructions)
-    without = without_amp([adapters[name] for name in spec.frameworks], spec.device, found)
+    families = {models.FAMILY_OF[model] for model in spec.models}
+    without = without_amp([adapters[name] for name in spec.frameworks], families, spec.device, found)
     titles = ", ".join(one.title for one in without)
     return (
         f"Comparing in fp32: on this CPU {titles} have no usable kernels for amp. --precision amp compares the others."

@@ -122,14 +122,14 @@ def look(spec: Spec, jobs: Iterable[Job], wanted: Iterable[Asked], adapters: Map
         machine.instruction_sets(),
         os.uname().machine,
         machine.usable_cores(),
-        _free(envs.cache_folder()),
+        free(envs.cache_folder()),
         machine.available_memory(),
         frozenset(made),
         frozenset(proved),
     )
 
 
-def _free(folder: Path) -> int | None:
+def free(folder: Path) -> int | None:
     """Bytes on the disk that a folder is on, or will be."""
     there = next((one for one in (folder, *folder.parents) if one.exists()), None)
     with suppress(OSError):

@@ -112,7 +112,7 @@ def _row(
         why = made.lacks(machine)
         status = ("upstream" if machine in made.unavailable else "not_yet") if why else status
     if status in RUNNABLE:
-        why = too_old(adapter, precision, spec)
+        why = too_old(spec, adapter, family, precision, options)
         status = "hardware" if why else status
     upstream = {"script": adapter.source.repository} if adapter.source else {}
     if status not in RUNNABLE:
@@ -142,18 +142,17 @@ def _row(
     )
 
 
-def too_old(adapter: Adapter, precision: str, spec: Spec) -> str:
+def too_old(spec: Spec, adapter: Adapter, family: str, precision: str, options: Mapping[str, str]) -> str:
     """Why the CPU that would run a row lacks what its kernels need, and what to do; empty if it does not, or where
     that CPU is not known."""
     found = None if spec.instructions is None else frozenset(spec.instructions)
-    why: str = cpu.refusal(adapter.kernels_of(spec.device, precision), found, spec.allow_reference)
+    entries = adapter.kernels_of(family, spec.device, precision, options)
+    why: str = cpu.refusal(entries, found, spec.allow_reference)
     if not why:
         return ""
-    if not cpu.refusal(adapter.kernels_of(spec.device, "fp32"), found):
+    if not cpu.refusal(adapter.kernels_of(family, spec.device, "fp32", options), found):
         why += "; run --precision fp32"
-    if not cpu.refusal(adapter.kernels_of(spec.device, precision), found, allow_reference=True):
-        why += ", or --allow-reference to wait for it"
-    return why
+    return why + (", or --allow-reference to wait for it" if not cpu.refusal(entries, found, True) else "")
 
 
 def _format(spec: Spec, adapter: Adapter, family: str, input: str) -> str:

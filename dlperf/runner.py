@@ -157,7 +157,7 @@ class Runner:
             return
         folder = self.store.folder / run_folder(job, repeat)
         command = script(self.store.spec, job, repeat, environment, self.adapters[job.adapter])
-        kernels = self.adapters[job.adapter].kernels_of(job.device, job.precision)
+        kernels = self.adapters[job.adapter].kernels_of(job.family, job.device, job.precision, job.options)
         process.prepare(folder, request(job, self.store.spec, kernels), command)
         started, began = _now(), time.monotonic()
         launcher = launchers.find(job.launcher)

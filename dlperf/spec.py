@@ -10,7 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -121,19 +121,22 @@ def resolve_precision(asked: str, device: str) -> str:
     return {"fp16": "amp_fp16", "bf16": "amp_bf16"}.get(asked, asked)
 
 
-def without_amp(chosen: Sequence[Adapter], device: str, instructions: frozenset[str] | None) -> list[Adapter]:
-    """The frameworks that have no kernels worth a row for amp on this device, if fewer than three have some, or all but
-    fewer were chosen: then a comparison in amp would be of few. Empty otherwise."""
+def without_amp(
+    chosen: Sequence[Adapter], families: Iterable[str], device: str, instructions: frozenset[str] | None
+) -> list[Adapter]:
+    """The frameworks without kernels worth a row for amp in some family, if fewer than three have them, or than all
+    where fewer were chosen: then a comparison in amp would be of few. Empty otherwise."""
+    for family in sorted(families):
+        without = [one for one in chosen if not _runs_amp(one, family, device, instructions)]
+        if len(chosen) - len(without) < min(ENOUGH, len(chosen)):
+            return without
+    return []
+
+
+def _runs_amp(adapter: Adapter, family: str, device: str, instructions: frozenset[str] | None) -> bool:
     precision = resolve_precision("amp", device)
-    without = [one for one in chosen if not _runs(one, device, precision, instructions)]
-    return without if len(chosen) - len(without) < min(ENOUGH, len(chosen)) else []
-
-
-def _runs(adapter: Adapter, device: str, precision: str, instructions: frozenset[str] | None) -> bool:
-    runs = any(
-        one.status in RUNNABLE and device in one.device and precision in one.precision for one in adapter.support
-    )
-    return runs and not cpu.refusal(adapter.kernels_of(device, precision), instructions)
+    runs = adapter.support_of(family, device, precision, "synthetic").status in RUNNABLE
+    return runs and not cpu.refusal(adapter.kernels_of(family, device, precision), instructions)
 
 
 @functools.cache
@@ -166,7 +169,9 @@ def from_arguments(
     instructions = checker.instructions(device, places, emulated)
     spec = Spec(
         models=chosen_models,
-        precisions=checker.precisions(precisions, [adapters[name] for name in frameworks], device, instructions),
+        precisions=checker.precisions(
+            precisions, [adapters[name] for name in frameworks], chosen_models, device, instructions
+        ),
         frameworks=frameworks,
         device=device,
         env=checker.choice("env", ("venv", "current", *containers.ENGINES)),
@@ -228,12 +233,18 @@ class _Checker:
         return value
 
     def precisions(
-        self, allowed: Sequence[str], chosen: Sequence[Adapter], device: str, instructions: frozenset[str] | None
+        self,
+        allowed: Sequence[str],
+        chosen: Sequence[Adapter],
+        chosen_models: Sequence[str],
+        device: str,
+        instructions: frozenset[str] | None,
     ) -> tuple[str, ...]:
         """auto stands alone: it is amp, or fp32 where amp would leave too little to compare."""
         if self.arguments["precision"] != AUTO or "amp" not in allowed:
             return self.listed("precision", allowed)
-        return ("fp32",) if without_amp(chosen, device, instructions) else ("amp",)
+        families = {models.FAMILY_OF[model] for model in chosen_models}
+        return ("fp32",) if without_amp(chosen, families, device, instructions) else ("amp",)
 
     def emulated(self, chosen: Sequence[Adapter], device: str, places: Mapping[str, Any]) -> str:
         """The CPU that --emulate-cpu names, if this machine can emulate it."""

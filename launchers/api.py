@@ -37,6 +37,8 @@ KEEP_MEMORY = {
 
 #: qemu-user's program for x86-64
 EMULATOR = "qemu-x86_64-static"
+#: variables that choose kernels for the host's CPU, which an emulated one may lack
+OF_THE_HOST = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 
 
 @dataclass(frozen=True)
@@ -214,8 +216,11 @@ def worker(launch: Launch, variables: Mapping[str, str], raw: Mapping[str, str] 
     words += [f"{name}={_value(name, value)}" for name, value in values.items()]
     words += [f"{name}={value}" for name, value in (raw or {}).items()]
     settings = " \\\n".join(f"  {word}" for word in words)
-    python = command(*((EMULATOR, "-cpu", launch.emulated) if launch.emulated else ()), launch.python)
-    return f"{here}exec env \\\n{settings} \\\n  {python} -m dlperf.adapters.worker job.json .\n"
+    python, unset = command(launch.python), ""
+    if launch.emulated:
+        python = command(EMULATOR, "-cpu", launch.emulated, launch.python)
+        unset = "".join(f" -u {name}" for name in OF_THE_HOST)
+    return f"{here}exec env{unset} \\\n{settings} \\\n  {python} -m dlperf.adapters.worker job.json .\n"
 
 
 def _value(name: str, value: str) -> str:

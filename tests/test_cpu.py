@@ -7,11 +7,12 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
 
-from dlperf import catalog, compare, events, launchers, metrics, plan, process, spec, store
+from dlperf import catalog, compare, doctor, events, launchers, machine, metrics, plan, process, spec, store
 from dlperf.adapters import cpu
 from dlperf.errors import UsageError
 from dlperf.launchers import Launch
@@ -136,8 +137,9 @@ def test_every_framework_says_what_it_does_on_any_cpu(name):
     """In each precision that its adapter runs on a CPU."""
     on_cpu = [one for one in REAL[name].support if "cpu" in one.device and one.status in catalog.RUNNABLE]
     for precision in {precision for one in on_cpu for precision in one.precision}:
-        for found in (NO_AVX, AVX2, AVX512, BF16, frozenset({"asimd"})):
-            assert cpu.kernels(REAL[name].kernels_of("cpu", precision), found), (precision, found)
+        for found, family in product((NO_AVX, AVX2, AVX512, BF16, frozenset({"asimd"})), ("resnet", "bert")):
+            entries = REAL[name].kernels_of(family, "cpu", precision)
+            assert cpu.kernels(entries, found), (family, precision, found)
 
 
 # --- the plan ---------------------------------------------------------------------------------------------------------
@@ -276,3 +278,47 @@ def test_the_worker_times_a_product(tmp_path):
     assert record.product["seconds"] >= 0.2, "the fake framework sleeps for as long"
     assert record.product["fp32_seconds"] > 0
     assert metrics.product_slowdown(record) == record.product["seconds"] / record.product["fp32_seconds"]
+
+
+# --- the documentation and the doctor ---------------------------------------------------------------------------------
+
+
+def test_the_documented_table_is_that_of_the_adapters(request):
+    path = Path(catalog.__file__).parents[1] / "adapters" / "KERNELS.md"
+    made = doctor.table(list(REAL.values()))
+    if request.config.getoption("--update-golden"):
+        path.write_text(made, encoding="utf-8")
+    assert made == path.read_text(encoding="utf-8"), "python -m dlperf.doctor --table > adapters/KERNELS.md"
+
+
+@pytest.mark.parametrize(
+    ("found", "kind"),
+    [
+        (NO_AVX, "no AVX (Nehalem)"),
+        (AVX2, "AVX2 (Haswell; Zen to Zen 3)"),
+        (BF16, "AVX-512 and bfloat16 (Cooper Lake; Zen 4)"),
+        (frozenset({"asimd", "bf16", "i8mm"}), "Arm with bfloat16"),
+        (frozenset(), "of no kind that dlperf knows"),
+    ],
+)
+def test_a_cpu_has_a_kind(found, kind):
+    assert doctor.kind(found) == kind
+
+
+def test_the_doctor_fits_on_a_screen_and_says_what_will_run(monkeypatch, capsys):
+    monkeypatch.setattr(cpu, "flags", lambda: AVX2)
+    assert doctor.main([]) == 0
+    said = capsys.readouterr().out
+    assert len(said.splitlines()) <= 40
+    assert "AVX2 (Haswell; Zen to Zen 3)" in said
+    assert "Comparing in fp32: on this CPU" in said
+    for adapter in REAL.values():
+        assert adapter.title in said
+    assert "PyTorch: its bfloat16 products are a plain loop on one thread; this CPU lacks avx512bw" in said
+
+
+def test_the_doctor_does_without_what_the_system_hides(monkeypatch, capsys):
+    monkeypatch.setattr(cpu, "flags", lambda: None)
+    monkeypatch.setattr(machine, "_read", lambda path: None)
+    assert doctor.main([]) == 0
+    assert "its instruction sets are hidden" in capsys.readouterr().out

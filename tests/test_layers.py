@@ -15,6 +15,7 @@ FOLDERS = {"": "dlperf", "adapters": "adapters", "models": "models", "launchers"
 #: module of dlperf -> modules of dlperf that it may import, besides itself and those of its right-hand neighbours
 LAYERS = [
     {"__main__"},
+    {"doctor"},
     {"compare", "verify"},
     {"runner", "report"},
     {"progress", "store", "certify", "estimate"},

@@ -36,7 +36,7 @@ def expected(adapter, family, precision, found):
     """What the adapter's tables say of a row: what its kernels are, or "unsupported" in that precision."""
     if adapter.support_of(family, "cpu", precision, "synthetic").status not in catalog.RUNNABLE:
         return "unsupported"
-    return str(cpu.kernels(adapter.kernels_of("cpu", precision), found)["kernels"])
+    return str(cpu.kernels(adapter.kernels_of(family, "cpu", precision), found)["kernels"])
 
 
 @pytest.mark.parametrize("name", REAL)

@@ -1,0 +1,186 @@
+"""What this machine is, which rows will run on it and how, and what the first comparison will take."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+
+from dlperf import __version__, catalog, compare, envs, estimate, machine, models, plan, pythons, spec
+from dlperf.adapters import cpu
+from dlperf.catalog import RUNNABLE, Adapter
+from dlperf.errors import exit_code
+
+#: kinds of CPUs, with what decides which kernels a framework has there, the oldest first
+CLASSES: Mapping[str, frozenset[str]] = {
+    "no AVX (Nehalem)": frozenset({"ssse3", "sse4_1", "sse4_2", "popcnt"}),
+    "AVX (Sandy Bridge)": frozenset({"avx"}),
+    "AVX2 (Haswell; Zen to Zen 3)": frozenset({"avx2", "fma", "f16c"}),
+    "AVX-512 (Skylake-X)": frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}),
+    "AVX-512 and bfloat16 (Cooper Lake; Zen 4)": frozenset({"avx512_vnni", "avx512_bf16"}),
+    "AMX (Sapphire Rapids)": frozenset({"amx_tile", "amx_int8", "amx_bf16", "avx_vnni", "avx512_fp16"}),
+}
+ARM: Mapping[str, frozenset[str]] = {
+    "Arm": frozenset({"asimd"}),
+    "Arm with bfloat16": frozenset({"asimd", "bf16", "i8mm"}),
+}
+#: in a table's cell
+NOT_SUPPORTED = "–"
+
+
+def classes() -> dict[str, frozenset[str]]:
+    """Kind of CPU -> all that it has."""
+    found: dict[str, frozenset[str]] = {}
+    has: frozenset[str] = frozenset()
+    for name, more in CLASSES.items():
+        has |= more
+        found[name] = has
+    return {**found, **ARM}
+
+
+def kernels(adapter: Adapter, family: str, precision: str, found: frozenset[str]) -> str:
+    """One word for a row: of cpu.KERNELS, or NOT_SUPPORTED where the framework has no such precision on a CPU."""
+    if adapter.support_of(family, "cpu", precision, "synthetic").status not in RUNNABLE:
+        return NOT_SUPPORTED
+    entry = cpu.kernels(adapter.kernels_of(family, "cpu", precision), found)
+    return str(entry["kernels"]) if entry else "unknown"
+
+
+def table(adapters: Iterable[Adapter]) -> str:
+    """adapters/KERNELS.md: what each framework has on each kind of CPU, as the adapters' own tables say."""
+    kinds = classes()
+    lines = [
+        "<!-- Made from the [[kernels]] tables in adapters/*/adapter.toml: `python -m dlperf.doctor --table`. -->",
+        "# Kernels by CPU",
+        "",
+        "What the wheels that dlperf installs compute matrix products and convolutions with. *native*: their own kernels",
+        "for the precision. *emulated*: their own, which convert to float32 and back. *reference*: a plain loop of last",
+        "resort, which runs with `--allow-reference` only. *none*: it fails. –: the framework has no such precision on",
+        "a CPU. Two words are for ResNet and BERT. `amp` is bfloat16 on a CPU. What was run, and what was read in the",
+        "libraries' source, stands beside each entry in adapter.toml; on Arm all but JAX was only read.",
+        "",
+        "| framework | precision | " + " | ".join(kinds) + " |",
+        "|---|---|" + "---|" * len(kinds),
+    ]
+    for adapter in adapters:
+        for asked in ("fp32", "amp"):
+            precision = spec.resolve_precision(asked, "cpu")
+            cells = [_no_wheel(adapter, name) or _cell(adapter, precision, found) for name, found in kinds.items()]
+            lines.append(f"| {adapter.title} | {asked} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _no_wheel(adapter: Adapter, kind: str) -> str:
+    """For the cell of a kind of CPU for which there is nothing to install."""
+    return "no wheel" if kind in ARM and adapter.environments["cpu"].lacks("aarch64") else ""
+
+
+def screen(adapters: Mapping[str, Adapter]) -> str:
+    """What a newcomer wants to know before the first comparison, on one screen."""
+    found = cpu.flags()
+    chosen = [one for one in adapters.values() if one.default]
+    lines = [f"dlperf {__version__} on this machine", "", *_machine(found), ""]
+    lines += [*_rows(chosen, found), ""]
+    lines += _first_comparison(adapters)
+    return "\n".join(lines)
+
+
+def kind(found: frozenset[str]) -> str:
+    """The newest kind of CPU all of whose instruction sets this one has."""
+    kinds = ARM if "asimd" in found else {name: has for name, has in classes().items() if name not in ARM}
+    names = [name for name, has in kinds.items() if has <= found]
+    return names[-1] if names else "of no kind that dlperf knows"
+
+
+def _machine(found: frozenset[str] | None) -> list[str]:
+    told = machine.describe()
+    processor = f"{told.get('cpu', 'unknown')}, {machine.usable_cores():g} cores"
+    free = estimate.free(envs.cache_folder())
+    gpus = ", ".join(gpu["name"] for gpu in told.get("gpus", ())) or "none"
+    return [
+        f"CPU      {processor}: {kind(found) if found is not None else 'its instruction sets are hidden'}",
+        f"Memory   {told.get('memory_bytes', 0) / 1e9:.1f} GB, {machine.available_memory() / 1e9:.1f} available",
+        f"Disk     {'unknown' if free is None else f'{free / 1e9:.0f} GB'} free in {envs.cache_folder()}",
+        f"GPU      {gpus}",
+        f"Python   {platform.python_version()}; for environments: {_pythons()}",
+    ]
+
+
+def _pythons() -> str:
+    """Those that locks ask for and that are at hand."""
+    wanted = {version: None for one in catalog.adapters().values() if one.default for version in _versions(one)}
+    there = [version for version in sorted(wanted, key=_number) if pythons.at_hand([version])]
+    missing = [version for version in sorted(wanted, key=_number) if version not in there]
+    return f"{', '.join(there) or 'none'} at hand" + (f"; uv would fetch {', '.join(missing)}" if missing else "")
+
+
+def _versions(adapter: Adapter) -> tuple[str, ...]:
+    environment = adapter.environments.get("cpu")
+    return environment.python if environment else ()
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def _rows(chosen: Sequence[Adapter], found: frozenset[str] | None) -> list[str]:
+    """Each framework in both precisions: what its kernels are, or why there are none."""
+    head = "Rows on the CPU"
+    width = max(len(name) for name in (head, *(one.title for one in chosen)))
+    lines = [f"{head:<{width}}  fp32       amp (bfloat16)"]
+    for one in chosen:
+        cells = [_cell(one, precision, found) for precision in ("fp32", "amp_bf16")]
+        lines.append(f"{one.title:<{width}}  {cells[0]:<9}  {cells[1]}")
+    whys = {why: None for one in chosen for precision in ("fp32", "amp_bf16") for why in _whys(one, precision, found)}
+    return lines + [f"  {why}" for why in whys]
+
+
+def _cell(adapter: Adapter, precision: str, found: frozenset[str] | None) -> str:
+    """Of its families the best, and the other in brackets where that differs."""
+    if found is None:
+        return "unknown"
+    cells = dict.fromkeys(kernels(adapter, family, precision, found) for family in models.FAMILIES)
+    return " / ".join(cells)
+
+
+def _whys(adapter: Adapter, precision: str, found: frozenset[str] | None) -> Iterable[str]:
+    for family in models.FAMILIES if found is not None else ():
+        entries = adapter.kernels_of(family, "cpu", precision)
+        entry = cpu.kernels(entries, found)
+        if entry and entry["kernels"] != "native":
+            yield f"{adapter.title}: {cpu.refusal(entries, found) or entry['why']}"
+
+
+def _first_comparison(adapters: Mapping[str, Adapter]) -> list[str]:
+    """What `make compare` will do, and what that takes."""
+    arguments = {**compare.DEFAULTS, "model": "bert", "precision": spec.AUTO, "dry_run": True}
+    asked = spec.from_arguments(arguments, adapters)
+    planned = plan.make(asked, adapters)
+    expected = estimate.of(asked, planned.jobs * asked.protocol.repeats, adapters)
+    lines = ["make compare (BERT-base, all frameworks)", f"  {compare.chosen_precision(asked, adapters)}"]
+    lines += [f"  {line}" for line in estimate.text(expected)]
+    return lines + [f"  not run: {one.title}: {one.why}" for one in planned.skips]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit code 0; 2 for a wrong request."""
+    parser = argparse.ArgumentParser(prog="python -m dlperf.doctor", description=__doc__)
+    parser.add_argument(
+        "--table", action="store_true", help="print what frameworks have on which kind of CPU, as Markdown"
+    )
+    asked = parser.parse_args(argv)
+    return exit_code(lambda: _print(table(_native()) if asked.table else screen(catalog.adapters()) + "\n"))
+
+
+def _native() -> list[Adapter]:
+    return [one for one in catalog.adapters().values() if one.default]
+
+
+def _print(text: str) -> int:
+    sys.stdout.write(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
