@@ -12,7 +12,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
-import importlib.util
 import json
 import os
 import re
@@ -492,7 +491,7 @@ class _Session:
     def sources(self) -> indexes.Sources:
         """Found out once, for it may take seconds."""
         with self._looking:
-            self._sources = self._sources or indexes.read(self.say)
+            self._sources = self._sources or indexes.read(self.say, str(cache_folder() / "uv"))
             return self._sources
 
     def check(self) -> None:
@@ -747,9 +746,6 @@ def _pip_download(target: _Target) -> list[str]:
 
 def _download(making: _Making) -> None:
     target = making.target
-    if importlib.util.find_spec("pip") is None:  # uv has nothing that downloads for another Python
-        step = f"Install it: {pythons.uv()} pip install --python {sys.executable} pip"
-        raise target.error(f"the wheels of an image are downloaded by pip, which {sys.executable} lacks. {step}")
     making.begin(f"downloading {_summary(target.adapter, read_lock(target.spec.lock))}")
     _discard(target.folder)
     _sweep(target.root)
@@ -910,6 +906,9 @@ def _explained(target: _Target, lines: Sequence[str], otherwise: str) -> RunErro
     text, blamed = "\n".join(lines), indexes.blamed(lines)
     if re.search(r"No space left on device|Errno 28\b|Disk quota exceeded", text):
         return _full(target, lines)
+    if text.endswith("No module named pip"):  # uv has nothing that downloads for another Python
+        step = f"Install it: {pythons.uv()} pip install --python {sys.executable} pip"
+        return target.error(f"the wheels of an image are downloaded by pip, which {sys.executable} lacks. {step}")
     if error := _wrong_hash(text, target):
         return RunError("environment", f"{target.label}: {error}", lines[-15:])
     missing = _missing(lines, target.spec.lock)

@@ -54,9 +54,11 @@ def plain() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Sources:
-    """Where packages come from. settings: pip's, by its options' names, several values with spaces between them."""
+    """Where packages come from. settings: pip's, by its options' names, several values with spaces between them. cache:
+    uv's, where its usual one cannot be written; else empty."""
 
     settings: Mapping[str, str]
+    cache: str = ""
 
     def for_pip(self, extra: Sequence[str] = ()) -> dict[str, str]:
         """Its configuration restated: only so can an index be left out, for pip ignores a variable that is empty.
@@ -73,6 +75,7 @@ class Sources:
         """extra: indexes to be asked too."""
         # pip too trusts the system's certificates; and the settings of a project in the working folder are not ours
         environ = {"UV_SYSTEM_CERTS": "1", **plain(), "UV_PROJECT": "/"}
+        environ.setdefault("UV_CACHE_DIR", self.cache)
         environ.setdefault("SSL_CERT_FILE", environ.get("REQUESTS_CA_BUNDLE") or environ.get("CURL_CA_BUNDLE") or "")
         for key, value in self.settings.items():
             names = AS_UV.get(key, [])
@@ -97,11 +100,11 @@ def _in_uv(key: str, value: str) -> str:
     return ",".join(link if "://" in link else os.path.abspath(os.path.expanduser(link)) for link in value.split())
 
 
-def read(say: Callable[[str], None]) -> Sources:
+def read(say: Callable[[str], None], cache: str) -> Sources:
     """What pip is configured to do, without the extra indexes and folders of links that do not answer.
 
     pip and uv would wait and retry for each package, for some minutes at a black hole. Without a pip beside this
-    interpreter nothing is known, and uv's own configuration stands alone.
+    interpreter nothing is known, and uv's own configuration stands alone. cache: for uv, if its own cannot be.
     """
     settings = _settings()
     sources = {key: settings[key].split() for key in ("extra-index-url", "find-links") if key in settings}
@@ -109,7 +112,15 @@ def read(say: Callable[[str], None]) -> Sources:
     for source in sorted(dead):
         say(f"leaving out the package index {redacted(source)}: it does not answer")
     left = {key: " ".join(one for one in several if one not in dead) for key, several in sources.items()}
-    return Sources({**settings, **left})
+    usual = os.path.expanduser(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+    return Sources({**settings, **left}, "" if _writable(usual) else cache)
+
+
+def _writable(folder: str) -> bool:
+    """Whether it, or the nearest folder above that there is, can be written."""
+    while not os.path.exists(folder) and folder != os.path.dirname(folder):
+        folder = os.path.dirname(folder)
+    return os.access(folder, os.W_OK)
 
 
 def _settings() -> dict[str, str]:

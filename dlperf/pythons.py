@@ -86,10 +86,10 @@ def find(versions: Sequence[str], say: Callable[[str], None] = lambda line: None
     RunError says what is missing and what to install.
     """
     unfit: dict[str, str] = {}
-    return at_hand(versions, unfit) or _fetched(versions, unfit, say, run)
+    return at_hand(versions, unfit, run) or _fetched(versions, unfit, say, run)
 
 
-def at_hand(versions: Sequence[str], unfit: dict[str, str] | None = None) -> Interpreter | None:
+def at_hand(versions: Sequence[str], unfit: dict[str, str] | None = None, run: Run = _run) -> Interpreter | None:
     """This interpreter, one on PATH, in pyenv or of uv's own. Fetches nothing.
 
     Each is run before it is believed: pyenv puts a python3.10 on PATH that only says that it is not there.
@@ -97,7 +97,7 @@ def at_hand(versions: Sequence[str], unfit: dict[str, str] | None = None) -> Int
     """
     known: dict[str, Interpreter | None] = {}
     for version in versions:
-        for path in _candidates(version):
+        for path in _candidates(version, run):
             if path not in known:
                 known[path] = interpreter(path)
             found = known[path]
@@ -109,7 +109,7 @@ def at_hand(versions: Sequence[str], unfit: dict[str, str] | None = None) -> Int
     return None
 
 
-def _candidates(version: str) -> Iterator[str]:
+def _candidates(version: str, run: Run) -> Iterator[str]:
     """Interpreters that may be of a minor version, the likely ones first. None of them need be readable."""
     folders = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
     yield sys.executable
@@ -118,7 +118,7 @@ def _candidates(version: str) -> Iterator[str]:
         yield from sorted(glob.glob(f"{glob.escape(root)}/versions/{version}.*/bin/python"), key=_patch, reverse=True)
     plain = (os.path.join(folder, name) for name in ("python3", "python") for folder in folders)
     yield from (path for path in plain if os.path.exists(path))
-    managed = _managed(version)
+    managed = _managed(version, run)
     if managed:
         yield managed
 
@@ -136,10 +136,10 @@ def _patch(path: str) -> int:
     return int(digits[1]) if digits else -1
 
 
-def _managed(version: str) -> str:
+def _managed(version: str, run: Run) -> str:
     """The one that uv fetched before, or nothing. uv's own look at PATH fails at pyenv's shims."""
     command = [uv(), "python", "find", "--system", "--managed-python", "--no-python-downloads", version]
-    code, lines = _run(command)
+    code, lines = run(command)
     return lines[-1] if code == 0 and lines else ""
 
 
@@ -152,7 +152,7 @@ def _fetched(versions: Sequence[str], unfit: Mapping[str, str], say: Callable[[s
         if not why:
             say(f"no Python {best} here; uv fetches one")
             code, lines = run([uv(), "python", "install", "--no-bin", best])
-            path = _managed(best) if code == 0 else ""
+            path = _managed(best, run) if code == 0 else ""
             found = interpreter(path) if path else None
             if found and not found.lacks:
                 return found

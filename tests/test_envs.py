@@ -5,12 +5,15 @@ import errno
 import hashlib
 import importlib.metadata
 import io
+import json
 import os
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import threading
 import zipfile
@@ -283,6 +286,41 @@ def test_current_is_the_running_interpreter_if_it_has_the_framework(tmp_path):
     assert "no-such-thing is not installed in the running Python" in str(error)
 
 
+def test_files_are_shared_with_uvs_cache_counted_once_and_survive_another_environments_end(tmp_path, monkeypatch):
+    url, lock = index(tmp_path / "index", "tiny")
+    monkeypatch.setenv("PIP_INDEX_URL", url)
+    lines = []
+    for name in ("one", "two"):
+        env = envs.ensure(toy(tmp_path, lock, name), "cpu", progress=lines.append)
+    assert all(line.endswith(" are links to uv's cache") for line in lines if "ready after" in line)
+    (file,) = env.folder.glob("lib/python*/site-packages/tiny.py")
+    assert file.stat().st_nlink > 2
+    envs.remove(catalog.adapters()["one"], "cpu")
+    shutil.rmtree(tmp_path / "home" / ".cache" / "uv")
+    assert subprocess.run([env.python, "-c", "import tiny"]).returncode == 0
+
+
+def test_a_size_is_that_on_disk_and_what_of_it_lies_outside_too(tmp_path):
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    inside.mkdir()
+    (inside / "a").write_bytes(b"." * 50_000)
+    os.link(inside / "a", inside / "b")
+    own = (inside / "a").stat().st_blocks * 512
+    assert envs._size(inside) == (own, 0)
+    outside.write_bytes(b"." * 20_000)
+    os.link(outside, inside / "c")
+    assert envs._size(inside) == (own + outside.stat().st_blocks * 512, outside.stat().st_blocks * 512)
+
+
+def test_a_home_that_cannot_be_written_is_no_hindrance(tmp_path, own_cache, monkeypatch):
+    url, lock = index(tmp_path / "index", "tiny")
+    monkeypatch.setenv("PIP_INDEX_URL", url)
+    monkeypatch.setattr(os, "access", lambda path, mode: not str(tmp_path).startswith(str(path)))
+    envs.check(envs.ensure(toy(tmp_path, lock), "cpu"))
+    assert (own_cache / "uv").is_dir()
+    assert not (tmp_path / "home" / ".cache").exists()
+
+
 # --- built from source ------------------------------------------------------------------------------------------------
 
 
@@ -469,6 +507,21 @@ def command_of(pid):
         return ""
 
 
+def test_an_install_is_never_silent(tmp_path, monkeypatch, silent_server):
+    monkeypatch.setattr(envs, "BEAT_SECONDS", 0.05)
+    monkeypatch.setenv("PIP_INDEX_URL", silent_server)
+    lines = []
+
+    def listen(line):
+        lines.append(line)
+        if len([line for line in lines if "installing" in line]) == 3:
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        envs.ensure(toy(tmp_path, [wheel(tmp_path / "wheels", "tiny")]), "cpu", progress=listen)
+    assert re.fullmatch(r"toy cpu: installing tiny 1.0 \(2 of 2\): \d+ s, \d+ MB written", lines[-1])
+
+
 def test_of_two_callers_one_makes_it_and_the_other_waits(tmp_path, own_cache, monkeypatch, capsys):
     url, lock = index(tmp_path / "index", "tiny")
     monkeypatch.setenv("PIP_INDEX_URL", url)
@@ -542,6 +595,96 @@ def test_no_network_and_no_such_package_are_told_apart(tmp_path, own_cache, monk
     assert error.lines
     monkeypatch.setenv("PIP_INDEX_URL", empty)
     assert "no package index offers tiny==1.0 for this Python and machine" in str(failure(adapter))
+    assert left(own_cache) == []
+
+
+def test_what_pip_is_told_uv_is_told_and_uvs_own_variables_win(monkeypatch):
+    given = {
+        "index-url": "https://mirror/simple",
+        "extra-index-url": "https://one/simple https://two/simple",
+        "find-links": "/wheels https://links ~/more",
+        "trusted-host": "mirror two",
+        "cert": "/ca.pem",
+        "client-cert": "/me.pem",
+        "proxy": "http://proxy:3128",
+        "timeout": "7.5",
+        "retries": "1",
+        "no-index": "true",
+    }
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("SSL_CERT_FILE", "/of/conda.pem")
+    sources = indexes.Sources(given)
+    told = sources.for_uv(["https://own"])
+    assert told["UV_DEFAULT_INDEX"] == "https://mirror/simple"
+    assert told["UV_INDEX"] == "https://one/simple https://two/simple https://own"
+    assert told["UV_FIND_LINKS"] == "/wheels,https://links,/home/me/more"
+    assert told["UV_INSECURE_HOST"] == "mirror two"
+    assert (told["SSL_CERT_FILE"], told["SSL_CLIENT_CERT"]) == ("/ca.pem", "/me.pem")
+    assert told["HTTPS_PROXY"] == told["https_proxy"] == "http://proxy:3128"
+    assert (told["UV_HTTP_TIMEOUT"], told["UV_HTTP_RETRIES"]) == ("8", "1")
+    assert sources.uv_options() == ["--no-index"]
+    assert indexes.Sources({}).uv_options() == []
+
+    monkeypatch.setenv("UV_INDEX_URL", "https://mine/simple")
+    monkeypatch.setenv("UV_FIND_LINKS", "/mine")
+    told = sources.for_uv()
+    assert (told["UV_INDEX_URL"], told["UV_FIND_LINKS"]) == ("https://mine/simple", "/mine")
+    assert "UV_DEFAULT_INDEX" not in told
+
+
+def test_without_a_pip_uv_stands_alone_and_wheels_say_so(tmp_path, own_cache, monkeypatch):
+    url, lock = index(tmp_path / "index", "tiny")
+    bare = tmp_path / "bare"
+    subprocess.run([pythons.uv(), "venv", "--quiet", "--python", sys.executable, bare], check=True)
+    monkeypatch.setattr(sys, "executable", str(bare / "bin" / "python"))
+    monkeypatch.setenv("PIP_INDEX_URL", REFUSED)
+    monkeypatch.setenv("UV_DEFAULT_INDEX", url)
+    adapter = toy(tmp_path, lock)
+    envs.check(envs.ensure(adapter, "cpu"))
+    with pytest.raises(RunError, match=r"downloaded by pip, which .*bare/bin/python lacks. Install it: .* pip$"):
+        envs.wheels(adapter, "cpu")
+
+
+def test_variables_of_uv_that_would_make_another_environment_are_dropped(tmp_path, own_cache, monkeypatch):
+    url, lock = index(tmp_path / "index", "tiny")
+    monkeypatch.setenv("PIP_INDEX_URL", url)
+    nowhere = str(tmp_path / "nowhere")
+    redirects = ["UV_TARGET", "UV_PROJECT_ENVIRONMENT", "VIRTUAL_ENV", "UV_PYTHON", "UV_CONSTRAINT", "UV_OVERRIDE"]
+    for name in [*redirects, "UV_PROJECT", "UV_WORKING_DIR", "PYTHONPATH", "PYTHONHOME", "UV_PYTHON_SEARCH_PATH"]:
+        monkeypatch.setenv(name, nowhere)
+    flags = {"UV_SYSTEM_PYTHON": "1", "UV_EXCLUDE_NEWER": "2001-01-01", "UV_LINK_MODE": "symlink", "UV_NO_BINARY": "1"}
+    for name, value in {**flags, "UV_INDEX_STRATEGY": "first-index"}.items():
+        monkeypatch.setenv(name, value)
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "pyproject.toml").write_text(
+        '[project]\nname = "p"\nversion = "1"\n[tool.uv]\nrequired-version = "<0.1"\n'
+    )
+    monkeypatch.chdir(project)
+    env = envs.ensure(toy(tmp_path, lock), "cpu")
+    ran = subprocess.run([env.python, "-I", "-c", "import tiny; print(tiny.__file__)"], capture_output=True, text=True)
+    assert ran.stdout.startswith(str(env.folder))
+    assert not Path(ran.stdout.strip()).is_symlink()
+    assert not Path(nowhere).exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("UV_CACHE_DIR", "/proc/none", "Failed to initialize cache at `/proc/none`"),
+        ("UV_CONFIG_FILE", "/no/such/uv.toml", "failed to open file `/no/such/uv.toml`"),
+        ("UV_FIND_LINKS", "/no/such/links", "Failed to read `--find-links` directory: /no/such/links"),
+        ("UV_DEFAULT_INDEX", REFUSED, f"no network: uv cannot reach {REFUSED}/tiny/"),
+        ("UV_OFFLINE", "1", "no package index offers tiny==1.0"),
+    ],
+)
+def test_a_variable_of_uv_that_is_wrong_is_named(tmp_path, own_cache, monkeypatch, name, value, said):
+    monkeypatch.setenv("UV_HTTP_RETRIES", "0")
+    monkeypatch.setenv(name, value)
+    error = str(failure(toy(tmp_path, [wheel(tmp_path / "wheels", "tiny")])))
+    assert error.startswith("toy cpu: ")
+    assert said in error
+    assert error.endswith(f"; {name} is {value}")
     assert left(own_cache) == []
 
 
@@ -646,6 +789,121 @@ def test_no_fitting_python_says_what_to_install(machine):
     assert "`pyenv install 3.5`" in message
     broken = interpreter(machine / "bin" / "python3.5", "3.5.1", code=1, error="No module named '_ssl'")
     assert f"; {broken} is not usable: No module named '_ssl', and uv" in str(failure(adapter))
+
+
+def real_python(folder):
+    """An archive of the Python that runs this, as uv fetches them: no tests, no packages."""
+    stdlib, program = Path(sysconfig.get_path("stdlib")), Path(sys.executable).resolve()
+    without = {"test", "tests", "idlelib", "site-packages", "dist-packages", "ensurepip", "__pycache__", "lib2to3"}
+
+    def wanted(member):
+        parts = Path(member.name).parts
+        return None if without & set(parts) or any(part.startswith("config-") for part in parts) else member
+
+    folder.mkdir(parents=True)
+    with tarfile.open(folder / "python.tar.gz", "w:gz", compresslevel=1) as archive:
+        archive.add(program, f"python/bin/python{MINOR}")
+        archive.add(stdlib, f"python/lib/python{MINOR}", filter=wanted)
+    return folder / "python.tar.gz"
+
+
+def mirror(root, archive, monkeypatch):
+    """uv's list of Pythons has only this one, which it finds on a mirror."""
+    published = "https://github.com/astral-sh/python-build-standalone/releases/download/1/python.tar.gz"
+    arch = {"family": os.uname().machine, "variant": None}
+    major, minor, patch = sys.version_info[:3]
+    entry = {"name": "cpython", "arch": arch, "os": "linux", "libc": "gnu", "variant": None, "prerelease": ""}
+    entry |= {"major": major, "minor": minor, "patch": patch, "url": published, "build": "1"}
+    entry["sha256"] = hashlib.sha256(archive.read_bytes()).hexdigest()
+    (root / "list.json").write_text(json.dumps({f"cpython-{major}.{minor}.{patch}-linux-{arch['family']}-gnu": entry}))
+    monkeypatch.setenv("UV_PYTHON_DOWNLOADS_JSON_URL", str(root / "list.json"))
+    monkeypatch.setenv("UV_PYTHON_INSTALL_MIRROR", (root / "mirror").as_uri())
+
+
+@pytest.fixture
+def nothing_at_hand(monkeypatch):
+    """No Python but those that uv fetched; those it tells which these are are counted."""
+    found = []
+
+    def candidates(version, run):
+        found.append(version)
+        return filter(None, [pythons._managed(version, run)])
+
+    monkeypatch.setattr(pythons, "_candidates", candidates)
+
+
+@pytest.mark.usefixtures("nothing_at_hand")
+def test_uv_fetches_the_python_that_a_lock_wants_from_a_mirror(tmp_path, monkeypatch):
+    url, lock = index(tmp_path / "index", "tiny")
+    monkeypatch.setenv("PIP_INDEX_URL", url)
+    mirror(tmp_path, real_python(tmp_path / "mirror" / "1"), monkeypatch)
+    lines = []
+    made = envs.ensure_all([(toy(tmp_path, lock, name), "cpu") for name in ("one", "two")], progress=lines.append)
+    fetched = tmp_path / "home" / ".local" / "share" / "uv" / "python"
+    for env in made:
+        ran = subprocess.run(
+            [env.python, "-c", "import tiny, sys; print(sys.base_prefix)"], capture_output=True, text=True
+        )
+        assert ran.stdout.startswith(str(fetched)), ran.stderr
+    assert f"no Python {MINOR} here; uv fetches one" in " ".join(lines)
+    assert not (tmp_path / "home" / ".local" / "bin").exists(), "nothing is put on the user's PATH"
+
+
+@pytest.mark.usefixtures("nothing_at_hand")
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("UV_OFFLINE", "1", "; UV_OFFLINE is 1."),
+        ("UV_PYTHON_DOWNLOADS", "never", "Python downloads are not allowed"),
+        ("UV_PYTHON_DOWNLOADS", "manual", "UV_PYTHON_DOWNLOADS is manual."),
+        ("UV_PYTHON_DOWNLOADS", "perhaps", "invalid value for UV_PYTHON_DOWNLOADS"),
+        ("UV_PYTHON_INSTALL_MIRROR", "file:///no/such/mirror", "; UV_PYTHON_INSTALL_MIRROR is file:///no/such/mirror."),
+        ("UV_PYTHON_INSTALL_DIR", "/proc/none", "; UV_PYTHON_INSTALL_DIR is /proc/none."),
+        ("UV_CACHE_DIR", "/proc/none", "; UV_CACHE_DIR is /proc/none."),
+        ("UV_CONFIG_FILE", "/no/such/uv.toml", "; UV_CONFIG_FILE is /no/such/uv.toml."),
+    ],
+)
+def test_a_python_that_cannot_be_fetched_is_an_error_that_names_why(tmp_path, monkeypatch, name, value, said):
+    monkeypatch.setenv(name, value)
+    error = str(failure(toy(tmp_path, [wheel(tmp_path / "wheels", "tiny")])))
+    assert f"no Python {MINOR} on PATH, in pyenv or in uv, and uv cannot fetch one: " in error
+    assert said in error
+    assert error.endswith(f"or your system's python{MINOR}")
+
+
+@pytest.mark.usefixtures("nothing_at_hand")
+def test_without_a_network_uv_is_asked_for_a_python_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("UV_PYTHON_INSTALL_MIRROR", "http://127.0.0.1:9/mirror")
+    monkeypatch.setenv("UV_HTTP_RETRIES", "0")
+    lock = [wheel(tmp_path / "wheels", "tiny")]
+    lines = []
+    wanted = [(toy(tmp_path, lock, name), "cpu") for name in ("one", "two", "three")]
+    made = envs.ensure_all(wanted, progress=lines.append)
+    assert all("Connection refused" in str(error) for error in made)
+    assert len([line for line in lines if "uv fetches one" in line]) == 1
+
+
+def test_a_folder_of_pythons_that_cannot_be_read_is_passed_over(machine, monkeypatch):
+    real, scan = os.stat, os.scandir
+
+    def refuse(path):
+        if isinstance(path, (str, os.PathLike)) and os.fspath(path).startswith(str(machine / "pyenv")):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return path
+
+    monkeypatch.setenv("PATH", f"{machine}/pyenv/bin:{machine}/bin")
+    monkeypatch.setattr(os, "stat", lambda path, *rest, **more: real(refuse(path), *rest, **more))
+    monkeypatch.setattr(os, "scandir", lambda path=".": scan(refuse(path)))
+    with pytest.raises(PermissionError):
+        (machine / "pyenv" / "bin" / "python3.5").exists()
+    usable = interpreter(machine / "bin" / "python3.5", "3.5.9")
+    assert envs.find_python(["3.5"]) == usable
+
+
+def test_a_python_without_ssl_or_of_another_kind_is_passed_over(machine):
+    interpreter(machine / "bin" / "python3.5", "3.5.9", code=1, error="No module named '_ssl'")
+    good = interpreter(machine / "pyenv" / "versions" / "3.5.2" / "bin" / "python", "3.5.2")
+    assert envs.find_python(["3.5"]) == good
 
 
 # --- the disk, and the command ----------------------------------------------------------------------------------------
