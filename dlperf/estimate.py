@@ -235,7 +235,9 @@ def _rows(found: Estimate) -> str:
     if found.seconds is None:
         return line + "."
     cores = f"{found.here.cores:g} CPU core{'s' * (found.here.cores != 1)}"
-    return f"{line}: about {about(found.seconds)} on {cores}{', besides environments' if found.to_make else ''}."
+    return (
+        f"{line}: about {about(found.seconds)} on {cores}{', plus making the environments' if found.to_make else ''}."
+    )
 
 
 def _disk(found: Estimate) -> str:
@@ -270,18 +272,17 @@ def _disk_warning(found: Estimate) -> list[str]:
 def _memory_warning(found: Estimate) -> list[str]:
     if not found.here.available:
         return []
-    most = max(found.memory.values(), default=0)
-    large = [id_ for id_, needed in found.memory.items() if id_ and needed > found.here.available]
+    large = {id_: needed for id_, needed in found.memory.items() if id_ and needed > found.here.available}
     lines = []
     if large:
         lines.append(
-            f"Not enough memory: {', '.join(large)} may take up to {_gigabytes(most)}, and "
+            f"Memory may not be enough: {', '.join(large)} may take up to {_gigabytes(max(large.values()))}, and "
             f"{_gigabytes(found.here.available)} are available. End other programs, choose a smaller --batch-size, or "
             f"leave out frameworks: --frameworks."
         )
     if found.memory.get("", 0) > found.here.available:
         lines.append(
-            f"Not enough memory for proofs: one may take up to {_gigabytes(found.memory[''])}, and "
+            f"Memory may not be enough for proofs: one may take up to {_gigabytes(found.memory[''])}, and "
             f"{_gigabytes(found.here.available)} are available. End other programs, or go without: --no-verify."
         )
     return lines

@@ -205,6 +205,7 @@ def test_the_command_speaks_while_a_run_is_at_work(tmp_path):
     words += ["--set", "step_seconds=0.6", "-o", str(tmp_path / "out")]
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("1 row, 1 repeat each"), "what it expects comes first"
     lines = [
         line
         for line in done.stdout.splitlines()
