@@ -47,7 +47,7 @@ TO_EXCHANGE = 16
 
 @dataclass(frozen=True)
 class Here:
-    """What there is. instruction_sets: see dlperf.machine. free, available: bytes of disk and memory; None, 0 where
+    """What there is. instruction_sets: see Spec.instructions. free, available: bytes of disk and memory; None, 0 where
     unknown. made: (adapter, environment) of those that are there. proved: names of trajectories in the cache."""
 
     instruction_sets: tuple[str, ...] = ()
@@ -119,7 +119,7 @@ def look(spec: Spec, jobs: Iterable[Job], wanted: Iterable[Asked], adapters: Map
             made.add((adapter, key))
     proved = [one.name for one in wanted if (one.job.adapter, one.job.environment) in made and certify.kept(one)]
     return Here(
-        machine.instruction_sets(),
+        spec.instructions or (),
         os.uname().machine,
         machine.usable_cores(),
         free(envs.cache_folder()),
@@ -165,6 +165,8 @@ def rate(precision: str, device: str, here: Here) -> float | None:
 
 def run_seconds(job: Job, spec: Spec, here: Here) -> float | None:
     """Of one run of a row; None where nothing like it was measured."""
+    if spec.emulate_cpu:
+        return None
     protocol = spec.protocol
     steps = max(protocol.warmup_steps, 1) + protocol.windows * protocol.steps_per_window
     threads = min(float(spec.threads), here.cores / job.nproc_per_node)

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from dlperf.adapters import cpu
+
 #: instruction sets that decide which kernels a framework picks, as /proc/cpuinfo spells them (x86, then Arm)
 INSTRUCTION_SETS = (
     *("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "amx_fp16"),
@@ -50,11 +52,6 @@ def describe() -> dict[str, Any]:
     return {key: value for key, value in found.items() if value not in (None, "", [])}
 
 
-def instruction_sets() -> tuple[str, ...]:
-    """Those of INSTRUCTION_SETS that this processor has; empty where /proc/cpuinfo does not tell."""
-    return tuple(_processor()["instruction_sets"])
-
-
 def usable_cores() -> float:
     """CPUs that this process may use: a control group may allow part of one."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -79,11 +76,11 @@ def _read(path: str | Path) -> str | None:
 
 
 def _processor() -> dict[str, Any]:
-    """Model, topology and instruction sets from /proc/cpuinfo, whose blocks are one per thread."""
+    """Model and topology from /proc/cpuinfo, whose blocks are one per thread; what it has, by the processor itself."""
     text = _read("/proc/cpuinfo") or ""
     threads = [dict(_pairs(block)) for block in text.split("\n\n") if "processor" in block]
     first = threads[0] if threads else {}
-    flags = set((first.get("flags") or first.get("Features") or "").split())
+    flags = cpu.flags() or ()
     packages, cores = _topology()
     return {
         "cpu": first.get("model name") or _read("/proc/device-tree/model") or platform.processor(),
