@@ -593,10 +593,11 @@ class _Making:
 
 
 def _written(pid: int) -> str:
-    """ ", 612 MB written", what a process and those of its children that ended wrote; nothing where that is unknown."""
-    with suppress(OSError, IndexError):
+    """ ", 612 MB written", what a process and those of its children that ended wrote; nothing where that is unknown or
+    less than a megabyte."""
+    with suppress(OSError):
         found = re.search(r"^wchar: (\d+)$", Path(f"/proc/{pid}/io").read_text(), re.MULTILINE)
-        return f", {_gigabytes(int(found[1]))} written" if found else ""
+        return f", {_gigabytes(int(found[1]))} written" if found and int(found[1]) >= 1e6 else ""
     return ""
 
 
