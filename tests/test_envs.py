@@ -573,6 +573,15 @@ def test_a_living_extra_index_is_used_beside_a_dead_one_and_passwords_are_not_sh
     assert not any("secret" in line for line in lines)
 
 
+def test_all_indexes_count_not_the_first_that_knows_a_package(tmp_path, monkeypatch):
+    url, lock = index(tmp_path / "index", "tiny")
+    wheel(tmp_path / "old" / "tiny", "tiny", "0.5")
+    (tmp_path / "old" / "tiny" / "index.html").write_text('<a href="tiny-0.5-py3-none-any.whl">0.5</a>')
+    monkeypatch.setenv("PIP_INDEX_URL", url)
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", (tmp_path / "old").as_uri())
+    envs.check(envs.ensure(toy(tmp_path, lock), "cpu"))
+
+
 def test_the_adapters_own_index_is_asked_only_for_what_is_missing(tmp_path, monkeypatch):
     empty, _ = index(tmp_path / "empty")
     url, lock = index(tmp_path / "index", "tiny")
