@@ -595,10 +595,11 @@ class _Making:
 
 
 def _written(pid: int) -> str:
-    """ ", 612 MB written", what a process and those of its children that ended wrote; nothing where that is unknown."""
-    with suppress(OSError, IndexError):
+    """ ", 612 MB written", what a process and those of its children that ended wrote; nothing where that is unknown or
+    less than a megabyte."""
+    with suppress(OSError):
         found = re.search(r"^wchar: (\d+)$", Path(f"/proc/{pid}/io").read_text(), re.MULTILINE)
-        return f", {_gigabytes(int(found[1]))} written" if found else ""
+        return f", {_gigabytes(int(found[1]))} written" if found and int(found[1]) >= 1e6 else ""
     return ""
 
 
@@ -654,16 +655,19 @@ def _summary(adapter: Adapter, requirements: Sequence[Requirement]) -> str:
     return first if len(names) == 1 else f"{first} and {len(names) - 1} more"
 
 
+#: as pip does: all indexes count, not the first that knows a package
+BEST_MATCH = ["--index-strategy", "unsafe-best-match"]
+
+
 def _venv(target: _Target, python: str) -> list[str]:
     """With pip where it is to fetch and build a source distribution. Its scripts survive the move."""
-    seed = ["--seed"] if target.spec.build else []
+    seed = ["--seed", *BEST_MATCH] if target.spec.build else []
     return [pythons.uv(), "venv", *seed, "--relocatable", "--python", python, str(target.building)]
 
 
 def _install(target: _Target) -> list[str]:
-    """Everything is pinned with its hash, so nothing is resolved and any index will do; wheels only, so nothing is
-    built."""
-    options = ["--require-hashes", "--no-deps", "--only-binary", ":all:", "--index-strategy", "unsafe-best-match"]
+    """Everything is pinned with its hash, so nothing is resolved; wheels only, so nothing is built."""
+    options = ["--require-hashes", "--no-deps", "--only-binary", ":all:", *BEST_MATCH]
     python = str(target.building / "bin" / "python")
     return [pythons.uv(), "pip", "install", "--python", python, *options, "-r", str(target.spec.lock)]
 
@@ -878,9 +882,9 @@ def _bad_lock(path: Path, number: int, what: str) -> RunError:
 
 def _missing(lines: Iterable[str], lock: Path) -> str:
     """The package of the lock that pip or uv did not find, as `name==version`, or nothing."""
-    text = "\n".join(lines)
+    text = " ".join(" ".join(lines).split())
     of_pip = re.search(r"No matching distribution found for (\S+)", text)
-    of_uv = re.search(r"[Bb]ecause (?:there (?:is|are) no versions? of )?([\w.-]+?)(?:==\S+)? ", text)
+    of_uv = re.search(r"[Bb]ecause (?:there (?:is|are) no versions? of |only )?([\w.-]+?)(?:[=<>]\S+)? ", text)
     if of_pip or not of_uv:
         return of_pip[1] if of_pip else ""
     return next((f"{one.name}=={one.version}" for one in read_lock(lock) if one.name == of_uv[1]), of_uv[1])
@@ -913,7 +917,7 @@ def _explained(target: _Target, lines: Sequence[str], otherwise: str) -> RunErro
         return RunError("environment", f"{target.label}: {error}", lines[-15:])
     missing = _missing(lines, target.spec.lock)
     if indexes.unreachable(lines):
-        place = re.search(r"Failed to fetch: (\S+)", text)
+        place = re.search(r"Failed to fetch: `?([^\s`]+)", text)
         what = f"uv cannot reach {place[1]}" if place else "a package index cannot be reached"
         return target.error(f"no network: {what}{f', so {missing} was not found' if missing else ''}{blamed}", lines)
     if missing:

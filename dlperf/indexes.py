@@ -188,7 +188,11 @@ def redacted(source: str) -> str:
 
 def reason(lines: Sequence[str]) -> str:
     """The first error that pip or uv printed, and the last, which is the cause."""
-    said = [found[1] for line in lines if (found := re.match(r"\s*(?:error|Error|ERROR|cause): (.*)", line))]
+    said = [
+        found[1]
+        for line in lines
+        if (found := re.match(r"\s*(?:error:|Error:|ERROR:|cause:|Caused by:|×|╰─▶) (.*)", line))
+    ]
     said = said or [line for line in lines if line.strip()][-1:] or ["it printed nothing"]
     return ": ".join(dict.fromkeys([said[0], said[-1]]))
 

@@ -137,7 +137,7 @@ def _patch(path: str) -> int:
 
 
 def _managed(version: str, run: Run) -> str:
-    """The one that uv fetched before, or nothing. uv's own look at PATH fails at pyenv's shims."""
+    """The one that uv fetched, or nothing. uv's own look at PATH fails at pyenv's shims."""
     command = [uv(), "python", "find", "--system", "--managed-python", "--no-python-downloads", version]
     code, lines = run(command)
     return lines[-1] if code == 0 and lines else ""
@@ -146,20 +146,28 @@ def _managed(version: str, run: Run) -> str:
 def _fetched(versions: Sequence[str], unfit: Mapping[str, str], say: Callable[[str], None], run: Run) -> Interpreter:
     best = versions[0]
     with _fetching:
+        found = _of_uv(best, run)  # another thread may just have fetched it
+        if found:
+            return found
         why = _no_network[0] if _no_network else ""
-        if not why and os.environ.get("UV_PYTHON_DOWNLOADS") == "manual":
+        if os.environ.get("UV_PYTHON_DOWNLOADS") == "manual":
             why = "UV_PYTHON_DOWNLOADS is manual"
         if not why:
             say(f"no Python {best} here; uv fetches one")
             code, lines = run([uv(), "python", "install", "--no-bin", best])
-            path = _managed(best, run) if code == 0 else ""
-            found = interpreter(path) if path else None
-            if found and not found.lacks:
+            found = _of_uv(best, run)
+            if found:
                 return found
             why = indexes.reason(lines) + indexes.blamed(lines) if code else "the one that it fetched does not run"
             if code and indexes.unreachable(lines):
                 _no_network.append(why)
     raise _none(versions, unfit, why)
+
+
+def _of_uv(version: str, run: Run) -> Interpreter | None:
+    path = _managed(version, run)
+    found = interpreter(path) if path else None
+    return None if found is None or found.lacks else found
 
 
 def _none(versions: Sequence[str], unfit: Mapping[str, str], why: str) -> RunError:
