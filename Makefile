@@ -80,6 +80,8 @@ types: $(VENV)/ready
 
 # `ready` is touched last, so that an interrupted set-up is never taken for a finished one.
 $(VENV)/ready: setup.cfg pyproject.toml
+	@[ "$$(uname -s)" = Linux ] || { echo "dlperf needs Linux; on macOS or Windows run it in a Linux container or" \
+	  "virtual machine (on Windows: WSL 2)"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "dlperf needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)

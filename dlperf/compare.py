@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import platform
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
+
+if platform.system() != "Linux":  # first of all: the modules below do not even import on Windows
+    places = "a Linux container or virtual machine (on Windows: WSL 2)"
+    sys.exit(f"dlperf needs Linux; on macOS or Windows run it in {places}")
 
 from dlperf import (
     __version__,

@@ -343,3 +343,35 @@ def test_the_core_does_not_compute_while_a_worker_measures(tmp_path):
     (record,) = records(tmp_path / "out")
     assert record.seconds > 4
     assert used < 0.1 * record.seconds
+
+
+NOT_LINUX = (
+    "dlperf needs Linux; on macOS or Windows run it in a Linux container or virtual machine (on Windows: WSL 2)\n"
+)
+
+
+@pytest.mark.parametrize("system", ["Darwin", "Windows"])
+def test_another_system_than_linux_is_told_so_before_anything_is_imported(system):
+    """Windows has neither fcntl nor pwd."""
+    code = f"""
+import platform, runpy, sys
+platform.system = lambda: {system!r}
+sys.modules.update(fcntl=None, pwd=None)
+runpy.run_module("dlperf.compare", run_name="__main__")
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", NOT_LINUX)
+
+
+def test_setup_says_first_that_it_needs_linux(tmp_path):
+    for name in ("Makefile", "setup.cfg", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    uname = tmp_path / "bin" / "uname"
+    uname.parent.mkdir()
+    uname.write_text("#!/bin/sh\necho Darwin\n")
+    uname.chmod(0o755)
+    environ = {**os.environ, "PATH": f"{uname.parent}:{os.environ['PATH']}", "MAKEFLAGS": ""}
+    ended = subprocess.run(["make", "-C", tmp_path, "compare"], capture_output=True, text=True, env=environ, timeout=60)
+    assert ended.returncode == 2
+    assert NOT_LINUX in ended.stdout
+    assert not (tmp_path / ".venv").exists()
