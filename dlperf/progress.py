@@ -184,17 +184,14 @@ class Progress:
         return f"{self._job.global_batch_size / pace:.4g} {_unit(self._job)}" if pace else ""
 
     def share(self, job: Job) -> float | None:
-        """Seconds that a run of this model and precision should take: what the plan expects, or the median of what
-        the other rows' runs took, whichever is more, so that neither a wrong estimate nor one fast row is the bar."""
-        like = (job.model, job.precision, job.world_size)
-        others = [
-            seconds
-            for id_, all_ in self._seconds.items()
-            for seconds in all_
-            if id_ != job.id and (self._jobs[id_].model, self._jobs[id_].precision, self._jobs[id_].world_size) == like
-        ]
-        known = [self._expected[job.id]] if job.id in self._expected else []
-        return max([*known, *([median(others)] if others else [])], default=None)
+        """Seconds that a run of a row should take: what the plan expects, times what the other rows took over that
+        (the median, or once, if they were faster); or the median of what other rows of this model and precision took.
+        Whichever is more, so that neither a wrong estimate, nor a busy machine, nor one fast row is the bar."""
+        others = {id_: seconds for id_, seconds in self._seconds.items() if id_ != job.id}
+        over = [fmean(seconds) / self._expected[id_] for id_, seconds in others.items() if id_ in self._expected]
+        like = [each for id_, seconds in others.items() if _kind(self._jobs[id_]) == _kind(job) for each in seconds]
+        known = [max(1.0, median(over or [1.0])) * self._expected[job.id]] if job.id in self._expected else []
+        return max([*known, *([median(like)] if like else [])], default=None)
 
     def _slow(self, job: Job, stream: Stream) -> str:
         """What to know of a run that will take more than SLOW times its share, without what its first step compiled,
@@ -344,6 +341,10 @@ def duration(seconds: float) -> str:
     if minutes >= 60:
         return f"{minutes // 60} h {minutes % 60:02} min"
     return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+
+
+def _kind(job: Job) -> tuple[str, str, int]:
+    return job.model, job.precision, job.world_size
 
 
 def _unit(job: Job) -> str:

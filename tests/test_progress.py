@@ -280,6 +280,17 @@ def test_the_share_is_the_plans_or_that_of_the_other_rows_whichever_is_more():
     assert shown.share(OTHERS[2]) == 75.0, "of others"
 
 
+def test_a_machine_that_is_slower_than_expected_makes_no_row_slow():
+    shown = Progress()
+    shown.begin([BERT, JOB, FAST], SPEC, {"t": 40.0, "slow": 10.0, "fast": 10.0})
+    shown.finished(ended(JOB, 40.0))
+    assert shown.share(BERT) == 160.0, "the other row took four times what was expected"
+    shown.finished(ended(FAST, 1.0))
+    shown.finished(ended(FAST, 1.0))
+    assert shown.share(BERT) == pytest.approx(82.0), "median of 4 and 0.1"
+    assert shown.share(JOB) == 10.0, "faster than expected makes no row slow, either"
+
+
 def test_nothing_is_told_where_no_share_is_known(tmp_path, clock, capsys):
     shown = Lines(clock)
     shown.begin([BERT], SPEC)
