@@ -64,7 +64,7 @@ def position(stream: Stream, protocol: Protocol, began: float, now: float) -> Po
     if not steps:
         what = "in its first step, which may compile" if stream.built else "importing and building"
         return Position(what if stream.start else "starting")
-    coming, pace, first = _coming(stream, protocol, steps), _pace(stream), float(stream.first_step["seconds"])
+    coming, pace, first = _coming(stream, protocol, steps), _pace(stream), stream.first_step or 0.0
     if pace is None:
         least = since / max(coming, 1)
         open_ = least < first / 2 or stream.start.get("world_size", 1) > 1
@@ -80,7 +80,7 @@ def _done(stream: Stream, protocol: Protocol) -> int:
     """Steps that have ended, as far as events tell."""
     if stream.warm:
         return max(protocol.warmup_steps, 1) + sum(window.steps for window in stream.windows)
-    return 2 if stream.second_step else 1 if stream.first_step else 0
+    return 2 if stream.second_step is not None else 1 if stream.first_step is not None else 0
 
 
 def _coming(stream: Stream, protocol: Protocol, steps: int) -> int:
@@ -93,8 +93,8 @@ def _coming(stream: Stream, protocol: Protocol, steps: int) -> int:
 def _pace(stream: Stream) -> float | None:
     """Of the windows, or before the first of them of the second step."""
     if stream.windows:
-        return sum(window.seconds for window in stream.windows) / sum(window.steps for window in stream.windows)
-    return float(stream.second_step["seconds"]) if stream.second_step else None
+        return sum(window.seconds for window in stream.windows) / max(1, sum(window.steps for window in stream.windows))
+    return stream.second_step
 
 
 def _stage(stream: Stream, protocol: Protocol, steps: int, total: int, begun: int) -> str:
@@ -204,7 +204,7 @@ class Progress:
         protocol = self._spec.protocol
         steps = max(protocol.warmup_steps, 1) + protocol.windows * protocol.steps_per_window
         about = "about" if self._position.pace else "at least"
-        steps_told = f"the first step took {duration(stream.first_step['seconds'])}"
+        steps_told = f"the first step took {duration(stream.first_step or 0.0)}"
         line = (
             f"{job.model} {job.precision_asked} {job.system}: {steps_told}; a run of {steps} steps will take {about} "
         )

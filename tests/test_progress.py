@@ -128,9 +128,9 @@ def test_between_events_the_step_is_an_estimate_and_says_so(run):
 
 
 def test_a_damaged_event_file_is_a_run_that_starts(run):
-    run.file.write_bytes(b"\xff\n[]\n")
+    run.file.write_bytes(b'\xff\n[]\n{"event": "first_step", "time": 1}\n{"event": "second_step", "seconds": "x"}\n')
     assert run.where.stage == "starting"
-    run.shown.tick(run.folder)
+    run.shown._look(run.folder)
 
 
 def test_durations():
@@ -213,6 +213,9 @@ def test_the_command_speaks_while_a_run_is_at_work(tmp_path):
     ]
     told = [line for line in lines if " of 8; " in line and " sentences/s; " in line and " so far; about " in line]
     assert told, lines
+    stream = events.read(next(tmp_path.glob("out/runs/*/0/events.rank0.jsonl")))
+    assert min(stream.first_step, stream.second_step) >= 0.6, "both are waited for"
+    assert stream.written == stream.end["time"]
 
 
 # --- a row that takes too long ----------------------------------------------------------------------------------------
