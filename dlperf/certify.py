@@ -284,10 +284,9 @@ class Certifier:
     def _stage(self, one: Asked) -> str:
         """How far a run is, by what its first rank has told."""
         stream = events.read(self.folder / "proofs" / one.name / "run" / "events.rank0.jsonl")
-        done = int(stream.traced.get("steps", 0))
-        if done >= STEPS:
+        if stream.traced >= STEPS:
             return "writing down what changed"
-        return f"step {done + 1} of {STEPS}" if stream.built else "importing and building"
+        return f"step {stream.traced + 1:.0f} of {STEPS}" if stream.built else "importing and building"
 
 
 def _alone(one: Asked, evidence: Mapping[str, Evidence]) -> Evidence | None:

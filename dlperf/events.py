@@ -21,18 +21,18 @@ LOST = re.compile(
 )
 #: fields of a window that not every worker writes
 LATER = ("skew_seconds", "input_seconds", "source")
-KINDS = (
-    *("start", "built", "product", "first_step", "second_step", "warm", "communication", "input"),
-    *("traced", "trajectory", "end", "failed"),
-)
+KINDS = ("start", "built", "product", "warm", "communication", "input", "trajectory", "end", "failed")
+#: of which one number is kept
+NUMBERS = {"first_step": "seconds", "second_step": "seconds", "traced": "steps"}
 
 
 @dataclass(frozen=True)
 class Stream:
     """The events of one rank, or of a job of several. `end` is None unless the worker came to its end.
 
-    start: with the versions, once the framework is imported. first_step, second_step: of the warm-up. traced: the last
-    step of a proof. written: when its last event was, by its host's clock in seconds since 1970; 0 before the first.
+    start: with the versions, once the framework is imported. first_step, second_step: seconds of these of the
+    warm-up. traced: steps of a proof so far. written: when its last event was, by its host's clock in seconds since
+    1970; 0 before the first.
 
     ranks: the streams of a job's ranks; empty for a stream of one.
     """
@@ -40,13 +40,13 @@ class Stream:
     start: Mapping[str, Any] = field(default_factory=dict)
     built: Mapping[str, Any] = field(default_factory=dict)
     product: Mapping[str, Any] = field(default_factory=dict)
-    first_step: Mapping[str, Any] = field(default_factory=dict)
-    second_step: Mapping[str, Any] = field(default_factory=dict)
+    first_step: float | None = None
+    second_step: float | None = None
     warm: Mapping[str, Any] = field(default_factory=dict)
     communication: Mapping[str, Any] = field(default_factory=dict)
     input: Mapping[str, Any] = field(default_factory=dict)
     windows: tuple[Window, ...] = ()
-    traced: Mapping[str, Any] = field(default_factory=dict)
+    traced: float = 0
     trajectory: Mapping[str, Any] | None = None
     end: Mapping[str, Any] | None = None
     failed: Mapping[str, Any] | None = None
@@ -126,6 +126,8 @@ def read(path: Path) -> Stream:
                 found["windows"].append(Window(**{key: event[key] for key in names}, input_seconds=waited))
             elif event["event"] == "imported":
                 found["start"] = {**found.get("start", {}), "versions": event["versions"]}
+            elif event["event"] in NUMBERS:
+                found[event["event"]] = float(event[NUMBERS[event["event"]]])
             elif event["event"] in KINDS:
                 found[event["event"]] = event
             found["written"] = float(event.get("time", 0.0))

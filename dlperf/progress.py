@@ -64,7 +64,7 @@ def position(stream: Stream, protocol: Protocol, began: float, now: float) -> Po
     if not steps:
         what = "in its first step, which may compile" if stream.built else "importing and building"
         return Position(what if stream.start else "starting")
-    coming, pace, first = _coming(stream, protocol, steps), _pace(stream), float(stream.first_step["seconds"])
+    coming, pace, first = _coming(stream, protocol, steps), _pace(stream), stream.first_step or 0.0
     if pace is None:
         least = since / max(coming, 1)
         open_ = least < first / 2 or stream.start.get("world_size", 1) > 1
@@ -80,7 +80,7 @@ def _done(stream: Stream, protocol: Protocol) -> int:
     """Steps that have ended, as far as events tell."""
     if stream.warm:
         return max(protocol.warmup_steps, 1) + sum(window.steps for window in stream.windows)
-    return 2 if stream.second_step else 1 if stream.first_step else 0
+    return 2 if stream.second_step is not None else 1 if stream.first_step is not None else 0
 
 
 def _coming(stream: Stream, protocol: Protocol, steps: int) -> int:
@@ -93,8 +93,8 @@ def _coming(stream: Stream, protocol: Protocol, steps: int) -> int:
 def _pace(stream: Stream) -> float | None:
     """Of the windows, or before the first of them of the second step."""
     if stream.windows:
-        return sum(window.seconds for window in stream.windows) / sum(window.steps for window in stream.windows)
-    return float(stream.second_step["seconds"]) if stream.second_step else None
+        return sum(window.seconds for window in stream.windows) / max(1, sum(window.steps for window in stream.windows))
+    return stream.second_step
 
 
 def _stage(stream: Stream, protocol: Protocol, steps: int, total: int, begun: int) -> str:
@@ -184,17 +184,14 @@ class Progress:
         return f"{self._job.global_batch_size / pace:.4g} {_unit(self._job)}" if pace else ""
 
     def share(self, job: Job) -> float | None:
-        """Seconds that a run of this model and precision should take: what the plan expects, or the median of what
-        the other rows' runs took, whichever is more, so that neither a wrong estimate nor one fast row is the bar."""
-        like = (job.model, job.precision, job.world_size)
-        others = [
-            seconds
-            for id_, all_ in self._seconds.items()
-            for seconds in all_
-            if id_ != job.id and (self._jobs[id_].model, self._jobs[id_].precision, self._jobs[id_].world_size) == like
-        ]
-        known = [self._expected[job.id]] if job.id in self._expected else []
-        return max([*known, *([median(others)] if others else [])], default=None)
+        """Seconds that a run of a row should take: what the plan expects, times what the other rows took over that
+        (the median, or once, if they were faster); or the median of what other rows of this model and precision took.
+        Whichever is more, so that neither a wrong estimate, nor a busy machine, nor one fast row is the bar."""
+        others = {id_: seconds for id_, seconds in self._seconds.items() if id_ != job.id}
+        over = [fmean(seconds) / self._expected[id_] for id_, seconds in others.items() if id_ in self._expected]
+        like = [each for id_, seconds in others.items() if _kind(self._jobs[id_]) == _kind(job) for each in seconds]
+        known = [max(1.0, median(over or [1.0])) * self._expected[job.id]] if job.id in self._expected else []
+        return max([*known, *([median(like)] if like else [])], default=None)
 
     def _slow(self, job: Job, stream: Stream) -> str:
         """What to know of a run that will take more than SLOW times its share, without what its first step compiled,
@@ -207,7 +204,7 @@ class Progress:
         protocol = self._spec.protocol
         steps = max(protocol.warmup_steps, 1) + protocol.windows * protocol.steps_per_window
         about = "about" if self._position.pace else "at least"
-        steps_told = f"the first step took {duration(stream.first_step['seconds'])}"
+        steps_told = f"the first step took {duration(stream.first_step or 0.0)}"
         line = (
             f"{job.model} {job.precision_asked} {job.system}: {steps_told}; a run of {steps} steps will take {about} "
         )
@@ -344,6 +341,10 @@ def duration(seconds: float) -> str:
     if minutes >= 60:
         return f"{minutes // 60} h {minutes % 60:02} min"
     return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+
+
+def _kind(job: Job) -> tuple[str, str, int]:
+    return job.model, job.precision, job.world_size
 
 
 def _unit(job: Job) -> str:

@@ -75,11 +75,13 @@ def test_a_seventh_framework_needs_one_folder_and_no_line_of_the_core(tmp_path):
     toml.write_text(toml.read_text().replace('title = "Fake"', 'title = "Toy"').replace("default = false", ""))
     code = (tmp_path / "adapters" / "toy" / "bert.py").read_text().replace("adapters.fake", "adapters.toy")
     (tmp_path / "adapters" / "toy" / "bert.py").write_text(code)
-    environ = {**os.environ, "DLPERF_ADAPTERS": str(tmp_path / "adapters")}
+    environ = {**os.environ, "DLPERF_ADAPTERS": str(tmp_path / "adapters"), "DLPERF_CACHE": str(tmp_path / "cache")}
     words = ["--frameworks", "toy", "--env", "current", "-m", "bert_tiny", "-r", 1, "-o", tmp_path / "out"]
     ended = compare(*words, env=environ)
     assert ended.returncode == 0, ended.stderr
     assert "Toy" in (tmp_path / "out" / "report.md").read_text()
+    proofs = [events.read(path) for path in tmp_path.glob("out/proofs/*/run/events.rank0.jsonl")]
+    assert [stream.traced for stream in proofs] == [10, 10], "each step of a proof is told"
     assert "toy" in compare("--dry-run", "--device", "cpu", "--env", "current", env=environ).stdout
 
 

@@ -128,9 +128,9 @@ def test_between_events_the_step_is_an_estimate_and_says_so(run):
 
 
 def test_a_damaged_event_file_is_a_run_that_starts(run):
-    run.file.write_bytes(b"\xff\n[]\n")
+    run.file.write_bytes(b'\xff\n[]\n{"event": "first_step", "time": 1}\n{"event": "second_step", "seconds": "x"}\n')
     assert run.where.stage == "starting"
-    run.shown.tick(run.folder)
+    run.shown._look(run.folder)
 
 
 def test_durations():
@@ -213,6 +213,9 @@ def test_the_command_speaks_while_a_run_is_at_work(tmp_path):
     ]
     told = [line for line in lines if " of 8; " in line and " sentences/s; " in line and " so far; about " in line]
     assert told, lines
+    stream = events.read(next(tmp_path.glob("out/runs/*/0/events.rank0.jsonl")))
+    assert min(stream.first_step, stream.second_step) >= 0.6, "both are waited for"
+    assert stream.written == stream.end["time"]
 
 
 # --- a row that takes too long ----------------------------------------------------------------------------------------
@@ -278,6 +281,17 @@ def test_the_share_is_the_plans_or_that_of_the_other_rows_whichever_is_more():
         shown.finished(ended(job, seconds))
     assert shown.share(BERT) == 100.0
     assert shown.share(OTHERS[2]) == 75.0, "of others"
+
+
+def test_a_machine_that_is_slower_than_expected_makes_no_row_slow():
+    shown = Progress()
+    shown.begin([BERT, JOB, FAST], SPEC, {"t": 40.0, "slow": 10.0, "fast": 10.0})
+    shown.finished(ended(JOB, 40.0))
+    assert shown.share(BERT) == 160.0, "the other row took four times what was expected"
+    shown.finished(ended(FAST, 1.0))
+    shown.finished(ended(FAST, 1.0))
+    assert shown.share(BERT) == pytest.approx(82.0), "median of 4 and 0.1"
+    assert shown.share(JOB) == 10.0, "faster than expected makes no row slow, either"
 
 
 def test_nothing_is_told_where_no_share_is_known(tmp_path, clock, capsys):
