@@ -2,11 +2,13 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+FAST := not framework and not cluster and not images
+N ?= 30
 ARGS ?= --model bert --precision auto
 REFERENCE_ARGS := --frameworks pytorch --device cpu --model resnet50,bert
 
 .PHONY: setup compare verify reference test test-cluster test-horovod test-images check format types lint lock bench
-.PHONY: test-dali test-cpus bench-containers clean
+.PHONY: test-pythons test-orders test-cpus test-arm test-dali bench-containers clean
 
 setup: $(VENV)/ready
 
@@ -54,7 +56,18 @@ test-dali: $(VENV)/ready
 
 # The part to run before each commit: format, lint, types, the tests that need no framework and no cluster.
 check: lint types
-	$(BIN)/python -m pytest -q -m "not framework and not cluster and not images"
+	$(BIN)/python -m pytest -m "$(FAST)"
+
+# The same tests with every Python from 3.11 on that is found here, each with other settings: see tests/pythons.py.
+test-pythons:
+	$(PYTHON) tests/pythons.py -q -m "$(FAST)" $(TEST_ARGS)
+
+# The same tests in N random orders, until one fails. `make test TEST_ARGS=--randomly-seed=SEED` has the same order.
+test-orders: $(VENV)/ready
+	@for seed in $$(shuf -i 1-999999 -n $(N)); do \
+	  echo "order of seed $$seed"; \
+	  $(BIN)/python -m pytest -q --randomly-seed=$$seed -m "$(FAST)" $(TEST_ARGS) || exit 1; \
+	done
 
 lint: $(VENV)/ready
 	$(BIN)/ruff format --check .
@@ -75,7 +88,7 @@ bench-containers: $(VENV)/ready
 # mypy does not know setup.cfg's package_dir, so links lay the folders out as the package that they are.
 types: $(VENV)/ready
 	@rm -rf .typing && mkdir -p .typing/dlperf
-	@ln -s $(CURDIR)/dlperf/*.py $(CURDIR)/adapters $(CURDIR)/models $(CURDIR)/launchers $(CURDIR)/report $(CURDIR)/docker .typing/dlperf/
+	@cd .typing/dlperf && ln -s ../../dlperf/*.py ../../adapters ../../models ../../launchers ../../report ../../docker .
 	cd .typing && ../$(BIN)/mypy --config-file ../pyproject.toml -p dlperf
 
 # `ready` is touched last, so that an interrupted set-up is never taken for a finished one.

@@ -27,12 +27,25 @@ def main(argv):
             rank = node * count + local_rank
             names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
             places = dict(zip(names, map(str, (rank, nnodes * count, local_rank, count))))
-            pids[os.spawnvpe(os.P_NOWAIT, command[0], command, dict(os.environ, **places))] = rank
+            pids[_start(command, dict(os.environ, **places))] = rank
         return _wait(pids)
     finally:
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+
+def _start(command, environ):
+    """The new process's id. It ends with this one from its first moment on, not only when Python runs in it."""
+    parent, pid = os.getpid(), os.fork()
+    if pid:
+        return pid
+    try:
+        die_with_parent()
+        if os.getppid() == parent:
+            os.execvpe(command[0], command, environ)
+    finally:
+        os._exit(127)
 
 
 #: how processes end that did not choose to

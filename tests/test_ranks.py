@@ -8,7 +8,7 @@ import sys
 import threading
 
 import pytest
-from processes import left_behind, wait_for
+from processes import left_behind, wait_for, working_in
 
 from dlperf import bundle, catalog, events, store
 from dlperf.adapters import ranks
@@ -244,3 +244,13 @@ def test_the_loaders_of_all_ranks_add_up():
     ]
     assert events.merged(ranks).input == {"samples": 200, "seconds": 2.5}
     assert events.merged([events.Stream(), events.Stream()]).input == {}
+
+
+def test_ranks_end_with_what_started_them_before_python_runs_in_them(tmp_path):
+    """`sleep` asks for nothing; a rank that is still a shell does not either."""
+    words = [sys.executable, "-m", "dlperf.adapters.spawn", "2", "sleep", "1000"]
+    process = subprocess.Popen(words, cwd=tmp_path)
+    wait_for(lambda: working_in(tmp_path).count("sleep 1000 ") == 2)
+    process.kill()
+    process.wait()
+    wait_for(lambda: working_in(tmp_path) == [])
