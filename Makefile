@@ -7,13 +7,17 @@ N ?= 30
 ARGS ?= --model bert --precision auto
 REFERENCE_ARGS := --frameworks pytorch --device cpu --model resnet50,bert
 
-.PHONY: setup compare verify reference test test-cluster test-horovod test-images check format types lint lock bench
+.PHONY: setup compare doctor verify reference test test-cluster test-horovod test-images check format types lint lock bench
 .PHONY: test-pythons test-orders test-cpus test-arm test-dali bench-containers clean
 
 setup: $(VENV)/ready
 
 compare: $(VENV)/ready
 	$(BIN)/python -m dlperf.compare $(ARGS)
+
+# What this machine is, which rows run on it, and what a comparison takes.
+doctor: $(VENV)/ready
+	$(BIN)/python -m dlperf.doctor
 
 # Proof that all frameworks do the same work. VERIFY_ARGS= passes options on.
 verify: $(VENV)/ready
