@@ -11,6 +11,7 @@ from dlperf import __version__, catalog, compare, envs, estimate, machine, model
 from dlperf.adapters import cpu
 from dlperf.catalog import RUNNABLE, Adapter
 from dlperf.errors import exit_code
+from dlperf.report import text
 
 #: kinds of CPUs, with what decides which kernels a framework has there, the oldest first
 CLASSES: Mapping[str, frozenset[str]] = {
@@ -80,7 +81,7 @@ def screen(adapters: Mapping[str, Adapter]) -> str:
     """What a newcomer wants to know before the first comparison, on one screen."""
     found = cpu.flags()
     chosen = [one for one in adapters.values() if one.default]
-    lines = [f"dlperf {__version__} on this machine", "", *_machine(found), ""]
+    lines = [f"dlperf {__version__} on this machine", "", *_machine(chosen, found), ""]
     lines += [*_rows(chosen, found), ""]
     lines += _first_comparison(adapters)
     return "\n".join(lines)
@@ -93,7 +94,7 @@ def kind(found: frozenset[str]) -> str:
     return names[-1] if names else "of no kind that dlperf knows"
 
 
-def _machine(found: frozenset[str] | None) -> list[str]:
+def _machine(chosen: Sequence[Adapter], found: frozenset[str] | None) -> list[str]:
     told = machine.describe()
     processor = f"{told.get('cpu', 'unknown')}, {machine.usable_cores():g} cores"
     free = estimate.free(envs.cache_folder())
@@ -103,25 +104,18 @@ def _machine(found: frozenset[str] | None) -> list[str]:
         f"Memory   {told.get('memory_bytes', 0) / 1e9:.1f} GB, {machine.available_memory() / 1e9:.1f} available",
         f"Disk     {'unknown' if free is None else f'{free / 1e9:.0f} GB'} free in {envs.cache_folder()}",
         f"GPU      {gpus}",
-        f"Python   {platform.python_version()}; for environments: {_pythons()}",
+        f"Python   {platform.python_version()}; {_pythons(chosen)}",
     ]
 
 
-def _pythons() -> str:
-    """Those that locks ask for and that are at hand."""
-    wanted = {version: None for one in catalog.adapters().values() if one.default for version in _versions(one)}
-    there = [version for version in sorted(wanted, key=_number) if pythons.at_hand([version])]
-    missing = [version for version in sorted(wanted, key=_number) if version not in there]
-    return f"{', '.join(there) or 'none'} at hand" + (f"; uv would fetch {', '.join(missing)}" if missing else "")
-
-
-def _versions(adapter: Adapter) -> tuple[str, ...]:
-    environment = adapter.environments.get("cpu")
-    return environment.python if environment else ()
-
-
-def _number(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
+def _pythons(chosen: Iterable[Adapter]) -> str:
+    """What the environments will be made with: "3.11 for JAX and PyTorch; 3.10 (to be fetched) for OneFlow"."""
+    found: dict[str, list[str]] = {}
+    for adapter in chosen:
+        versions = adapter.environments["cpu"].python
+        there = pythons.at_hand(versions)
+        found.setdefault(there.version if there else f"{versions[0]} (to be fetched)", []).append(adapter.title)
+    return "; ".join(f"{version} for {text.listing(titles)}" for version, titles in found.items())
 
 
 def _rows(chosen: Sequence[Adapter], found: frozenset[str] | None) -> list[str]:
@@ -177,8 +171,8 @@ def _native() -> list[Adapter]:
     return [one for one in catalog.adapters().values() if one.default]
 
 
-def _print(text: str) -> int:
-    sys.stdout.write(text)
+def _print(page: str) -> int:
+    sys.stdout.write(page)
     return 0
 
 
