@@ -1020,14 +1020,17 @@ def _install_all(pairs: Sequence[tuple[Adapter, str]]) -> int:
 
 
 def _remove_all(pairs: Sequence[tuple[Adapter, str]]) -> int:
-    failed = 0
+    failed = removed = 0
     for adapter, key in pairs:
         try:
             for folder in remove(adapter, key):
+                removed += 1
                 _say(f"{adapter.name} {key}: removed {folder}")
         except RunError as error:
             failed = 1
             print(f"error: {error}", file=sys.stderr)
+    if removed:
+        _say(f"what was downloaded is still in uv's cache; `{_from_here(pythons.uv())} cache clean` deletes it")
     return failed
 
 

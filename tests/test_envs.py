@@ -961,7 +961,9 @@ def test_the_command_installs_says_why_not_and_removes(tmp_path, monkeypatch, ca
     assert envs.main(["list", "toy"]) == 0
     assert capsys.readouterr().out.splitlines()[1].split()[2] == "ready"
     assert envs.main(["remove", "toy"]) == 0
-    assert "toy cpu: removed" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "toy cpu: removed" in said
+    assert "uv cache clean` deletes it" in said
 
 
 def test_threads_that_never_get_an_answer_do_not_outlive_the_probe(silent_server, monkeypatch):
