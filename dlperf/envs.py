@@ -281,12 +281,14 @@ def _ensure(adapter: Adapter, key: str, session: _Session) -> Environment:
 
 
 def _wait_for_other(target: _Target, session: _Session) -> Callable[[], None]:
-    said: list[str] = []
+    started, said = time.monotonic(), float("-inf")
 
     def busy() -> None:
-        if not said:
-            said.append(f"{target.label}: waiting for another process that makes it")
-            session.say(said[0])
+        nonlocal said
+        if time.monotonic() - said >= BEAT_SECONDS:
+            since = f": {time.monotonic() - started:.0f} s" if said > 0 else ""
+            session.say(f"{target.label}: waiting for another process that makes it{since}")
+            said = time.monotonic()
         session.check()
         time.sleep(0.1)
 

@@ -524,6 +524,24 @@ def test_an_install_is_never_silent(tmp_path, monkeypatch, silent_server):
     assert re.fullmatch(r", [\d.]+ [MG]B written", envs._written(os.getpid()))
 
 
+def test_waiting_for_another_process_is_never_silent(tmp_path, monkeypatch):
+    monkeypatch.setattr(envs, "BEAT_SECONDS", 0.01)
+    adapter = toy(tmp_path, [wheel(tmp_path / "wheels", "tiny")])
+    folder = envs.planned(adapter, "cpu").folder
+    folder.parent.mkdir(parents=True)
+    lines = []
+
+    def listen(line):
+        lines.append(line)
+        if len(lines) == 3:
+            raise KeyboardInterrupt
+
+    with envs._guard(folder, busy=lambda: pytest.fail("nobody else is here")), pytest.raises(KeyboardInterrupt):
+        envs.ensure(adapter, "cpu", progress=listen)
+    assert lines[0] == "toy cpu: waiting for another process that makes it"
+    assert all(re.fullmatch(re.escape(lines[0]) + r": \d+ s", line) for line in lines[1:])
+
+
 def test_of_two_callers_one_makes_it_and_the_other_waits(tmp_path, own_cache, monkeypatch, capsys):
     url, lock = index(tmp_path / "index", "tiny")
     monkeypatch.setenv("PIP_INDEX_URL", url)
