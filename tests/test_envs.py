@@ -127,9 +127,25 @@ def built(root, lock, source, flavour="sweet", file="tiny.py", old="standard = 1
     return catalog.read(made.folder)
 
 
+SETTINGS = indexes._settings
+
+
+@pytest.fixture
+def asks_pip(own_cache, monkeypatch):
+    """pip itself says how it is configured, which takes half a second; else these tests look at its variables."""
+    monkeypatch.setattr(indexes, "_settings", SETTINGS)
+
+
+def variables_of_pip():
+    keys = ("index-url", "extra-index-url", "find-links", "retries")
+    given = {key: os.environ.get("PIP_" + key.upper().replace("-", "_")) for key in keys}
+    return {key: value for key, value in given.items() if value}
+
+
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
     """An empty cache, and none of this machine's settings of pip and uv."""
+    monkeypatch.setattr(indexes, "_settings", variables_of_pip)
     settings = ("PIP_", "UV_", "XDG_")
     for name in [name for name in os.environ if name.startswith(settings)]:
         monkeypatch.delenv(name)
@@ -199,6 +215,7 @@ def processes_in(folder):
 # --- made, used, removed ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("asks_pip")
 def test_an_environment_is_built_aside_moved_into_place_and_removed(tmp_path, own_cache, monkeypatch):
     url, lock = index(tmp_path / "index", "tiny", "other")
     monkeypatch.setenv("PIP_INDEX_URL", url)
@@ -566,6 +583,7 @@ def test_of_two_callers_one_makes_it_and_the_other_waits(tmp_path, own_cache, mo
 # --- package indexes --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("asks_pip")
 def test_dead_extra_indexes_are_left_out_and_said(tmp_path, monkeypatch, silent_server):
     url, lock = index(tmp_path / "index", "tiny")
     (tmp_path / "home" / "pip").mkdir(parents=True)
@@ -580,6 +598,7 @@ def test_dead_extra_indexes_are_left_out_and_said(tmp_path, monkeypatch, silent_
     assert f"leaving out the package index {REFUSED}: it does not answer" in dead
 
 
+@pytest.mark.usefixtures("asks_pip")
 def test_a_living_extra_index_is_used_beside_a_dead_one_and_passwords_are_not_shown(tmp_path, monkeypatch):
     empty, _ = index(tmp_path / "empty")
     url, lock = index(tmp_path / "index", "tiny")
@@ -661,6 +680,7 @@ def test_what_pip_is_told_uv_is_told_and_uvs_own_variables_win(monkeypatch):
     assert "UV_DEFAULT_INDEX" not in told
 
 
+@pytest.mark.usefixtures("asks_pip")
 def test_without_a_pip_uv_stands_alone_and_wheels_say_so(tmp_path, own_cache, monkeypatch):
     url, lock = index(tmp_path / "index", "tiny")
     bare = tmp_path / "bare"
