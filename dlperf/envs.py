@@ -23,7 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -550,8 +550,8 @@ class _Making:
     target: _Target
     held: int
     session: _Session
-    step: str = ""
-    said: float = 0.0
+    step: str = "looking for a Python"
+    said: float = field(default_factory=time.monotonic)
 
     def say(self, line: str) -> None:
         self.said = time.monotonic()

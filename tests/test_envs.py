@@ -537,6 +537,7 @@ def test_an_install_is_never_silent(tmp_path, monkeypatch, silent_server):
     with pytest.raises(KeyboardInterrupt):
         envs.ensure(toy(tmp_path, [wheel(tmp_path / "wheels", "tiny")]), "cpu", progress=listen)
     assert re.fullmatch(r"toy cpu: installing tiny 1.0 \(2 of 2\): \d+ s", lines[-1])
+    assert lines[0].startswith(("toy cpu: looking for a Python: ", "toy cpu: making an environment with Python "))
     Path(os.devnull).write_bytes(bytes(2_000_000))
     assert re.fullmatch(r", [\d.]+ [MG]B written", envs._written(os.getpid()))
 
