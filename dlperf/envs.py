@@ -23,7 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -283,12 +283,14 @@ def _ensure(adapter: Adapter, key: str, session: _Session) -> Environment:
 
 
 def _wait_for_other(target: _Target, session: _Session) -> Callable[[], None]:
-    said: list[str] = []
+    started, said = time.monotonic(), float("-inf")
 
     def busy() -> None:
-        if not said:
-            said.append(f"{target.label}: waiting for another process that makes it")
-            session.say(said[0])
+        nonlocal said
+        if time.monotonic() - said >= BEAT_SECONDS:
+            since = f": {time.monotonic() - started:.0f} s" if said > 0 else ""
+            session.say(f"{target.label}: waiting for another process that makes it{since}")
+            said = time.monotonic()
         session.check()
         time.sleep(0.1)
 
@@ -550,8 +552,8 @@ class _Making:
     target: _Target
     held: int
     session: _Session
-    step: str = ""
-    said: float = 0.0
+    step: str = "looking for a Python"
+    said: float = field(default_factory=time.monotonic)
 
     def say(self, line: str) -> None:
         self.said = time.monotonic()
@@ -1024,14 +1026,17 @@ def _install_all(pairs: Sequence[tuple[Adapter, str]]) -> int:
 
 
 def _remove_all(pairs: Sequence[tuple[Adapter, str]]) -> int:
-    failed = 0
+    failed = removed = 0
     for adapter, key in pairs:
         try:
             for folder in remove(adapter, key):
+                removed += 1
                 _say(f"{adapter.name} {key}: removed {folder}")
         except RunError as error:
             failed = 1
             print(f"error: {error}", file=sys.stderr)
+    if removed:
+        _say(f"what was downloaded is still in uv's cache; `{_from_here(pythons.uv())} cache clean` deletes it")
     return failed
 
 
