@@ -6,7 +6,7 @@ ARGS ?= --model bert --precision amp
 REFERENCE_ARGS := --frameworks pytorch --device cpu --model resnet50,bert
 
 .PHONY: setup compare verify reference test test-cluster test-horovod test-images check format types lint lock bench
-.PHONY: test-dali bench-containers clean
+.PHONY: test-arm test-dali bench-containers clean
 
 setup: $(VENV)/ready
 
@@ -40,6 +40,12 @@ test-horovod: $(VENV)/ready
 test-images: $(VENV)/ready
 	tests/images/install.sh
 	$(BIN)/python -m pytest -v -m "images or every_image" tests/images $(TEST_ARGS)
+
+# The tiny models on Arm: in an arm64 Debian under qemu, beside this machine. Needs root; installs qemu-user-static and
+# debootstrap. DLPERF_TEST_ARM names a folder that keeps Debian and the packages. One: TEST_ARGS="-k jax".
+test-arm: $(VENV)/ready
+	tests/arm/install.sh
+	$(BIN)/python -m pytest -v -s -m arm tests/arm $(TEST_ARGS)
 
 # Every framework's pixels through DALI. Makes environments of gigabytes, and compiles TensorFlow's plug-in with make and
 # g++. One: TEST_ARGS="-k pytorch".
