@@ -53,6 +53,12 @@ test-cpus: $(VENV)/ready
 	tests/cpus/install.sh
 	$(BIN)/python -m pytest -v -rA -m cpus tests/cpus $(TEST_ARGS)
 
+# The tiny models on Arm: in an arm64 Debian under qemu, beside this machine. Needs root; installs qemu-user-static and
+# debootstrap. DLPERF_TEST_ARM names a folder that keeps Debian and the packages. One: TEST_ARGS="-k jax".
+test-arm: $(VENV)/ready
+	tests/arm/install.sh
+	$(BIN)/python -m pytest -v -s -m arm tests/arm $(TEST_ARGS)
+
 # Every framework's pixels through DALI. Makes environments of gigabytes, and compiles TensorFlow's plug-in with make and
 # g++. One: TEST_ARGS="-k pytorch".
 test-dali: $(VENV)/ready
