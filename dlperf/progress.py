@@ -158,7 +158,8 @@ class Progress:
         self._ended += 1
         self._waiting[record.job.id] -= 1
         self._job = None
-        if record.seconds:
+        # a crash tells nothing of how long the others take
+        if record.seconds and (record.failure is None or record.failure.kind == "timeout"):
             self._seconds.setdefault(record.job.id, []).append(record.seconds)
         self._finished(record)
 

@@ -10,7 +10,7 @@ import pytest
 
 from dlperf import events, progress
 from dlperf.progress import Lines, Progress, choose, duration, position
-from dlperf.schema import Job, Record
+from dlperf.schema import Failure, Job, Record
 from dlperf.spec import Protocol, Spec
 
 GOLDEN = Path(__file__).parent / "golden" / "progress.txt"
@@ -281,6 +281,15 @@ def test_the_share_is_the_plans_or_that_of_the_other_rows_whichever_is_more():
         shown.finished(ended(job, seconds))
     assert shown.share(BERT) == 100.0
     assert shown.share(OTHERS[2]) == 75.0, "of others"
+
+
+def test_a_run_that_failed_tells_nothing_unless_it_took_all_its_time():
+    shown = Progress()
+    shown.begin([BERT, *OTHERS], SPEC)
+    shown.finished(dataclasses.replace(ended(OTHERS[0], 3.0), failure=Failure("crash", "")))
+    assert shown.share(BERT) is None
+    shown.finished(dataclasses.replace(ended(OTHERS[1], 600.0), failure=Failure("timeout", "")))
+    assert shown.share(BERT) == 600.0
 
 
 def test_a_machine_that_is_slower_than_expected_makes_no_row_slow():
