@@ -1007,7 +1007,7 @@ def stand_in(tmp_path, monkeypatch):
     return says
 
 
-def run(*words, timeout=120):
+def run(*words, timeout=600):
     command = [sys.executable, "-m", "dlperf.compare", *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout)
 
@@ -1075,7 +1075,7 @@ def test_without_the_images_rows_say_what_to_pull(tmp_path):
         tmp_path / "out",
     ]
     command = [sys.executable, "-m", "dlperf.compare", *map(str, words)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environ)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environ)
     assert ended.returncode == 1, ended.stderr
     report = (tmp_path / "out" / "report.md").read_text()
     for image in ("pytorch:20.03-py3", "mxnet:20.03-py3", "tensorflow:20.03-tf1-py3"):
@@ -1148,7 +1148,7 @@ def image_folders(python, given, folder):
         "            image = Image.frombytes('RGB', (256, 256), os.urandom(3 * 256 * 256))\n"
         "            image.save(os.path.join(folder, '%d.jpg' % i))\n"
     )
-    subprocess.run([python, "-c", code, folder], check=True, timeout=120)
+    subprocess.run([python, "-c", code, folder], check=True, timeout=600)
     return folder
 
 
@@ -1171,7 +1171,7 @@ def record_files(python, given, folder):
     source = ["photos", "--output", photos, "--classes", "2", "--per-class", "20"]
     packed = ["imagenet", "--source", photos, "--output", folder, "--format", "recordio"]
     for words in (source, packed):
-        subprocess.run([sys.executable, "-m", "dlperf.data", *words], check=True, timeout=120)
+        subprocess.run([sys.executable, "-m", "dlperf.data", *words], check=True, timeout=600)
     for name in ("rec", "idx"):
         shutil.copy(folder / "recordio" / f"train.{name}", folder / "recordio" / f"val.{name}")
     return folder / "recordio"
