@@ -891,14 +891,17 @@ def test_edits_are_made_in_the_copy_alone(checkout, tmp_path):
         sources.copy(dataclasses.replace(adapter, source=gone), folder, tmp_path / "again", ["resnet50"])
 
 
-def test_links_and_modes_of_a_checkout_are_kept(checkout, tmp_path):
+def test_a_checkout_is_copied_as_it_is_committed(checkout, tmp_path):
+    """With its links, modes and ends of lines, whatever the user has set."""
     folder, adapter = checkout
     (folder / "imagenet/run.sh").write_text("echo\n")
     (folder / "imagenet/run.sh").chmod(0o755)
     (folder / "imagenet/link").symlink_to("../imagenet/main.py")
     adapter = committed(folder, adapter)
+    git(folder, "config", "tar.umask", "0777")
+    git(folder, "config", "core.autocrlf", "true")
     sources.copy(adapter, folder, tmp_path / "copy", ["resnet50"])
-    assert (tmp_path / "copy/imagenet/link").read_text() == "print('one')\n"
+    assert (tmp_path / "copy/imagenet/link").read_bytes() == b"print('one')\n"
     assert os.access(tmp_path / "copy/imagenet/run.sh", os.X_OK)
     assert not os.access(tmp_path / "copy/imagenet/main.py", os.X_OK)
 
