@@ -67,9 +67,8 @@ def head(folder: Path) -> str:
 
 def _git(folder: Path, *words: str) -> tuple[str | None, str]:
     """What git says on standard output; or None, and its error as a sentence."""
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
-        ended = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, env=environ)
+        ended = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, env=_environ())
     except OSError as error:
         return None, f"git cannot be run: {error.strerror}."
     if ended.returncode:
@@ -77,12 +76,18 @@ def _git(folder: Path, *words: str) -> tuple[str | None, str]:
     return ended.stdout.strip(), ""
 
 
+def _environ() -> dict[str, str]:
+    """Without what names another repository, as in a hook of git."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+
+
 def copy(adapter: Adapter, checkout: Path, target: Path, models: Iterable[str]) -> None:
     """Put what the adapter's scripts for some models need of its commit into `target`, edited as adapter.toml says.
     RunError if the checkout has no such folder, or an edit finds nothing to replace."""
     source, needed = _source(adapter), folders(adapter, models)
-    words = ["git", "-C", str(checkout), "archive", "--format=tar", source.commit, "--", *needed]
-    made = subprocess.run(words, capture_output=True)
+    exactly = ["-c", "tar.umask=0", "-c", "core.autocrlf=false"]  # whatever the user has set
+    words = ["git", "-C", str(checkout), *exactly, "archive", "--format=tar", source.commit, "--", *needed]
+    made = subprocess.run(words, capture_output=True, env=_environ())
     if made.returncode:
         said = made.stderr.decode(errors="replace").strip()
         raise RunError("environment", f"{checkout} cannot be copied: {said}")

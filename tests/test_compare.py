@@ -23,7 +23,7 @@ FAKE = ["--frameworks", "fake", "--env", "current", "--model", "bert_tiny", "--d
 
 
 def compare(*words, **kwargs):
-    return subprocess.run([*COMPARE, *map(str, words)], capture_output=True, text=True, timeout=120, **kwargs)
+    return subprocess.run([*COMPARE, *map(str, words)], capture_output=True, text=True, timeout=600, **kwargs)
 
 
 def records(folder):
@@ -38,14 +38,15 @@ def worker_pids(folder):
 # --- figures ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_framework_of_known_speed_is_measured_within_one_percent(tmp_path):
-    """A step of 0.25 s and batch 8 is 32 sentences/s. A busy machine ends a sleep late, so the best of three counts;
-    none can be better than the truth."""
-    words = ["--set", "step_seconds=0.25", "--steps-per-window", 4, "-b", 8, "-r", 3, "-o", tmp_path / "out"]
+@pytest.mark.parametrize("clock", ["virtual", "real"])
+def test_a_framework_of_known_speed_has_that_speed(tmp_path, clock):
+    """A step of 0.25 s and batch 8 is 32 sentences/s. A busy machine ends a real sleep late, never early."""
+    words = ["--set", "step_seconds=0.25", "--set", f"clock={clock}", "-b", 8, "-r", 1, "-o", tmp_path / "out"]
     ended = compare(*FAKE, *words)
     assert ended.returncode == 0, ended.stderr
-    rates = [metrics.throughput(record) for record in records(tmp_path / "out")]
-    assert max(rates) == pytest.approx(32, rel=0.01)
+    (record,) = records(tmp_path / "out")
+    assert metrics.throughput(record) <= 32 * (1 + 1e-9)
+    assert clock == "real" or metrics.throughput(record) == pytest.approx(32, rel=1e-9)
 
 
 def test_the_folder_has_the_report_the_records_and_the_code_that_ran(tmp_path):
@@ -226,7 +227,7 @@ def test_ctrl_c_ends_every_child_and_writes_the_report(tmp_path):
     out = tmp_path / "out"
     process = started(out)
     process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=30)
+    stdout, stderr = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "--resume" in stdout
     assert "Traceback" not in stderr
@@ -241,7 +242,7 @@ def test_finished_runs_survive_kill_9_of_the_core(tmp_path):
     out = tmp_path / "out"
     process = started(out)
     process.kill()
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     wait_for(lambda: not any(alive(pid) for pid in worker_pids(out)))
     kept = records(out)
     assert kept

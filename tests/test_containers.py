@@ -150,7 +150,7 @@ def bin(tmp_path, monkeypatch):
 
 def compare(folder, *words, **environ):
     command = [*FAKE, "-o", str(folder / "out"), *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **environ})
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, env={**os.environ, **environ})
 
 
 def records(folder):
@@ -184,7 +184,7 @@ def test_a_comparison_in_containers_has_image_and_digest_in_its_records_and_repo
 def test_ranks_that_an_engine_starts_have_a_container_each(tmp_path, bin):
     mpirun = bin / "mpirun"
     mpirun.write_text(
-        f"#!{sys.executable}\nimport os, subprocess, sys\n"
+        f"{standin.START}import os, subprocess, sys\n"
         "words, names = sys.argv[1:], ('RANK', 'SIZE', 'LOCAL_RANK', 'LOCAL_SIZE')\n"
         "places = [dict(zip(names, map(str, (rank, 2, rank, 2)))) for rank in (0, 1)]\n"
         "ranks = [subprocess.Popen(words[words.index('sh'):], env={**os.environ, **{'OMPI_COMM_WORLD_' + name: value "
@@ -224,7 +224,7 @@ def test_an_image_that_is_not_here_is_pulled_and_ours_is_not(tmp_path, bin):
     assert "pulling registry.example/fake:2" in ended.stdout
     (bin / "pulled").unlink()
     ended = subprocess.run(
-        [*FAKE, "-o", str(tmp_path / "ours"), "--env", "docker"], capture_output=True, text=True, timeout=120
+        [*FAKE, "-o", str(tmp_path / "ours"), "--env", "docker"], capture_output=True, text=True, timeout=600
     )
     assert ended.returncode == 1
     assert "is not built: python -m dlperf.images build fake --device cpu" in ended.stdout

@@ -10,8 +10,11 @@ from pathlib import Path
 
 import kubernetes_validate
 import pytest
+import standin
 import yaml
+from processes import time_is_up_when, working_in
 
+import dlperf.compare
 from dlperf import launchers, store
 from dlperf.launchers import Launch
 
@@ -21,7 +24,6 @@ GIVEN = ["image=registry.example/dlperf:1", "claim=bench", "mount=/bench"]
 WORDS = ["--launcher", "kubernetes", *(word for one in GIVEN for word in ("--launcher-arg", one))]
 
 KUBECTL = """\
-#!{python}
 import os, signal, subprocess, sys, time
 words, state = sys.argv[1:], {state!r}
 with open(state + "/calls", "a") as file:
@@ -75,7 +77,7 @@ def kubectl(tmp_path, monkeypatch):
     state.mkdir()
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin" / "kubectl"
-    program.write_text(KUBECTL.format(python=sys.executable, state=str(state)))
+    program.write_text(standin.START + KUBECTL.format(state=str(state)))
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     return state
@@ -83,7 +85,7 @@ def kubectl(tmp_path, monkeypatch):
 
 def compare(folder, *words):
     command = [*COMPARE, *FAKE, *WORDS, "-o", folder / "out", *words]
-    return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=180)
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=600)
 
 
 def manifests(tmp_path, **changes):
@@ -146,8 +148,10 @@ def test_an_evicted_pod_is_named(kubectl, tmp_path):
     assert (kubectl / "deleted").exists()
 
 
-def test_the_timeout_deletes_the_job(kubectl, tmp_path):
-    compare(tmp_path, "--nnodes", 2, "--set", "behave=hang", "--set", "rank=1", "--timeout", 10)
+def test_the_timeout_deletes_the_job(kubectl, tmp_path, monkeypatch):
+    time_is_up_when(monkeypatch, lambda: "sleep 1000 " in working_in(tmp_path))
+    words = [*FAKE, *WORDS, "-o", tmp_path / "out", "--nnodes", 2, "--set", "behave=hang", "--set", "rank=1"]
+    dlperf.compare.main(list(map(str, words)))
     (record,) = store.open_folder(tmp_path / "out").records.values()
     assert record.failure.kind == "timeout"
     assert "pod p-1 on node1" in (next((tmp_path / "out").glob("runs/*/0/stderr.log"))).read_text()

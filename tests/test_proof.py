@@ -293,7 +293,7 @@ def verify(*words, command="verify"):
         "cpu",
         *words,
     ]
-    return subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=120)
+    return subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=600)
 
 
 LOSS = ("return 1.0 / self._steps", "return 1.001 / self._steps")

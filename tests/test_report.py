@@ -11,7 +11,6 @@ import re
 import socket
 import subprocess
 import sys
-import time
 import xml.etree.ElementTree
 from collections.abc import Iterable, Sequence
 from html.parser import HTMLParser
@@ -841,11 +840,10 @@ def test_gpus_are_read_from_nvidia_smi(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_hanging_nvidia_smi_does_not_hang_us(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_smi(tmp_path, monkeypatch, "sleep 30")
+    fake_smi(tmp_path, monkeypatch, f"sleep 30; touch '{tmp_path}/late'")
     monkeypatch.setattr(machine, "TIMEOUT_SECONDS", 0.2)
-    began = time.monotonic()
     assert "gpus" not in machine.describe()
-    assert time.monotonic() - began < 5
+    assert not (tmp_path / "late").exists()
 
 
 def test_control_groups_limit_cores_and_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -891,14 +891,17 @@ def test_edits_are_made_in_the_copy_alone(checkout, tmp_path):
         sources.copy(dataclasses.replace(adapter, source=gone), folder, tmp_path / "again", ["resnet50"])
 
 
-def test_links_and_modes_of_a_checkout_are_kept(checkout, tmp_path):
+def test_a_checkout_is_copied_as_it_is_committed(checkout, tmp_path):
+    """With its links, modes and ends of lines, whatever the user has set."""
     folder, adapter = checkout
     (folder / "imagenet/run.sh").write_text("echo\n")
     (folder / "imagenet/run.sh").chmod(0o755)
     (folder / "imagenet/link").symlink_to("../imagenet/main.py")
     adapter = committed(folder, adapter)
+    git(folder, "config", "tar.umask", "0777")
+    git(folder, "config", "core.autocrlf", "true")
     sources.copy(adapter, folder, tmp_path / "copy", ["resnet50"])
-    assert (tmp_path / "copy/imagenet/link").read_text() == "print('one')\n"
+    assert (tmp_path / "copy/imagenet/link").read_bytes() == b"print('one')\n"
     assert os.access(tmp_path / "copy/imagenet/run.sh", os.X_OK)
     assert not os.access(tmp_path / "copy/imagenet/main.py", os.X_OK)
 
@@ -1007,7 +1010,7 @@ def stand_in(tmp_path, monkeypatch):
     return says
 
 
-def run(*words, timeout=120):
+def run(*words, timeout=600):
     command = [sys.executable, "-m", "dlperf.compare", *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout)
 
@@ -1075,7 +1078,7 @@ def test_without_the_images_rows_say_what_to_pull(tmp_path):
         tmp_path / "out",
     ]
     command = [sys.executable, "-m", "dlperf.compare", *map(str, words)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environ)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environ)
     assert ended.returncode == 1, ended.stderr
     report = (tmp_path / "out" / "report.md").read_text()
     for image in ("pytorch:20.03-py3", "mxnet:20.03-py3", "tensorflow:20.03-tf1-py3"):
@@ -1148,7 +1151,7 @@ def image_folders(python, given, folder):
         "            image = Image.frombytes('RGB', (256, 256), os.urandom(3 * 256 * 256))\n"
         "            image.save(os.path.join(folder, '%d.jpg' % i))\n"
     )
-    subprocess.run([python, "-c", code, folder], check=True, timeout=120)
+    subprocess.run([python, "-c", code, folder], check=True, timeout=600)
     return folder
 
 
@@ -1171,7 +1174,7 @@ def record_files(python, given, folder):
     source = ["photos", "--output", photos, "--classes", "2", "--per-class", "20"]
     packed = ["imagenet", "--source", photos, "--output", folder, "--format", "recordio"]
     for words in (source, packed):
-        subprocess.run([sys.executable, "-m", "dlperf.data", *words], check=True, timeout=120)
+        subprocess.run([sys.executable, "-m", "dlperf.data", *words], check=True, timeout=600)
     for name in ("rec", "idx"):
         shutil.copy(folder / "recordio" / f"train.{name}", folder / "recordio" / f"val.{name}")
     return folder / "recordio"

@@ -8,8 +8,12 @@ import sys
 
 IMAGE = "example/fake:1"
 DIGEST = "c0ffee" + 58 * "0"
+#: of a Python program that is a script: a first line with the interpreter's path can't have a space in it
+START = f"""\
+#!/bin/sh
+"exec" "{sys.executable}" "$0" "$@"
+"""
 PROGRAM = """\
-#!{python}
 import json, os, sys
 words, here = sys.argv[1:], os.path.dirname(os.path.abspath(sys.argv[0]))
 with open(here + "/calls", "a") as file:
@@ -50,9 +54,9 @@ def install(folder, name="docker", code=1):
     """Put it into a folder, for the front of PATH, with a `python` for what runs inside."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / name
-    path.write_text(PROGRAM.format(python=sys.executable, image=IMAGE, digest=DIGEST, code=code))
+    path.write_text(START + PROGRAM.format(image=IMAGE, digest=DIGEST, code=code))
     path.chmod(0o755)
     inside = folder / "python"
-    inside.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    inside.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     inside.chmod(0o755)
     return path
