@@ -117,7 +117,7 @@ def parser() -> argparse.ArgumentParser:
     add = where.add_argument
     add("--device", metavar="D", help="auto (default), cpu or cuda")
     add_environment(add)
-    add("--threads", metavar="N", help="CPU threads for each rank; default: all CPUs, over the ranks of a node")
+    add("--threads", metavar="N", help="CPU threads for each rank; default: all usable CPUs, over the ranks of a node")
     flag = "--allow-reference"
     add(flag, action="store_true", default=None, help="run rows whose kernels on this CPU are slow reference loops")
     add(

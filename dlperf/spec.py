@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dlperf import containers, launchers, models, sources
+from dlperf import containers, launchers, machine, models, sources
 from dlperf import hosts as hosts_
 from dlperf.adapters import cpu, probe
 from dlperf.catalog import DEVICES, RUNNABLE, Adapter
@@ -184,7 +184,7 @@ def from_arguments(
         timeout=checker.seconds("timeout", TIMEOUTS[protocol.name]),
         seed=checker.count("seed", 1, least=0),
         # the same for all rows, so that a device is the same in all
-        threads=checker.count("threads", max(1, probe.machine_cpus() // max(places["nproc_per_node"]))),
+        threads=checker.count("threads", max(1, int(machine.usable_cores()) // max(places["nproc_per_node"]))),
         verify=not arguments.get("no_verify"),
         predict=checker.counts("predict", ()),
         inputs=checker.inputs(),

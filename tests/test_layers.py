@@ -20,12 +20,12 @@ LAYERS = [
     {"runner", "report"},
     {"progress", "store", "certify", "estimate"},
     {"plan", "envs", "images", "bundle", "process", "scripts"},
-    {"engine", "events", "metrics", "machine", "proof", "scaling"},
+    {"engine", "events", "metrics", "proof", "scaling"},
     {"data", "spec"},
     {"imagenet", "sources"},
     {"preparing"},
     {"pythons", "indexes"},
-    {"catalog", "schema", "launchers", "hosts"},
+    {"catalog", "schema", "launchers", "hosts", "machine"},
     {"adapters", "containers", "models", "errors", "shell", ""},
 ]
 

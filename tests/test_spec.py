@@ -226,7 +226,7 @@ def test_one_node_starts_locally_and_hosts_mean_mpi_over_all_of_them():
 
 
 def test_threads_are_shared_by_the_ranks_of_a_node_the_same_in_all_rows(monkeypatch):
-    monkeypatch.setattr(spec.probe, "machine_cpus", lambda: 8)
+    monkeypatch.setattr(spec.machine, "usable_cores", lambda: 8.0)
     assert parse("--nproc-per-node", "1,4").threads == 2
     assert parse("--nproc-per-node", "1,4", "--threads", "3").threads == 3
 
@@ -368,3 +368,11 @@ def test_what_we_did_not_lock_is_the_users_to_know():
     image = ("--env", "docker", "--frameworks", "paddle", "--image")
     assert on("aarch64", *image, "mine:1") == {"paddle": None}
     assert on("aarch64", *image[:-1])["paddle"][0] == "upstream"
+
+
+def test_threads_are_no_more_than_a_control_group_allows(monkeypatch):
+    """More would spin at their barriers while the group is throttled; half a core still has one."""
+    for quota, threads in ((3.9, 3), (1.0, 1), (0.5, 1), (None, 8)):
+        monkeypatch.setattr(spec.machine, "_cpu_quota", lambda quota=quota: quota)
+        monkeypatch.setattr(spec.machine.os, "sched_getaffinity", lambda _: range(8))
+        assert parse().threads == threads
