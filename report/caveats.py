@@ -49,7 +49,7 @@ def _kernels(records: Iterable[Record]) -> Iterator[str]:
     """Rows whose products are not those that the CPU is fast with: as their adapters say, and as the workers timed."""
     found: dict[str, dict[str, None]] = {}
     for record in records:
-        row = f"{names.system(record.job)} ({names.precision_short(record.job)})"
+        row = f"{names.system(record.job)} ({record.job.precision_asked})"
         if record.done and record.kernels.get("kernels", "native") != "native":
             found.setdefault(f"{record.kernels['kernels']} kernels on this CPU: {record.kernels['why']}", {})[row] = (
                 None
@@ -60,7 +60,7 @@ def _kernels(records: Iterable[Record]) -> Iterator[str]:
     for record in records:
         times = metrics.product_slowdown(record)
         if record.done and times is not None:
-            slow.setdefault(f"{names.system(record.job)} ({names.precision_short(record.job)})", []).append(times)
+            slow.setdefault(f"{names.system(record.job)} ({record.job.precision_asked})", []).append(times)
     for row, several in slow.items():
         if median(several) > SLOW_PRODUCT:
             times_ = text.number(median(several), 0)
