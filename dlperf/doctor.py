@@ -59,7 +59,7 @@ def table(adapters: Iterable[Adapter]) -> str:
         "kernels for the precision. *emulated*: their own, which convert to float32 and back. *reference*: a plain",
         "loop of last resort, which runs with `--allow-reference` only. *none*: it fails. –: the framework has no such",
         "precision on a CPU. Two words are for ResNet and BERT. `amp` is bfloat16 on a CPU. What was run, and what was",
-        "read in the libraries' source, stands beside each entry in adapter.toml; on Arm what runs was run (JAX, TensorFlow).",
+        "read in the libraries' source, stands beside each entry in adapter.toml; on Arm, PyTorch was only read.",
         "",
         "| framework | precision | " + " | ".join(kinds) + " |",
         "|---|---|" + "---|" * len(kinds),
