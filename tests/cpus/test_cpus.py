@@ -9,7 +9,7 @@ import pytest
 from dlperf import catalog, spec, store
 from dlperf.adapters import cpu
 
-pytestmark = pytest.mark.cpus
+pytestmark = [pytest.mark.cpus, pytest.mark.framework]
 
 REAL = {name: adapter for name, adapter in catalog.adapters().items() if adapter.default}
 #: to emulate; the empty one is this machine's own
