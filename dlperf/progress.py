@@ -240,9 +240,13 @@ class Progress:
         scale = median(seconds / plan[job] for job, seconds in known.items()) if known else 1.0
         each = {job: scale * seconds for job, seconds in plan.items()} | known
         expected = sum(count * each[job] for job, count in self._waiting.items())
+        longer = False  # than anyone thought, so nobody knows when this run will end
         if self._job:
             this = each[self._job.id]
+            longer = whole is None and elapsed > this
             expected += max(0.0, (whole or this) - elapsed) - this
+        if longer:
+            return f"more than {duration(expected)} left" if expected > 0 else ""
         return f"about {duration(max(0.0, expected))} left"
 
     def _line(self, rate: str) -> str:

@@ -100,6 +100,15 @@ def test_rows_without_a_run_count_as_the_plan_expects_corrected_by_those_that_ra
     assert shown.left() == "about 40 s left", "this machine takes twice what was expected"
 
 
+def test_a_run_that_outlasts_what_was_expected_leaves_its_end_open(run):
+    run.after(39, "start")
+    assert run.shown.left() == "about 2 min 01 s left"
+    run.after(2)
+    assert run.shown.left() == "more than 2 min 00 s left", "nobody knows how long its first step will take"
+    run.shown.begin([BERT], SPEC, {"t": 40.0})
+    assert run.shown.left() == ""
+
+
 def test_a_run_at_work_tells_its_own_time_from_the_second_step_on(run):
     run.after(10, "start").after(0, "built").after(20, "first_step", seconds=20.0)
     assert run.where.left is None, "the first step compiled"
