@@ -98,7 +98,7 @@ bench-containers: $(VENV)/ready
 # mypy does not know setup.cfg's package_dir, so links lay the folders out as the package that they are.
 types: $(VENV)/ready
 	@rm -rf .typing && mkdir -p .typing/dlperf
-	@cd .typing/dlperf && ln -s ../../dlperf/*.py ../../adapters ../../models ../../launchers ../../report ../../docker .
+	@cd .typing/dlperf && ln -s ../../dlperf/*.py $$(ls -d ../../dlperf/*/) ../../adapters ../../models ../../launchers ../../report ../../docker .
 	cd .typing && ../$(BIN)/mypy --config-file ../pyproject.toml -p dlperf
 
 # `ready` is touched last, so that an interrupted set-up is never taken for a finished one.

@@ -10,7 +10,7 @@ from pathlib import Path
 import dlperf
 import dlperf.adapters
 import dlperf.models
-from dlperf.catalog import Adapter
+from dlperf.catalog.adapter import Adapter
 
 _IGNORE = shutil.ignore_patterns("__pycache__", "*.pyc")
 

@@ -16,7 +16,6 @@ if platform.system() != "Linux":  # first of all: the modules below do not even 
 
 from dlperf import (
     __version__,
-    catalog,
     certify,
     containers,
     envs,
@@ -30,7 +29,8 @@ from dlperf import (
     store,
 )
 from dlperf import progress as progress_
-from dlperf.catalog import Adapter
+from dlperf.catalog import reader
+from dlperf.catalog.adapter import Adapter
 from dlperf.envs import Environment
 from dlperf.errors import Problem, RunError, UsageError, did_you_mean, exit_code
 from dlperf.models.images import FORMATS
@@ -171,7 +171,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _compare(arguments: Mapping[str, object]) -> int:
-    adapters = catalog.adapters()
+    adapters = reader.adapters()
     if arguments["resume"]:
         return _resume(arguments, adapters)
     given = {name: arguments[name] for name in DEFAULTS if arguments[name] is not None}

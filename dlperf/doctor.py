@@ -7,9 +7,10 @@ import platform
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from dlperf import __version__, catalog, compare, envs, estimate, machine, models, plan, pythons, spec
+from dlperf import __version__, compare, envs, estimate, machine, models, plan, pythons, spec
 from dlperf.adapters import cpu
-from dlperf.catalog import RUNNABLE, Adapter
+from dlperf.catalog import reader
+from dlperf.catalog.adapter import RUNNABLE, Adapter
 from dlperf.errors import exit_code
 from dlperf.report import text
 
@@ -164,11 +165,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--table", action="store_true", help="print what frameworks have on which kind of CPU, as Markdown"
     )
     asked = parser.parse_args(argv)
-    return exit_code(lambda: _print(table(_native()) if asked.table else screen(catalog.adapters()) + "\n"))
+    return exit_code(lambda: _print(table(_native()) if asked.table else screen(reader.adapters()) + "\n"))
 
 
 def _native() -> list[Adapter]:
-    return [one for one in catalog.adapters().values() if one.default]
+    return [one for one in reader.adapters().values() if one.default]
 
 
 def _print(page: str) -> int:

@@ -33,7 +33,8 @@ from dlperf.errors import Problem, RunError, UsageError, did_you_mean, heed_sign
 from dlperf.shell import quote
 
 if TYPE_CHECKING:  # reading every adapter.toml costs more than this whole module
-    from dlperf.catalog import Adapter, EnvironmentSpec, SourceBuild
+    from dlperf.catalog.adapter import Adapter
+    from dlperf.catalog.environment import EnvironmentSpec, SourceBuild
 
 #: part of every digest: raise it when environments must be made anew although no lock changed
 RECIPE = 2
@@ -974,7 +975,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _command(arguments: Sequence[str] | None) -> int:
     import argparse
 
-    from dlperf.catalog import adapters
+    from dlperf.catalog.reader import adapters
 
     known = adapters()
     every_key = list(dict.fromkeys(key for one in known.values() for key in one.environments))

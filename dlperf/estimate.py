@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlperf import certify, envs, launchers, machine, models
-from dlperf.catalog import Adapter
+from dlperf.catalog.adapter import Adapter
 from dlperf.certify import Asked
 from dlperf.errors import RunError
 from dlperf.models.parameters import count

@@ -19,7 +19,8 @@ from pathlib import Path
 
 import dlperf.docker
 from dlperf import __version__, containers, engine, envs
-from dlperf.catalog import DEVICES, Adapter, adapters
+from dlperf.catalog.adapter import DEVICES, Adapter
+from dlperf.catalog.reader import adapters
 from dlperf.containers import NGC, SCHEMES, Container
 from dlperf.envs import Environment, Progress
 from dlperf.errors import Problem, RunError, UsageError, did_you_mean, heed_signals

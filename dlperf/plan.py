@@ -10,7 +10,7 @@ from itertools import product
 
 from dlperf import launchers, models, scripts
 from dlperf.adapters import cpu
-from dlperf.catalog import RUNNABLE, Adapter
+from dlperf.catalog.adapter import RUNNABLE, Adapter
 from dlperf.containers import ENGINES, NGC
 from dlperf.schema import Job, Skip
 from dlperf.spec import Spec, default_batch_size, resolve_precision

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from dlperf import bundle, certify, envs, estimate, events, launchers, metrics, plan, process, scripts
-from dlperf.catalog import Adapter
+from dlperf.catalog.adapter import Adapter
 from dlperf.envs import Environment
 from dlperf.errors import Problem, RunError, UsageError
 from dlperf.launchers import Launch

@@ -1,8 +1,8 @@
 """Training scripts that are others': their commands, and the figures in what they print.
 
-An adapter says both in its adapter.toml, see catalog.Script. A script is started as its authors or DLPerf document it;
-what it prints becomes windows like those of our own workers: all samples over all seconds, after the warm-up that the
-protocol asks for, whatever the script averages itself.
+An adapter says both in its adapter.toml, see dlperf.catalog.script. A script is started as its authors or DLPerf
+document it; what it prints becomes windows like those of our own workers: all samples over all seconds, after the
+warm-up that the protocol asks for, whatever the script averages itself.
 
 A log is read as marks: that so many steps were complete at a moment. Where lines have timestamps, the moments are
 theirs; else they add up from the seconds, or from samples over the rate, that each line gives for the steps since the
@@ -22,9 +22,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
-from dlperf import containers, envs, process, sources
+from dlperf import containers, envs, process
 from dlperf.adapters import probe
-from dlperf.catalog import Adapter, Log, Part, Script
+from dlperf.catalog import checkout
+from dlperf.catalog.adapter import Adapter
+from dlperf.catalog.checkout import FOLDER
+from dlperf.catalog.script import Log, Part, Script
 from dlperf.envs import Environment, Progress
 from dlperf.errors import RunError
 from dlperf.events import Stream
@@ -109,7 +112,7 @@ def about(adapter: Adapter, job: Job) -> dict[str, str]:
         "batch": BATCH_MEANS[script.batch],
         "estimator": script.log.estimator,
         "differs": "; ".join(part.text for part in script.differs if holds(part, job)),
-        "edits": ", ".join(sources.edited(adapter, job.model)),
+        "edits": ", ".join(checkout.edited(adapter, job.model)),
     }
 
 
@@ -175,7 +178,7 @@ def launch(adapter: Adapter, job: Job, spec: Spec, repeat: int, python: str, con
     contained: whether it runs in its image, or with `python` of an environment.
     """
     script, image = adapter.scripts[job.model], adapter.image(job.device, job.options)
-    copied = f"../../../{sources.FOLDER}/{adapter.name}/{script.folder}"
+    copied = f"../../../{FOLDER}/{adapter.name}/{script.folder}"
     own = os.path.abspath(job.data_dir) if job.data_dir else ""
     data = script.data if contained else own or script.data or "DIR"
     inside = script.inside if contained else f"../{copied}"
@@ -463,19 +466,19 @@ def environment(adapter: Adapter, job: Job, spec: Spec, folder: Path, note: Prog
     if not contained and spec.env in containers.ENGINES:
         raise RunError("environment", f"{adapter.name} runs in no image: leave out --env {spec.env}")
     given = spec.sources.get(adapter.name)
-    target = folder / sources.FOLDER / adapter.name
+    target = folder / FOLDER / adapter.name
     if given and not target.exists():
         # it may have changed since the comparison was asked for
-        wrong = sources.problem(adapter, Path(given), spec.models)
+        wrong = checkout.problem(adapter, Path(given), spec.models)
         if wrong:
             raise RunError("environment", str(wrong))
-        sources.copy(adapter, Path(given), target, spec.models)
+        checkout.copy(adapter, Path(given), target, spec.models)
     if contained:
         made = _image(adapter, job, engine(spec))
     elif spec.env != "current" and job.environment not in adapter.environments:
         step = f"make one as {adapter.homepage} tells, and run dlperf in it with --env current"
         raise RunError("environment", f"{adapter.name} has no environment of ours on {job.device}: {step}")
-    if not given and (not contained or any(sources.edited(adapter, job.model))):
+    if not given and (not contained or any(checkout.edited(adapter, job.model))):
         step = f"{adapter.source.checkout}; then --source {adapter.name}=DIR"
         raise RunError("environment", f"{adapter.name} needs its script: {step}")
     theirs = adapter.scripts[job.model].data

@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dlperf import containers, launchers, machine, models, sources
+from dlperf import containers, launchers, machine, models
 from dlperf import hosts as hosts_
 from dlperf.adapters import cpu, probe
-from dlperf.catalog import DEVICES, RUNNABLE, Adapter
+from dlperf.catalog import checkout
+from dlperf.catalog.adapter import DEVICES, RUNNABLE, Adapter
 from dlperf.errors import Problem, UsageError, did_you_mean, whole
 from dlperf.hosts import Host
 from dlperf.launchers import Launcher
@@ -314,7 +315,7 @@ class _Checker:
                 self.wrong("source", word, allowed)
                 continue
             for adapter in [scripts[name]] if sign else scripts.values():
-                wrong = sources.problem(adapter, Path(folder if sign else word), chosen_models)
+                wrong = checkout.problem(adapter, Path(folder if sign else word), chosen_models)
                 if wrong:
                     self.problems.append(wrong)
                 found[adapter.name] = os.path.abspath(folder if sign else word)

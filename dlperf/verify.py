@@ -10,9 +10,10 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dlperf import __version__, bundle, catalog, certify, envs, plan, store
+from dlperf import __version__, bundle, certify, envs, plan, store
 from dlperf import progress as progress_
-from dlperf.catalog import Adapter
+from dlperf.catalog import reader
+from dlperf.catalog.adapter import Adapter
 from dlperf.compare import DEFAULTS, Parser, add_environment
 from dlperf.errors import Problem, RunError, UsageError, exit_code
 from dlperf.schema import Certificate, Comparison, Failure, Job, Record, Skip
@@ -49,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _verify(arguments: Mapping[str, object]) -> int:
-    adapters = catalog.adapters()
+    adapters = reader.adapters()
     given = {name: arguments[name] for name in DEFAULTS if arguments.get(name) is not None}
     asked = {**DEFAULTS, "precision": "fp64", **given, "dry_run": arguments["dry_run"]}
     spec = from_arguments(asked, adapters, ("fp64", *PRECISIONS))

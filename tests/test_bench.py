@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from dlperf import catalog
+from dlperf.catalog import adapter, reader
+from dlperf.catalog.adapter import RUNNABLE, Adapter
 from dlperf.schema import Comparison, Failure, Job, Record, Skip, Window
 from dlperf.spec import PROTOCOLS, Spec
 
 FOLDER = Path(__file__).parent / "bench"
-PLAIN = {path.parent.name: catalog.read(path.parent) for path in sorted(FOLDER.glob("*/adapter.toml"))}
+PLAIN = {path.parent.name: reader.read(path.parent) for path in sorted(FOLDER.glob("*/adapter.toml"))}
 
 _found = importlib.util.spec_from_file_location("bench", FOLDER / "bench.py")
 assert _found
@@ -32,27 +33,27 @@ no ratio: paddle resnet50 amp: ours: no bf16 kernels"""
 
 
 def test_each_adapter_of_all_frameworks_has_a_plain_one_that_is_in_none_of_them():
-    assert set(PLAIN) == {f"{name}_plain" for name, one in catalog.adapters().items() if one.default}
+    assert set(PLAIN) == {f"{name}_plain" for name, one in reader.adapters().items() if one.default}
     assert not any(one.default for one in PLAIN.values())
 
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_a_plain_adapter_says_of_every_combination_whether_it_runs(name):
-    for combination in catalog.combinations():
+    for combination in adapter.combinations():
         assert len([entry for entry in PLAIN[name].support if entry.covers(*combination)]) == 1, combination
 
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_what_runs_has_its_module_and_a_lock_with_the_framework_of_ours(name):
     for entry in PLAIN[name].support:
-        if entry.status in catalog.RUNNABLE:
+        if entry.status in RUNNABLE:
             assert entry.device == ("cpu",)
             assert all((FOLDER / name / f"{family}.py").exists() for family in entry.family)
-            ours = catalog.adapters()[name.removesuffix("_plain")]
+            ours = reader.adapters()[name.removesuffix("_plain")]
             assert _pin(PLAIN[name]) == _pin(ours)
 
 
-def _pin(adapter: catalog.Adapter) -> list[str]:
+def _pin(adapter: Adapter) -> list[str]:
     """The lock's lines from the framework's own to its last hash."""
     lines = adapter.environments["cpu"].lock.read_text().splitlines()
     start = next(i for i, line in enumerate(lines) if line.partition("==")[0] in adapter.distribution)
@@ -61,7 +62,7 @@ def _pin(adapter: catalog.Adapter) -> list[str]:
 
 
 def test_only_rows_with_two_sides_are_run():
-    adapters = {**catalog.adapters(), **PLAIN}
+    adapters = {**reader.adapters(), **PLAIN}
     spec = Spec(("resnet50", "bert_base"), ("fp32",), ("pytorch", "fake"), "cpu", "venv", PROTOCOLS["quick"])
     planned = bench.pairs(spec, adapters)
     assert [(job.adapter, job.model, job.batch_size) for job in planned.jobs] == [

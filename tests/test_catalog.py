@@ -7,11 +7,12 @@ from itertools import product
 import pytest
 from packaging.requirements import Requirement
 
-from dlperf import catalog
+from dlperf.catalog import adapter, reader
+from dlperf.catalog.adapter import DEVICES, RUNNABLE
 from dlperf.errors import UsageError
 from dlperf.models import FAMILY_OF
 
-ADAPTERS = catalog.adapters()
+ADAPTERS = reader.adapters()
 #: those whose training scripts are ours
 NATIVE = [name for name, adapter in ADAPTERS.items() if not adapter.scripts]
 UPSTREAM = [name for name in ADAPTERS if name not in NATIVE]
@@ -19,14 +20,14 @@ UPSTREAM = [name for name in ADAPTERS if name not in NATIVE]
 
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_every_combination_is_in_exactly_one_support_entry(name):
-    for combination in catalog.combinations():
+    for combination in adapter.combinations():
         entries = [entry for entry in ADAPTERS[name].support if entry.covers(*combination)]
         assert len(entries) == 1, (combination, entries)
 
 
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_every_device_is_in_at_most_one_distributed_entry(name):
-    for device in catalog.DEVICES:
+    for device in DEVICES:
         entries = [entry for entry in ADAPTERS[name].distributed if device in entry.device]
         assert len(entries) <= 1, (device, entries)
 
@@ -35,7 +36,7 @@ def test_every_device_is_in_at_most_one_distributed_entry(name):
 def test_an_adapter_has_a_module_and_a_lock_for_what_it_supports(name):
     adapter = ADAPTERS[name]
     for entry in adapter.support:
-        if entry.status in catalog.RUNNABLE:
+        if entry.status in RUNNABLE:
             for family in entry.family:
                 assert (adapter.folder / f"{family}.py").exists()
             for device in entry.device:
@@ -100,7 +101,7 @@ def test_an_upstream_system_is_data_alone_and_declares_what_matters(name):
     adapter = ADAPTERS[name]
     assert not adapter.default
     assert not list(adapter.folder.glob("*.py"))
-    families = {family for entry in adapter.support if entry.status in catalog.RUNNABLE for family in entry.family}
+    families = {family for entry in adapter.support if entry.status in RUNNABLE for family in entry.family}
     assert {FAMILY_OF[model] for model in adapter.scripts} == families
     for script in adapter.scripts.values():
         declared = {key for part in script.effective for key in part.values}
@@ -122,7 +123,7 @@ def test_every_wrong_key_of_a_script_is_named(tmp_path):
         "[script.bert_base.log]\nline = '(?P<step>.)(?P<timestamp>.)(?P<rate>.)'\n"
     )
     with pytest.raises(UsageError) as caught:
-        catalog.read(tmp_path)
+        reader.read(tmp_path)
     fields = [problem.field.rpartition(": ")[2] for problem in caught.value.problems]
     assert {
         "source.branch",
@@ -159,7 +160,7 @@ def test_every_wrong_key_of_an_adapter_toml_is_named(tmp_path):
         '[environment.cpu-n]\npython = ["3.11"]\nmachines = ["aarch64"]\nunavailable.aarch64 = "both"\n'
     )
     with pytest.raises(UsageError) as caught:
-        catalog.read(tmp_path)
+        reader.read(tmp_path)
     fields = [problem.field.rpartition(": ")[2] for problem in caught.value.problems]
     assert {
         "colour",
@@ -184,4 +185,4 @@ def test_every_wrong_key_of_an_adapter_toml_is_named(tmp_path):
 def test_a_broken_adapter_toml_is_one_clear_error(tmp_path):
     (tmp_path / "adapter.toml").write_text("title = \n")
     with pytest.raises(UsageError, match="a readable TOML file"):
-        catalog.read(tmp_path)
+        reader.read(tmp_path)

@@ -13,7 +13,8 @@ import pytest
 from processes import alive, wait_for, working_in
 
 import dlperf
-from dlperf import catalog, envs, events, metrics, plan, runner, store
+from dlperf import envs, events, metrics, plan, runner, store
+from dlperf.catalog import reader
 from dlperf.progress import Progress
 from dlperf.spec import Protocol, Spec
 
@@ -164,7 +165,7 @@ def test_an_environment_that_is_not_there_is_a_row(tmp_path):
 def ready_environment(cache, monkeypatch):
     """A venv that passes for the fake framework's: numpy is this interpreter's."""
     monkeypatch.setenv("DLPERF_CACHE", str(cache))
-    adapter = catalog.adapters()["fake"]
+    adapter = reader.adapters()["fake"]
     environment = envs.planned(adapter, "cpu", "venv")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment.folder], check=True)
     import numpy
@@ -192,7 +193,7 @@ def test_an_environment_deleted_while_running_costs_its_rows_and_nothing_else(tm
     environment = ready_environment(tmp_path / "cache", monkeypatch)
     protocol = Protocol("quick", 1, 1, 1, 4)
     spec = Spec(("bert_tiny",), ("fp32",), ("fake",), "cpu", "venv", protocol, timeout=60, verify=False)
-    adapters = catalog.adapters()
+    adapters = reader.adapters()
     opened = store.create(tmp_path / "out", spec, plan.make(spec, adapters), {}, {}, "2026-01-01", "0")
     runner.Runner(opened, adapters, DeletesEnvironment(environment.folder)).run()
     outcome = [(record.repeat, record.failure and record.failure.kind) for record in records(tmp_path / "out")]
@@ -337,7 +338,7 @@ def test_the_core_does_not_compute_while_a_worker_measures(tmp_path):
     spec = Spec(
         ("bert_tiny",), ("fp32",), ("fake",), "cpu", "current", protocol, settings=settings, timeout=60, verify=False
     )
-    adapters = catalog.adapters()
+    adapters = reader.adapters()
     opened = store.create(tmp_path / "out", spec, plan.make(spec, adapters), {}, {}, "2026-01-01", "0")
     work = runner.Runner(opened, adapters, Progress())
     before = time.process_time()

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import standin
 
-from dlperf import catalog, engine, launchers, process, store
+from dlperf import engine, launchers, process, store
+from dlperf.catalog import reader
 from dlperf.containers import Container
 from dlperf.errors import RunError
 from dlperf.events import Stream
@@ -288,7 +289,7 @@ def test_a_signal_ends_the_client_and_so_the_container(tmp_path, bin):
 
 
 def test_every_image_of_nvidia_s_is_of_its_registry():
-    named = {name: one.images["cuda"].ngc for name, one in catalog.adapters().items() if one.images and not one.scripts}
+    named = {name: one.images["cuda"].ngc for name, one in reader.adapters().items() if one.images and not one.scripts}
     assert set(named) == {"jax", "mxnet", "paddle", "pytorch", "tensorflow"}
     assert all(reference.startswith("nvcr.io/nvidia/") and ":" in reference for reference in named.values())
 

@@ -12,15 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from dlperf import catalog, compare, doctor, events, launchers, machine, metrics, plan, process, spec, store
+from dlperf import compare, doctor, events, launchers, machine, metrics, plan, process, spec, store
 from dlperf.adapters import cpu
+from dlperf.catalog import reader
+from dlperf.catalog.adapter import RUNNABLE
 from dlperf.errors import UsageError
 from dlperf.launchers import Launch
 from dlperf.launchers.api import EMULATOR
 from dlperf.report import caveats
 from dlperf.schema import comparison_from
 
-ADAPTERS = catalog.adapters()
+ADAPTERS = reader.adapters()
+ROOT = Path(__file__).parent.parent
 GOLDEN = Path(__file__).parent / "golden" / "report" / "results.json"
 REAL = {name: adapter for name, adapter in ADAPTERS.items() if adapter.default}
 
@@ -128,14 +131,14 @@ def test_reference_kernels_run_where_they_are_allowed_and_an_unknown_cpu_is_refu
 def test_a_wrong_table_is_an_error_that_names_the_key(tmp_path, table, says):
     (tmp_path / "adapter.toml").write_text(f'title = "Toy"\ndistribution = "toy"\n[[kernels]]\n{table}\n')
     with pytest.raises(UsageError) as caught:
-        catalog.read(tmp_path)
+        reader.read(tmp_path)
     assert says in str(caught.value)
 
 
 @pytest.mark.parametrize("name", REAL)
 def test_every_framework_says_what_it_does_on_any_cpu(name):
     """In each precision that its adapter runs on a CPU."""
-    on_cpu = [one for one in REAL[name].support if "cpu" in one.device and one.status in catalog.RUNNABLE]
+    on_cpu = [one for one in REAL[name].support if "cpu" in one.device and one.status in RUNNABLE]
     for precision in {precision for one in on_cpu for precision in one.precision}:
         for found, family in product((NO_AVX, AVX2, AVX512, BF16, frozenset({"asimd"})), ("resnet", "bert")):
             entries = REAL[name].kernels_of(family, "cpu", precision)
@@ -284,7 +287,7 @@ def test_the_worker_times_a_product(tmp_path):
 
 
 def test_the_documented_table_is_that_of_the_adapters(request):
-    path = Path(catalog.__file__).parents[1] / "adapters" / "KERNELS.md"
+    path = ROOT / "adapters" / "KERNELS.md"
     made = doctor.table(list(REAL.values()))
     if request.config.getoption("--update-golden"):
         path.write_text(made, encoding="utf-8")

@@ -5,9 +5,10 @@ import sys
 
 import pytest
 
-from dlperf import catalog, compare, plan, spec, store
+from dlperf import compare, plan, spec, store
+from dlperf.catalog import reader
 
-ADAPTERS = catalog.adapters()
+ADAPTERS = reader.adapters()
 
 
 def systems(**given):

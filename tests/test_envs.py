@@ -23,7 +23,8 @@ import pytest
 from processes import wait_for
 
 import dlperf.adapters
-from dlperf import catalog, envs, indexes, pythons
+from dlperf import envs, indexes, pythons
+from dlperf.catalog import reader
 from dlperf.errors import RunError
 
 MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -66,7 +67,7 @@ def toy(root, lock, name="toy", python=(MINOR,), distribution="tiny", more=""):
         f'title = "Toy"\ndistribution = "{distribution}"\ndefault = false\n'
         f"[environment.cpu]\npython = {list(python)}\n{more}\n"
     )
-    return catalog.read(folder)
+    return reader.read(folder)
 
 
 #: a build backend without dependencies, which packs tiny.py with what the variable FLAVOUR says
@@ -124,7 +125,7 @@ def built(root, lock, source, flavour="sweet", file="tiny.py", old="standard = 1
             f'variables = {{ FLAVOUR = "{flavour}", WHERE = "{{bin}}" }}\n'
             f'replace = [{{ file = "{file}", old = "{old}", new = "{new}" }}]\n'
         )
-    return catalog.read(made.folder)
+    return reader.read(made.folder)
 
 
 SETTINGS = indexes._settings
@@ -312,7 +313,7 @@ def test_files_are_shared_with_uvs_cache_counted_once_and_survive_another_enviro
     assert all(line.endswith(" are links to uv's cache") for line in lines if "ready after" in line)
     (file,) = env.folder.glob("lib/python*/site-packages/tiny.py")
     assert file.stat().st_nlink > 2
-    envs.remove(catalog.adapters()["one"], "cpu")
+    envs.remove(reader.adapters()["one"], "cpu")
     shutil.rmtree(tmp_path / "home" / ".cache" / "uv")
     assert subprocess.run([env.python, "-c", "import tiny"]).returncode == 0
 
@@ -786,7 +787,7 @@ def test_every_lock_of_ours_is_whole_and_names_no_place(lock):
     if lock.stem.endswith(".source"):
         assert len(names) == 1
     else:
-        assert names & set(catalog.read(lock.parent).distribution)
+        assert names & set(reader.read(lock.parent).distribution)
         assert "numpy" in names
     text = lock.read_text()
     assert text.startswith("# Made by: uv pip compile ")
@@ -795,7 +796,7 @@ def test_every_lock_of_ours_is_whole_and_names_no_place(lock):
 
 
 def test_every_environment_of_ours_has_a_lock():
-    specs = [spec for adapter in catalog.adapters().values() for spec in adapter.environments.values()]
+    specs = [spec for adapter in reader.adapters().values() for spec in adapter.environments.values()]
     wanted = {lock for spec in specs for lock in spec.locks}
     assert wanted - {lock for lock in wanted if lock.parent.name == "fake" and "cuda" in lock.name} == set(LOCKS)
 

@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from dlperf import catalog, certify, estimate, plan, schema
+from dlperf import certify, estimate, plan, schema
+from dlperf.catalog import reader
 from dlperf.errors import UsageError
 from dlperf.estimate import Here
 from dlperf.spec import Protocol, Spec, spec_from
 
 ROOT = Path(__file__).parent.parent
 GOLDEN = Path(__file__).parent / "golden" / "estimate.txt"
-ADAPTERS = catalog.adapters()
+ADAPTERS = reader.adapters()
 QUICK = Protocol("quick", 2, 3, 2, 3)
 SPEC = Spec(("bert_base",), ("amp",), ("jax", "mxnet", "pytorch", "tensorflow"), "cpu", "venv", QUICK, threads=2)
 JOBS = plan.make(SPEC, ADAPTERS).jobs
@@ -176,6 +177,6 @@ def test_a_size_that_is_no_number_is_refused(tmp_path, key, value):
         toml.replace("[environment.cpu]\n", f"[environment.cpu]\n{key} = {value}\n", 1)
     )
     with pytest.raises(UsageError) as raised:
-        catalog.read(tmp_path)
+        reader.read(tmp_path)
     assert f"environment.cpu.{key}" in str(raised.value)
     assert "a number, more than 0" in str(raised.value)

@@ -6,13 +6,14 @@ import sys
 
 import pytest
 
-from dlperf import catalog, proof, store
+from dlperf import proof, store
 from dlperf.adapters import cpu
+from dlperf.catalog import reader
 from dlperf.schema import proofs_from
 
 pytestmark = pytest.mark.framework
 
-REAL = [name for name, adapter in catalog.adapters().items() if adapter.default]
+REAL = [name for name, adapter in reader.adapters().items() if adapter.default]
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +49,7 @@ def test_amp_runs_or_says_why_not(comparison):
     assert {record.effective["compute_dtype"] for record in amp} == {"bfloat16"}
     skips = {skip.adapter: skip for skip in opened.plan.skips}
     assert {record.job.adapter for record in amp} | set(skips) == set(REAL)
-    adapters = catalog.adapters()
+    adapters = reader.adapters()
     lacking = {name for name in REAL if refused(adapters[name])}
     assert {name for name, skip in skips.items() if skip.status == "hardware"} == lacking
 

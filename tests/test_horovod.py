@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-from dlperf import catalog, envs, store
+from dlperf import envs, store
+from dlperf.catalog import reader
 
 pytestmark = [pytest.mark.framework, pytest.mark.horovod]
 
@@ -20,7 +21,7 @@ OTHER = {"mxnet": "pytorch", "pytorch": "mxnet", "tensorflow": "pytorch"}
 @pytest.fixture(scope="module", params=OTHER)
 def built(request):
     """Name of the adapter, and its environment."""
-    return request.param, envs.ensure(catalog.adapters()[request.param], "cpu-horovod", progress=print)
+    return request.param, envs.ensure(reader.adapters()[request.param], "cpu-horovod", progress=print)
 
 
 def test_the_adapter_does_the_same_work_there(built, tmp_path):

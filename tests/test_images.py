@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import standin
 
-from dlperf import catalog, envs, images
+from dlperf import envs, images
+from dlperf.catalog import reader
 
 ROOT = Path(__file__).parent.parent
-ADAPTERS = catalog.adapters()
+ADAPTERS = reader.adapters()
 OURS = [(name, device) for name, one in ADAPTERS.items() if one.default for device in ("cpu", "cuda")]
 HADOLINT = Path(sys.executable).parent / "hadolint"
 

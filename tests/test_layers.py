@@ -22,7 +22,7 @@ LAYERS = [
     {"plan", "envs", "images", "bundle", "process", "scripts"},
     {"engine", "events", "metrics", "proof", "scaling"},
     {"data", "spec"},
-    {"imagenet", "sources"},
+    {"imagenet"},
     {"preparing"},
     {"pythons", "indexes"},
     {"catalog", "schema", "launchers", "hosts", "machine"},
@@ -31,9 +31,9 @@ LAYERS = [
 
 
 def modules():
-    """(name inside dlperf, path) of every module of the core."""
-    for path in sorted((ROOT / "dlperf").glob("*.py")):
-        yield path.stem, path
+    """(package, or module, inside dlperf; path) of every module of the core."""
+    for path in sorted((ROOT / "dlperf").rglob("*.py")):
+        yield path.relative_to(ROOT / "dlperf").with_suffix("").parts[0], path
     for folder in ("launchers", "report"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             yield folder, path
@@ -61,7 +61,7 @@ def layer(name):
 def test_the_core_imports_to_the_right_only(name, path):
     if name == "__init__":
         return
-    known = {path.stem for path in (ROOT / "dlperf").glob("*.py")} | {"adapters", "models", "launchers", "report"}
+    known = {name for name, _ in modules()} | {"adapters", "models"}
     for imported in imports(path):
         parts = imported.split(".")
         if parts[0] == "dlperf" and len(parts) > 1 and parts[1] in known and parts[1] != name:

@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy
 import pytest
 
-from dlperf import bundle, catalog, certify, envs, models, process, proof
+from dlperf import bundle, certify, envs, models, process, proof
 from dlperf.adapters import trace
+from dlperf.catalog import reader
 from dlperf.proof import Evidence
 from dlperf.schema import Failure, Job, Trajectory
 
@@ -323,7 +324,7 @@ def test_proofs_at_work_are_named_with_their_step_their_time_and_how_many_are_le
     """Two are asked for, one after the other; each is looked at while its worker is at its fourth step."""
     monkeypatch.setenv("DLPERF_CACHE", str(tmp_path / "cache"))
     job = Job("i", "fake", "fake", "Fake", "bert_tiny", "bert", "cpu", "fp32", "fp32", 4, "synthetic", None, {}, "cpu")
-    environment, told, now = envs.planned(catalog.adapters()["fake"], "cpu", "current"), [], [1000.0]
+    environment, told, now = envs.planned(reader.adapters()["fake"], "cpu", "current"), [], [1000.0]
 
     def execute(folder, timeout, tick, *rest):
         tick()
@@ -335,7 +336,7 @@ def test_proofs_at_work_are_named_with_their_step_their_time_and_how_many_are_le
 
     monkeypatch.setattr(process, "execute", execute)
     monkeypatch.setattr(certify.time, "time", lambda: now[0])
-    bundle.make(tmp_path / "code", [catalog.adapters()["fake"]])
+    bundle.make(tmp_path / "code", [reader.adapters()["fake"]])
     certifier = certify.Certifier(tmp_path, 1, 60.0, lambda line: None, busy=lambda what: told.append(what()))
     certifier.certificates([job], {("fake", "cpu"): environment})
     assert told == [
@@ -451,7 +452,7 @@ def test_the_published_trajectory_is_of_the_models_as_they_are(model):
 def test_every_deliberate_deviation_still_has_its_place_in_the_adapters():
     """The suite that trains with them takes minutes; this tells at once that one is out of date."""
     listed = tomllib.loads((ROOT / "tests" / "conformance" / "deviations.toml").read_text())["deviation"]
-    adapters = catalog.adapters()
+    adapters = reader.adapters()
     changes = [(name, one) for case in listed for name in adapters for one in case.get(name, ())]
     assert changes
     for name, change in changes:

@@ -11,9 +11,10 @@ import pytest
 from processes import left_behind, time_is_up_when, wait_for, working_in
 
 import dlperf.compare
-from dlperf import bundle, catalog, events, store
+from dlperf import bundle, events, store
 from dlperf.adapters import ranks
 from dlperf.adapters.ranks import Lost, Ranks
+from dlperf.catalog import reader
 from dlperf.schema import Window
 
 COMPARE = [sys.executable, "-m", "dlperf.compare"]
@@ -106,7 +107,7 @@ def test_the_interface_of_an_address():
 
 
 def test_a_worker_whose_partner_never_comes_says_so_in_its_stream(tmp_path):
-    bundle.make(tmp_path / "code", [catalog.adapters()["fake"]])
+    bundle.make(tmp_path / "code", [reader.adapters()["fake"]])
     job = {"model": "bert_tiny", "device": "cpu", "precision": "fp32", "batch_size": 2, "meeting_seconds": 0.3}
     (tmp_path / "job.json").write_text(json.dumps({"adapter": "fake", "job": job}))
     place = {"DLPERF_LAUNCHER": "env", "RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"}

@@ -13,12 +13,15 @@ from pathlib import Path
 import numpy
 import pytest
 
-from dlperf import catalog, compare, envs, metrics, plan, runner, scripts, sources, spec, store
+from dlperf import compare, envs, metrics, plan, runner, scripts, spec, store
+from dlperf.catalog import checkout as checkout_
+from dlperf.catalog import reader
+from dlperf.catalog.environment import Replacement
 from dlperf.errors import RunError, UsageError
 from dlperf.events import Stream
 from dlperf.process import Ended
 
-ADAPTERS = catalog.adapters()
+ADAPTERS = reader.adapters()
 UPSTREAM = {name: adapter for name, adapter in ADAPTERS.items() if adapter.source}
 GOLDEN = Path(__file__).parent / "golden" / "scripts"
 PROTOCOL = spec.PROTOCOLS["dlperf"]
@@ -861,8 +864,8 @@ def checkout(tmp_path):
 def test_a_clean_checkout_of_the_commit_is_copied(checkout, tmp_path):
     folder, adapter = checkout
     (folder / "notes.txt").write_text("untracked")
-    assert sources.problem(adapter, folder, ["resnet50"]) is None
-    sources.copy(adapter, folder, tmp_path / "copy", ["resnet50"])
+    assert checkout_.problem(adapter, folder, ["resnet50"]) is None
+    checkout_.copy(adapter, folder, tmp_path / "copy", ["resnet50"])
     assert sorted(str(path.relative_to(tmp_path / "copy")) for path in (tmp_path / "copy").rglob("*.py")) == [
         "imagenet/main.py"
     ]
@@ -871,24 +874,24 @@ def test_a_clean_checkout_of_the_commit_is_copied(checkout, tmp_path):
 def test_what_a_script_does_not_need_may_be_missing(checkout, tmp_path):
     folder, adapter = checkout
     (folder / "other.py").unlink()
-    assert sources.problem(adapter, folder, ["resnet50"]) is None
+    assert checkout_.problem(adapter, folder, ["resnet50"]) is None
     script = dataclasses.replace(adapter.scripts["resnet50"], folder="other.py")
     both = dataclasses.replace(adapter, scripts={**adapter.scripts, "bert_base": script})
-    assert sources.problem(both, folder, ["resnet50"]) is None
-    assert "It has changes (D other.py)" in str(sources.problem(both, folder, ["resnet50", "bert_base"]))
+    assert checkout_.problem(both, folder, ["resnet50"]) is None
+    assert "It has changes (D other.py)" in str(checkout_.problem(both, folder, ["resnet50", "bert_base"]))
 
 
 def test_edits_are_made_in_the_copy_alone(checkout, tmp_path):
     folder, adapter = checkout
-    change = catalog.Replacement("imagenet/main.py", "'one'", "'two'")
+    change = Replacement("imagenet/main.py", "'one'", "'two'")
     adapter = dataclasses.replace(adapter, source=dataclasses.replace(adapter.source, replace=(change,)))
-    sources.copy(adapter, folder, tmp_path / "copy", ["resnet50"])
+    checkout_.copy(adapter, folder, tmp_path / "copy", ["resnet50"])
     assert (tmp_path / "copy/imagenet/main.py").read_text() == "print('two')\n"
     assert (folder / "imagenet/main.py").read_text() == "print('one')\n"
-    assert sources.edited(adapter, "resnet50") == ["imagenet/main.py"]
+    assert checkout_.edited(adapter, "resnet50") == ["imagenet/main.py"]
     gone = dataclasses.replace(adapter.source, replace=(dataclasses.replace(change, old="'three'"),))
     with pytest.raises(Exception, match="has no text \"'three'\" to replace"):
-        sources.copy(dataclasses.replace(adapter, source=gone), folder, tmp_path / "again", ["resnet50"])
+        checkout_.copy(dataclasses.replace(adapter, source=gone), folder, tmp_path / "again", ["resnet50"])
 
 
 def test_a_checkout_is_copied_as_it_is_committed(checkout, tmp_path):
@@ -900,7 +903,7 @@ def test_a_checkout_is_copied_as_it_is_committed(checkout, tmp_path):
     adapter = committed(folder, adapter)
     git(folder, "config", "tar.umask", "0777")
     git(folder, "config", "core.autocrlf", "true")
-    sources.copy(adapter, folder, tmp_path / "copy", ["resnet50"])
+    checkout_.copy(adapter, folder, tmp_path / "copy", ["resnet50"])
     assert (tmp_path / "copy/imagenet/link").read_bytes() == b"print('one')\n"
     assert os.access(tmp_path / "copy/imagenet/run.sh", os.X_OK)
     assert not os.access(tmp_path / "copy/imagenet/main.py", os.X_OK)
@@ -913,7 +916,7 @@ def test_a_link_that_leads_out_of_a_checkout_is_refused(checkout, tmp_path, link
         (folder / "imagenet" / name).symlink_to(target)
     adapter = committed(folder, adapter)
     with pytest.raises(RunError, match="imagenet/a of the checkout leads out of it") as caught:
-        sources.copy(adapter, folder, tmp_path / "copy", ["resnet50"])
+        checkout_.copy(adapter, folder, tmp_path / "copy", ["resnet50"])
     assert caught.value.kind == "environment"
     assert not (tmp_path / "copy").exists()
 
@@ -952,7 +955,7 @@ def no_repository(folder):
 def test_another_source_is_one_clear_error(checkout, spoil, says):
     folder, adapter = checkout
     spoil(folder)
-    problem = sources.problem(adapter, folder, ["resnet50"])
+    problem = checkout_.problem(adapter, folder, ["resnet50"])
     assert says.format(commit=adapter.source.commit) in str(problem)
     assert "a clean checkout of https://github.com/pytorch/examples at" in str(problem)
 
@@ -961,9 +964,9 @@ def test_a_tag_or_branch_may_stand_for_a_commit(checkout):
     folder, adapter = checkout
     git(folder, "tag", "r1")
     named = dataclasses.replace(adapter, source=dataclasses.replace(adapter.source, commit="r1"))
-    assert sources.problem(named, folder, ["resnet50"]) is None
+    assert checkout_.problem(named, folder, ["resnet50"]) is None
     another_commit(folder)
-    assert "checkout r1" in str(sources.problem(named, folder, ["resnet50"]))
+    assert "checkout r1" in str(checkout_.problem(named, folder, ["resnet50"]))
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,20 @@
 
 import pytest
 
-from dlperf import catalog, compare, imagenet, plan, spec
+from dlperf import compare, imagenet, plan, spec
+from dlperf.catalog import reader
 from dlperf.errors import UsageError
 
 
 def parse(*words):
     arguments = vars(compare.parser().parse_args(words))
     given = {name: arguments[name] for name in compare.DEFAULTS if arguments[name] is not None}
-    return spec.from_arguments({**compare.DEFAULTS, "device": "cpu", **given, "dry_run": False}, catalog.adapters())
+    return spec.from_arguments({**compare.DEFAULTS, "device": "cpu", **given, "dry_run": False}, reader.adapters())
 
 
 def planned(*words):
     made = parse(*words)
-    return plan.make(made, catalog.adapters())
+    return plan.make(made, reader.adapters())
 
 
 def problems(*words):
@@ -206,7 +207,7 @@ def test_each_pair_of_nodes_and_ranks_is_a_row():
     made = parse_dry(
         "-f", "pytorch", "-m", "bert", "--nnodes", "1,2,4", "--nproc-per-node", "1,8", "--launcher", "slurm"
     )
-    jobs = plan.make(made, catalog.adapters()).jobs
+    jobs = plan.make(made, reader.adapters()).jobs
     assert [(j.nnodes, j.nproc_per_node) for j in jobs] == [(1, 1), (1, 8), (2, 1), (2, 8), (4, 1), (4, 8)]
     assert {job.batch_size for job in jobs} == {4}
     assert [job.global_batch_size for job in jobs] == [4, 32, 8, 64, 16, 128]
@@ -216,7 +217,7 @@ def test_each_pair_of_nodes_and_ranks_is_a_row():
 def parse_dry(*words):
     arguments = vars(compare.parser().parse_args(words))
     given = {name: arguments[name] for name in compare.DEFAULTS if arguments[name] is not None}
-    return spec.from_arguments({**compare.DEFAULTS, "device": "cpu", **given, "dry_run": True}, catalog.adapters())
+    return spec.from_arguments({**compare.DEFAULTS, "device": "cpu", **given, "dry_run": True}, reader.adapters())
 
 
 def test_one_node_starts_locally_and_hosts_mean_mpi_over_all_of_them():
@@ -288,7 +289,7 @@ def test_ten_thousand_rows_are_planned_at_once():
         ",".join(map(str, range(1, 26))),
     ]
     made = parse_dry(*words, "--nnodes", nodes, "--launcher", "slurm")
-    assert len(plan.make(made, catalog.adapters()).jobs) == 10_000
+    assert len(plan.make(made, reader.adapters()).jobs) == 10_000
 
 
 # --- images ----------------------------------------------------------------------------------------------------------
@@ -335,7 +336,7 @@ def test_what_does_not_fit_the_images_is_named(photos, words, parts):
 
 def on(machine, *words):
     """By framework: nothing where its row runs on a machine of this architecture, else status and reason."""
-    made = plan.make(parse("--model", "bert", *words), catalog.adapters(), machine)
+    made = plan.make(parse("--model", "bert", *words), reader.adapters(), machine)
     return {**{job.adapter: None for job in made.jobs}, **{one.adapter: (one.status, one.why) for one in made.skips}}
 
 

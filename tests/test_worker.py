@@ -6,7 +6,8 @@ import subprocess
 
 import pytest
 
-from dlperf import bundle, catalog, envs, events
+from dlperf import bundle, envs, events
+from dlperf.catalog import reader
 from dlperf.errors import RunError
 
 
@@ -18,7 +19,7 @@ def old_python(tmp_path_factory):
     except RunError as error:
         pytest.skip(f"the worker side was not tested on Python 3.7: {error}")
     folder = tmp_path_factory.mktemp("python3.7")
-    lock = catalog.adapters()["fake"].environments["cpu"].lock
+    lock = reader.adapters()["fake"].environments["cpu"].lock
     subprocess.run([python, "-m", "venv", folder], check=True)
     install = ["-m", "pip", "install", "--quiet", "--require-hashes", "--no-deps", "-r", lock]
     subprocess.run([folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--upgrade", "pip"], check=True)
@@ -28,7 +29,7 @@ def old_python(tmp_path_factory):
 
 @pytest.mark.framework
 def test_the_worker_runs_on_python_3_7_with_numpy_alone(old_python, tmp_path):
-    bundle.make(tmp_path / "code", [catalog.adapters()["fake"]])
+    bundle.make(tmp_path / "code", [reader.adapters()["fake"]])
     for model in ("bert_tiny", "resnet_tiny"):
         job = {"model": model, "device": "cpu", "precision": "fp32", "batch_size": 2, "options": {}}
         (tmp_path / "job.json").write_text(json.dumps({"adapter": "fake", "job": job}))
@@ -43,6 +44,6 @@ def test_the_worker_runs_on_python_3_7_with_numpy_alone(old_python, tmp_path):
 @pytest.mark.framework
 def test_every_adapter_is_valid_syntax_on_python_3_7(old_python, tmp_path):
     """Frameworks bring newer Pythons, but upstream's older ones still run 3.7."""
-    bundle.make(tmp_path / "code", catalog.adapters().values())
+    bundle.make(tmp_path / "code", reader.adapters().values())
     ended = subprocess.run([old_python, "-m", "compileall", "-q", tmp_path / "code"], capture_output=True, text=True)
     assert ended.returncode == 0, ended.stdout

@@ -6,11 +6,12 @@ import subprocess
 
 import pytest
 
-from dlperf import bundle, catalog, envs, events
+from dlperf import bundle, envs, events
+from dlperf.catalog import reader
 
 pytestmark = [pytest.mark.arm, pytest.mark.framework]
 
-ADAPTERS = catalog.adapters()
+ADAPTERS = reader.adapters()
 #: PyTorch's +cpu wheel for Arm is on PyTorch's own index alone, and was not tried.
 NAMES = ("jax", "tensorflow")
 MODELS = {"bert": "bert_tiny", "resnet": "resnet_tiny"}

@@ -15,8 +15,9 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dlperf import __version__, catalog, compare, machine, metrics, models, plan, progress, runner, store
-from dlperf.catalog import Adapter
+from dlperf import __version__, compare, machine, metrics, models, plan, progress, runner, store
+from dlperf.catalog import reader
+from dlperf.catalog.adapter import Adapter
 from dlperf.errors import UsageError, heed_signals
 from dlperf.metrics import Estimate, Summary
 from dlperf.schema import Comparison, Job, Skip
@@ -53,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _bench(arguments: argparse.Namespace) -> int:
-    adapters = catalog.adapters()
+    adapters = reader.adapters()
     asked = {**compare.DEFAULTS, "device": "cpu", "windows": WINDOWS, "dry_run": False, **vars(arguments)}
     asked["no_verify"] = True  # the plain ways are not of our contract
     spec = from_arguments(asked, adapters)

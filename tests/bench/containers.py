@@ -16,8 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-from dlperf import bundle, catalog, compare, envs, events, metrics, models, plan, process, runner
-from dlperf.catalog import Adapter
+from dlperf import bundle, compare, envs, events, metrics, models, plan, process, runner
+from dlperf.catalog import reader
+from dlperf.catalog.adapter import Adapter
 from dlperf.envs import Environment
 from dlperf.errors import RunError, UsageError, heed_signals
 from dlperf.schema import Job
@@ -49,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _bench(arguments: Mapping[str, object]) -> int:
-    adapters = catalog.adapters()
+    adapters = reader.adapters()
     asked = {**compare.DEFAULTS, "device": "cpu", "windows": WINDOWS, "dry_run": False, "no_verify": True, **arguments}
     spec = from_arguments(asked, adapters)
     measured = 0

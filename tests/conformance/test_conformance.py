@@ -12,15 +12,16 @@ import subprocess
 
 import pytest
 
-from dlperf import bundle, catalog, envs, models
+from dlperf import bundle, envs, models
 from dlperf.adapters import probe
 from dlperf.adapters.api import EFFECTIVE, EFFECTIVE_OF, PRECISIONS, SHAPES_OF
+from dlperf.catalog import reader
 from dlperf.errors import RunError
 from dlperf.models.parameters import count
 
 pytestmark = pytest.mark.framework
 
-ADAPTERS = catalog.adapters()
+ADAPTERS = reader.adapters()
 REAL = [name for name, adapter in ADAPTERS.items() if adapter.default]
 TINY = {"resnet": "resnet_tiny", "bert": "bert_tiny"}
 FULL = {"resnet": ("resnet50", 25_557_032), "bert": ("bert_base", 110_106_428)}

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy
 import pytest
 
-from dlperf import bundle, catalog, certify, envs, proof
+from dlperf import bundle, certify, envs, proof
+from dlperf.catalog import reader
 
 pytestmark = pytest.mark.framework
 
@@ -16,14 +17,14 @@ HERE = Path(__file__).parent
 #: model -> (adapter whose environment has the network, script that runs it)
 ORACLES = {
     "bert_base_check": (HERE.parent / "bench" / "pytorch_plain", "oracle_bert.py"),  # Hugging Face transformers
-    "resnet50_check": (Path(catalog.adapters()["paddle"].folder), "oracle_resnet.py"),  # paddle.vision
+    "resnet50_check": (Path(reader.adapters()["paddle"].folder), "oracle_resnet.py"),  # paddle.vision
 }
 
 
 @pytest.mark.parametrize("model", ORACLES)
 def test_a_network_that_we_did_not_write_computes_the_same(model, tmp_path):
     folder, script = ORACLES[model]
-    environment = envs.ensure(catalog.read(folder), "cpu", progress=print)
+    environment = envs.ensure(reader.read(folder), "cpu", progress=print)
     bundle.make(tmp_path / "code", [])
     out = tmp_path / "oracle.npz"
     words = [environment.python, HERE / script, model, certify.BATCH_SIZE, certify.SEED, out]

@@ -12,13 +12,14 @@ import numpy
 import pytest
 from PIL import Image
 
-from dlperf import bundle, catalog, envs, imagenet
+from dlperf import bundle, envs, imagenet
+from dlperf.catalog import reader
 from dlperf.errors import RunError
 from dlperf.models import images
 
 pytestmark = pytest.mark.framework
 
-ADAPTERS = catalog.adapters()
+ADAPTERS = reader.adapters()
 READERS = [
     pytest.param(name, input, format, marks=[pytest.mark.dali] if input == "dali" else [])
     for name, adapter in ADAPTERS.items()

@@ -12,14 +12,15 @@ from pathlib import Path
 import numpy
 import pytest
 
-from dlperf import bundle, catalog, certify, envs, proof
+from dlperf import bundle, certify, envs, proof
+from dlperf.catalog import reader
 from dlperf.errors import RunError
 from dlperf.plan import make
 from dlperf.spec import PRECISIONS, from_arguments
 
 pytestmark = pytest.mark.framework
 
-ADAPTERS = catalog.adapters()
+ADAPTERS = reader.adapters()
 REAL = [name for name, adapter in ADAPTERS.items() if adapter.default]
 #: ranks: 2 as in every proof; 4 finds what two hide, such as a mean of means
 CASES = [("bert_tiny", 2), ("bert_tiny", 4), ("resnet_tiny", 2)]

@@ -6,18 +6,20 @@ import sys
 
 import pytest
 
-from dlperf import catalog, spec, store
+from dlperf import spec, store
 from dlperf.adapters import cpu
+from dlperf.catalog import reader
+from dlperf.catalog.adapter import RUNNABLE
 
 pytestmark = [pytest.mark.cpus, pytest.mark.framework]
 
-REAL = {name: adapter for name, adapter in catalog.adapters().items() if adapter.default}
+REAL = {name: adapter for name, adapter in reader.adapters().items() if adapter.default}
 #: to emulate; the empty one is this machine's own
 CPUS = ("Nehalem", "Haswell", "")
 #: the real command, in which every adapter's table is empty
 UNTOLD = (
-    "import sys\nfrom dlperf import catalog, compare\ncatalog.Adapter.kernels_of = lambda *_: []\n"
-    "sys.exit(compare.main(sys.argv[1:]))"
+    "import sys\nfrom dlperf import compare\nfrom dlperf.catalog.adapter import Adapter\n"
+    "Adapter.kernels_of = lambda *_: []\nsys.exit(compare.main(sys.argv[1:]))"
 )
 
 
@@ -34,7 +36,7 @@ def compared(folder, name, model, processor, *how):
 
 def expected(adapter, family, precision, found):
     """What the adapter's tables say of a row: what its kernels are, or "unsupported" in that precision."""
-    if adapter.support_of(family, "cpu", precision, "synthetic").status not in catalog.RUNNABLE:
+    if adapter.support_of(family, "cpu", precision, "synthetic").status not in RUNNABLE:
         return "unsupported"
     return str(cpu.kernels(adapter.kernels_of(family, "cpu", precision), found)["kernels"])
 

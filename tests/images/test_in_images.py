@@ -15,11 +15,12 @@ import sys
 import pytest
 from processes import wait_for
 
-from dlperf import catalog, envs, images, proof, store
+from dlperf import envs, images, proof, store
+from dlperf.catalog import reader
 
 pytestmark = pytest.mark.images
 
-ADAPTERS = catalog.adapters()
+ADAPTERS = reader.adapters()
 PAIR = ("jax", "mxnet")
 TINY = ["--model", "bert_tiny", "--device", "cpu", "--threads", "1", "--repeats", "1"]
 FAKE = ["--frameworks", "fake", *TINY, "--no-verify", "--env", "docker"]

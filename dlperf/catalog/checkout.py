@@ -11,7 +11,8 @@ import tarfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from dlperf.catalog import Adapter, Source
+from dlperf.catalog.adapter import Adapter
+from dlperf.catalog.script import Source
 from dlperf.errors import Problem, RunError
 
 #: in a comparison's folder, one folder for each adapter

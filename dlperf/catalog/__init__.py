@@ -1,0 +1,1 @@
+"""What adapter.toml says."""

@@ -1,0 +1,169 @@
+"""An adapter: what it supports, its options, its environments and its kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from dlperf.adapters.api import PRECISIONS
+from dlperf.catalog.environment import EnvironmentSpec, ImageSpec
+from dlperf.catalog.script import Script, Source
+from dlperf.models import FAMILIES
+
+DEVICES = ("cpu", "cuda")
+INPUTS = ("synthetic", "native", "dali")
+STATUSES = ("yes", "untested", "not_yet", "upstream", "never")
+#: statuses that run
+RUNNABLE = frozenset(["yes", "untested"])
+
+
+@dataclass(frozen=True)
+class Option:
+    """A switch of an adapter. `values[0]` is the default; `any` allows others; `family` empty means all.
+
+    labels: value -> what the system's name gets, e.g. {"on": "inductor"} makes "pytorch+inductor".
+    environment: value -> variant of the environment that it needs, e.g. {"horovod": "horovod"} for "cpu-horovod".
+    """
+
+    name: str
+    about: str
+    values: tuple[str, ...]
+    any: bool = False
+    family: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def default(self) -> str:
+        return self.values[0]
+
+    def accepts(self, value: str) -> bool:
+        return self.any or value in self.values
+
+
+@dataclass(frozen=True)
+class Support:
+    """Whether some combinations run; `why` is printed in the cell of those that do not."""
+
+    status: str
+    why: str
+    family: tuple[str, ...]
+    device: tuple[str, ...]
+    precision: tuple[str, ...]
+    input: tuple[str, ...]
+
+    def covers(self, family: str, device: str, precision: str, input: str) -> bool:
+        return family in self.family and device in self.device and precision in self.precision and input in self.input
+
+
+@dataclass(frozen=True)
+class Distributed:
+    """Whether several ranks train together on some devices; `why` as in Support."""
+
+    status: str
+    why: str
+    device: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """What the wheel's matrix products and convolutions are in some precisions, on a device that has all of `needs`.
+
+    needs: names as /proc/cpuinfo has them; of a GPU, its compute capability: sm_80. kernels: one of cpu.KERNELS.
+    why: of those that are not native, for a reader of the report. options: values that they need of the adapter's.
+    """
+
+    family: tuple[str, ...]
+    device: tuple[str, ...]
+    precision: tuple[str, ...]
+    needs: tuple[str, ...]
+    kernels: str
+    why: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """As dlperf.adapters.cpu and job.json have it."""
+        return {"needs": list(self.needs), "kernels": self.kernels, "why": self.why}
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """One framework's adapter. `folder` holds its adapter.toml, requirements and modules.
+
+    distribution: the packages that may bring the framework (tensorflow, tensorflow-cpu); one is installed.
+    formats: input -> formats of dlperf.models.images that its loaders read, the best first. images: by device. source,
+    scripts: of an adapter whose training scripts are others' (an upstream system), by model.
+    """
+
+    name: str
+    folder: Path
+    title: str
+    homepage: str
+    distribution: tuple[str, ...]
+    default: bool
+    environments: Mapping[str, EnvironmentSpec]
+    support: Sequence[Support]
+    options: Mapping[str, Option]
+    distributed: Sequence[Distributed] = ()
+    formats: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    images: Mapping[str, ImageSpec] = field(default_factory=dict)
+    source: Source | None = None
+    scripts: Mapping[str, Script] = field(default_factory=dict)
+    kernels: Sequence[Kernels] = ()
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Those on which anything of it runs."""
+        found = {device for entry in self.support if entry.status in RUNNABLE for device in entry.device}
+        return tuple(device for device in DEVICES if device in found)
+
+    def image(self, device: str, options: Mapping[str, str]) -> str:
+        """The image that the option `image` chooses for a script of others; empty for none."""
+        named = self.images[device].named if device in self.images else {}
+        chosen = options.get("image", "")
+        return named.get(chosen, chosen) if named else ""
+
+    def distributed_on(self, device: str) -> Distributed:
+        """The one entry that covers a device."""
+        for entry in self.distributed:
+            if device in entry.device:
+                return entry
+        return Distributed("not_yet", "this adapter trains in one process", (device,))
+
+    def support_of(self, family: str, device: str, precision: str, input: str) -> Support:
+        """The one entry that covers a combination."""
+        for entry in self.support:
+            if entry.covers(family, device, precision, input):
+                return entry
+        return Support("not_yet", "adapter.toml does not mention it", (), (), (), ())
+
+    def kernels_of(
+        self, family: str, device: str, precision: str, options: Mapping[str, str] | None = None
+    ) -> list[dict[str, Any]]:
+        """What its kernels are, best first, as dlperf.adapters.cpu takes it; empty where nobody looked. options: of the
+        row; default: the adapter's defaults."""
+        chosen = {**{name: option.default for name, option in self.options.items() if option.values}, **(options or {})}
+        return [
+            one.entry
+            for one in self.kernels
+            if family in one.family and device in one.device and precision in one.precision
+            if one.options.items() <= chosen.items()
+        ]
+
+    def options_of(self, family: str) -> dict[str, Option]:
+        return {name: option for name, option in self.options.items() if not option.family or family in option.family}
+
+    def environment_key(self, device: str, options: Mapping[str, str], input: str = "synthetic") -> str:
+        """The environment that these options and this input need on a device, whether there is one or not."""
+        variants = [self.options[name].environment.get(value) for name, value in options.items()]
+        variants += ["dali"] if input == "dali" else []
+        return "-".join([device, *filter(None, variants)])
+
+
+def combinations() -> Iterator[tuple[str, str, str, str]]:
+    """Every (family, device, precision, input)."""
+    return product(FAMILIES, DEVICES, PRECISIONS, INPUTS)

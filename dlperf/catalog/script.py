@@ -1,0 +1,108 @@
+"""Third-party training scripts: where one comes from, how it is run, and what its log says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dlperf.catalog.environment import Replacement
+
+#: what a script calls its batch size -> the placeholder that has it
+BATCHES = ("device", "node", "global", "tokens")
+#: what the rate that a script prints is of
+RATES = ("all", "node", "device", "step", "node step")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a script that is not ours comes from. It is given by --source, checked and copied, never kept here.
+
+    commit: its hash, or where nobody tells it a tag or branch. replace: edits of the copy.
+    """
+
+    repository: str
+    commit: str
+    replace: tuple[Replacement, ...] = ()
+
+    @property
+    def short(self) -> str:
+        return self.commit[:7] if re.fullmatch("[0-9a-f]{40}", self.commit) else self.commit
+
+    @property
+    def checkout(self) -> str:
+        """The commands that get it."""
+        folder = self.repository.rstrip("/").rpartition("/")[2]
+        return f"git clone {self.repository} && git -C {folder} checkout {self.commit}"
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some of a script's command, variables, declarations or remarks, where each condition of `when` holds.
+
+    when: condition or option -> the values for which it holds.
+    """
+
+    when: Mapping[str, tuple[str, ...]]
+    words: tuple[str, ...] = ()
+    values: Mapping[str, str] = field(default_factory=dict)
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Log:
+    """How a script tells its progress.
+
+    line: with the named groups `step`, and of `timestamp`, `seconds` and `rate` the one that times it: the moment that
+    the step ended, the seconds of the steps since the line before, their rate; `loss` where it is printed.
+    first: what the script calls its first step. every: steps from line to line. timestamp: its format, as
+    strptime has it, or "epoch". rate_of: what a rate counts, one of RATES. milliseconds: whether `seconds` are those.
+    ranks: "one" if one rank prints, "node" if one of each node does, "all" if each does.
+    """
+
+    line: re.Pattern[str]
+    first: int = 0
+    every: int = 1
+    timestamp: str = ""
+    rate_of: str = "all"
+    milliseconds: bool = False
+    ranks: str = "one"
+
+    @property
+    def estimator(self) -> str:
+        """What the seconds of a window are, in words."""
+        groups = self.line.groupindex
+        if "timestamp" in groups:
+            return "difference of its log's timestamps"
+        return "sum of its log's seconds" if "seconds" in groups else "sum of samples over its log's rates"
+
+
+@dataclass(frozen=True)
+class Script:
+    """How the script of others for one model is run and read.
+
+    folder: what of the repository is needed. inside: where an image gets it mounted, or has it. input: what feeds it,
+    one of INPUTS; an option of that name goes over it. data: where an image gets --data mounted, or has its data.
+    batch: what its argument for the batch size means, one of BATCHES. batch_size: precision -> DLPerf's batch per
+    device, where it is not that of the others. start: "node" where its command must run on each node. stops: whether it
+    ends by itself after `steps`. warmup_steps: the least that DLPerf's protocol drops. extra_steps: run at
+    the end, but not measured. command, variables, effective (what it computes, by reading it), differs (what it
+    computes otherwise than the native scripts): see Part.
+    """
+
+    model: str
+    folder: str
+    inside: str
+    input: str
+    data: str
+    batch: str
+    batch_size: Mapping[str, int]
+    start: str
+    stops: bool
+    warmup_steps: int
+    extra_steps: int
+    log: Log
+    command: tuple[Part, ...]
+    variables: tuple[Part, ...]
+    effective: tuple[Part, ...]
+    differs: tuple[Part, ...]
