@@ -9,17 +9,19 @@ from dlperf.errors import did_you_mean
 
 COMMANDS = {
     "compare": "train the same models in several frameworks and report who was faster",
-    "data": "prepare text for BERT pretraining",
+    "data": "prepare text for BERT and images for ResNet",
     "doctor": "say what this machine is, which rows run on it, and what a comparison takes",
     "envs": "list, install and remove the frameworks' environments",
     "verify": "prove that the frameworks do the same work",
 }
+#: those that are packages, with a __main__
+PACKAGES = frozenset(["data"])
 
 
 def main() -> int:
     name = sys.argv[1] if len(sys.argv) > 1 else "--help"
     if name in COMMANDS:
-        command = importlib.import_module(f"dlperf.{name}")
+        command = importlib.import_module(f"dlperf.{name}" + (".__main__" if name in PACKAGES else ""))
         return int(command.main(sys.argv[2:]))
     print("usage: dlperf COMMAND [--help]\n\n" + "\n".join(f"  {key:<9}{text}" for key, text in COMMANDS.items()))
     if name in ("-h", "--help"):

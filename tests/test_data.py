@@ -13,11 +13,15 @@ from pathlib import Path
 import numpy
 import pytest
 
-from dlperf import data
+from dlperf.data import __main__ as command
+from dlperf.data import pretraining as pretraining_
+from dlperf.data import text as text_
+from dlperf.data.pretraining import Corpus, Options
+from dlperf.data.text import BLOCK
 from dlperf.models import bert, pretraining
 
 CONFIG = bert.SIZES["bert_base"]
-SPECIAL = dict(zip(data.SPECIAL, range(5), strict=True))
+SPECIAL = dict(zip(text_.SPECIAL, range(5), strict=True))
 SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprst" for vowel in "aeiou"]
 
 
@@ -37,7 +41,7 @@ def toy_corpus(folder, documents=60, sentences=60, seed=1):
 
 
 def prepare(corpus, output, *arguments):
-    return data.main(["bert", "--corpus", str(corpus), "--output", str(output), "--quiet", *map(str, arguments)])
+    return command.main(["bert", "--corpus", str(corpus), "--output", str(output), "--quiet", *map(str, arguments)])
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +210,7 @@ def test_rows_are_shuffled(arrays):
 
 def test_words_are_found_again(prepared):
     """Every word of the vocabulary's alphabet has pieces; special tokens in a text are words like others."""
-    tokenizer = data.tokenizer(words_of(prepared))
+    tokenizer = text_.tokenizer(words_of(prepared))
     assert "[UNK]" not in tokenizer.encode("Bàdefi, GLOMP.".replace(",", "")).tokens
     assert not set(tokenizer.encode("[MASK] [SEP]").tokens) & {"[MASK]", "[SEP]"}
 
@@ -246,7 +250,7 @@ def flat_corpus(documents):
     """A corpus of documents given as lists of sentence lengths."""
     sentences = [0, *itertools.accumulate(itertools.chain.from_iterable(documents))]
     ends = [0, *itertools.accumulate(map(len, documents))]
-    return data.Corpus(numpy.arange(sentences[-1]), array("q", sentences), array("q", ends))
+    return Corpus(numpy.arange(sentences[-1]), array("q", sentences), array("q", ends))
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
@@ -254,11 +258,11 @@ def test_pairs(count):
     """First parts and true second parts cover a document in order; a random part is from elsewhere."""
     draw = random.Random(count)
     corpus = flat_corpus([[draw.randint(1, 40) for _ in range(50)] for _ in range(count)])
-    options = data.Options(Path(), Path(), short_sequence_probability=0.5)
+    options = Options(Path(), Path(), short_sequence_probability=0.5)
     for document in [*range(count)] * 40:
         first, last = (corpus.sentences[corpus.documents[document + side]] for side in (0, 1))
         position = first
-        for pair in data.document_pairs(corpus, document, options, draw.random):
+        for pair in pretraining_.document_pairs(corpus, document, options, draw.random):
             end_a, end_b = pair.start_a + pair.length_a, pair.start_b + pair.length_b
             assert pair.length_a > 0
             assert pair.length_b > 0
@@ -290,7 +294,7 @@ def test_truncation_is_word_by_word():
     length_a, length_b = numpy.array(cases).T
     for room in (5, 6, 29):
         generator = numpy.random.RandomState(0)
-        start_a, keep_a, start_b, keep_b = data.truncate(
+        start_a, keep_a, start_b, keep_b = pretraining_.truncate(
             (0 * length_a, length_a, 0 * length_b, length_b), room, generator
         )
         assert list(zip(keep_a, keep_b, strict=True)) == [loop(*case, room) for case in cases]
@@ -302,12 +306,14 @@ def test_truncation_is_word_by_word():
 
 
 def test_masking_of_very_short_rows_leaves_special_tokens_alone():
-    options = data.Options(Path(), Path(), sequence=8, masked=5, masking=0.9)
+    options = Options(Path(), Path(), sequence=8, masked=5, masking=0.9)
     lengths = numpy.array([5, 8])
     maskable = numpy.array([[0, 1, 0, 1, 0, 0, 0, 0], [0, 1, 1, 0, 1, 1, 1, 0]], bool)
     ids = numpy.where(maskable, 7, 2).astype("int32")
     numbers = {**SPECIAL, "a": 5, "b": 6, "c": 7}
-    positions, originals, used = data.mask(ids, lengths, maskable, numbers, options, numpy.random.RandomState(0))
+    positions, originals, used = pretraining_.mask(
+        ids, lengths, maskable, numbers, options, numpy.random.RandomState(0)
+    )
     assert positions.tolist() == [[1, 3, 0, 0, 0], [1, 2, 4, 5, 6]]
     assert originals.tolist() == [[7, 7, 0, 0, 0], [7] * 5]
     assert used.sum(axis=1).tolist() == [2, 5]
@@ -317,7 +323,7 @@ def test_masking_of_very_short_rows_leaves_special_tokens_alone():
 def test_lines_are_sentences_and_paragraphs_are_split(tmp_path):
     long = "It rains. " * 60 + 'She said: "Go!" He went. ' + "word " * 250
     (tmp_path / "a.txt").write_bytes(f"\ufeffOne. Still one.\r\nTwo\n\n \n{long}\nlast".encode())
-    found = list(data.sentences(tmp_path / "a.txt"))
+    found = list(text_.sentences(tmp_path / "a.txt"))
     assert found[:5] == ["One. Still one.", "Two", "", "", "It rains."]
     assert found.count("It rains.") == 60
     assert found[64:66] == ['She said: "Go!"', "He went."]
@@ -485,8 +491,8 @@ def test_more_masked_words_than_a_row_has(corpus, tmp_path, capsys):
         (b" \n\n\t\n", "text of at least two sentences"),
         (b"Only one sentence.\n", "text of at least two sentences"),
         ("Schön.\n".encode("latin1"), "Byte 3 is 0xf6"),
-        (b"a" * (data.BLOCK - 1) + "ä".encode() + b"\xff", f"Byte {data.BLOCK + 1} is 0xff"),
-        (b"a" * (data.BLOCK - 1) + b"\xe2\x82", f"Byte {data.BLOCK - 1} is 0xe2"),
+        (b"a" * (BLOCK - 1) + "ä".encode() + b"\xff", f"Byte {BLOCK + 1} is 0xff"),
+        (b"a" * (BLOCK - 1) + b"\xe2\x82", f"Byte {BLOCK - 1} is 0xe2"),
     ],
 )
 def test_a_corpus_that_will_not_do(tmp_path, capsys, text, message):
@@ -541,8 +547,8 @@ def test_an_output_that_cannot_be_made(corpus, capsys):
         (None, "No such file"),
         (b"the\n\xff", "Byte 4 is not UTF-8"),
         (b"[PAD]\n[UNK]\nthe\n", "[CLS] [SEP] [MASK] missing"),
-        ("\n".join([*data.SPECIAL, "the", "the"]).encode(), "'the' is there 2 times"),
-        ("\n".join(data.SPECIAL).encode(), "There is no other word"),
+        ("\n".join([*text_.SPECIAL, "the", "the"]).encode(), "'the' is there 2 times"),
+        ("\n".join(text_.SPECIAL).encode(), "There is no other word"),
     ],
 )
 def test_a_vocabulary_that_will_not_do(corpus, tmp_path, capsys, content, message):
@@ -562,19 +568,20 @@ def test_a_vocabulary_smaller_than_the_alphabet(corpus, tmp_path, capsys):
 
 def in_process(corpus, output, before):
     """Prepares in a fresh process, after some lines of code."""
-    code = f"import sys; from dlperf import data\n{before}\nsys.exit(data.main(sys.argv[1:]))"
+    modules = "import sys; from dlperf.data import __main__ as command, bert, pretraining"
+    code = f"{modules}\n{before}\nsys.exit(command.main(sys.argv[1:]))"
     command = [sys.executable, "-c", code, "bert", "--corpus", str(corpus), "--output", str(output)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
 DURING = """
-make = data.rows
+make = bert.rows
 def rows(*arguments):
     chunks = make(*arguments)
     yield next(chunks)
     {}
-data.rows = rows
-data.CHUNK = 64
+bert.rows = rows
+pretraining.CHUNK = 64
 """
 
 

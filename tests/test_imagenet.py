@@ -10,18 +10,21 @@ import numpy
 import pytest
 from PIL import Image
 
-from dlperf import data, imagenet
+from dlperf.data import __main__ as command
+from dlperf.data import formats, photos
+from dlperf.data.formats import MAGIC
+from dlperf.data.photos import ORIENTATION
 from dlperf.models import images, resnet
 
 
 @pytest.fixture
 def drawn(tmp_path):
-    imagenet.draw(tmp_path / "drawn", 3, 4)
+    photos.draw(tmp_path / "drawn", 3, 4)
     return tmp_path / "drawn"
 
 
 def prepare(source, output, *words):
-    return data.main(["imagenet", "--source", str(source), "--output", str(output), "--quiet", *words])
+    return command.main(["imagenet", "--source", str(source), "--output", str(output), "--quiet", *words])
 
 
 def bytes_of(source):
@@ -59,11 +62,11 @@ def test_tfrecord_has_every_image_once_with_right_checksums_and_offsets(drawn, t
 
 
 def test_recordio_is_read_back_even_where_an_image_has_the_magic_number_inside(tmp_path):
-    magic = struct.pack("<I", imagenet.MAGIC)
+    magic = struct.pack("<I", MAGIC)
     contents = [b"plain", b"abcd" + magic + b"efgh", magic + magic, b"a" + magic, b""]
     stream = io.BytesIO()
     for content in contents:
-        imagenet.recordio(stream, content)
+        formats.recordio(stream, content)
     assert list(parts_joined(stream.getvalue())) == contents
 
 
@@ -72,12 +75,12 @@ def parts_joined(data):
     at, parts = 0, []
     while at < len(data):
         magic, flag = struct.unpack_from("<II", data, at)
-        assert magic == imagenet.MAGIC
+        assert magic == MAGIC
         kind, length = flag >> 29, flag & (1 << 29) - 1
         parts.append(data[at + 8 : at + 8 + length])
         at += 8 + (length + 3) // 4 * 4
         if kind in (0, 3):
-            yield struct.pack("<I", imagenet.MAGIC).join(parts)
+            yield struct.pack("<I", MAGIC).join(parts)
             parts = []
 
 
@@ -86,7 +89,7 @@ def test_broken_and_other_files_are_left_out_counted_and_named(drawn, tmp_path, 
     (drawn / "class000" / "image0000.jpg").write_bytes(whole[: len(whole) // 2])
     (drawn / "class001" / "notes.txt").write_text("not an image")
     (drawn / "class002" / "empty.jpg").write_bytes(b"")
-    assert data.main(["imagenet", "--source", str(drawn), "--output", str(tmp_path / "out")]) == 0
+    assert command.main(["imagenet", "--source", str(drawn), "--output", str(tmp_path / "out")]) == 0
     described = json.loads((tmp_path / "out" / "dataset.json").read_text())
     assert (described["images"], described["left_out"]) == (11, 3)
     assert set(described["left_out_files"]) == {"class000/image0000.jpg", "class001/notes.txt", "class002/empty.jpg"}
@@ -100,7 +103,7 @@ def test_what_decoders_read_differently_is_encoded_anew(drawn, tmp_path):
     Image.fromarray(numpy.zeros((40, 30, 3), "uint8")).save(drawn / "class000" / "b.png")
     Image.fromarray(numpy.zeros((40, 30), "uint8")).save(drawn / "class000" / "d.jpg")
     exif = Image.Exif()
-    exif[imagenet.ORIENTATION] = 6
+    exif[ORIENTATION] = 6
     Image.fromarray(numpy.zeros((40, 30, 3), "uint8")).save(drawn / "class000" / "c.jpg", exif=exif)
     assert prepare(drawn, tmp_path / "out") == 0
     described = json.loads((tmp_path / "out" / "dataset.json").read_text())
@@ -132,8 +135,8 @@ def test_what_cannot_be_used_is_named(drawn, tmp_path, capsys, change, words, sa
 
 
 def test_the_folder_of_train_and_val_is_not_taken_for_two_classes(tmp_path, capsys):
-    imagenet.draw(tmp_path / "data" / "train", 2, 1)
-    imagenet.draw(tmp_path / "data" / "val", 2, 1)
+    photos.draw(tmp_path / "data" / "train", 2, 1)
+    photos.draw(tmp_path / "data" / "val", 2, 1)
     assert prepare(tmp_path / "data", tmp_path / "out") == 2
     assert f"Name {tmp_path / 'data' / 'train'}." in capsys.readouterr().err
 

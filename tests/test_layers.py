@@ -22,8 +22,6 @@ LAYERS = [
     {"plan", "envs", "images", "bundle", "process", "scripts"},
     {"engine", "events", "metrics", "proof", "scaling"},
     {"data", "spec"},
-    {"imagenet"},
-    {"preparing"},
     {"pythons", "indexes"},
     {"catalog", "schema", "launchers", "hosts", "machine"},
     {"adapters", "containers", "models", "errors", "shell", ""},

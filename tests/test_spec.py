@@ -2,8 +2,10 @@
 
 import pytest
 
-from dlperf import compare, imagenet, plan, spec
+from dlperf import compare, plan, spec
 from dlperf.catalog import reader
+from dlperf.data import photos as photos_
+from dlperf.data.photos import Options
 from dlperf.errors import UsageError
 
 
@@ -299,8 +301,8 @@ def test_ten_thousand_rows_are_planned_at_once():
 def photos(tmp_path_factory):
     """A data folder with two formats and 16 images."""
     root = tmp_path_factory.mktemp("photos")
-    imagenet.draw(root / "drawn", 4, 4)
-    imagenet.prepare(imagenet.Options(root / "drawn", root / "data", ("folder", "recordio")), quiet=True)
+    photos_.draw(root / "drawn", 4, 4)
+    photos_.prepare(Options(root / "drawn", root / "data", ("folder", "recordio")), quiet=True)
     return str(root / "data")
 
 

@@ -12,8 +12,10 @@ import numpy
 import pytest
 from PIL import Image
 
-from dlperf import bundle, envs, imagenet
+from dlperf import bundle, envs
 from dlperf.catalog import reader
+from dlperf.data import photos
+from dlperf.data.photos import Options
 from dlperf.errors import RunError
 from dlperf.models import images
 
@@ -35,9 +37,9 @@ SIZE = 64  # of resnet_tiny
 def data(tmp_path_factory):
     """One image in each class, so that the label names it."""
     root = tmp_path_factory.mktemp("images")
-    imagenet.draw(root / "drawn", CLASSES, 1)
-    options = imagenet.Options(root / "drawn", root / "data", images.FORMATS, shards=3)
-    imagenet.prepare(options, quiet=True)
+    photos.draw(root / "drawn", CLASSES, 1)
+    options = Options(root / "drawn", root / "data", images.FORMATS, shards=3)
+    photos.prepare(options, quiet=True)
     return root
 
 

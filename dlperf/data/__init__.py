@@ -1,0 +1,1 @@
+"""Data folders: text for BERT, photos for ResNet."""

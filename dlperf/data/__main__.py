@@ -1,0 +1,65 @@
+"""Prepares real input for the models: `python -m dlperf.data bert|imagenet|photos ...`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from dlperf.data import photos
+from dlperf.data.bert import NUMBERS, flag, options, prepare
+from dlperf.data.text import LONG_LINE
+from dlperf.errors import RunError, UsageError, heed_signals
+
+HELP = f"""\
+Turns the plain text files of a folder (*.txt, also in its subfolders, UTF-8) into BERT pretraining examples.
+
+One sentence per line, blank lines between documents; the end of a file ends a document too. A line of more than
+{LONG_LINE} characters is taken for a paragraph and split after . ! ? and their like; what is still longer is cut
+between words. Text is lowercased and stripped of accents, as BERT's uncased models have it.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code 0; 2 for a request that cannot be met; 1 for a failure on the way; 130 when interrupted."""
+    asked = _parser().parse_args(arguments)
+    heed_signals()
+    try:
+        asked.run(asked)
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except RunError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"Interrupted: nothing was written to {asked.output}.", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m dlperf.data", description="Prepares real input for the models.")
+    kinds = parser.add_subparsers(dest="kind", required=True, metavar="KIND")
+    bert = kinds.add_parser(
+        "bert",
+        help="BERT pretraining examples from plain text",
+        description=HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    bert.add_argument("--corpus", required=True, metavar="DIR", type=Path, help="folder of text files")
+    bert.add_argument("--output", required=True, metavar="DIR", type=Path, help="folder to make; must not exist yet")
+    bert.add_argument("--vocab", metavar="FILE", type=Path, help="vocab.txt to use, one word per line (else: trained)")
+    for name, number in NUMBERS.items():
+        # Read as text: argparse would stop at the first wrong number, we name them all.
+        help = f"{number.help}; {number.allowed} (default: {number.default})"
+        bert.add_argument(flag(name), metavar="N", help=help)
+    bert.add_argument("--quiet", action="store_true", help="print errors only")
+    bert.set_defaults(run=lambda asked: prepare(options(asked), quiet=asked.quiet))
+    photos.add_to(kinds)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

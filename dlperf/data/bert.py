@@ -1,0 +1,209 @@
+"""Prepares text for BERT: `python -m dlperf.data bert --corpus DIR --output DIR`.
+
+The files that come out are described in `dlperf.models.pretraining`. The same corpus and the same options give the same
+bytes: files are read in the order of their names, every draw is seeded, and the generators (numpy's RandomState,
+Python's random.random) are frozen by their makers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+import numpy
+
+from dlperf.data.folder import Advance, aside, output_problems, stage
+from dlperf.data.pretraining import Corpus, Options, batches, pairs, rows, tokenize
+from dlperf.data.text import read_vocabulary, scan, text_files, train
+from dlperf.errors import Problem, UsageError
+from dlperf.models import pretraining
+from dlperf.models.bert import FIELDS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Arrays = dict[str, NDArray[Any]]
+
+
+class Number(NamedTuple):
+    """A numeric option: how to read it, its default, which values fit, and what to tell people."""
+
+    convert: Callable[[str], float]
+    default: float
+    fits: Callable[[float], bool]
+    allowed: str
+    help: str
+
+
+def _whole(default: int, low: int, high: int, help: str) -> Number:
+    return Number(int, default, lambda value: low <= value <= high, f"a whole number from {low} to {high}", help)
+
+
+NUMBERS = {
+    "vocab_size": _whole(30522, 6, 10**6, "most words of a trained vocabulary; a small corpus yields fewer"),
+    "sequence": _whole(128, 8, 512, "tokens of a row"),
+    "masked": _whole(20, 1, 509, "most masked words of a row"),
+    "masking": Number(
+        float, 0.15, lambda value: 0 < value < 1, "a number above 0 and below 1", "share of masked words"
+    ),
+    "short_sequence_probability": Number(
+        float, 0.1, lambda value: 0 <= value <= 1, "a number from 0 to 1", "share of documents cut into shorter rows"
+    ),
+    "duplicate_factor": _whole(5, 1, 1000, "times each document is used, with other pairs and masks"),
+    "seed": _whole(12345, 0, 2**32 - 1, "of every draw"),
+}
+
+
+def flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def options(asked: argparse.Namespace) -> Options:
+    """Checked options. UsageError with everything that is wrong and can be seen without reading the corpus."""
+    numbers, problems = _numbers({name: getattr(asked, name) for name in NUMBERS})
+    if not problems and numbers["masked"] > numbers["sequence"] - 3:
+        allowed = f"1 to {numbers['sequence'] - 3}, which is --sequence less [CLS] and two [SEP]"
+        problems.append(Problem("--masked", numbers["masked"], allowed))
+    words = None
+    if asked.vocab is not None:
+        words, wrong = read_vocabulary(asked.vocab)
+        problems += wrong
+        if asked.vocab_size is not None:
+            problems.append(Problem("--vocab-size", asked.vocab_size, "nothing beside --vocab", "Leave one out."))
+    problems += _corpus_problems(asked.corpus) + output_problems(asked.output, "--corpus", asked.corpus)
+    if problems:
+        raise UsageError(problems)
+    return Options(asked.corpus, asked.output, words, **numbers)
+
+
+def _numbers(given: dict[str, str | None]) -> tuple[dict[str, Any], list[Problem]]:
+    numbers: dict[str, Any] = {}
+    problems = []
+    for name, number in NUMBERS.items():
+        text = given[name]
+        try:
+            numbers[name] = number.default if text is None else number.convert(text)
+            wrong = not number.fits(numbers[name])
+        except ValueError:
+            wrong = True
+        if wrong:
+            problems.append(Problem(flag(name), text, number.allowed, f"The default is {number.default}."))
+    return numbers, problems
+
+
+def _corpus_problems(corpus: Path) -> list[Problem]:
+    allowed = "a folder with text files, *.txt"
+    if not corpus.is_dir():
+        what = "is a file" if corpus.exists() else "does not exist"
+        return [Problem("--corpus", corpus, allowed, f"This {what}.")]
+    files = text_files(corpus)
+    if not files:
+        return [Problem("--corpus", corpus, allowed, "There is no *.txt in it; rename your text files.")]
+    if not any(file.stat().st_size for file in files):
+        return [Problem("--corpus", corpus, allowed, f"All {len(files)} are empty.")]
+    return []
+
+
+def prepare(options: Options, quiet: bool = False) -> dict[str, Any]:
+    """Makes the data folder and returns what its dataset.json says.
+
+    All is written beside the output and moved into place at the end, so that an interrupted preparation leaves no
+    folder that looks complete. UsageError for a corpus that will not do, RunError when files cannot be written.
+    """
+    begin = time.monotonic()
+    with aside(options.output) as data:
+        description = _prepare_in(data, data.parent / "tokens", options, quiet)
+    if not quiet:
+        _summary(description, options.output, time.monotonic() - begin)
+    return description
+
+
+def _prepare_in(data: Path, tokens: Path, options: Options, quiet: bool) -> dict[str, Any]:
+    """Fills the folder `data`; `tokens` is a file for the time being."""
+    files = text_files(options.corpus)
+    with stage("read", sum(file.stat().st_size for file in files), quiet) as advance:
+        characters = scan(files, advance)
+    size = characters.total()
+    words = options.words
+    if words is None:
+        with stage("vocabulary", size, quiet) as advance:
+            words = train(batches(files, advance), characters, options.vocab_size)
+    with stage("tokens", size, quiet) as advance:
+        corpus = tokenize(batches(files, advance), words, tokens)
+    if len(corpus.sentences) < 3:
+        raise UsageError([Problem("--corpus", options.corpus, "text of at least two sentences", "Add text.")])
+    with stage("pairs", options.duplicate_factor * (len(corpus.documents) - 1), quiet) as advance:
+        found = pairs(corpus, options, advance)
+    with stage("rows", len(found[0]), quiet) as advance:
+        digest = _write(data, rows(corpus, found, words, options), len(found[0]), options, advance)
+    (data / pretraining.VOCABULARY).write_text("".join(word + "\n" for word in words), "utf-8")
+    description = _describe(options, words, corpus, found, digest, len(files))
+    (data / pretraining.DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n", "utf-8")
+    return description
+
+
+def _write(folder: Path, chunks: Iterator[Arrays], count: int, options: Options, advance: Advance) -> str:
+    """Writes the arrays chunk by chunk and returns the SHA-256 of their SHA-256s, in the order of FIELDS.
+
+    Not through a memory map: on a full disk that would kill the process, where a write tells.
+    """
+    digests = {field: hashlib.sha256() for field in FIELDS}
+    with ExitStack() as stack:
+        streams = {field: stack.enter_context(open(pretraining.path(folder, field), "wb")) for field in FIELDS}
+        for field, (axes, dtype) in FIELDS.items():
+            _write_header(streams[field], (count, *(getattr(options, axis) for axis in axes)), dtype)
+        for chunk in chunks:
+            for field, values in chunk.items():
+                streams[field].write(values.data)
+                digests[field].update(values.data)
+            advance(len(chunk["lengths"]))
+    return hashlib.sha256(b"".join(digest.digest() for digest in digests.values())).hexdigest()
+
+
+def _write_header(stream: IO[bytes], shape: tuple[int, ...], dtype: str) -> None:
+    description = numpy.lib.format.dtype_to_descr(numpy.dtype(dtype))
+    header = {"descr": description, "fortran_order": False, "shape": shape}
+    numpy.lib.format.write_array_header_1_0(stream, header)
+
+
+def _describe(
+    options: Options, words: Sequence[str], corpus: Corpus, found: list[NDArray[Any]], digest: str, files: int
+) -> dict[str, Any]:
+    unknown = words.index("[UNK]")
+    return {
+        "format": pretraining.FORMAT,
+        "version": pretraining.VERSION,
+        "rows": len(found[0]),
+        "random_next_rows": int(found[4].sum()),
+        "sequence": options.sequence,
+        "masked": options.masked,
+        "vocabulary": len(words),
+        "masking": options.masking,
+        "short_sequence_probability": options.short_sequence_probability,
+        "duplicate_factor": options.duplicate_factor,
+        "seed": options.seed,
+        "corpus": {
+            "files": files,
+            "documents": len(corpus.documents) - 1,
+            "sentences": len(corpus.sentences) - 1,
+            "tokens": len(corpus.tokens),
+            "unknown_tokens": int(numpy.count_nonzero(corpus.tokens == unknown)),
+        },
+        "digest": digest,
+    }
+
+
+def _summary(description: dict[str, Any], output: Path, seconds: float) -> None:
+    corpus, count = description["corpus"], description["rows"]
+    print(
+        f"{output}: {count:,} rows in {seconds:.1f} s ({count / seconds:,.0f} rows/s), "
+        f"{description['random_next_rows'] / count:.0%} of them with a random second text; "
+        f"{corpus['documents']:,} documents, {corpus['sentences']:,} sentences, {corpus['tokens']:,} tokens "
+        f"({corpus['unknown_tokens'] / corpus['tokens']:.2%} unknown), {description['vocabulary']:,} words."
+    )
