@@ -14,25 +14,13 @@ if platform.system() != "Linux":  # first of all: the modules below do not even 
     places = "a Linux container or virtual machine (on Windows: WSL 2)"
     sys.exit(f"dlperf needs Linux; on macOS or Windows run it in {places}")
 
-from dlperf import (
-    __version__,
-    certify,
-    containers,
-    envs,
-    estimate,
-    images,
-    launchers,
-    models,
-    plan,
-    runner,
-    scripts,
-    store,
-)
+from dlperf import __version__, certify, envs, estimate, images, launchers, models, plan, runner, scripts, store
 from dlperf import progress as progress_
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import Adapter
 from dlperf.envs import Environment
 from dlperf.errors import Problem, RunError, UsageError, did_you_mean, exit_code
+from dlperf.launchers.containers import ARGUMENTS, ENGINES
 from dlperf.models.images import FORMATS
 from dlperf.schema import Comparison, Job
 from dlperf.spec import AUTO, Spec, from_arguments, without_amp
@@ -157,10 +145,10 @@ def parser() -> argparse.ArgumentParser:
 
 def add_environment(add: Callable[..., object]) -> None:
     """The flags that say what a framework's processes live in."""
-    engines = ", ".join(containers.ENGINES)
+    engines = ", ".join(ENGINES)
     add("--env", metavar="E", help=f"venv (default: made on first use), current (this interpreter), {engines}")
     add("--image", metavar="I,...", help="for containers: REF, ngc or FRAMEWORK=REF; default: python -m dlperf.images")
-    arguments = ", ".join(containers.ARGUMENTS)
+    arguments = ", ".join(ARGUMENTS)
     add("--container-arg", action="append", metavar="KEY=VALUE", help=f"for containers: {arguments}")
 
 
@@ -320,7 +308,7 @@ def _planned(spec: Spec, job: Job, adapters: Mapping[str, Adapter]) -> Environme
 
 def _commands(spec: Spec, adapter: Adapter, key: str) -> str:
     try:
-        if spec.env in containers.ENGINES:
+        if spec.env in ENGINES:
             return "\n".join(images.commands(adapter, key, spec.env, spec.images))
         return "\n".join(envs.commands(adapter, key))
     except RunError as error:

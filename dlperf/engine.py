@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dlperf.containers import ENGINES, LABEL
 from dlperf.errors import RunError
+from dlperf.launchers.containers import ENGINES, LABEL
 
 #: exit codes of `docker run` that are not the command's: its own error, a command that can't run or isn't there
 REFUSED = (125, 126, 127)

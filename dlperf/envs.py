@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from dlperf import indexes, pythons
-from dlperf.containers import ENGINES, Container
 from dlperf.errors import Problem, RunError, UsageError, did_you_mean, heed_signals
+from dlperf.launchers.containers import ENGINES, Container
 from dlperf.shell import quote
 
 if TYPE_CHECKING:  # reading every adapter.toml costs more than this whole module

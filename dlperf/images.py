@@ -18,12 +18,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import dlperf.docker
-from dlperf import __version__, containers, engine, envs
+from dlperf import __version__, engine, envs
 from dlperf.catalog.adapter import DEVICES, Adapter
 from dlperf.catalog.reader import adapters
-from dlperf.containers import NGC, SCHEMES, Container
 from dlperf.envs import Environment, Progress
 from dlperf.errors import Problem, RunError, UsageError, did_you_mean, heed_signals
+from dlperf.launchers import containers
+from dlperf.launchers.containers import NGC, SCHEMES, Container
 from dlperf.shell import quote
 
 #: public images of Python, by minor version: the newest when the locks were made. The same for all machines.

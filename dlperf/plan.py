@@ -11,7 +11,7 @@ from itertools import product
 from dlperf import launchers, models, scripts
 from dlperf.adapters import cpu
 from dlperf.catalog.adapter import RUNNABLE, Adapter
-from dlperf.containers import ENGINES, NGC
+from dlperf.launchers.containers import ENGINES, NGC
 from dlperf.schema import Job, Skip
 from dlperf.spec import Spec, default_batch_size, resolve_precision
 

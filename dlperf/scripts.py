@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
-from dlperf import containers, envs, process
+from dlperf import envs, process
 from dlperf.adapters import probe
 from dlperf.catalog import checkout
 from dlperf.catalog.adapter import Adapter
@@ -31,6 +31,7 @@ from dlperf.catalog.script import Log, Part, Script
 from dlperf.envs import Environment, Progress
 from dlperf.errors import RunError
 from dlperf.events import Stream
+from dlperf.launchers.containers import ENGINES, LABEL
 from dlperf.process import Ended
 from dlperf.schema import Failure, Job, Window
 from dlperf.shell import quote
@@ -220,7 +221,7 @@ def in_container(spec: Spec, image: str, mounts: Mapping[str, str], line: str) -
         'name="dlperf-$$"\n'
         f"trap '{engine(spec)} kill \"$name\" >/dev/null 2>&1; exit 143' TERM INT\n"
         f"{engine(spec)} run {flags} \\\n"
-        f'  --name "$name" --label "{containers.LABEL}=$(pwd -P)" -w /dlperf \\\n{volumes} \\\n'
+        f'  --name "$name" --label "{LABEL}=$(pwd -P)" -w /dlperf \\\n{volumes} \\\n'
         f"  {quote(image)} \\\n  {line} 2>&1 &\nwait $!\n"
     )
 
@@ -463,7 +464,7 @@ def environment(adapter: Adapter, job: Job, spec: Spec, folder: Path, note: Prog
     """
     assert adapter.source is not None
     contained = in_image(adapter, job, spec)
-    if not contained and spec.env in containers.ENGINES:
+    if not contained and spec.env in ENGINES:
         raise RunError("environment", f"{adapter.name} runs in no image: leave out --env {spec.env}")
     given = spec.sources.get(adapter.name)
     target = folder / FOLDER / adapter.name
@@ -506,7 +507,7 @@ def in_image(adapter: Adapter, job: Job, spec: Spec) -> bool:
 
 def engine(spec: Spec) -> str:
     """What containers of others' scripts are started with."""
-    return spec.env if spec.env in containers.ENGINES else "docker"
+    return spec.env if spec.env in ENGINES else "docker"
 
 
 def get(adapter: Adapter, job: Job, spec: Spec) -> str:

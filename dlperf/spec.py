@@ -15,15 +15,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dlperf import containers, launchers, machine, models
 from dlperf import hosts as hosts_
+from dlperf import launchers, machine, models
 from dlperf.adapters import cpu, probe
 from dlperf.catalog import checkout
 from dlperf.catalog.adapter import DEVICES, RUNNABLE, Adapter
 from dlperf.errors import Problem, UsageError, did_you_mean, whole
 from dlperf.hosts import Host
-from dlperf.launchers import Launcher
+from dlperf.launchers import Launcher, containers
 from dlperf.launchers.api import EMULATOR
+from dlperf.launchers.containers import ARGUMENTS, ENGINES
 from dlperf.models import images, pretraining
 
 PRECISIONS = ("fp32", "tf32", "amp", "fp16", "bf16")
@@ -59,7 +60,7 @@ class Spec:
     machine, or those that the launcher finds. launcher: its name, resolved. launcher_arguments: see Launcher.arguments.
     predict: numbers of devices whose throughput the report predicts. inputs: "native", "dali" for a data folder, each a
     row. formats: of the images in the data folder, those that may be read. images: adapter -> reference of its image,
-    "ngc" for NVIDIA's; "" stands for all others. container_arguments: see dlperf.containers.ARGUMENTS. sources: of
+    "ngc" for NVIDIA's; "" stands for all others. container_arguments: see dlperf.launchers.containers. sources: of
     adapters whose scripts are others', their checkouts. instructions: what the CPU that runs the rows has, see
     dlperf.adapters.cpu; None where other machines run them, or nothing tells. emulate_cpu: the CPU that qemu-user
     emulates for the workers; empty for this machine's own. allow_reference: run rows whose kernels are of last resort.
@@ -175,7 +176,7 @@ def from_arguments(
         ),
         frameworks=frameworks,
         device=device,
-        env=checker.choice("env", ("venv", "current", *containers.ENGINES)),
+        env=checker.choice("env", ("venv", "current", *ENGINES)),
         protocol=protocol,
         batch_size=checker.count("batch_size", None),
         global_batch_size=checker.count("global_batch_size", None),
@@ -431,11 +432,11 @@ class _Checker:
         given = self.pairs("container_arg", "KEY=VALUE")
         checks = {"infiniband": r"on|off", "shm-size": r"\d+[bkmg]?", "gpus": r"all|none|\d+(\+\d+)*"}
         for key, value in given.items():
-            if key not in containers.ARGUMENTS:
-                allowed = ", ".join(containers.ARGUMENTS)
-                self.wrong("container_arg", key, allowed, did_you_mean(key, containers.ARGUMENTS))
+            if key not in ARGUMENTS:
+                allowed = ", ".join(ARGUMENTS)
+                self.wrong("container_arg", key, allowed, did_you_mean(key, ARGUMENTS))
             elif key in checks and not re.fullmatch(checks[key], value):
-                self.wrong("container_arg", f"{key}={value}", f"{key}: {containers.ARGUMENTS[key]}")
+                self.wrong("container_arg", f"{key}={value}", f"{key}: {ARGUMENTS[key]}")
         try:
             shlex.split(given.get("extra", ""))
         except ValueError as error:
@@ -444,11 +445,11 @@ class _Checker:
 
     def containers(self, spec: Spec) -> None:
         """What only containers take, and what they can't."""
-        if spec.env not in containers.ENGINES:
+        if spec.env not in ENGINES:
             for name in ("image", "container_arg"):
                 if self.arguments.get(name):
                     allowed = f"nothing with --env {spec.env}"
-                    self.wrong(name, self.arguments[name], allowed, f"Choose --env {', '.join(containers.ENGINES)}.")
+                    self.wrong(name, self.arguments[name], allowed, f"Choose --env {', '.join(ENGINES)}.")
             return
         for reference in spec.images.values():
             if allowed := containers.wrong(reference, spec.env):
@@ -468,7 +469,7 @@ class _Checker:
             if key not in launcher.arguments:
                 hint = did_you_mean(key, launcher.arguments)
                 self.wrong("launcher_arg", key, f"an argument of {launcher.name}: {allowed}", hint)
-        in_container = self.arguments.get("env") in containers.ENGINES  # then the pods' image is that of the run
+        in_container = self.arguments.get("env") in ENGINES  # then the pods' image is that of the run
         for key in launcher.required:
             if key not in given and not (key == "image" and in_container):
                 self.wrong(

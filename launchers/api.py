@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from dlperf import containers
-from dlperf.containers import Container
+from dlperf.launchers import containers
+from dlperf.launchers.containers import Container
 from dlperf.shell import quote
 
 #: glibc gives large blocks back to the system at once and takes them again in the next step; keeping them made

@@ -12,10 +12,10 @@ import standin
 
 from dlperf import engine, launchers, process, store
 from dlperf.catalog import reader
-from dlperf.containers import Container
 from dlperf.errors import RunError
 from dlperf.events import Stream
 from dlperf.launchers import Launch
+from dlperf.launchers.containers import Container
 
 GOLDEN = Path(__file__).parent / "golden" / "containers"
 OURS = "dlperf/mxnet:cpu-0123456789ab"

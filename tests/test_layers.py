@@ -24,7 +24,7 @@ LAYERS = [
     {"data", "spec"},
     {"pythons", "indexes"},
     {"catalog", "schema", "launchers", "hosts", "machine"},
-    {"adapters", "containers", "models", "errors", "shell", ""},
+    {"adapters", "models", "errors", "shell", ""},
 ]
 
 
