@@ -25,14 +25,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from dlperf import indexes, pythons
+from dlperf.catalog.locks import Requirement, logical_lines, read, wrong
 from dlperf.errors import Problem, RunError, UsageError, did_you_mean, heed_signals
 from dlperf.launchers.containers import ENGINES, Container
 from dlperf.shell import quote
 
-if TYPE_CHECKING:  # reading every adapter.toml costs more than this whole module
+if TYPE_CHECKING:
     from dlperf.catalog.adapter import Adapter
     from dlperf.catalog.environment import EnvironmentSpec, SourceBuild
 
@@ -47,7 +48,6 @@ AT_ONCE = 3
 BEAT_SECONDS = 20.0
 #: downloads that are worth a line of progress, in MB
 LARGE_MB = 50
-
 Progress = Callable[[str], None]
 
 
@@ -93,16 +93,6 @@ class Environment:
     def container(self, device: str, arguments: Mapping[str, str], data: str | None = None) -> Container | None:
         """What its workers run in. arguments: --container-arg. data: a folder to read."""
         return Container(self.kind, self.image, device, data or "", arguments) if self.image else None
-
-
-class Requirement(NamedTuple):
-    """One line of a lock."""
-
-    name: str
-    version: str
-
-    def __str__(self) -> str:  # for people; the lock has ==
-        return f"{self.name} {self.version}"
 
 
 @dataclass(frozen=True)
@@ -170,9 +160,6 @@ def images() -> Any:
     from dlperf import images
 
     return images
-
-
-# --- the interface ----------------------------------------------------------------------------------------------------
 
 
 def commands(adapter: Adapter, key: str) -> list[str]:
@@ -334,9 +321,6 @@ def _refuse(target: _Target) -> NoReturn:
     raise target.error("another process is making it; wait for that, or end it, and remove then")
 
 
-# --- the folder: found, locked, discarded -----------------------------------------------------------------------------
-
-
 def _marker(folder: Path) -> dict[str, str]:
     """What the builder noted, or nothing where the environment is not whole."""
     try:
@@ -473,9 +457,6 @@ def _size(folder: Path) -> tuple[int, int]:
     return sum(size for size, _ in found.values()), sum(size for size, outside in found.values() if outside)
 
 
-# --- making one -------------------------------------------------------------------------------------------------------
-
-
 class _Session:
     """What the threads of one call share: whom they tell, where packages come from, and their child processes, which
     end together."""
@@ -610,7 +591,7 @@ def _make(making: _Making) -> Environment:
     """Build aside, move into place."""
     target = making.target
     for lock in target.spec.locks:
-        read_lock(lock)
+        read(lock)
     _check_tools(target)
     _discard(target.folder)
     _sweep(target.root)
@@ -641,7 +622,7 @@ def _build(making: _Making) -> str:
     code, lines = making.run(command, sources.for_uv())
     if code:
         raise _explained(target, lines, f"uv cannot make a venv with {found.path}")
-    making.begin(f"installing {_summary(target.adapter, read_lock(target.spec.lock))} (2 of {steps})")
+    making.begin(f"installing {_summary(target.adapter, read(target.spec.lock))} (2 of {steps})")
     _from_indexes(making, [*_install(target), *sources.uv_options()], sources.for_uv)
     if target.spec.build:
         source = _source(target.spec.build)
@@ -753,7 +734,7 @@ def _pip_download(target: _Target) -> list[str]:
 
 def _download(making: _Making) -> None:
     target = making.target
-    making.begin(f"downloading {_summary(target.adapter, read_lock(target.spec.lock))}")
+    making.begin(f"downloading {_summary(target.adapter, read(target.spec.lock))}")
     _discard(target.folder)
     _sweep(target.root)
     try:
@@ -778,7 +759,7 @@ REPLACE = (
 
 def _source(build: SourceBuild) -> Requirement:
     """The one package that is built from source."""
-    return read_lock(build.lock)[0]
+    return read(build.lock)[0]
 
 
 def _check_tools(target: _Target) -> None:
@@ -841,48 +822,6 @@ def _build_source(making: _Making) -> None:
             raise _not_built(making.target, lines)
 
 
-def read_lock(path: Path) -> list[Requirement]:
-    """The packages of a lock, but for those of another architecture alone. RunError names the file and the line that
-    is not `name==version --hash=sha256:...`."""
-    found, elsewhere = [], re.compile(rf"platform_machine (== '(?!{os.uname().machine}')|!= '{os.uname().machine}')")
-    for number, line in _logical_lines(path):
-        match = re.fullmatch(
-            r"([A-Za-z0-9._-]+)(?:\[[\w,.-]+\])?==([^\s;]+)\s*(?:;\s*([^#]*?))?(?:\s+--hash=sha256:[0-9a-f]{64})+", line
-        )
-        if not match:
-            shown = line if len(line) < 60 else line[:57] + "..."
-            raise _bad_lock(path, number, f"{shown!r} is not name==version --hash=sha256:...")
-        if not elsewhere.match(match[3] or ""):
-            found.append(Requirement(match[1].lower(), match[2]))
-    if not found:
-        raise _bad_lock(path, 1, "it lists no package")
-    return found
-
-
-def _logical_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Number and text of the lines, those that end in a backslash joined; no comments, no empty ones."""
-    start, text = 1, ""
-    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
-        start = start if text else number
-        text += " " + re.sub(r"(^|\s)#.*", "", line).strip()
-        if text.endswith("\\"):
-            text = text[:-1]
-            continue
-        if text.strip():
-            yield start, text.strip()
-        text = ""
-    if text.strip():
-        yield start, text.strip()
-
-
-# --- what went wrong, in a sentence -----------------------------------------------------------------------------------
-
-
-def _bad_lock(path: Path, number: int, what: str) -> RunError:
-    step = "Restore the file from the repository, or make it anew with `make lock`."
-    return RunError("environment", f"{path}, line {number}: {what}. {step}")
-
-
 def _missing(lines: Iterable[str], lock: Path) -> str:
     """The package of the lock that pip or uv did not find, as `name==version`, or nothing."""
     text = " ".join(" ".join(lines).split())
@@ -890,7 +829,7 @@ def _missing(lines: Iterable[str], lock: Path) -> str:
     of_uv = re.search(r"[Bb]ecause (?:there (?:is|are) no versions? of |only )?([\w.-]+?)(?:[=<>]\S+)? ", text)
     if of_pip or not of_uv:
         return of_pip[1] if of_pip else ""
-    return next((f"{one.name}=={one.version}" for one in read_lock(lock) if one.name == of_uv[1]), of_uv[1])
+    return next((f"{one.name}=={one.version}" for one in read(lock) if one.name == of_uv[1]), of_uv[1])
 
 
 def _wrong_hash(text: str, target: _Target) -> RunError | None:
@@ -902,10 +841,10 @@ def _wrong_hash(text: str, target: _Target) -> RunError | None:
     elif found := re.search(r"Hash mismatch for `([^`]+)`", text):
         package, lock = found[1], target.spec.lock
         pinned = re.compile(re.escape(package.replace("==", "\0")).replace("\0", r"(\[.*\])?=="))
-        line = next((number for number, said in _logical_lines(lock) if pinned.match(said.lower())), 1)
+        line = next((number for number, said in logical_lines(lock) if pinned.match(said.lower())), 1)
     else:
         return None
-    return _bad_lock(Path(lock), int(line), f"the hash of {package} is not that of the file that the index offers")
+    return wrong(Path(lock), int(line), f"the hash of {package} is not that of the file that the index offers")
 
 
 def _explained(target: _Target, lines: Sequence[str], otherwise: str) -> RunError:
@@ -954,9 +893,6 @@ def _os_error(target: _Target, error: OSError) -> RunError:
 
 def _gigabytes(size: float) -> str:
     return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.0f} MB"
-
-
-# --- the command ------------------------------------------------------------------------------------------------------
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

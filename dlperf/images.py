@@ -18,9 +18,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import dlperf.docker
-from dlperf import __version__, engine, envs
+from dlperf import __version__, envs
+from dlperf.catalog import locks
 from dlperf.catalog.adapter import DEVICES, Adapter
 from dlperf.catalog.reader import adapters
+from dlperf.docker import engine
+from dlperf.docker.engine import Image
 from dlperf.envs import Environment, Progress
 from dlperf.errors import Problem, RunError, UsageError, did_you_mean, heed_signals
 from dlperf.launchers import containers
@@ -186,7 +189,7 @@ def check(env: Environment) -> None:
 def labels(adapter: Adapter, key: str, base: str) -> dict[str, str]:
     """What an image says of itself. Given on the command line, so that a new revision does not build anew."""
     lock = adapter.environments[key].lock
-    packages = [one for one in envs.read_lock(lock) if one.name in adapter.distribution]
+    packages = [one for one in locks.read(lock) if one.name in adapter.distribution]
     return {
         "dlperf.adapter": adapter.name,
         "dlperf.device": key,
@@ -379,7 +382,7 @@ def _build_all(pairs: Sequence[tuple[Adapter, str]], builder: str, base: str, dr
 
 
 def _table(store: str, pairs: Sequence[tuple[Adapter, str]]) -> str:
-    found: dict[str, engine.Image] = {}
+    found: dict[str, Image] = {}
     state = "not built"
     try:
         found = {one.reference: one for one in engine.local(store, PREFIX)}
@@ -406,7 +409,7 @@ def _inspect(store: str, pairs: Sequence[tuple[Adapter, str]]) -> int:
     return 0
 
 
-def _built(store: str, adapter: Adapter, key: str) -> engine.Image:
+def _built(store: str, adapter: Adapter, key: str) -> Image:
     image = engine.find(store, name(adapter, key))
     if image is None:
         step = f"python -m dlperf.images build {adapter.name} --device {key}"

@@ -11,8 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlperf import engine as engine_
 from dlperf import events, launchers
+from dlperf.docker import engine as engine_
+from dlperf.docker.engine import REFUSED
 from dlperf.launchers import Launcher
 from dlperf.schema import Failure
 
@@ -92,7 +93,7 @@ def failure(ended: Ended, stream: events.Stream, folder: Path, launcher: Launche
         kind = "out_of_memory" if ended.machine_ran_out_of_memory else "killed"
         return Failure(kind, f"rank {lost.rank} on {host}: {lost.how}", _of_rank(folder, lost.rank) or lines)
     told = stream.failure
-    if ended.engine and ended.code in engine_.REFUSED and not stream.start:
+    if ended.engine and ended.code in REFUSED and not stream.start:
         error = engine_.explained(ended.engine, "the image", printed(folder))
         return Failure(error.kind, str(error), lines)
     if ended.signal and stream.failed is None:

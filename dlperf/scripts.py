@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from dlperf import envs, process
 from dlperf.adapters import probe
-from dlperf.catalog import checkout
+from dlperf.catalog import checkout, locks
 from dlperf.catalog.adapter import Adapter
 from dlperf.catalog.checkout import FOLDER
 from dlperf.catalog.script import Log, Part, Script
@@ -543,5 +543,5 @@ def versions(adapter: Adapter, environment: Environment) -> dict[str, str]:
     """Of the framework, where a lock says so."""
     if environment.kind != "venv":
         return {}
-    pinned = envs.read_lock(adapter.environments[environment.key].lock)
+    pinned = locks.read(adapter.environments[environment.key].lock)
     return {one.name: one.version for one in pinned if one.name in adapter.distribution}

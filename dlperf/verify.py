@@ -15,6 +15,7 @@ from dlperf import progress as progress_
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import Adapter
 from dlperf.compare import DEFAULTS, Parser, add_environment
+from dlperf.envs import Environment
 from dlperf.errors import Problem, RunError, UsageError, exit_code
 from dlperf.schema import Certificate, Comparison, Failure, Job, Record, Skip
 from dlperf.spec import PRECISIONS, Spec, from_arguments
@@ -89,7 +90,7 @@ def _certificates(
     keys = list(dict.fromkeys((job.adapter, job.environment) for job in jobs))
     pairs = [(adapters[name], device) for name, device in keys]
     made = dict(zip(keys, envs.ensure_all(pairs, spec.env, shown.note, spec.images), strict=True))
-    ready = {key: one for key, one in made.items() if isinstance(one, envs.Environment)}
+    ready = {key: one for key, one in made.items() if isinstance(one, Environment)}
     errors = {job.id: made[job.adapter, job.environment] for job in jobs}
     failed = {id_: error for id_, error in errors.items() if isinstance(error, RunError)}
     root = envs.cache_folder() / "certificates"

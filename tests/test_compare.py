@@ -15,6 +15,7 @@ from processes import alive, wait_for, working_in
 import dlperf
 from dlperf import envs, events, metrics, plan, runner, store
 from dlperf.catalog import reader
+from dlperf.envs import MARKER
 from dlperf.progress import Progress
 from dlperf.spec import Protocol, Spec
 
@@ -172,8 +173,8 @@ def ready_environment(cache, monkeypatch):
 
     packages = next(environment.folder.glob("lib/python*/site-packages"))
     (packages / "numpy.pth").write_text(str(Path(numpy.__file__).parent.parent))
-    (environment.folder / envs.MARKER).write_text("{}")
-    (environment.folder / envs.MARKER).write_text(json.dumps({"python": "3.11"}))
+    (environment.folder / MARKER).write_text("{}")
+    (environment.folder / MARKER).write_text(json.dumps({"python": "3.11"}))
     return environment
 
 

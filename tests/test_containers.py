@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import standin
 
-from dlperf import engine, launchers, process, store
+from dlperf import launchers, process, store
 from dlperf.catalog import reader
+from dlperf.docker import engine
 from dlperf.errors import RunError
 from dlperf.events import Stream
 from dlperf.launchers import Launch

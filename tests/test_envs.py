@@ -24,7 +24,8 @@ from processes import wait_for
 
 import dlperf.adapters
 from dlperf import envs, indexes, pythons
-from dlperf.catalog import reader
+from dlperf.catalog import locks, reader
+from dlperf.envs import Environment
 from dlperf.errors import RunError
 
 MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -290,7 +291,7 @@ def test_several_at_once_and_one_that_fails(tmp_path, own_cache, monkeypatch):
     good, bad = toy(tmp_path, lock), toy(tmp_path, ["tiny"], name="bad")
     more = toy(tmp_path, lock, name="more")
     made = envs.ensure_all([(bad, "cpu"), (good, "cpu"), (more, "cpu"), (good, "cuda")])
-    assert [type(one) for one in made] == [RunError, envs.Environment, envs.Environment, RunError]
+    assert [type(one) for one in made] == [RunError, Environment, Environment, RunError]
     assert "toy has no environment cuda; it has: cpu" in str(made[3])
     assert left(own_cache) == sorted([made[1].folder.name, made[2].folder.name])
 
@@ -783,7 +784,7 @@ IDS = [f"{lock.parent.name}-{lock.stem.removeprefix('requirements.')}" for lock 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=IDS)
 def test_every_lock_of_ours_is_whole_and_names_no_place(lock):
-    names = {requirement.name for requirement in envs.read_lock(lock)}
+    names = {requirement.name for requirement in locks.read(lock)}
     if lock.stem.endswith(".source"):
         assert len(names) == 1
     else:

@@ -20,7 +20,7 @@ LAYERS = [
     {"runner", "report"},
     {"progress", "store", "certify", "estimate"},
     {"plan", "envs", "images", "bundle", "process", "scripts"},
-    {"engine", "events", "metrics", "proof", "scaling"},
+    {"docker", "events", "metrics", "proof", "scaling"},
     {"data", "spec"},
     {"pythons", "indexes"},
     {"catalog", "schema", "launchers", "hosts", "machine"},
@@ -32,7 +32,7 @@ def modules():
     """(package, or module, inside dlperf; path) of every module of the core."""
     for path in sorted((ROOT / "dlperf").rglob("*.py")):
         yield path.relative_to(ROOT / "dlperf").with_suffix("").parts[0], path
-    for folder in ("launchers", "report"):
+    for folder in ("docker", "launchers", "report"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             yield folder, path
 
