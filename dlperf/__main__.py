@@ -15,7 +15,7 @@ COMMANDS = {
     "verify": "prove that the frameworks do the same work",
 }
 #: those that are packages, with a __main__
-PACKAGES = frozenset(["data"])
+PACKAGES = frozenset(["data", "envs"])
 
 
 def main() -> int:

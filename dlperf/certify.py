@@ -25,9 +25,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from dlperf import bundle, envs, events, launchers, machine, models, process, proof
+from dlperf import bundle, cache, events, launchers, machine, models, process, proof
 from dlperf.adapters import trace
-from dlperf.envs import Environment
+from dlperf.envs import kinds
+from dlperf.envs.environment import Environment
 from dlperf.errors import RunError
 from dlperf.launchers import Launch
 from dlperf.models.parameters import count, initial
@@ -228,7 +229,7 @@ class Certifier:
         command = script(one, environment, threads, self.hosts, self.arguments, self.container)
         launcher = launchers.find(one.job.launcher if one.ranks > 1 else "local")
         try:
-            envs.check(environment)
+            kinds.check(environment)
             process.prepare(folder, request(one, threads), command)
             self._at_work[one.name] = one, time.time()
             ended = process.execute(folder, self.timeout, self._tick, launcher, environment.engine)
@@ -449,7 +450,7 @@ def place(trajectory: Trajectory) -> Path:
 
 
 def _folder() -> Path:
-    return envs.cache_folder() / "certificates"
+    return cache.folder() / "certificates"
 
 
 def _label(adapter: str, model: str, device: str, precision: str, ranks: int) -> str:

@@ -14,11 +14,12 @@ if platform.system() != "Linux":  # first of all: the modules below do not even 
     places = "a Linux container or virtual machine (on Windows: WSL 2)"
     sys.exit(f"dlperf needs Linux; on macOS or Windows run it in {places}")
 
-from dlperf import __version__, certify, envs, estimate, images, launchers, models, plan, runner, scripts, store
+from dlperf import __version__, certify, estimate, images, launchers, models, plan, runner, scripts, store
 from dlperf import progress as progress_
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import Adapter
-from dlperf.envs import Environment
+from dlperf.envs import kinds, venv
+from dlperf.envs.environment import Environment
 from dlperf.errors import Problem, RunError, UsageError, did_you_mean, exit_code
 from dlperf.launchers.containers import ARGUMENTS, ENGINES
 from dlperf.models.images import FORMATS
@@ -303,14 +304,14 @@ def _planned(spec: Spec, job: Job, adapters: Mapping[str, Adapter]) -> Environme
     adapter = adapters[job.adapter]
     if job.upstream:
         return scripts.planned(adapter, job, spec)
-    return runner.on_cpu(envs.planned(adapter, job.environment, spec.env, spec.images), spec)
+    return runner.on_cpu(kinds.planned(adapter, job.environment, spec.env, spec.images), spec)
 
 
 def _commands(spec: Spec, adapter: Adapter, key: str) -> str:
     try:
         if spec.env in ENGINES:
             return "\n".join(images.commands(adapter, key, spec.env, spec.images))
-        return "\n".join(envs.commands(adapter, key))
+        return "\n".join(venv.commands(adapter, key))
     except RunError as error:
         return f"# {error}"
 

@@ -7,10 +7,11 @@ import platform
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from dlperf import __version__, compare, envs, estimate, machine, models, plan, pythons, spec
+from dlperf import __version__, cache, compare, estimate, machine, models, plan, spec
 from dlperf.adapters import cpu
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import RUNNABLE, Adapter
+from dlperf.envs import pythons
 from dlperf.errors import exit_code
 from dlperf.report import text
 
@@ -98,12 +99,12 @@ def kind(found: frozenset[str]) -> str:
 def _machine(chosen: Sequence[Adapter], found: frozenset[str] | None) -> list[str]:
     told = machine.describe()
     processor = f"{told.get('cpu', 'unknown')}, {machine.usable_cores():g} cores"
-    free = estimate.free(envs.cache_folder())
+    free = estimate.free(cache.folder())
     gpus = ", ".join(gpu["name"] for gpu in told.get("gpus", ())) or "none"
     return [
         f"CPU      {processor}: {kind(found) if found is not None else 'its instruction sets are hidden'}",
         f"Memory   {told.get('memory_bytes', 0) / 1e9:.1f} GB, {machine.available_memory() / 1e9:.1f} available",
-        f"Disk     {'unknown' if free is None else f'{free / 1e9:.0f} GB'} free in {envs.cache_folder()}",
+        f"Disk     {'unknown' if free is None else f'{free / 1e9:.0f} GB'} free in {cache.folder()}",
         f"GPU      {gpus}",
         f"Python   {platform.python_version()}; {_pythons(chosen)}",
     ]

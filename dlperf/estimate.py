@@ -16,9 +16,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlperf import certify, envs, launchers, machine, models
+from dlperf import cache, certify, launchers, machine, models
 from dlperf.catalog.adapter import Adapter
 from dlperf.certify import Asked
+from dlperf.envs import kinds
 from dlperf.errors import RunError
 from dlperf.models.parameters import count
 from dlperf.schema import Job
@@ -115,14 +116,14 @@ def look(spec: Spec, jobs: Iterable[Job], wanted: Iterable[Asked], adapters: Map
     made = set()
     for adapter, key in {(job.adapter, job.environment) for job in jobs}:
         with suppress(RunError):
-            envs.check(envs.planned(adapters[adapter], key, spec.env if spec.env == "current" else "venv"))
+            kinds.check(kinds.planned(adapters[adapter], key, spec.env if spec.env == "current" else "venv"))
             made.add((adapter, key))
     proved = [one.name for one in wanted if (one.job.adapter, one.job.environment) in made and certify.kept(one)]
     return Here(
         spec.instructions or (),
         os.uname().machine,
         machine.usable_cores(),
-        free(envs.cache_folder()),
+        free(cache.folder()),
         machine.available_memory(),
         frozenset(made),
         frozenset(proved),
@@ -265,7 +266,7 @@ def _disk_warning(found: Estimate) -> list[str]:
     if not found.disk or found.here.free is None or found.gigabytes * 1e9 <= found.here.free:
         return []
     return [
-        f"Not enough disk: the environments take {found.gigabytes:.2g} GB, and {envs.cache_folder()} has "
+        f"Not enough disk: the environments take {found.gigabytes:.2g} GB, and {cache.folder()} has "
         f"{_gigabytes(found.here.free)}. Free some, name a folder on another disk in DLPERF_CACHE, or leave out "
         f"frameworks: --frameworks."
     ]

@@ -18,13 +18,14 @@ from contextlib import suppress
 from pathlib import Path
 
 import dlperf.docker
-from dlperf import __version__, envs
+from dlperf import __version__, cache
 from dlperf.catalog import locks
 from dlperf.catalog.adapter import DEVICES, Adapter
 from dlperf.catalog.reader import adapters
 from dlperf.docker import engine
 from dlperf.docker.engine import Image
-from dlperf.envs import Environment, Progress
+from dlperf.envs import wheels
+from dlperf.envs.environment import Environment, Progress
 from dlperf.errors import Problem, RunError, UsageError, did_you_mean, heed_signals
 from dlperf.launchers import containers
 from dlperf.launchers.containers import NGC, SCHEMES, Container
@@ -78,7 +79,7 @@ def _packages(adapter: Adapter, key: str) -> tuple[str, ...]:
 
 def name(adapter: Adapter, key: str) -> str:
     """Our image of an environment. RunError if its lock cannot be read."""
-    both = f"{envs.digest(adapter, key)}\0{dockerfile(adapter, key)}"
+    both = f"{locks.digest(adapter, key)}\0{dockerfile(adapter, key)}"
     return f"{PREFIX}{adapter.name}:{key}-{hashlib.sha256(both.encode()).hexdigest()[:12]}"
 
 
@@ -99,7 +100,7 @@ def _reference(adapter: Adapter, key: str, kind: str, chosen: Mapping[str, str])
 def _file(reference: str) -> Path:
     """Where apptainer's file of a registry's image, or of ours, is kept."""
     plain = "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in reference)
-    return envs.cache_folder() / "sif" / f"{plain}.sif"
+    return cache.folder() / "sif" / f"{plain}.sif"
 
 
 def _is_file(reference: str) -> bool:
@@ -231,7 +232,7 @@ def build_command(builder: str, adapter: Adapter, key: str, base: str = "") -> l
     words += ["--build-arg", f"BASE={base}"] if base else []
     for label, value in labels(adapter, key, shown).items():
         words += ["--label", f"{label}={value}"]
-    return [*words, str(envs.wheels_folder(adapter, key))]
+    return [*words, str(wheels.folder(adapter, key))]
 
 
 def build_commands(builder: str, adapter: Adapter, key: str, base: str = "") -> list[str]:
@@ -240,7 +241,7 @@ def build_commands(builder: str, adapter: Adapter, key: str, base: str = "") -> 
     kit = "DOCKER_BUILDKIT=1 " if builder == "docker" else ""
     file = FOLDER / f"{adapter.name}.{key}.Dockerfile"
     source = f"< {quote(os.path.relpath(file))}" if file.exists() else f"<<'END'\n{dockerfile(adapter, key)}END"
-    return [*envs.wheels_commands(adapter, key), f"{kit}{command} {source}"]
+    return [*wheels.commands(adapter, key), f"{kit}{command} {source}"]
 
 
 def build(builder: str, adapter: Adapter, key: str, base: str, progress: Progress) -> str:
@@ -252,7 +253,7 @@ def build(builder: str, adapter: Adapter, key: str, base: str, progress: Progres
         raise engine.missing(builder, "choose another --builder")
     if builder != "buildah":
         list(engine.local(builder, PREFIX))  # whether it answers, before anything is downloaded
-    envs.wheels(adapter, key, progress)
+    wheels.fetch(adapter, key, progress)
     progress(f"{adapter.name} {key}: building {name(adapter, key)}")
     lines = []
     with subprocess.Popen(

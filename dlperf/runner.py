@@ -11,9 +11,10 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from dlperf import bundle, certify, envs, estimate, events, launchers, metrics, plan, process, scripts
+from dlperf import bundle, cache, certify, estimate, events, launchers, metrics, plan, process, scripts
 from dlperf.catalog.adapter import Adapter
-from dlperf.envs import Environment
+from dlperf.envs import kinds
+from dlperf.envs.environment import Environment
 from dlperf.errors import Problem, RunError, UsageError
 from dlperf.launchers import Launch
 from dlperf.progress import Progress
@@ -82,7 +83,7 @@ class Runner:
         if ended.code and not ended.timed_out and any(sign in printed for sign in NOT_THERE):
             seen = sorted(file.name.removeprefix("seen.") for file in folder.glob("seen.*"))
             step = f"It is seen on {', '.join(seen) or 'none of them'}; see {folder / 'stderr.log'}."
-            allowed = f"a folder that all {widest.nnodes} nodes share, as they must share {envs.cache_folder()}"
+            allowed = f"a folder that all {widest.nnodes} nodes share, as they must share {cache.folder()}"
             raise UsageError([Problem("--output", self.store.folder, allowed, step)])
 
     def _missing(self) -> Iterator[tuple[int, Job]]:
@@ -101,7 +102,7 @@ class Runner:
         """The environment of each adapter; one that can't be made becomes a failed record of each of its jobs."""
         keys = list(dict.fromkeys((job.adapter, job.environment) for job in jobs if not job.upstream))
         pairs = [(self.adapters[name], environment) for name, environment in keys]
-        made = envs.ensure_all(pairs, self.store.spec.env, self.progress.note, self.store.spec.images)
+        made = kinds.ensure_all(pairs, self.store.spec.env, self.progress.note, self.store.spec.images)
         made = [one if isinstance(one, RunError) else on_cpu(one, self.store.spec) for one in made]
         for job in {(job.adapter, job.environment): job for job in jobs if job.upstream}.values():
             keys.append((job.adapter, job.environment))
@@ -151,7 +152,7 @@ class Runner:
             self._script(job, repeat, environment)
             return
         try:
-            envs.check(environment)
+            kinds.check(environment)
         except RunError as error:
             self._never_ran(job, repeat, error)
             return

@@ -22,13 +22,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
-from dlperf import envs, process
+from dlperf import process
 from dlperf.adapters import probe
 from dlperf.catalog import checkout, locks
 from dlperf.catalog.adapter import Adapter
 from dlperf.catalog.checkout import FOLDER
 from dlperf.catalog.script import Log, Part, Script
-from dlperf.envs import Environment, Progress
+from dlperf.envs import kinds, venv
+from dlperf.envs.environment import Environment, Progress
 from dlperf.errors import RunError
 from dlperf.events import Stream
 from dlperf.launchers.containers import ENGINES, LABEL
@@ -488,7 +489,7 @@ def environment(adapter: Adapter, job: Job, spec: Spec, folder: Path, note: Prog
         other = ", or --set input=synthetic" if "input" in choices and choices["input"].accepts("synthetic") else ""
         where = f" (nothing is in {theirs})" if theirs else ""
         raise RunError("environment", f"{adapter.name} needs its data: --data DIR{other}{where}")
-    return made if contained else envs.ensure(adapter, job.environment, spec.env, note)
+    return made if contained else kinds.ensure(adapter, job.environment, spec.env, note)
 
 
 def planned(adapter: Adapter, job: Job, spec: Spec) -> Environment:
@@ -496,7 +497,7 @@ def planned(adapter: Adapter, job: Job, spec: Spec) -> Environment:
     if in_image(adapter, job, spec):
         return Environment(adapter.name, job.environment, "image", Path("python3"), "", "", None, {})
     if spec.env == "current" or job.environment in adapter.environments:
-        return envs.planned(adapter, job.environment, spec.env)
+        return kinds.planned(adapter, job.environment, spec.env)
     return Environment(adapter.name, job.environment, "none", Path("python3"), "", "", None, {})
 
 
@@ -517,7 +518,7 @@ def get(adapter: Adapter, job: Job, spec: Spec) -> str:
     if in_image(adapter, job, spec):
         lines.append(f"{engine(spec)} pull {job.environment}")
     elif spec.env == "venv" and job.environment in adapter.environments:
-        lines += envs.commands(adapter, job.environment)
+        lines += venv.commands(adapter, job.environment)
     return "\n".join(lines)
 
 

@@ -10,12 +10,13 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dlperf import __version__, bundle, certify, envs, plan, store
+from dlperf import __version__, bundle, cache, certify, plan, store
 from dlperf import progress as progress_
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import Adapter
 from dlperf.compare import DEFAULTS, Parser, add_environment
-from dlperf.envs import Environment
+from dlperf.envs import kinds
+from dlperf.envs.environment import Environment
 from dlperf.errors import Problem, RunError, UsageError, exit_code
 from dlperf.schema import Certificate, Comparison, Failure, Job, Record, Skip
 from dlperf.spec import PRECISIONS, Spec, from_arguments
@@ -89,11 +90,11 @@ def _certificates(
     """Certificates by Job.id, and the errors of jobs whose environment could not be made."""
     keys = list(dict.fromkeys((job.adapter, job.environment) for job in jobs))
     pairs = [(adapters[name], device) for name, device in keys]
-    made = dict(zip(keys, envs.ensure_all(pairs, spec.env, shown.note, spec.images), strict=True))
+    made = dict(zip(keys, kinds.ensure_all(pairs, spec.env, shown.note, spec.images), strict=True))
     ready = {key: one for key, one in made.items() if isinstance(one, Environment)}
     errors = {job.id: made[job.adapter, job.environment] for job in jobs}
     failed = {id_: error for id_, error in errors.items() if isinstance(error, RunError)}
-    root = envs.cache_folder() / "certificates"
+    root = cache.folder() / "certificates"
     root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".work-", dir=root) as folder:
         bundle.make(Path(folder, "code"), [adapters[name] for name in dict.fromkeys(job.adapter for job in jobs)])
@@ -149,7 +150,7 @@ def _dry_run(spec: Spec, jobs: Sequence[Job], adapters: Mapping[str, Adapter], f
     wanted = {one.name: one for job in jobs for one in certify.needed(job, alone=True, full_size=full_size)}
     lines = [f"# {len(wanted)} runs, each unless there is a valid certificate"]
     for name, one in wanted.items():
-        environment = envs.planned(adapters[one.job.adapter], one.job.environment, spec.env, spec.images)
+        environment = kinds.planned(adapters[one.job.adapter], one.job.environment, spec.env, spec.images)
         script = certify.script(one, environment, spec.threads, container=spec.container_arguments)
         lines += ["", f"# {name}", script.rstrip()]
     return "\n".join(lines)

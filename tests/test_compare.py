@@ -13,9 +13,10 @@ import pytest
 from processes import alive, wait_for, working_in
 
 import dlperf
-from dlperf import envs, events, metrics, plan, runner, store
+from dlperf import events, metrics, plan, runner, store
 from dlperf.catalog import reader
-from dlperf.envs import MARKER
+from dlperf.envs import kinds
+from dlperf.envs.target import MARKER
 from dlperf.progress import Progress
 from dlperf.spec import Protocol, Spec
 
@@ -167,7 +168,7 @@ def ready_environment(cache, monkeypatch):
     """A venv that passes for the fake framework's: numpy is this interpreter's."""
     monkeypatch.setenv("DLPERF_CACHE", str(cache))
     adapter = reader.adapters()["fake"]
-    environment = envs.planned(adapter, "cpu", "venv")
+    environment = kinds.planned(adapter, "cpu", "venv")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment.folder], check=True)
     import numpy
 

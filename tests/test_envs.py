@@ -23,9 +23,12 @@ import pytest
 from processes import wait_for
 
 import dlperf.adapters
-from dlperf import envs, indexes, pythons
 from dlperf.catalog import locks, reader
-from dlperf.envs import Environment
+from dlperf.envs import __main__ as command
+from dlperf.envs import guard, indexes, kinds, making, pythons, wheels
+from dlperf.envs import venv as venv_
+from dlperf.envs.environment import Environment
+from dlperf.envs.indexes import Sources
 from dlperf.errors import RunError
 
 MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -193,7 +196,7 @@ def silent_server():
 
 def failure(adapter, device="cpu", **given):
     with pytest.raises(RunError) as caught:
-        envs.ensure(adapter, device, **given)
+        kinds.ensure(adapter, device, **given)
     assert caught.value.kind == "environment"
     return caught.value
 
@@ -223,7 +226,7 @@ def test_an_environment_is_built_aside_moved_into_place_and_removed(tmp_path, ow
     monkeypatch.setenv("PIP_INDEX_URL", url)
     adapter = toy(tmp_path, lock, more='variables = { WHERE = "{site_packages}/tiny" }')
     lines = []
-    env = envs.ensure(adapter, "cpu", progress=lines.append)
+    env = kinds.ensure(adapter, "cpu", progress=lines.append)
 
     ran = subprocess.run([env.python, "-c", "import tiny; print(tiny.__file__)"], capture_output=True, text=True)
     assert ran.stdout.strip() == env.variables["WHERE"] + ".py"
@@ -233,55 +236,55 @@ def test_an_environment_is_built_aside_moved_into_place_and_removed(tmp_path, ow
     assert lines[2].startswith("toy cpu: ready after ")
 
     again = []
-    assert envs.ensure(adapter, "cpu", progress=again.append) == env
+    assert kinds.ensure(adapter, "cpu", progress=again.append) == env
     assert again == []
-    assert envs.planned(adapter, "cpu").folder == env.folder
+    assert kinds.planned(adapter, "cpu").folder == env.folder
 
-    envs.check(env)
-    assert envs.remove(adapter, "cpu") == [env.folder]
+    kinds.check(env)
+    assert venv_.remove(adapter, "cpu") == [env.folder]
     assert left(own_cache) == []
     with pytest.raises(RunError, match="has vanished"):
-        envs.check(env)
+        kinds.check(env)
 
 
 def test_commands_are_what_ensure_runs(tmp_path, own_cache):
     adapter = toy(tmp_path, [wheel(tmp_path / "wheels", "tiny")])
-    mkdir, venv, install, move = envs.commands(adapter, "cpu")
+    mkdir, venv, install, move = venv_.commands(adapter, "cpu")
     building, folder = move.split()[1:]
     assert mkdir == f"mkdir -p {own_cache}/envs"
     uv, verb, *options = venv.split()
     assert Path(uv).name == "uv"
     assert [verb, *options] == ["venv", "--relocatable", "--python", MINOR, building]
     assert install.startswith(f"{uv} pip install --python {building}/bin/python --require-hashes --no-deps ")
-    assert folder == str(envs.planned(adapter, "cpu").folder)
+    assert folder == str(kinds.planned(adapter, "cpu").folder)
     assert not own_cache.exists()
 
 
 def test_a_changed_lock_is_another_environment_and_the_old_one_is_stale(tmp_path, monkeypatch, capsys):
     url, lock = index(tmp_path / "index", "tiny", "other")
     monkeypatch.setenv("PIP_INDEX_URL", url)
-    old = envs.ensure(toy(tmp_path, lock), "cpu")
+    old = kinds.ensure(toy(tmp_path, lock), "cpu")
     adapter = toy(tmp_path, lock[:1])
-    assert envs.main(["list", "toy"]) == 0
+    assert command.main(["list", "toy"]) == 0
     header, current, stale = capsys.readouterr().out.splitlines()
     assert header.split() == ["adapter", "device", "state", "python", "size", "folder"]
     assert current.split() == ["toy", "cpu", "not", "made", "-", "-", "-"]
     assert stale.split()[:4] == ["toy", "cpu", "stale", old.python_version]
-    assert envs.planned(adapter, "cpu").folder != old.folder
-    assert envs.remove(adapter, "cpu") == [old.folder]
+    assert kinds.planned(adapter, "cpu").folder != old.folder
+    assert venv_.remove(adapter, "cpu") == [old.folder]
 
 
 def test_an_environment_whose_python_is_gone_is_made_anew(tmp_path, monkeypatch):
     url, lock = index(tmp_path / "index", "tiny")
     monkeypatch.setenv("PIP_INDEX_URL", url)
     adapter = toy(tmp_path, lock)
-    env = envs.ensure(adapter, "cpu")
+    env = kinds.ensure(adapter, "cpu")
     env.python.unlink()
     env.python.symlink_to("/nowhere/python")
     with pytest.raises(RunError, match="has vanished"):
-        envs.check(env)
+        kinds.check(env)
     lines = []
-    envs.check(envs.ensure(adapter, "cpu", progress=lines.append))
+    kinds.check(kinds.ensure(adapter, "cpu", progress=lines.append))
     assert any("ready after" in line for line in lines)
 
 
@@ -290,17 +293,17 @@ def test_several_at_once_and_one_that_fails(tmp_path, own_cache, monkeypatch):
     monkeypatch.setenv("PIP_INDEX_URL", url)
     good, bad = toy(tmp_path, lock), toy(tmp_path, ["tiny"], name="bad")
     more = toy(tmp_path, lock, name="more")
-    made = envs.ensure_all([(bad, "cpu"), (good, "cpu"), (more, "cpu"), (good, "cuda")])
+    made = kinds.ensure_all([(bad, "cpu"), (good, "cpu"), (more, "cpu"), (good, "cuda")])
     assert [type(one) for one in made] == [RunError, Environment, Environment, RunError]
     assert "toy has no environment cuda; it has: cpu" in str(made[3])
     assert left(own_cache) == sorted([made[1].folder.name, made[2].folder.name])
 
 
 def test_current_is_the_running_interpreter_if_it_has_the_framework(tmp_path):
-    env = envs.ensure(toy(tmp_path, [], distribution="pytest"), "cpu", kind="current")
+    env = kinds.ensure(toy(tmp_path, [], distribution="pytest"), "cpu", kind="current")
     assert (env.kind, env.python, env.folder) == ("current", Path(sys.executable), None)
-    assert env.digest == envs.ensure(toy(tmp_path, [], distribution="numpy"), "cpu", kind="current").digest
-    envs.check(env)
+    assert env.digest == kinds.ensure(toy(tmp_path, [], distribution="numpy"), "cpu", kind="current").digest
+    kinds.check(env)
     error = failure(toy(tmp_path, [], distribution="no-such-thing"), kind="current")
     assert "no-such-thing is not installed in the running Python" in str(error)
 
@@ -310,11 +313,11 @@ def test_files_are_shared_with_uvs_cache_counted_once_and_survive_another_enviro
     monkeypatch.setenv("PIP_INDEX_URL", url)
     lines = []
     for name in ("one", "two"):
-        env = envs.ensure(toy(tmp_path, lock, name), "cpu", progress=lines.append)
+        env = kinds.ensure(toy(tmp_path, lock, name), "cpu", progress=lines.append)
     assert all(line.endswith(" are links to uv's cache") for line in lines if "ready after" in line)
     (file,) = env.folder.glob("lib/python*/site-packages/tiny.py")
     assert file.stat().st_nlink > 2
-    envs.remove(reader.adapters()["one"], "cpu")
+    venv_.remove(reader.adapters()["one"], "cpu")
     shutil.rmtree(tmp_path / "home" / ".cache" / "uv")
     assert subprocess.run([env.python, "-c", "import tiny"]).returncode == 0
 
@@ -325,17 +328,17 @@ def test_a_size_is_that_on_disk_and_what_of_it_lies_outside_too(tmp_path):
     (inside / "a").write_bytes(b"." * 50_000)
     os.link(inside / "a", inside / "b")
     own = (inside / "a").stat().st_blocks * 512
-    assert envs._size(inside) == (own, 0)
+    assert guard.size_of(inside) == (own, 0)
     outside.write_bytes(b"." * 20_000)
     os.link(outside, inside / "c")
-    assert envs._size(inside) == (own + outside.stat().st_blocks * 512, outside.stat().st_blocks * 512)
+    assert guard.size_of(inside) == (own + outside.stat().st_blocks * 512, outside.stat().st_blocks * 512)
 
 
 def test_a_home_that_cannot_be_written_is_no_hindrance(tmp_path, own_cache, monkeypatch):
     url, lock = index(tmp_path / "index", "tiny")
     monkeypatch.setenv("PIP_INDEX_URL", url)
     monkeypatch.setattr(os, "access", lambda path, mode: not str(tmp_path).startswith(str(path)))
-    envs.check(envs.ensure(toy(tmp_path, lock), "cpu"))
+    kinds.check(kinds.ensure(toy(tmp_path, lock), "cpu"))
     assert (own_cache / "uv").is_dir()
     assert not (tmp_path / "home" / ".cache").exists()
 
@@ -352,7 +355,7 @@ def test_a_source_build_is_changed_and_built_after_the_lock_without_the_users_va
     monkeypatch.setenv("FLAVOUR", "bitter")
     adapter = built(tmp_path, lock, sdist(tmp_path / "index"))
     lines = []
-    env = envs.ensure(adapter, "cpu-built", progress=lines.append)
+    env = kinds.ensure(adapter, "cpu-built", progress=lines.append)
     asked = "import tiny, other; print(tiny.standard, tiny.flavour)"
     ran = subprocess.run([env.python, "-c", asked], capture_output=True, text=True)
     assert ran.stdout == "20 sweet\n"
@@ -361,7 +364,7 @@ def test_a_source_build_is_changed_and_built_after_the_lock_without_the_users_va
     assert left(own_cache) == [env.folder.name]
     assert env.folder.name.startswith("toy-cpu-built-")
     assert not (env.folder / "source").exists()
-    assert envs.ensure(adapter, "cpu-built", progress=lines.append) == env
+    assert kinds.ensure(adapter, "cpu-built", progress=lines.append) == env
     assert len(lines) == 4
 
 
@@ -373,13 +376,13 @@ def test_what_is_built_from_source_is_part_of_the_environment(tmp_path):
     for change in changes:
         adapter = built(tmp_path, lock, **{"source": source, **change})
         for key, found in folders.items():
-            found.add(envs.planned(adapter, key).folder)
+            found.add(kinds.planned(adapter, key).folder)
     assert {key: len(found) for key, found in folders.items()} == {"cpu": 1, "cpu-built": len(changes)}
 
 
 def test_a_source_distribution_is_unpacked_under_its_name(tmp_path):
     source = "two-words==1.0 --hash=sha256:" + "0" * 64
-    lines = envs.commands(built(tmp_path, [wheel(tmp_path / "wheels", "tiny")], source), "cpu-built")
+    lines = venv_.commands(built(tmp_path, [wheel(tmp_path / "wheels", "tiny")], source), "cpu-built")
     assert any("/source/two_words-1.0.tar.gz" in line for line in lines if line.startswith("tar "))
 
 
@@ -390,9 +393,9 @@ def test_the_commands_of_a_source_build_make_the_environment(tmp_path, monkeypat
         monkeypatch.setenv(f"PIP_{name}", value)
         monkeypatch.setenv(f"UV_{name}", value)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).resolve().parent}:{os.environ['PATH']}")
-    script = "\n".join(["set -e", *envs.commands(adapter, "cpu-built")])
+    script = "\n".join(["set -e", *venv_.commands(adapter, "cpu-built")])
     subprocess.run(["sh", "-c", script], check=True, capture_output=True)
-    python = envs.planned(adapter, "cpu-built").python
+    python = kinds.planned(adapter, "cpu-built").python
     ran = subprocess.run([python, "-c", "import tiny; print(tiny.it, tiny.flavour)"], capture_output=True, text=True)
     assert ran.stdout == "a $HOME sweet\n"
 
@@ -433,15 +436,15 @@ def test_a_variant_is_listed_and_made_only_where_it_is_asked_for(tmp_path, monke
     url, lock = index(tmp_path / "index", "other")
     monkeypatch.setenv("PIP_INDEX_URL", url)
     adapter = built(tmp_path, lock, sdist(tmp_path / "index"))
-    assert envs.main(["install", "toy"]) == 0
-    assert envs.main(["list", "toy"]) == 0
+    assert command.main(["install", "toy"]) == 0
+    assert command.main(["list", "toy"]) == 0
     rows = [line.split()[:3] for line in capsys.readouterr().out.splitlines()[-2:]]
     assert rows == [["toy", "cpu", "ready"], ["toy", "cpu-built", "not"]]
-    assert envs.main(["install", "toy", "--device", "cpu-built"]) == 0
-    assert envs.main(["remove", "toy", "--device", "cpu"]) == 0
-    assert envs.main(["list", "toy", "--device", "cpu-built"]) == 0
+    assert command.main(["install", "toy", "--device", "cpu-built"]) == 0
+    assert command.main(["remove", "toy", "--device", "cpu"]) == 0
+    assert command.main(["list", "toy", "--device", "cpu-built"]) == 0
     assert capsys.readouterr().out.splitlines()[-1].split()[:3] == ["toy", "cpu-built", "ready"]
-    envs.check(envs.ensure(adapter, "cpu-built"))
+    kinds.check(kinds.ensure(adapter, "cpu-built"))
 
 
 # --- interrupted, killed, shared --------------------------------------------------------------------------------------
@@ -451,12 +454,12 @@ def test_wheels_are_downloaded_aside_once_and_with_the_lock(tmp_path, own_cache,
     url, lock = index(tmp_path / "index", "tiny")
     monkeypatch.setenv("PIP_INDEX_URL", url)
     adapter = toy(tmp_path, lock)
-    folder = envs.wheels(adapter, "cpu")
+    folder = wheels.fetch(adapter, "cpu")
     assert [path.name for path in (folder / "wheels").iterdir()] == ["tiny-1.0-py3-none-any.whl"]
     assert (folder / "requirements.txt").read_text() == adapter.environments["cpu"].lock.read_text()
     assert folder.name.startswith("toy-cpu-")
     monkeypatch.setenv("PIP_INDEX_URL", REFUSED)
-    assert envs.wheels(adapter, "cpu") == folder, "what is there is not asked for again"
+    assert wheels.fetch(adapter, "cpu") == folder, "what is there is not asked for again"
 
 
 def test_wheels_that_cannot_be_had_leave_nothing(tmp_path, own_cache, monkeypatch):
@@ -464,7 +467,7 @@ def test_wheels_that_cannot_be_had_leave_nothing(tmp_path, own_cache, monkeypatc
     shutil.rmtree(tmp_path / "index" / "tiny")
     monkeypatch.setenv("PIP_INDEX_URL", url)
     with pytest.raises(RunError, match="toy cpu: no package index offers tiny"):
-        envs.wheels(toy(tmp_path, lock), "cpu")
+        wheels.fetch(toy(tmp_path, lock), "cpu")
     assert [path.name for path in (own_cache / "wheels").iterdir() if path.is_dir()] == []
 
 
@@ -478,18 +481,18 @@ def test_an_interrupted_install_leaves_nothing(tmp_path, own_cache, monkeypatch)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        envs.ensure(adapter, "cpu", progress=interrupt)
+        kinds.ensure(adapter, "cpu", progress=interrupt)
     assert left(own_cache) == []
     with pytest.raises(KeyboardInterrupt):
-        envs.ensure_all([(adapter, "cpu")], progress=interrupt)
+        kinds.ensure_all([(adapter, "cpu")], progress=interrupt)
     assert left(own_cache) == []
-    envs.check(envs.ensure(adapter, "cpu"))
+    kinds.check(kinds.ensure(adapter, "cpu"))
 
 
 def test_ctrl_c_ends_pip_and_kill_9_leaves_what_the_next_call_cleans(tmp_path, own_cache, monkeypatch, silent_server):
     url, lock = index(tmp_path / "index", "tiny")
     adapter = toy(tmp_path, lock)
-    folder = envs.planned(adapter, "cpu").folder
+    folder = kinds.planned(adapter, "cpu").folder
     building = own_cache / "envs" / (".building-" + folder.name)
     stuck = {**os.environ, "PIP_INDEX_URL": silent_server}
 
@@ -511,11 +514,11 @@ def test_ctrl_c_ends_pip_and_kill_9_leaves_what_the_next_call_cleans(tmp_path, o
     process.communicate(timeout=30)
     assert building.name in left(own_cache)
     with pytest.raises(RunError, match="another process is making it"):  # its pip still writes
-        envs.remove(adapter, "cpu")
+        venv_.remove(adapter, "cpu")
     for pid in processes_in(building):
         os.kill(pid, signal.SIGKILL)
     monkeypatch.setenv("PIP_INDEX_URL", url)
-    envs.check(envs.ensure(adapter, "cpu"))
+    kinds.check(kinds.ensure(adapter, "cpu"))
     assert left(own_cache) == [folder.name]
 
 
@@ -527,7 +530,7 @@ def command_of(pid):
 
 
 def test_an_install_is_never_silent(tmp_path, monkeypatch, silent_server):
-    monkeypatch.setattr(envs, "BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(making, "BEAT_SECONDS", 0.05)
     monkeypatch.setenv("PIP_INDEX_URL", silent_server)
     lines = []
 
@@ -537,17 +540,17 @@ def test_an_install_is_never_silent(tmp_path, monkeypatch, silent_server):
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
-        envs.ensure(toy(tmp_path, [wheel(tmp_path / "wheels", "tiny")]), "cpu", progress=listen)
+        kinds.ensure(toy(tmp_path, [wheel(tmp_path / "wheels", "tiny")]), "cpu", progress=listen)
     assert re.fullmatch(r"toy cpu: installing tiny 1.0 \(2 of 2\): \d+ s", lines[-1])
     assert lines[0].startswith(("toy cpu: looking for a Python: ", "toy cpu: making an environment with Python "))
     Path(os.devnull).write_bytes(bytes(2_000_000))
-    assert re.fullmatch(r", [\d.]+ [MG]B written", envs._written(os.getpid()))
+    assert re.fullmatch(r", [\d.]+ [MG]B written", making._written(os.getpid()))
 
 
 def test_waiting_for_another_process_is_never_silent(tmp_path, monkeypatch):
-    monkeypatch.setattr(envs, "BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(making, "BEAT_SECONDS", 0.01)
     adapter = toy(tmp_path, [wheel(tmp_path / "wheels", "tiny")])
-    folder = envs.planned(adapter, "cpu").folder
+    folder = kinds.planned(adapter, "cpu").folder
     folder.parent.mkdir(parents=True)
     lines = []
 
@@ -556,8 +559,8 @@ def test_waiting_for_another_process_is_never_silent(tmp_path, monkeypatch):
         if len(lines) == 3:
             raise KeyboardInterrupt
 
-    with envs._guard(folder, busy=lambda: pytest.fail("nobody else is here")), pytest.raises(KeyboardInterrupt):
-        envs.ensure(adapter, "cpu", progress=listen)
+    with guard.guard(folder, busy=lambda: pytest.fail("nobody else is here")), pytest.raises(KeyboardInterrupt):
+        kinds.ensure(adapter, "cpu", progress=listen)
     assert lines[0] == "toy cpu: waiting for another process that makes it"
     assert all(re.fullmatch(re.escape(lines[0]) + r": \d+ s", line) for line in lines[1:])
 
@@ -566,16 +569,16 @@ def test_of_two_callers_one_makes_it_and_the_other_waits(tmp_path, own_cache, mo
     url, lock = index(tmp_path / "index", "tiny")
     monkeypatch.setenv("PIP_INDEX_URL", url)
     adapter = toy(tmp_path, lock)
-    folder = envs.planned(adapter, "cpu").folder
+    folder = kinds.planned(adapter, "cpu").folder
     folder.parent.mkdir(parents=True)
-    with envs._guard(folder, busy=lambda: pytest.fail("nobody else is here")):
+    with guard.guard(folder, busy=lambda: pytest.fail("nobody else is here")):
         callers = [subprocess.Popen([*COMMAND, "install", "toy"], stdout=-1, text=True) for _ in range(2)]
         for caller in callers:
             assert caller.stdout.readline() == "toy cpu: waiting for another process that makes it\n"
         with pytest.raises(RunError, match="another process is making it"):
-            envs.remove(adapter, "cpu")
-        assert envs.main(["remove", "toy"]) == 1
-        assert envs.main(["list", "toy"]) == 0
+            venv_.remove(adapter, "cpu")
+        assert command.main(["remove", "toy"]) == 1
+        assert command.main(["list", "toy"]) == 0
         assert "building" in capsys.readouterr().out
     said = [caller.communicate(timeout=60)[0] for caller in callers]
     assert [caller.returncode for caller in callers] == [0, 0]
@@ -595,7 +598,7 @@ def test_dead_extra_indexes_are_left_out_and_said(tmp_path, monkeypatch, silent_
         "[install]\nfind-links = /no/such/folder\n"
     )
     lines = []
-    envs.check(envs.ensure(toy(tmp_path, lock), "cpu", progress=lines.append))
+    kinds.check(kinds.ensure(toy(tmp_path, lock), "cpu", progress=lines.append))
     dead = [line for line in lines if "leaving out" in line]
     assert len(dead) == 3
     assert f"leaving out the package index {REFUSED}: it does not answer" in dead
@@ -608,7 +611,7 @@ def test_a_living_extra_index_is_used_beside_a_dead_one_and_passwords_are_not_sh
     monkeypatch.setenv("PIP_INDEX_URL", empty)
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", f"http://me:secret@127.0.0.1:9/simple {url}")
     lines = []
-    envs.check(envs.ensure(toy(tmp_path, lock), "cpu", progress=lines.append))
+    kinds.check(kinds.ensure(toy(tmp_path, lock), "cpu", progress=lines.append))
     assert any("http://127.0.0.1:9/simple" in line for line in lines)
     assert not any("secret" in line for line in lines)
 
@@ -619,7 +622,7 @@ def test_all_indexes_count_not_the_first_that_knows_a_package(tmp_path, monkeypa
     (tmp_path / "old" / "tiny" / "index.html").write_text('<a href="tiny-0.5-py3-none-any.whl">0.5</a>')
     monkeypatch.setenv("PIP_INDEX_URL", url)
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", (tmp_path / "old").as_uri())
-    envs.check(envs.ensure(toy(tmp_path, lock), "cpu"))
+    kinds.check(kinds.ensure(toy(tmp_path, lock), "cpu"))
 
 
 def test_the_adapters_own_index_is_asked_only_for_what_is_missing(tmp_path, monkeypatch):
@@ -628,12 +631,12 @@ def test_the_adapters_own_index_is_asked_only_for_what_is_missing(tmp_path, monk
     adapter = toy(tmp_path, lock, more=f'extra_index = ["{url}"]')
     monkeypatch.setenv("PIP_INDEX_URL", empty)
     lines = []
-    envs.ensure(adapter, "cpu", progress=lines.append)
+    kinds.ensure(adapter, "cpu", progress=lines.append)
     assert f"toy cpu: tiny==1.0 is not on the usual index; also looking at {url}" in lines
-    envs.remove(adapter, "cpu")
+    venv_.remove(adapter, "cpu")
 
     monkeypatch.setenv("PIP_INDEX_URL", url)
-    envs.ensure(toy(tmp_path, lock, more='extra_index = ["http://127.0.0.1:9/simple"]'), "cpu", progress=lines.append)
+    kinds.ensure(toy(tmp_path, lock, more='extra_index = ["http://127.0.0.1:9/simple"]'), "cpu", progress=lines.append)
 
 
 def test_no_network_and_no_such_package_are_told_apart(tmp_path, own_cache, monkeypatch):
@@ -664,7 +667,7 @@ def test_what_pip_is_told_uv_is_told_and_uvs_own_variables_win(monkeypatch):
     }
     monkeypatch.setenv("HOME", "/home/me")
     monkeypatch.setenv("SSL_CERT_FILE", "/of/conda.pem")
-    sources = indexes.Sources(given)
+    sources = Sources(given)
     told = sources.for_uv(["https://own"])
     assert told["UV_DEFAULT_INDEX"] == "https://mirror/simple"
     assert told["UV_INDEX"] == "https://one/simple https://two/simple https://own"
@@ -674,7 +677,7 @@ def test_what_pip_is_told_uv_is_told_and_uvs_own_variables_win(monkeypatch):
     assert told["HTTPS_PROXY"] == told["https_proxy"] == "http://proxy:3128"
     assert (told["UV_HTTP_TIMEOUT"], told["UV_HTTP_RETRIES"]) == ("8", "1")
     assert sources.uv_options() == ["--no-index"]
-    assert indexes.Sources({}).uv_options() == []
+    assert Sources({}).uv_options() == []
 
     monkeypatch.setenv("UV_INDEX_URL", "https://mine/simple")
     monkeypatch.setenv("UV_FIND_LINKS", "/mine")
@@ -692,9 +695,9 @@ def test_without_a_pip_uv_stands_alone_and_wheels_say_so(tmp_path, own_cache, mo
     monkeypatch.setenv("PIP_INDEX_URL", REFUSED)
     monkeypatch.setenv("UV_DEFAULT_INDEX", url)
     adapter = toy(tmp_path, lock)
-    envs.check(envs.ensure(adapter, "cpu"))
+    kinds.check(kinds.ensure(adapter, "cpu"))
     with pytest.raises(RunError, match=r"downloaded by pip, which .*bare/bin/python lacks. Install it: .* pip$"):
-        envs.wheels(adapter, "cpu")
+        wheels.fetch(adapter, "cpu")
 
 
 def test_variables_of_uv_that_would_make_another_environment_are_dropped(tmp_path, own_cache, monkeypatch):
@@ -713,7 +716,7 @@ def test_variables_of_uv_that_would_make_another_environment_are_dropped(tmp_pat
         '[project]\nname = "p"\nversion = "1"\n[tool.uv]\nrequired-version = "<0.1"\n'
     )
     monkeypatch.chdir(project)
-    env = envs.ensure(toy(tmp_path, lock), "cpu")
+    env = kinds.ensure(toy(tmp_path, lock), "cpu")
     ran = subprocess.run([env.python, "-I", "-c", "import tiny; print(tiny.__file__)"], capture_output=True, text=True)
     assert ran.stdout.startswith(str(env.folder))
     assert not Path(ran.stdout.strip()).is_symlink()
@@ -826,12 +829,12 @@ def test_a_python_is_run_before_it_is_believed(machine):
     interpreter(machine / "bin" / "python3.5", code=127)  # as the shims of pyenv
     old = interpreter(machine / "pyenv" / "versions" / "3.5.9" / "bin" / "python", "3.5.9")
     new = interpreter(machine / "pyenv" / "versions" / "3.5.10" / "bin" / "python", "3.5.10")
-    assert envs.find_python(["3.5"]) == new
+    assert pythons.find(["3.5"]).path == new
     new.unlink()
-    assert envs.find_python(["3.4", "3.5"]) == old
+    assert pythons.find(["3.4", "3.5"]).path == old
     first = interpreter(machine / "bin" / "python3", "3.4.2")
-    assert envs.find_python(["3.4", "3.5"]) == first
-    assert envs.find_python([MINOR]).exists()
+    assert pythons.find(["3.4", "3.5"]).path == first
+    assert pythons.find([MINOR]).path.exists()
 
 
 def test_no_fitting_python_says_what_to_install(machine):
@@ -885,7 +888,7 @@ def test_uv_fetches_the_python_that_a_lock_wants_from_a_mirror(tmp_path, monkeyp
     monkeypatch.setenv("PIP_INDEX_URL", url)
     mirror(tmp_path, real_python(tmp_path / "mirror" / "1"), monkeypatch)
     lines = []
-    made = envs.ensure_all([(toy(tmp_path, lock, name), "cpu") for name in ("one", "two")], progress=lines.append)
+    made = kinds.ensure_all([(toy(tmp_path, lock, name), "cpu") for name in ("one", "two")], progress=lines.append)
     assert not [str(one) for one in made if isinstance(one, RunError)]
     fetched = tmp_path / "home" / ".local" / "share" / "uv" / "python"
     for env in made:
@@ -925,7 +928,7 @@ def test_without_a_network_uv_is_asked_for_a_python_once(tmp_path, monkeypatch):
     lock = [wheel(tmp_path / "wheels", "tiny")]
     lines = []
     wanted = [(toy(tmp_path, lock, name), "cpu") for name in ("one", "two", "three")]
-    made = envs.ensure_all(wanted, progress=lines.append)
+    made = kinds.ensure_all(wanted, progress=lines.append)
     assert all("Connection refused" in str(error) for error in made)
     assert len([line for line in lines if "uv fetches one" in line]) == 1
 
@@ -944,13 +947,13 @@ def test_a_folder_of_pythons_that_cannot_be_read_is_passed_over(machine, monkeyp
     with pytest.raises(PermissionError):
         (machine / "pyenv" / "bin" / "python3.5").exists()
     usable = interpreter(machine / "bin" / "python3.5", "3.5.9")
-    assert envs.find_python(["3.5"]) == usable
+    assert pythons.find(["3.5"]).path == usable
 
 
 def test_a_python_without_ssl_or_of_another_kind_is_passed_over(machine):
     interpreter(machine / "bin" / "python3.5", "3.5.9", code=1, error="No module named '_ssl'")
     good = interpreter(machine / "pyenv" / "versions" / "3.5.2" / "bin" / "python", "3.5.2")
-    assert envs.find_python(["3.5"]) == good
+    assert pythons.find(["3.5"]).path == good
 
 
 # --- the disk, and the command ----------------------------------------------------------------------------------------
@@ -985,7 +988,7 @@ def test_an_unusable_cache_folder_is_named(tmp_path, monkeypatch):
 
 
 def test_a_wrong_name_is_a_usage_error(capsys):
-    assert envs.main(["install", "pytorhc", "jaxx"]) == 2
+    assert command.main(["install", "pytorhc", "jaxx"]) == 2
     said = capsys.readouterr().err
     assert "'pytorhc'" in said
     assert "Did you mean 'pytorch'?" in said
@@ -997,13 +1000,13 @@ def test_the_command_installs_says_why_not_and_removes(tmp_path, monkeypatch, ca
     monkeypatch.setenv("PIP_INDEX_URL", url)
     toy(tmp_path, lock)
     toy(tmp_path, ["nonsense"], name="bad")
-    assert envs.main(["install", "toy", "bad"]) == 1
+    assert command.main(["install", "toy", "bad"]) == 1
     said = capsys.readouterr()
     assert "toy cpu: ready in" in said.out
     assert "bad/requirements.cpu.txt, line 2" in said.err
-    assert envs.main(["list", "toy"]) == 0
+    assert command.main(["list", "toy"]) == 0
     assert capsys.readouterr().out.splitlines()[1].split()[2] == "ready"
-    assert envs.main(["remove", "toy"]) == 0
+    assert command.main(["remove", "toy"]) == 0
     said = capsys.readouterr().out
     assert "toy cpu: removed" in said
     assert "uv cache clean` deletes it" in said

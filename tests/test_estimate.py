@@ -157,7 +157,7 @@ def test_the_text(request):
         "some runs are left": estimate.of(SPEC, plan.make(SPEC, ADAPTERS).jobs * 2 + JOBS[:1], ADAPTERS, ZEN5),
     }
     text = "".join(f"# {name}\n" + "".join(f"{line}\n" for line in estimate.text(one)) for name, one in cases.items())
-    text = text.replace(str(estimate.envs.cache_folder()), "CACHE")
+    text = text.replace(str(estimate.cache.folder()), "CACHE")
     if request.config.getoption("--update-golden"):
         GOLDEN.write_text(text)
     assert text == GOLDEN.read_text()

@@ -9,8 +9,9 @@ import sys
 
 import pytest
 
-from dlperf import envs, store
+from dlperf import store
 from dlperf.catalog import reader
+from dlperf.envs import kinds
 
 pytestmark = [pytest.mark.framework, pytest.mark.horovod]
 
@@ -21,7 +22,7 @@ OTHER = {"mxnet": "pytorch", "pytorch": "mxnet", "tensorflow": "pytorch"}
 @pytest.fixture(scope="module", params=OTHER)
 def built(request):
     """Name of the adapter, and its environment."""
-    return request.param, envs.ensure(reader.adapters()[request.param], "cpu-horovod", progress=print)
+    return request.param, kinds.ensure(reader.adapters()[request.param], "cpu-horovod", progress=print)
 
 
 def test_the_adapter_does_the_same_work_there(built, tmp_path):

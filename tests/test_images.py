@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import standin
 
-from dlperf import envs, images
-from dlperf.catalog import reader
+from dlperf import images
+from dlperf.catalog import locks, reader
+from dlperf.envs import wheels as wheels_
 
 ROOT = Path(__file__).parent.parent
 ADAPTERS = reader.adapters()
@@ -51,7 +52,7 @@ def test_hadolint_has_nothing_to_say():
 def test_the_name_changes_with_the_lock_and_with_the_dockerfile(monkeypatch):
     first = images.name(ADAPTERS["jax"], "cpu")
     assert first.startswith("dlperf/jax:cpu-")
-    monkeypatch.setattr(envs, "RECIPE", 999)
+    monkeypatch.setattr(locks, "RECIPE", 999)
     second = images.name(ADAPTERS["jax"], "cpu")
     monkeypatch.setitem(images.BASES, "3.11", "python:3.11@sha256:0")
     assert len({first, second, images.name(ADAPTERS["jax"], "cpu")}) == 3
@@ -85,7 +86,7 @@ def bin(tmp_path, monkeypatch):
 @pytest.fixture
 def wheels(monkeypatch, tmp_path):
     """No download: the folder of wheels is there."""
-    monkeypatch.setattr(envs, "wheels", lambda adapter, key, progress: tmp_path)
+    monkeypatch.setattr(wheels_, "fetch", lambda adapter, key, progress: tmp_path)
 
 
 def test_list_needs_no_engine(bin, capsys):

@@ -22,9 +22,8 @@ LAYERS = [
     {"plan", "envs", "images", "bundle", "process", "scripts"},
     {"docker", "events", "metrics", "proof", "scaling"},
     {"data", "spec"},
-    {"pythons", "indexes"},
     {"catalog", "schema", "launchers", "hosts", "machine"},
-    {"adapters", "models", "errors", "shell", ""},
+    {"adapters", "models", "cache", "errors", "shell", ""},
 ]
 
 

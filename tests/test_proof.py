@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy
 import pytest
 
-from dlperf import bundle, certify, envs, models, process, proof
+from dlperf import bundle, certify, models, process, proof
 from dlperf.adapters import trace
 from dlperf.catalog import reader
+from dlperf.envs import kinds
 from dlperf.proof import Evidence
 from dlperf.schema import Failure, Job, Trajectory
 
@@ -324,7 +325,7 @@ def test_proofs_at_work_are_named_with_their_step_their_time_and_how_many_are_le
     """Two are asked for, one after the other; each is looked at while its worker is at its fourth step."""
     monkeypatch.setenv("DLPERF_CACHE", str(tmp_path / "cache"))
     job = Job("i", "fake", "fake", "Fake", "bert_tiny", "bert", "cpu", "fp32", "fp32", 4, "synthetic", None, {}, "cpu")
-    environment, told, now = envs.planned(reader.adapters()["fake"], "cpu", "current"), [], [1000.0]
+    environment, told, now = kinds.planned(reader.adapters()["fake"], "cpu", "current"), [], [1000.0]
 
     def execute(folder, timeout, tick, *rest):
         tick()

@@ -13,10 +13,11 @@ from pathlib import Path
 import numpy
 import pytest
 
-from dlperf import compare, envs, metrics, plan, runner, scripts, spec, store
+from dlperf import compare, metrics, plan, runner, scripts, spec, store
 from dlperf.catalog import checkout as checkout_
 from dlperf.catalog import reader
 from dlperf.catalog.environment import Replacement
+from dlperf.envs import kinds
 from dlperf.errors import RunError, UsageError
 from dlperf.events import Stream
 from dlperf.process import Ended
@@ -1226,7 +1227,7 @@ def test_a_script_of_others_runs_on_the_cpu(tmp_path, name, model, more, version
     given = os.environ.get(variable)
     if not given:
         pytest.skip(f"{variable} names no checkout of {ADAPTERS[name].source.repository}")
-    environment = envs.ensure(ADAPTERS[name], "cpu", progress=print)
+    environment = kinds.ensure(ADAPTERS[name], "cpu", progress=print)
     data = make(environment.python, given, tmp_path / "data")
     words = ["-f", name, "-m", model, "--device", "cpu", "-b", 2, "-r", 1, *more]
     ended = run(*words, "--source", given, "--data", data, "-o", tmp_path / "out", "--timeout", 500, timeout=600)

@@ -6,8 +6,9 @@ import subprocess
 
 import pytest
 
-from dlperf import bundle, envs, events
+from dlperf import bundle, events
 from dlperf.catalog import reader
+from dlperf.envs import pythons
 from dlperf.errors import RunError
 
 
@@ -15,7 +16,7 @@ from dlperf.errors import RunError
 def old_python(tmp_path_factory):
     """A Python 3.7 with the fake framework's lock (numpy)."""
     try:
-        python = envs.find_python(["3.7"])
+        python = pythons.find(["3.7"]).path
     except RunError as error:
         pytest.skip(f"the worker side was not tested on Python 3.7: {error}")
     folder = tmp_path_factory.mktemp("python3.7")

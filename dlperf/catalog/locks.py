@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from dlperf.catalog.adapter import Adapter
 from dlperf.errors import RunError
+
+#: part of every digest: raise it when environments must be made anew although no lock changed
+RECIPE = 2
 
 
 class Requirement(NamedTuple):
@@ -58,3 +63,28 @@ def logical_lines(path: Path) -> Iterator[tuple[int, str]]:
 def wrong(path: Path, number: int, what: str) -> RunError:
     step = "Restore the file from the repository, or make it anew with `make lock`."
     return RunError("environment", f"{path}, line {number}: {what}. {step}")
+
+
+def digest(adapter: Adapter, key: str) -> str:
+    """Of what defines an environment, without the Python that it is made with. RunError if there is no such environment
+    or its lock cannot be read."""
+    spec = adapter.environments.get(key)
+    if spec is None:
+        known = ", ".join(adapter.environments) or "none"
+        raise RunError("environment", f"{adapter.name} has no environment {key}; it has: {known}")
+    try:
+        contents = [lock.read_bytes().decode(errors="replace") for lock in spec.locks]
+    except FileNotFoundError as error:
+        why = f"it has no lock for {os.uname().machine}: there is no {error.filename}"
+        raise RunError("environment", f"{adapter.name} {key}: {why}") from None
+    except OSError as error:
+        raise RunError(
+            "environment", f"{adapter.name} {key}: the lock {error.filename} cannot be read: {error}"
+        ) from None
+    build = [repr((sorted(spec.build.variables.items()), spec.build.replace))] if spec.build else []
+    return digest_of(str(RECIPE), os.uname().machine, *spec.python, *contents, *build)
+
+
+def digest_of(*parts: str) -> str:
+    """SHA-256 of texts."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -6,8 +6,9 @@ import subprocess
 
 import pytest
 
-from dlperf import bundle, envs, events
+from dlperf import bundle, events
 from dlperf.catalog import reader
+from dlperf.envs import kinds
 
 pytestmark = [pytest.mark.arm, pytest.mark.framework]
 
@@ -29,7 +30,7 @@ def test_a_tiny_model_trains_as_on_this_machine(debian, tmp_path, name, family, 
     bundle.make(tmp_path / "code", [adapter])
     packages = debian.packages(name, adapter.environments["cpu"].lock)
     arm = Worker(debian.python, [tmp_path / "code", packages]).losses(tmp_path / "arm", adapter, family, precision)
-    environment = envs.ensure(adapter, "cpu", progress=print)
+    environment = kinds.ensure(adapter, "cpu", progress=print)
     here = Worker([environment.python], [tmp_path / "code"]).losses(tmp_path / "here", adapter, family, precision)
     print(f"\n{name} {MODELS[family]} {precision}: losses {arm} on Arm, {here} here")
     assert arm == pytest.approx(here, rel=BARS[precision])

@@ -16,10 +16,11 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-from dlperf import bundle, compare, envs, events, metrics, models, plan, process, runner
+from dlperf import bundle, compare, events, metrics, models, plan, process, runner
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import Adapter
-from dlperf.envs import Environment
+from dlperf.envs import kinds
+from dlperf.envs.environment import Environment
 from dlperf.errors import RunError, UsageError, heed_signals
 from dlperf.schema import Job
 from dlperf.spec import Spec, from_arguments
@@ -71,8 +72,8 @@ Rates = tuple[float, float]
 
 def _measure(spec: Spec, job: Job, adapter: Adapter) -> tuple[list[Rates], list[Rates]]:
     """In the image and in the environment."""
-    inside = envs.ensure(adapter, job.environment, spec.env, print, spec.images)
-    outside = envs.ensure(adapter, job.environment, "venv", print)
+    inside = kinds.ensure(adapter, job.environment, spec.env, print, spec.images)
+    outside = kinds.ensure(adapter, job.environment, "venv", print)
     rates: tuple[list[Rates], list[Rates]] = [], []
     with tempfile.TemporaryDirectory() as folder:
         bundle.make(Path(folder, "code"), [adapter])

@@ -12,10 +12,11 @@ import subprocess
 
 import pytest
 
-from dlperf import bundle, envs, models
+from dlperf import bundle, models
 from dlperf.adapters import probe
 from dlperf.adapters.api import EFFECTIVE, EFFECTIVE_OF, PRECISIONS, SHAPES_OF
 from dlperf.catalog import reader
+from dlperf.envs import kinds, pythons
 from dlperf.errors import RunError
 from dlperf.models.parameters import count
 
@@ -34,10 +35,10 @@ def environment_of():
     def environment(name):
         if name not in made:
             try:
-                envs.find_python(ADAPTERS[name].environments["cpu"].python)
+                pythons.find(ADAPTERS[name].environments["cpu"].python)
             except RunError as error:
                 pytest.skip(f"{name} was not tested: {error}")
-            made[name] = envs.ensure(ADAPTERS[name], "cpu", progress=print)
+            made[name] = kinds.ensure(ADAPTERS[name], "cpu", progress=print)
         return made[name]
 
     return environment

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from dlperf import bundle, certify, envs, proof
+from dlperf import bundle, certify, proof
 from dlperf.catalog import reader
+from dlperf.envs import kinds
 from dlperf.plan import make
 from dlperf.spec import PRECISIONS, from_arguments
 
@@ -29,7 +30,7 @@ TINY = {"resnet": "resnet_tiny", "bert": "bert_tiny"}
 def seen(tmp_path_factory):
     """(deviation, framework), or ("", framework, model, ranks) for the adapter as it is -> its trajectory."""
     adapters = reader.adapters()
-    environments = {name: envs.ensure(adapters[name], "cpu", progress=print) for name in FRAMEWORKS}
+    environments = {name: kinds.ensure(adapters[name], "cpu", progress=print) for name in FRAMEWORKS}
     root = tmp_path_factory.mktemp("deviations")
     runs = {key: (key[1], model(case), case.get("ranks", 1), case[key[1]]) for key, case in CASES.items()}
     runs |= {("", framework, of, ranks): (framework, of, ranks, []) for framework, of, ranks, _ in runs.values()}

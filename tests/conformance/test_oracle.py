@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy
 import pytest
 
-from dlperf import bundle, certify, envs, proof
+from dlperf import bundle, certify, proof
 from dlperf.catalog import reader
+from dlperf.envs import kinds
 
 pytestmark = pytest.mark.framework
 
@@ -24,7 +25,7 @@ ORACLES = {
 @pytest.mark.parametrize("model", ORACLES)
 def test_a_network_that_we_did_not_write_computes_the_same(model, tmp_path):
     folder, script = ORACLES[model]
-    environment = envs.ensure(reader.read(folder), "cpu", progress=print)
+    environment = kinds.ensure(reader.read(folder), "cpu", progress=print)
     bundle.make(tmp_path / "code", [])
     out = tmp_path / "oracle.npz"
     words = [environment.python, HERE / script, model, certify.BATCH_SIZE, certify.SEED, out]

@@ -12,10 +12,11 @@ import numpy
 import pytest
 from PIL import Image
 
-from dlperf import bundle, envs
+from dlperf import bundle
 from dlperf.catalog import reader
 from dlperf.data import photos
 from dlperf.data.photos import Options
+from dlperf.envs import kinds, pythons
 from dlperf.errors import RunError
 from dlperf.models import images
 
@@ -71,10 +72,10 @@ def written(folder, data, name, input, format):
     adapter = ADAPTERS[name]
     key = "cpu-dali" if input == "dali" else "cpu"
     try:
-        envs.find_python(adapter.environments[key].python)
+        pythons.find(adapter.environments[key].python)
     except RunError as error:
         pytest.skip(f"{name} was not tested: {error}")
-    environment = envs.ensure(adapter, key, progress=print)
+    environment = kinds.ensure(adapter, key, progress=print)
     options = {one.name: one.default for one in adapter.options_of("resnet").values()}
     job = {"model": "resnet_tiny", "device": "cpu", "precision": "fp32", "batch_size": 2, "options": options}
     job.update(input=input, format=format, data_dir=str(data / "data"), pixels=CLASSES)

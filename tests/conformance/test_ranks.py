@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy
 import pytest
 
-from dlperf import bundle, certify, envs, proof
+from dlperf import bundle, certify, proof
 from dlperf.catalog import reader
+from dlperf.envs import kinds, pythons
 from dlperf.errors import RunError
 from dlperf.plan import make
 from dlperf.spec import PRECISIONS, from_arguments
@@ -55,10 +56,10 @@ def run(tmp_path_factory):
 
 def environment(framework):
     try:
-        envs.find_python(ADAPTERS[framework].environments["cpu"].python)
+        pythons.find(ADAPTERS[framework].environments["cpu"].python)
     except RunError as error:
         pytest.skip(f"{framework} was not tested: {error}")
-    return envs.ensure(ADAPTERS[framework], "cpu", progress=print)
+    return kinds.ensure(ADAPTERS[framework], "cpu", progress=print)
 
 
 def as_reference(evidence):

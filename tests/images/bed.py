@@ -18,7 +18,7 @@ import sys
 import time
 from pathlib import Path
 
-from dlperf import envs
+from dlperf.envs import pythons
 from dlperf.errors import heed_signals
 
 PATH = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
@@ -125,7 +125,7 @@ class Bed:
 
     def _with_python(self, root: Path, python: str, name: str) -> None:
         """Copy this machine's own (pyenv's or uv's, which is one folder) to the same place."""
-        found = envs.find_python([python])
+        found = pythons.find([python]).path
         ask = [str(found), "-c", "import sys; print(sys.base_prefix)"]
         prefix = Path(subprocess.run(ask, capture_output=True, text=True, check=True).stdout.strip())
         assert prefix not in (Path("/usr"), Path("/usr/local")), f"{found} is not of pyenv or uv"

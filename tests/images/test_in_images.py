@@ -15,8 +15,9 @@ import sys
 import pytest
 from processes import wait_for
 
-from dlperf import envs, images, proof, store
+from dlperf import images, proof, store
 from dlperf.catalog import reader
+from dlperf.envs import wheels
 
 pytestmark = pytest.mark.images
 
@@ -88,7 +89,7 @@ def test_an_image_is_built_from_its_lock_and_imports_its_framework(bed, dlperf, 
     if name not in PAIR:  # gigabytes
         bed.docker("image", "rm", reference)
         bed.docker("builder", "prune", "--all", "--force")
-        shutil.rmtree(envs.wheels_folder(ADAPTERS[name], "cpu"))
+        shutil.rmtree(wheels.folder(ADAPTERS[name], "cpu"))
 
 
 def test_building_again_changes_nothing(bed, dlperf, built):

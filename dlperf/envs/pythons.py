@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from dlperf import indexes
+from dlperf.envs import indexes
+from dlperf.envs.indexes import Sources
 from dlperf.errors import RunError
 
 #: runs uv, and returns its exit status and lines
 Run = Callable[[Sequence[str]], tuple[int, list[str]]]
-
 #: why this process fetches no Python any more, once the network failed; uv tries for some ten seconds each time
 _no_network: list[str] = []
 _fetching = threading.Lock()
@@ -51,7 +51,7 @@ def minor(version: str) -> str:
 
 
 def _run(command: Sequence[str]) -> tuple[int, list[str]]:
-    environ, out = indexes.Sources({}).for_uv(), subprocess.PIPE
+    environ, out = Sources({}).for_uv(), subprocess.PIPE
     done = subprocess.run(
         command, env=environ, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, text=True
     )

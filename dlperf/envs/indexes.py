@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 #: seconds that a configured package index has for an answer
 PROBE_SECONDS = 3.0
-
 #: what leads Python or pip to other folders than they are told
 REDIRECT = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX"}
 REDIRECT |= {"PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON", "PIP_REQUIREMENT"}

@@ -1,0 +1,129 @@
+"""`python -m dlperf.envs`: list, install and remove the frameworks' environments."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from dlperf.envs import pythons
+from dlperf.envs.explain import gigabytes
+from dlperf.envs.guard import is_held
+from dlperf.envs.kinds import ensure_all
+from dlperf.envs.target import from_here, marker_of, older_folders, target_of
+from dlperf.envs.venv import remove
+from dlperf.errors import Problem, RunError, UsageError, did_you_mean, heed_signals
+
+if TYPE_CHECKING:
+    from dlperf.catalog.adapter import Adapter
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """`python -m dlperf.envs`; returns the exit status."""
+    heed_signals()
+    try:
+        return _command(arguments)
+    except (UsageError, RunError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
+    except KeyboardInterrupt:
+        print("interrupted; nothing half-made is left", file=sys.stderr)
+        return 130
+
+
+def _command(arguments: Sequence[str] | None) -> int:
+    import argparse
+
+    from dlperf.catalog.reader import adapters
+
+    known = adapters()
+    every_key = list(dict.fromkeys(key for one in known.values() for key in one.environments))
+    parser = argparse.ArgumentParser(prog="python -m dlperf.envs", description="Environments of the frameworks.")
+    parser.add_argument("verb", choices=["list", "install", "remove"], help="what to do")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="an adapter (default: all; to install, those of dlperf compare)"
+    )
+    about = "with a variant, as cpu-horovod, an environment that some options need; default: cpu to install, or all"
+    parser.add_argument("--device", choices=every_key, help=about)
+    asked = parser.parse_args(arguments)
+    every = [one for one in known.values() if one.default or asked.verb != "install"]
+    chosen = _chosen(asked.names, known) if asked.names else every
+    keys = [asked.device] if asked.device else ["cpu"] if asked.verb == "install" else every_key
+    # an environment may be missing or have no lock, but saying so is due only where one asked for it
+    has = _has_lock if asked.verb != "install" else lambda one, key: bool(asked.names) or key in one.environments
+    pairs = [(one, key) for one in chosen for key in keys if has(one, key)]
+    if asked.verb == "list":
+        print(_table(pairs))
+        return 0
+    return _install_all(pairs) if asked.verb == "install" else _remove_all(pairs)
+
+
+def _has_lock(adapter: Adapter, key: str) -> bool:
+    return key in adapter.environments and adapter.environments[key].lock.exists()
+
+
+def _chosen(names: Sequence[str], known: Mapping[str, Adapter]) -> list[Adapter]:
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise UsageError(Problem("NAME", name, ", ".join(known), did_you_mean(name, known)) for name in unknown)
+    return [known[name] for name in dict.fromkeys(names)]
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _install_all(pairs: Sequence[tuple[Adapter, str]]) -> int:
+    """1 if one failed, which is said; the others are made."""
+    failed = 0
+    for made in ensure_all(pairs, progress=_say):
+        if isinstance(made, RunError):
+            failed = 1
+            print("".join(f"  {line}\n" for line in made.lines) + f"error: {made}", file=sys.stderr)
+        else:
+            _say(f"{made.adapter} {made.key}: ready in {made.folder}")
+    return failed
+
+
+def _remove_all(pairs: Sequence[tuple[Adapter, str]]) -> int:
+    failed = removed = 0
+    for adapter, key in pairs:
+        try:
+            for folder in remove(adapter, key):
+                removed += 1
+                _say(f"{adapter.name} {key}: removed {folder}")
+        except RunError as error:
+            failed = 1
+            print(f"error: {error}", file=sys.stderr)
+    if removed:
+        _say(f"what was downloaded is still in uv's cache; `{from_here(pythons.uv())} cache clean` deletes it")
+    return failed
+
+
+def _table(pairs: Sequence[tuple[Adapter, str]]) -> str:
+    rows = [("adapter", "device", "state", "python", "size", "folder")]
+    rows += [row for adapter, key in pairs for row in _rows(adapter, key)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _rows(adapter: Adapter, key: str) -> list[tuple[str, str, str, str, str, str]]:
+    """One line for the environment, and one for each of an older lock."""
+    target = target_of(adapter, key)
+    folders = [
+        (target.folder, "building" if is_held(target.folder) else ""),
+        *((one, "stale") for one in older_folders(target)),
+    ]
+    rows = []
+    for folder, state in folders:
+        noted = marker_of(folder)
+        size = gigabytes(int(noted.get("bytes", 0))) if noted else "-"
+        shown = str(folder) if folder.exists() else "-"
+        ready = "ready" if noted else "not made"
+        rows.append((adapter.name, key, state or ready, noted.get("python", "-"), size, shown))
+    return rows
+
+
+if __name__ == "__main__":
+    sys.exit(main())
