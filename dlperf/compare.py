@@ -14,11 +14,11 @@ if platform.system() != "Linux":  # first of all: the modules below do not even 
     places = "a Linux container or virtual machine (on Windows: WSL 2)"
     sys.exit(f"dlperf needs Linux; on macOS or Windows run it in {places}")
 
-from dlperf import __version__, certify, estimate, images, launchers, models, plan, runner, scripts, store
+from dlperf import __version__, certify, estimate, launchers, models, plan, runner, scripts, store
 from dlperf import progress as progress_
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import Adapter
-from dlperf.envs import kinds, venv
+from dlperf.envs import kinds
 from dlperf.envs.environment import Environment
 from dlperf.errors import Problem, RunError, UsageError, did_you_mean, exit_code
 from dlperf.launchers.containers import ARGUMENTS, ENGINES
@@ -309,9 +309,7 @@ def _planned(spec: Spec, job: Job, adapters: Mapping[str, Adapter]) -> Environme
 
 def _commands(spec: Spec, adapter: Adapter, key: str) -> str:
     try:
-        if spec.env in ENGINES:
-            return "\n".join(images.commands(adapter, key, spec.env, spec.images))
-        return "\n".join(venv.commands(adapter, key))
+        return "\n".join(kinds.commands(adapter, key, spec.env, spec.images))
     except RunError as error:
         return f"# {error}"
 

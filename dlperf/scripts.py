@@ -28,7 +28,7 @@ from dlperf.catalog import checkout, locks
 from dlperf.catalog.adapter import Adapter
 from dlperf.catalog.checkout import FOLDER
 from dlperf.catalog.script import Log, Part, Script
-from dlperf.envs import kinds, venv
+from dlperf.envs import kinds
 from dlperf.envs.environment import Environment, Progress
 from dlperf.errors import RunError
 from dlperf.events import Stream
@@ -518,7 +518,7 @@ def get(adapter: Adapter, job: Job, spec: Spec) -> str:
     if in_image(adapter, job, spec):
         lines.append(f"{engine(spec)} pull {job.environment}")
     elif spec.env == "venv" and job.environment in adapter.environments:
-        lines += venv.commands(adapter, job.environment)
+        lines += kinds.commands(adapter, job.environment)
     return "\n".join(lines)
 
 

@@ -249,7 +249,7 @@ def test_an_environment_is_built_aside_moved_into_place_and_removed(tmp_path, ow
 
 def test_commands_are_what_ensure_runs(tmp_path, own_cache):
     adapter = toy(tmp_path, [wheel(tmp_path / "wheels", "tiny")])
-    mkdir, venv, install, move = venv_.commands(adapter, "cpu")
+    mkdir, venv, install, move = kinds.commands(adapter, "cpu")
     building, folder = move.split()[1:]
     assert mkdir == f"mkdir -p {own_cache}/envs"
     uv, verb, *options = venv.split()
@@ -382,7 +382,7 @@ def test_what_is_built_from_source_is_part_of_the_environment(tmp_path):
 
 def test_a_source_distribution_is_unpacked_under_its_name(tmp_path):
     source = "two-words==1.0 --hash=sha256:" + "0" * 64
-    lines = venv_.commands(built(tmp_path, [wheel(tmp_path / "wheels", "tiny")], source), "cpu-built")
+    lines = kinds.commands(built(tmp_path, [wheel(tmp_path / "wheels", "tiny")], source), "cpu-built")
     assert any("/source/two_words-1.0.tar.gz" in line for line in lines if line.startswith("tar "))
 
 
@@ -393,7 +393,7 @@ def test_the_commands_of_a_source_build_make_the_environment(tmp_path, monkeypat
         monkeypatch.setenv(f"PIP_{name}", value)
         monkeypatch.setenv(f"UV_{name}", value)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).resolve().parent}:{os.environ['PATH']}")
-    script = "\n".join(["set -e", *venv_.commands(adapter, "cpu-built")])
+    script = "\n".join(["set -e", *kinds.commands(adapter, "cpu-built")])
     subprocess.run(["sh", "-c", script], check=True, capture_output=True)
     python = kinds.planned(adapter, "cpu-built").python
     ran = subprocess.run([python, "-c", "import tiny; print(tiny.it, tiny.flavour)"], capture_output=True, text=True)

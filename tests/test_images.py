@@ -10,6 +10,8 @@ import standin
 
 from dlperf import images
 from dlperf.catalog import locks, reader
+from dlperf.docker import build, dockerfile
+from dlperf.docker.dockerfile import BASES
 from dlperf.envs import wheels as wheels_
 
 ROOT = Path(__file__).parent.parent
@@ -24,7 +26,7 @@ def text(name, device):
 
 @pytest.mark.parametrize(("name", "device"), OURS)
 def test_the_dockerfile_is_what_the_template_gives(name, device, request):
-    made = images.dockerfile(ADAPTERS[name], device)
+    made = dockerfile.text(ADAPTERS[name], device)
     if request.config.getoption("--update-golden"):
         text(name, device).write_text(made)
     assert text(name, device).read_text() == made
@@ -50,19 +52,19 @@ def test_hadolint_has_nothing_to_say():
 
 
 def test_the_name_changes_with_the_lock_and_with_the_dockerfile(monkeypatch):
-    first = images.name(ADAPTERS["jax"], "cpu")
+    first = dockerfile.name(ADAPTERS["jax"], "cpu")
     assert first.startswith("dlperf/jax:cpu-")
     monkeypatch.setattr(locks, "RECIPE", 999)
-    second = images.name(ADAPTERS["jax"], "cpu")
-    monkeypatch.setitem(images.BASES, "3.11", "python:3.11@sha256:0")
-    assert len({first, second, images.name(ADAPTERS["jax"], "cpu")}) == 3
+    second = dockerfile.name(ADAPTERS["jax"], "cpu")
+    monkeypatch.setitem(BASES, "3.11", "python:3.11@sha256:0")
+    assert len({first, second, dockerfile.name(ADAPTERS["jax"], "cpu")}) == 3
 
 
 def test_labels_name_lock_versions_and_revision():
-    found = images.labels(ADAPTERS["mxnet"], "cpu", "debian:12")
+    found = build.labels(ADAPTERS["mxnet"], "cpu", "debian:12")
     assert found["dlperf.lock"].startswith("sha256:")
     assert found["dlperf.versions"] == "mxnet 1.9.1"
-    assert images.labels(ADAPTERS["tensorflow"], "cpu", "debian:12")["dlperf.versions"] in (
+    assert build.labels(ADAPTERS["tensorflow"], "cpu", "debian:12")["dlperf.versions"] in (
         "tensorflow-cpu 2.21.0",
         "tensorflow 2.21.0",  # on Arm
     )
@@ -98,7 +100,7 @@ def test_list_needs_no_engine(bin, capsys):
 
 def test_list_names_what_is_built(bin, capsys, monkeypatch):
     standin.install(bin)
-    monkeypatch.setattr(images, "name", lambda adapter, key: f"dlperf/{adapter.name}:{key}-0")
+    monkeypatch.setattr(dockerfile, "name", lambda adapter, key: f"dlperf/{adapter.name}:{key}-0")
     assert images.main(["list", "fake", "jax", "--device", "cpu"]) == 0
     fake, jax = capsys.readouterr().out.splitlines()[1:]
     assert fake.split()[:4] == ["fake", "cpu", "built", "5MB"]

@@ -15,13 +15,15 @@ FOLDERS = {"": "dlperf", "adapters": "adapters", "models": "models", "launchers"
 #: module of dlperf -> modules of dlperf that it may import, besides itself and those of its right-hand neighbours
 LAYERS = [
     {"__main__"},
-    {"doctor"},
+    {"doctor", "images"},
     {"compare", "verify"},
     {"runner", "report"},
     {"progress", "store", "certify", "estimate"},
-    {"plan", "envs", "images", "bundle", "process", "scripts"},
-    {"docker", "events", "metrics", "proof", "scaling"},
+    {"plan", "bundle", "process", "scripts"},
+    {"events", "metrics", "proof", "scaling"},
     {"data", "spec"},
+    {"envs"},
+    {"docker"},
     {"catalog", "schema", "launchers", "hosts", "machine"},
     {"adapters", "models", "cache", "errors", "shell", ""},
 ]

@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlperf.catalog.locks import digest_of
 from dlperf.envs.environment import Environment, variables_of
+from dlperf.envs.making import Session
 from dlperf.errors import RunError
 
 if TYPE_CHECKING:
     from dlperf.catalog.adapter import Adapter
 
 
-def ensure_current(adapter: Adapter, key: str) -> Environment:
-    import importlib.metadata
+def planned(adapter: Adapter, key: str, chosen: Mapping[str, str]) -> Environment:
+    """The environment that `ensure` returns, without its digest."""
     import sysconfig
+
+    spec = adapter.environments.get(key)
+    variables = variables_of(spec, Path(sysconfig.get_paths()["purelib"])) if spec else {}
+    version = ".".join(map(str, sys.version_info[:3]))
+    return Environment(adapter.name, key, "current", Path(sys.executable), version, "", None, variables)
+
+
+def commands(adapter: Adapter, key: str, chosen: Mapping[str, str]) -> list[str]:
+    """None: it is there."""
+    return []
+
+
+def ensure(adapter: Adapter, key: str, chosen: Mapping[str, str], session: Session) -> Environment:
+    """This interpreter, if it has the framework."""
+    import importlib.metadata
 
     installed = {
         (one.metadata["Name"] or "").lower().replace("_", "-"): one.version
@@ -26,8 +44,12 @@ def ensure_current(adapter: Adapter, key: str) -> Environment:
         names = " or ".join(adapter.distribution)
         message = f"{adapter.name} {key}: {names} is not installed in the running Python, {sys.executable}"
         raise RunError("environment", f"{message}; install it there, or leave out --env current")
-    version = ".".join(str(part) for part in sys.version_info[:3])
-    digest = digest_of(version, *(f"{name}=={installed[name]}" for name in sorted(installed)))
-    spec = adapter.environments.get(key)
-    variables = variables_of(spec, Path(sysconfig.get_paths()["purelib"])) if spec else {}
-    return Environment(adapter.name, key, "current", Path(sys.executable), version, digest, None, variables)
+    found = planned(adapter, key, chosen)
+    packages = (f"{name}=={installed[name]}" for name in sorted(installed))
+    return replace(found, digest=digest_of(found.python_version, *packages))
+
+
+def check(env: Environment) -> None:
+    """Cheap: RunError if the interpreter has vanished since."""
+    if not env.python.exists():
+        raise RunError("environment", f"{env.adapter} {env.key}: its interpreter {env.python} has vanished")

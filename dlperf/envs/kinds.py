@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
-from dlperf.envs.current import ensure_current
-from dlperf.envs.environment import NO_IMAGES, Environment, Progress, silent, variables_of
+from dlperf.envs import current, venv
+from dlperf.envs.environment import NO_IMAGES, Environment, Progress, silent
+from dlperf.envs.image import Images
 from dlperf.envs.making import Session
-from dlperf.envs.target import MARKER, target_of
-from dlperf.envs.venv import ensure_venv
 from dlperf.errors import RunError
 from dlperf.launchers.containers import ENGINES
 
@@ -22,34 +19,38 @@ if TYPE_CHECKING:
 AT_ONCE = 3
 
 
-def images() -> Any:
-    """dlperf.images, which needs this module."""
-    from dlperf import images
+class Kind(Protocol):
+    """One kind. chosen: images by adapter, as Spec.images; "" stands for all others."""
 
-    return images
+    def planned(self, adapter: Adapter, key: str, chosen: Mapping[str, str]) -> Environment:
+        """The environment that `ensure` would return, whether it is there or not. Runs nothing."""
+
+    def commands(self, adapter: Adapter, key: str, chosen: Mapping[str, str]) -> list[str]:
+        """The shell commands that would make it. Runs nothing."""
+
+    def ensure(self, adapter: Adapter, key: str, chosen: Mapping[str, str], session: Session) -> Environment:
+        """See `ensure` of this module."""
+
+    def check(self, env: Environment) -> None:
+        """Cheap: RunError if the environment has vanished since."""
+
+
+KINDS: Mapping[str, Kind] = {"venv": venv, "current": current, **{engine: Images(engine) for engine in ENGINES}}
 
 
 def planned(adapter: Adapter, key: str, kind: str = "venv", chosen: Mapping[str, str] = NO_IMAGES) -> Environment:
-    """The environment that `ensure` would return, whether it is there or not. Runs nothing.
+    """See Kind."""
+    return KINDS[kind].planned(adapter, key, chosen)
 
-    chosen: images by adapter, see dlperf.images; "" stands for all others.
-    """
-    if kind in ENGINES:
-        wanted: Environment = images().planned(adapter, key, kind, chosen)
-        return wanted
-    if kind == "current":
-        import sysconfig
 
-        spec = adapter.environments.get(key)
-        variables = variables_of(spec, Path(sysconfig.get_paths()["purelib"])) if spec else {}
-        version = ".".join(map(str, sys.version_info[:3]))
-        return Environment(adapter.name, key, kind, Path(sys.executable), version, "", None, variables)
-    target = target_of(adapter, key)
-    version = target.spec.python[0]
-    packages = target.folder / "lib" / f"python{version}" / "site-packages"
-    python = target.folder / "bin" / "python"
-    variables = variables_of(target.spec, packages)
-    return Environment(adapter.name, key, kind, python, version, target.digest, target.folder, variables)
+def commands(adapter: Adapter, key: str, kind: str = "venv", chosen: Mapping[str, str] = NO_IMAGES) -> list[str]:
+    """See Kind."""
+    return KINDS[kind].commands(adapter, key, chosen)
+
+
+def check(env: Environment) -> None:
+    """See Kind."""
+    KINDS[env.kind].check(env)
 
 
 def ensure(
@@ -65,14 +66,7 @@ def ensure(
     RunError (kind "environment") if it cannot be made, with the last lines of uv or pip; nothing half-made is left
     then, nor after KeyboardInterrupt.
     """
-    return _any(adapter, key, kind, chosen, Session(progress))
-
-
-def _any(adapter: Adapter, key: str, kind: str, chosen: Mapping[str, str], session: Session) -> Environment:
-    if kind in ENGINES:
-        found: Environment = images().ensure(adapter, key, kind, chosen, session.say)
-        return found
-    return ensure_current(adapter, key) if kind == "current" else ensure_venv(adapter, key, session)
+    return KINDS[kind].ensure(adapter, key, chosen, Session(progress))
 
 
 def ensure_all(
@@ -91,7 +85,7 @@ def ensure_all(
 
     def one(pair: tuple[Adapter, str]) -> Environment | RunError:
         try:
-            return _any(*pair, kind, chosen, session)
+            return KINDS[kind].ensure(*pair, chosen, session)
         except RunError as error:
             return error
 
@@ -103,14 +97,3 @@ def ensure_all(
         raise
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def check(env: Environment) -> None:
-    """Cheap: RunError if the environment has vanished since."""
-    if env.image:
-        images().check(env)
-        return
-    if env.folder is not None and not (env.folder / MARKER).exists():
-        raise RunError("environment", f"{env.adapter} {env.key}: its environment {env.folder} has vanished")
-    if not env.python.exists():
-        raise RunError("environment", f"{env.adapter} {env.key}: its interpreter {env.python} has vanished")

@@ -12,11 +12,12 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from dlperf.catalog.locks import digest_of, read
-from dlperf.envs import pythons
+from dlperf.envs import current, pythons
 from dlperf.envs.environment import Environment, variables_of
 from dlperf.envs.explain import explained, gigabytes, os_error
 from dlperf.envs.guard import discard, guard, is_held, size_of, sweep
@@ -24,13 +25,31 @@ from dlperf.envs.install import BEST_MATCH, from_indexes, summary_of
 from dlperf.envs.making import Making, Session, wait_for_other
 from dlperf.envs.source import build_commands, build_source, built_package, check_tools
 from dlperf.envs.target import MARKER, Target, building_folder, from_here, marker_of, older_folders, target_of
+from dlperf.errors import RunError
 from dlperf.shell import quote
 
 if TYPE_CHECKING:
     from dlperf.catalog.adapter import Adapter
 
 
-def commands(adapter: Adapter, key: str) -> list[str]:
+def planned(adapter: Adapter, key: str, chosen: Mapping[str, str]) -> Environment:
+    """The environment that `ensure` would return, as far as that is known before: without the Python's last digits."""
+    target = target_of(adapter, key)
+    version = target.spec.python[0]
+    packages = target.folder / "lib" / f"python{version}" / "site-packages"
+    python = target.folder / "bin" / "python"
+    variables = variables_of(target.spec, packages)
+    return Environment(adapter.name, key, "venv", python, version, target.digest, target.folder, variables)
+
+
+def check(env: Environment) -> None:
+    """Cheap: RunError if the environment has vanished since."""
+    if env.folder is not None and not (env.folder / MARKER).exists():
+        raise RunError("environment", f"{env.adapter} {env.key}: its environment {env.folder} has vanished")
+    current.check(env)
+
+
+def commands(adapter: Adapter, key: str, chosen: Mapping[str, str]) -> list[str]:
     """The shell commands that would make the environment. Runs nothing, and looks at nothing but the locks."""
     target = target_of(adapter, key)
     lines = [
@@ -44,7 +63,8 @@ def commands(adapter: Adapter, key: str) -> list[str]:
     return [" ".join(quote(from_here(word) if word in ours else word) for word in line) for line in lines]
 
 
-def ensure_venv(adapter: Adapter, key: str, session: Session) -> Environment:
+def ensure(adapter: Adapter, key: str, chosen: Mapping[str, str], session: Session) -> Environment:
+    """The environment, made first if needed."""
     target = target_of(adapter, key)
     found = _ready(target)
     if found:

@@ -15,8 +15,9 @@ import sys
 import pytest
 from processes import wait_for
 
-from dlperf import images, proof, store
+from dlperf import proof, store
 from dlperf.catalog import reader
+from dlperf.docker import dockerfile
 from dlperf.envs import wheels
 
 pytestmark = pytest.mark.images
@@ -46,7 +47,7 @@ def built(bed, dlperf):
 
     def build(name):
         adapter = ADAPTERS[name]
-        reference = images.name(adapter, "cpu")
+        reference = dockerfile.name(adapter, "cpu")
         if not bed.docker("images", "--quiet", reference).strip():
             base = bed.base(adapter.environments["cpu"].python[0])
             code, printed = dlperf("images", "build", name, "--base-image", base)
