@@ -32,7 +32,7 @@ from dlperf.envs.environment import Environment
 from dlperf.errors import RunError
 from dlperf.launchers import Launch
 from dlperf.models.parameters import count, initial
-from dlperf.plan import file_name
+from dlperf.planning.plan import file_name
 from dlperf.proof import Evidence
 from dlperf.schema import Certificate, Failure, Job, Trajectory, certificate_from, trajectory_from
 

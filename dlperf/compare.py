@@ -14,7 +14,7 @@ if platform.system() != "Linux":  # first of all: the modules below do not even 
     places = "a Linux container or virtual machine (on Windows: WSL 2)"
     sys.exit(f"dlperf needs Linux; on macOS or Windows run it in {places}")
 
-from dlperf import __version__, certify, estimate, launchers, models, plan, runner, scripts, store
+from dlperf import __version__, certify, estimate, launchers, models, runner, store
 from dlperf import progress as progress_
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import Adapter
@@ -23,8 +23,12 @@ from dlperf.envs.environment import Environment
 from dlperf.errors import Problem, RunError, UsageError, did_you_mean, exit_code
 from dlperf.launchers.containers import ARGUMENTS, ENGINES
 from dlperf.models.images import FORMATS
+from dlperf.planning import plan
+from dlperf.planning.checks import from_arguments
+from dlperf.planning.plan import Plan
+from dlperf.planning.spec import AUTO, Spec, without_amp
 from dlperf.schema import Comparison, Job
-from dlperf.spec import AUTO, Spec, from_arguments, without_amp
+from dlperf.upstream import setup
 
 #: flags that make the spec, with the value that stands for "not given"
 DEFAULTS: dict[str, object] = {
@@ -262,7 +266,7 @@ def summary(comparison: Comparison) -> str:
     return "\n".join(lines)
 
 
-def dry_run(spec: Spec, planned: plan.Plan, adapters: Mapping[str, Adapter], folder: Path) -> str:
+def dry_run(spec: Spec, planned: Plan, adapters: Mapping[str, Adapter], folder: Path) -> str:
     """The plan, what it will take, and every command, verbatim, as text. Nothing is run or made."""
     expected = estimate.of(spec, planned.jobs * spec.protocol.repeats, adapters)
     lines = [f"# {line}" for line in [*estimate.text(expected), f"In {folder}"]]
@@ -287,13 +291,13 @@ def dry_run(spec: Spec, planned: plan.Plan, adapters: Mapping[str, Adapter], fol
     return "\n".join(lines)
 
 
-def environment_commands(spec: Spec, planned: plan.Plan, adapters: Mapping[str, Adapter]) -> dict[str, str]:
+def environment_commands(spec: Spec, planned: Plan, adapters: Mapping[str, Adapter]) -> dict[str, str]:
     """How each environment would be made, by "adapter environment"; nothing for --env current."""
     jobs = {f"{job.adapter} {job.environment}": job for job in planned.jobs}
     if spec.env == "current":
         jobs = {key: job for key, job in jobs.items() if job.upstream}
     return {
-        key: scripts.get(adapters[job.adapter], job, spec)
+        key: setup.get(adapters[job.adapter], job, spec)
         if job.upstream
         else _commands(spec, adapters[job.adapter], job.environment)
         for key, job in jobs.items()
@@ -303,7 +307,7 @@ def environment_commands(spec: Spec, planned: plan.Plan, adapters: Mapping[str, 
 def _planned(spec: Spec, job: Job, adapters: Mapping[str, Adapter]) -> Environment:
     adapter = adapters[job.adapter]
     if job.upstream:
-        return scripts.planned(adapter, job, spec)
+        return setup.planned(adapter, job, spec)
     return runner.on_cpu(kinds.planned(adapter, job.environment, spec.env, spec.images), spec)
 
 

@@ -7,12 +7,14 @@ import platform
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from dlperf import __version__, cache, compare, estimate, machine, models, plan, spec
+from dlperf import __version__, cache, compare, estimate, machine, models
 from dlperf.adapters import cpu
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import RUNNABLE, Adapter
 from dlperf.envs import pythons
 from dlperf.errors import exit_code
+from dlperf.planning import checks, plan, spec
+from dlperf.planning.spec import AUTO
 from dlperf.report import text
 
 #: kinds of CPUs, with what decides which kernels a framework has there, the oldest first
@@ -150,8 +152,8 @@ def _whys(adapter: Adapter, precision: str, found: frozenset[str] | None) -> Ite
 
 def _first_comparison(adapters: Mapping[str, Adapter]) -> list[str]:
     """What `make compare` will do, and what that takes."""
-    arguments = {**compare.DEFAULTS, "model": "bert", "precision": spec.AUTO, "dry_run": True}
-    asked = spec.from_arguments(arguments, adapters)
+    arguments = {**compare.DEFAULTS, "model": "bert", "precision": AUTO, "dry_run": True}
+    asked = checks.from_arguments(arguments, adapters)
     planned = plan.make(asked, adapters)
     expected = estimate.of(asked, planned.jobs * asked.protocol.repeats, adapters)
     lines = ["make compare (BERT-base, all frameworks)", f"  {compare.chosen_precision(asked, adapters)}"]

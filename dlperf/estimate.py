@@ -22,8 +22,8 @@ from dlperf.certify import Asked
 from dlperf.envs import kinds
 from dlperf.errors import RunError
 from dlperf.models.parameters import count
+from dlperf.planning.spec import Spec
 from dlperf.schema import Job
-from dlperf.spec import Spec
 
 #: GFLOP/s a core in training, by the widest instruction sets: the harmonic mean over frameworks. AVX-512: the published
 #: ResNet-50 and BERT-base in float32, of Zen 5. AVX2: the same on Zen 3. Neither: PaddlePaddle on Zen 3, whose MKL took

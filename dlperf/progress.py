@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from dlperf import events, metrics
 from dlperf.events import Stream
+from dlperf.planning.spec import Protocol, Spec
 from dlperf.schema import Job, Record
-from dlperf.spec import Protocol, Spec
 
 if TYPE_CHECKING:
     from rich.live import Live

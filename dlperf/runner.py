@@ -11,17 +11,20 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from dlperf import bundle, cache, certify, estimate, events, launchers, metrics, plan, process, scripts
+from dlperf import bundle, cache, certify, estimate, events, launchers, metrics, process
 from dlperf.catalog.adapter import Adapter
 from dlperf.envs import kinds
 from dlperf.envs.environment import Environment
 from dlperf.errors import Problem, RunError, UsageError
 from dlperf.launchers import Launch
+from dlperf.planning import plan
+from dlperf.planning.spec import Spec
 from dlperf.progress import Progress
 from dlperf.schema import Failure, Job, Record
 from dlperf.shell import quote
-from dlperf.spec import Spec
 from dlperf.store import Store
+from dlperf.upstream import commands, logs, setup
+from dlperf.upstream.commands import WORK
 
 #: failures of what surrounds a run, not of the run: `--resume` tries them again
 NEVER_RAN = frozenset(["environment"])
@@ -118,7 +121,7 @@ class Runner:
         """What a script that is not ours needs."""
         try:
             adapter = self.adapters[job.adapter]
-            return scripts.environment(adapter, job, self.store.spec, self.store.folder, self.progress.note)
+            return setup.environment(adapter, job, self.store.spec, self.store.folder, self.progress.note)
         except RunError as error:
             return error
 
@@ -198,17 +201,17 @@ class Runner:
 
         def tick() -> None:
             self.progress.tick(folder)
-            if not theirs.stops and scripts.complete(folder, theirs, job, spec.protocol):
+            if not theirs.stops and logs.complete(folder, theirs, job, spec.protocol):
                 raise process.Enough
 
         command = script(spec, job, repeat, environment, adapter)
         process.prepare(folder, request(job, spec), command)
         started, began = _now(), time.monotonic()
-        engine = scripts.engine(spec) if environment.kind == "image" else ""
+        engine = setup.engine(spec) if environment.kind == "image" else ""
         ended = process.execute(folder, spec.timeout, tick, engine=engine)
         seconds = time.monotonic() - began
-        shutil.rmtree(folder / scripts.WORK, ignore_errors=True)
-        stream = scripts.read(folder, theirs, job, spec.protocol, scripts.versions(adapter, environment))
+        shutil.rmtree(folder / WORK, ignore_errors=True)
+        stream = logs.read(folder, theirs, job, spec.protocol, setup.versions(adapter, environment))
         given = job.adapter in spec.sources
         self._finish(
             Record(
@@ -229,7 +232,7 @@ class Runner:
                 effective=stream.warm["effective"],
                 windows=stream.windows,
                 first_step_seconds=stream.warm["first_step_seconds"],
-                failure=scripts.failure(ended, stream, folder),
+                failure=logs.failure(ended, stream, folder),
             )
         )
 
@@ -245,7 +248,7 @@ def _now() -> str:
 def script(spec: Spec, job: Job, repeat: int, environment: Environment, adapter: Adapter) -> str:
     """What `sh` runs for one run of a job, in the run's folder."""
     if job.upstream:
-        return scripts.launch(adapter, job, spec, repeat, str(environment.python), environment.kind == "image")
+        return commands.launch(adapter, job, spec, repeat, str(environment.python), environment.kind == "image")
     return launchers.find(job.launcher).script(_launch(spec, job, repeat, environment))
 
 

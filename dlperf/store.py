@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from dlperf.errors import Problem, UsageError
-from dlperf.plan import Plan
+from dlperf.planning.plan import Plan
+from dlperf.planning.spec import Spec, spec_from
 from dlperf.schema import SCHEMA, Certificate, Comparison, Record, Skip, job_from, proofs_from, record_from, to_json
-from dlperf.spec import Spec, spec_from
 
 MANIFEST = "comparison.json"
 RECORDS = "records.jsonl"

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dlperf import __version__, bundle, cache, certify, plan, store
+from dlperf import __version__, bundle, cache, certify, store
 from dlperf import progress as progress_
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import Adapter
@@ -18,8 +18,11 @@ from dlperf.compare import DEFAULTS, Parser, add_environment
 from dlperf.envs import kinds
 from dlperf.envs.environment import Environment
 from dlperf.errors import Problem, RunError, UsageError, exit_code
+from dlperf.planning import plan
+from dlperf.planning.checks import from_arguments
+from dlperf.planning.plan import Plan
+from dlperf.planning.spec import PRECISIONS, Spec
 from dlperf.schema import Certificate, Comparison, Failure, Job, Record, Skip
-from dlperf.spec import PRECISIONS, Spec, from_arguments
 
 
 def parser() -> argparse.ArgumentParser:
@@ -106,7 +109,7 @@ def _certificates(
 
 
 def _comparison(
-    spec: Spec, planned: plan.Plan, proofs: Mapping[str, tuple[Certificate, ...]], failed: Mapping[str, RunError]
+    spec: Spec, planned: Plan, proofs: Mapping[str, tuple[Certificate, ...]], failed: Mapping[str, RunError]
 ) -> Comparison:
     """A comparison without measured runs, for the report's pages."""
     from dlperf import machine

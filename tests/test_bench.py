@@ -9,8 +9,8 @@ import pytest
 
 from dlperf.catalog import adapter, reader
 from dlperf.catalog.adapter import RUNNABLE, Adapter
+from dlperf.planning.spec import PROTOCOLS, Spec
 from dlperf.schema import Comparison, Failure, Job, Record, Skip, Window
-from dlperf.spec import PROTOCOLS, Spec
 
 FOLDER = Path(__file__).parent / "bench"
 PLAIN = {path.parent.name: reader.read(path.parent) for path in sorted(FOLDER.glob("*/adapter.toml"))}

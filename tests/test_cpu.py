@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from dlperf import compare, doctor, events, launchers, machine, metrics, plan, process, spec, store
+from dlperf import compare, doctor, events, launchers, machine, metrics, process, store
 from dlperf.adapters import cpu
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import RUNNABLE
 from dlperf.errors import UsageError
 from dlperf.launchers import Launch
 from dlperf.launchers.api import EMULATOR
+from dlperf.planning import checks, plan
 from dlperf.report import caveats
 from dlperf.schema import comparison_from
 
@@ -43,7 +44,7 @@ ENTRIES = [
 def planned(monkeypatch, found, **given):
     monkeypatch.setattr(cpu, "flags", lambda: found)
     arguments = {**compare.DEFAULTS, "model": "bert_tiny", "device": "cpu", "dry_run": True, **given}
-    asked = spec.from_arguments(arguments, ADAPTERS)
+    asked = checks.from_arguments(arguments, ADAPTERS)
     return asked, plan.make(asked, ADAPTERS)
 
 
@@ -87,7 +88,7 @@ def test_what_the_system_does_not_save_does_not_count():
 @pytest.mark.skipif(not shutil.which(EMULATOR), reason=f"{EMULATOR} is not installed; `make test-cpus` installs it")
 @pytest.mark.parametrize(("model", "least", "beyond"), [("Nehalem", NO_AVX, "avx"), ("Haswell", AVX2, "avx512f")])
 def test_an_emulated_processor_is_not_the_hosts(model, least, beyond):
-    found = spec.emulated_flags(model)
+    found = checks.emulated_flags(model)
     assert found >= least
     assert beyond not in found
 

@@ -5,15 +5,16 @@ import sys
 
 import pytest
 
-from dlperf import compare, plan, spec, store
+from dlperf import compare, store
 from dlperf.catalog import reader
+from dlperf.planning import checks, plan
 
 ADAPTERS = reader.adapters()
 
 
 def systems(**given):
     arguments = {**compare.DEFAULTS, "model": "resnet50", "device": "cpu", "dry_run": True, **given}
-    return {job.system for job in plan.make(spec.from_arguments(arguments, ADAPTERS), ADAPTERS).jobs}
+    return {job.system for job in plan.make(checks.from_arguments(arguments, ADAPTERS), ADAPTERS).jobs}
 
 
 def test_compilers_are_rows_of_their_own():

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from dlperf import certify, estimate, plan, schema
+from dlperf import certify, estimate, schema
 from dlperf.catalog import reader
 from dlperf.errors import UsageError
 from dlperf.estimate import Here
-from dlperf.spec import Protocol, Spec, spec_from
+from dlperf.planning import plan
+from dlperf.planning.spec import Protocol, Spec, spec_from
 
 ROOT = Path(__file__).parent.parent
 GOLDEN = Path(__file__).parent / "golden" / "estimate.txt"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from dlperf import hosts
-from dlperf.hosts import Host
+from dlperf.planning import hosts
+from dlperf.planning.hosts import Host
 
 
 def from_text(tmp_path, text):

@@ -19,12 +19,13 @@ LAYERS = [
     {"compare", "verify"},
     {"runner", "report"},
     {"progress", "store", "certify", "estimate"},
-    {"plan", "bundle", "process", "scripts"},
+    {"upstream"},
+    {"bundle", "process", "planning"},
     {"events", "metrics", "proof", "scaling"},
-    {"data", "spec"},
+    {"data"},
     {"envs"},
     {"docker"},
-    {"catalog", "schema", "launchers", "hosts", "machine"},
+    {"catalog", "schema", "launchers", "machine"},
     {"adapters", "models", "cache", "errors", "shell", ""},
 ]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from dlperf import events, progress
+from dlperf.planning.spec import Protocol, Spec
 from dlperf.progress import Lines, Progress, choose, duration, position
 from dlperf.schema import Failure, Job, Record
-from dlperf.spec import Protocol, Spec
 
 GOLDEN = Path(__file__).parent / "golden" / "progress.txt"
 QUICK = Protocol("quick", 2, 3, 2, 3)

@@ -13,25 +13,28 @@ from pathlib import Path
 import numpy
 import pytest
 
-from dlperf import compare, metrics, plan, runner, scripts, spec, store
+from dlperf import compare, metrics, runner, store
 from dlperf.catalog import checkout as checkout_
 from dlperf.catalog import reader
 from dlperf.catalog.environment import Replacement
 from dlperf.envs import kinds
 from dlperf.errors import RunError, UsageError
 from dlperf.events import Stream
+from dlperf.planning import checks, plan, scripts
+from dlperf.planning.spec import PROTOCOLS
 from dlperf.process import Ended
+from dlperf.upstream import commands, logs, setup
 
 ADAPTERS = reader.adapters()
 UPSTREAM = {name: adapter for name, adapter in ADAPTERS.items() if adapter.source}
 GOLDEN = Path(__file__).parent / "golden" / "scripts"
-PROTOCOL = spec.PROTOCOLS["dlperf"]
+PROTOCOL = PROTOCOLS["dlperf"]
 
 
 def planned(name, model="resnet50", **given):
     """The spec and the one job of a comparison of one upstream system."""
     arguments = {**compare.DEFAULTS, "frameworks": name, "model": model, "device": "cuda", "dry_run": True, **given}
-    made = spec.from_arguments(arguments, ADAPTERS)
+    made = checks.from_arguments(arguments, ADAPTERS)
     rows = plan.make(made, ADAPTERS)
     assert not rows.skips, rows.skips
     (job,) = rows.jobs
@@ -40,7 +43,7 @@ def planned(name, model="resnet50", **given):
 
 def words_of(name, model="resnet50", **given):
     made, job = planned(name, model, **given)
-    return scripts.command(ADAPTERS[name], job, made, "/source", "python3", "/data")
+    return commands.command(ADAPTERS[name], job, made, "/source", "python3", "/data")
 
 
 # --- commands ---------------------------------------------------------------------------------------------------------
@@ -399,7 +402,7 @@ def test_golden_launch_scripts(name, model, precision, size, request):
         return
     made, job = planned(name, model, precision=precision, **size)
     adapter = ADAPTERS[name]
-    environment = dataclasses.replace(scripts.planned(adapter, job, made), python=Path("/environment/bin/python"))
+    environment = dataclasses.replace(setup.planned(adapter, job, made), python=Path("/environment/bin/python"))
     text = runner.script(made, job, 0, environment, adapter)
     file = GOLDEN / f"{name}-{model}-{precision}-{job.nnodes}n{job.nproc_per_node}d.sh"
     if request.config.getoption("--update-golden"):
@@ -430,14 +433,14 @@ def test_steps_are_dlperfs_under_its_protocol():
     ran = {"ngc-pytorch": 150, "gluon-nlp": 200, "tensorflow-models": 600, "oneflow-benchmark": 120, "gluon-cv": 120}
     for name, count in ran.items():
         script = next(iter(ADAPTERS[name].scripts.values()))
-        assert scripts.steps(script, PROTOCOL).total == count
-    assert scripts.steps(ADAPTERS["oneflow-benchmark"].scripts["bert_base"], PROTOCOL).total == 140
+        assert commands.steps(script, PROTOCOL).total == count
+    assert commands.steps(ADAPTERS["oneflow-benchmark"].scripts["bert_base"], PROTOCOL).total == 140
 
 
 @pytest.mark.parametrize(("image", "expected"), [("25.12", "nvcr.io/nvidia/pytorch:25.12-py3"), ("mine:1", "mine:1")])
 def test_an_option_chooses_the_image(image, expected):
     made, job = planned("ngc-pytorch", set=[f"image={image}"])
-    assert f" {expected} " in scripts.launch(ADAPTERS["ngc-pytorch"], job, made, 0, "python3", True)
+    assert f" {expected} " in commands.launch(ADAPTERS["ngc-pytorch"], job, made, 0, "python3", True)
     assert job.upstream["image"] == expected
 
 
@@ -468,20 +471,20 @@ NEEDS_GPUS = ("nccl", "distributed.launch", "mpirun", "cuda true", "gpus=1", "ba
 @pytest.mark.parametrize(("name", "model"), ON_CPU)
 def test_commands_on_a_cpu_have_nothing_that_needs_a_gpu(name, model):
     made, job = planned(name, model, device="cpu", threads="3")
-    words = " ".join(scripts.command(ADAPTERS[name], job, made, "/source", "python3", "/data"))
+    words = " ".join(commands.command(ADAPTERS[name], job, made, "/source", "python3", "/data"))
     assert ON_CPU[name, model] in words
     assert not [one for one in NEEDS_GPUS if one in words]
-    variables = scripts.variables(ADAPTERS[name], job, made, "/source", "python3", "/data")
+    variables = commands.variables(ADAPTERS[name], job, made, "/source", "python3", "/data")
     assert variables["OMP_NUM_THREADS"] == "3"
     assert "CUDA_VISIBLE_DEVICES" not in variables
 
 
 def test_a_script_is_skipped_where_it_cannot_run():
     given = {**compare.DEFAULTS, "frameworks": "ngc-pytorch,ngc-mxnet", "model": "bert,resnet_tiny", "dry_run": True}
-    on_cpu = plan.make(spec.from_arguments({**given, "device": "cpu"}, ADAPTERS), ADAPTERS)
+    on_cpu = plan.make(checks.from_arguments({**given, "device": "cpu"}, ADAPTERS), ADAPTERS)
     assert not on_cpu.jobs
     assert "needs CUDA" in on_cpu.skips[0].why
-    on_gpu = plan.make(spec.from_arguments({**given, "device": "cuda"}, ADAPTERS), ADAPTERS)
+    on_gpu = plan.make(checks.from_arguments({**given, "device": "cuda"}, ADAPTERS), ADAPTERS)
     assert [job.adapter for job in on_gpu.jobs] == ["ngc-pytorch"]
     assert {skip.why for skip in on_gpu.skips if skip.model == "resnet_tiny"} == {
         "its scripts train resnet50 and bert_base",
@@ -633,7 +636,7 @@ CASES = [(name, model, written) for (name, model), several in FORMATS.items() fo
 def stream(tmp_path, job, text, protocol=PROTOCOL):
     """What is read from a log; a list of lines, or a text."""
     (tmp_path / "stdout.log").write_text(text if isinstance(text, str) else "".join(line + "\n" for line in text))
-    return scripts.read(tmp_path, ADAPTERS[job.adapter].scripts[job.model], job, protocol, {})
+    return logs.read(tmp_path, ADAPTERS[job.adapter].scripts[job.model], job, protocol, {})
 
 
 def rate(found):
@@ -648,7 +651,7 @@ def test_every_log_format_has_a_test():
 def test_a_log_of_known_speed_gives_that_speed(tmp_path, name, model, written):
     """Steps take 0.25 and 0.5 s in turn: 8/3 steps a second. A mean of rates would say 3."""
     _, job = planned(name, model, batch_size="32")
-    total = scripts.steps(ADAPTERS[name].scripts[model], PROTOCOL).total
+    total = commands.steps(ADAPTERS[name].scripts[model], PROTOCOL).total
     found = stream(tmp_path, job, written(total, 32))
     assert found.failure is None
     assert rate(found) == pytest.approx(32 * 8 / 3, rel=1e-3)
@@ -661,14 +664,14 @@ def test_the_lines_that_a_window_names_are_those_that_it_is_of(tmp_path, name, m
     """With these lines alone, and what stands before the measured steps cut to nothing, the figure is the same."""
     _, job = planned(name, model, batch_size="32")
     script = ADAPTERS[name].scripts[model]
-    text = list(written(scripts.steps(script, PROTOCOL).total, 32))
+    text = list(written(commands.steps(script, PROTOCOL).total, 32))
     found = stream(tmp_path, job, text)
     for window in found.windows:
         file, _, span = window.source.rpartition(":")
         first, last = map(int, span.split("-"))
         assert file == "stdout.log"
         assert 1 <= first <= last <= len(text)
-        steps = [line.step for line in scripts.lines("\n".join(text[first - 1 : last]) + "\n", script.log, job)]
+        steps = [line.step for line in logs.lines("\n".join(text[first - 1 : last]) + "\n", script.log, job)]
         covered = steps[-1] - steps[0] + (0 if script.log.timestamp else script.log.every)
         assert covered == window.steps
 
@@ -719,7 +722,7 @@ def test_a_rate_is_of_all_of_a_node_or_of_a_device(tmp_path, of, devices, factor
     script = ADAPTERS["gluon-cv"].scripts["resnet50"]
     script = dataclasses.replace(script, log=dataclasses.replace(script.log, rate_of=of))
     (tmp_path / "stdout.log").write_text("".join(line + "\n" for line in gluon_cv(120, 512 / devices)))
-    found = scripts.read(tmp_path, script, job, PROTOCOL, {})
+    found = logs.read(tmp_path, script, job, PROTOCOL, {})
     assert rate(found) == pytest.approx(512 * 8 / 3, rel=1e-3)
     assert factor == devices
 
@@ -824,7 +827,7 @@ def test_training_that_begins_anew_ends_the_log(tmp_path):
 def test_what_ended_a_script_is_in_its_row(tmp_path, code, timed_out, printed, kind, says):
     _, job = planned("pytorch-examples")
     found = stream(tmp_path, job, printed)
-    failure = scripts.failure(Ended(code, timed_out, 5.0, False), found, tmp_path)
+    failure = logs.failure(Ended(code, timed_out, 5.0, False), found, tmp_path)
     assert failure.kind == kind
     assert says in failure.message
 
@@ -832,8 +835,8 @@ def test_what_ended_a_script_is_in_its_row(tmp_path, code, timed_out, printed, k
 def test_figures_of_a_script_that_fails_afterwards_are_a_failure(tmp_path):
     _, job = planned("pytorch-examples")
     found = stream(tmp_path, job, pytorch_examples(120, 128))
-    assert scripts.failure(Ended(0, False, 5.0, False), found, tmp_path) is None
-    assert scripts.failure(Ended(3, False, 5.0, False), found, tmp_path).kind == "crash"
+    assert logs.failure(Ended(0, False, 5.0, False), found, tmp_path) is None
+    assert logs.failure(Ended(3, False, 5.0, False), found, tmp_path).kind == "crash"
     assert isinstance(found, Stream)
 
 
@@ -982,7 +985,7 @@ def test_a_tag_or_branch_may_stand_for_a_commit(checkout):
 def test_a_source_must_be_of_a_chosen_script(frameworks, given, says):
     arguments = {**compare.DEFAULTS, "frameworks": frameworks, "model": "resnet50", "source": given, "dry_run": True}
     with pytest.raises(UsageError) as caught:
-        spec.from_arguments({**arguments, "device": "auto"}, ADAPTERS)
+        checks.from_arguments({**arguments, "device": "auto"}, ADAPTERS)
     assert says in str(caught.value)
 
 

@@ -2,17 +2,18 @@
 
 import pytest
 
-from dlperf import compare, plan, spec
+from dlperf import compare
 from dlperf.catalog import reader
 from dlperf.data import photos as photos_
 from dlperf.data.photos import Options
 from dlperf.errors import UsageError
+from dlperf.planning import checks, plan, spec
 
 
 def parse(*words):
     arguments = vars(compare.parser().parse_args(words))
     given = {name: arguments[name] for name in compare.DEFAULTS if arguments[name] is not None}
-    return spec.from_arguments({**compare.DEFAULTS, "device": "cpu", **given, "dry_run": False}, reader.adapters())
+    return checks.from_arguments({**compare.DEFAULTS, "device": "cpu", **given, "dry_run": False}, reader.adapters())
 
 
 def planned(*words):
@@ -125,7 +126,7 @@ def test_a_foreign_data_folder_is_refused(tmp_path):
 
 
 def test_cuda_needs_a_gpu_unless_it_is_a_dry_run(monkeypatch):
-    monkeypatch.setattr(spec.probe, "gpus", lambda: [])
+    monkeypatch.setattr(checks.probe, "gpus", lambda: [])
     with pytest.raises(UsageError, match="nvidia-smi finds no GPU"):
         parse("--device", "cuda")
 
@@ -165,7 +166,7 @@ def test_an_option_may_need_another_environment():
 
 def test_an_environment_that_nobody_builds_yet_is_a_skip(monkeypatch):
     words = ["--model", "bert", "--frameworks", "pytorch", "--device", "cuda", "--set", "communication=horovod"]
-    monkeypatch.setattr(spec.probe, "gpus", lambda: [{"name": "some GPU"}])
+    monkeypatch.setattr(checks.probe, "gpus", lambda: [{"name": "some GPU"}])
     (skip,) = planned(*words).skips
     assert (skip.system, skip.status) == ("pytorch+horovod", "not_yet")
     assert skip.why == "horovod on cuda is not built by us yet"
@@ -219,7 +220,7 @@ def test_each_pair_of_nodes_and_ranks_is_a_row():
 def parse_dry(*words):
     arguments = vars(compare.parser().parse_args(words))
     given = {name: arguments[name] for name in compare.DEFAULTS if arguments[name] is not None}
-    return spec.from_arguments({**compare.DEFAULTS, "device": "cpu", **given, "dry_run": True}, reader.adapters())
+    return checks.from_arguments({**compare.DEFAULTS, "device": "cpu", **given, "dry_run": True}, reader.adapters())
 
 
 def test_one_node_starts_locally_and_hosts_mean_mpi_over_all_of_them():
@@ -229,7 +230,7 @@ def test_one_node_starts_locally_and_hosts_mean_mpi_over_all_of_them():
 
 
 def test_threads_are_shared_by_the_ranks_of_a_node_the_same_in_all_rows(monkeypatch):
-    monkeypatch.setattr(spec.machine, "usable_cores", lambda: 8.0)
+    monkeypatch.setattr(checks.machine, "usable_cores", lambda: 8.0)
     assert parse("--nproc-per-node", "1,4").threads == 2
     assert parse("--nproc-per-node", "1,4", "--threads", "3").threads == 3
 
@@ -265,7 +266,7 @@ def test_what_is_wrong_with_places_is_told_before_anything_starts(words, parts):
 
 
 def test_a_launcher_whose_program_is_missing_says_which_package_has_it(monkeypatch):
-    monkeypatch.setattr(spec.shutil, "which", lambda program: None)
+    monkeypatch.setattr(checks.shutil, "which", lambda program: None)
     found = problems("--launcher", "mpi")
     assert any("mpi where mpirun is installed" in one and "openmpi-bin" in one for one in found), found
     (found,) = problems("--nnodes", "2")
@@ -376,6 +377,6 @@ def test_what_we_did_not_lock_is_the_users_to_know():
 def test_threads_are_no_more_than_a_control_group_allows(monkeypatch):
     """More would spin at their barriers while the group is throttled; half a core still has one."""
     for quota, threads in ((3.9, 3), (1.0, 1), (0.5, 1), (None, 8)):
-        monkeypatch.setattr(spec.machine, "_cpu_quota", lambda quota=quota: quota)
-        monkeypatch.setattr(spec.machine.os, "sched_getaffinity", lambda _: range(8))
+        monkeypatch.setattr(checks.machine, "_cpu_quota", lambda quota=quota: quota)
+        monkeypatch.setattr(checks.machine.os, "sched_getaffinity", lambda _: range(8))
         assert parse().threads == threads

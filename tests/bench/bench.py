@@ -15,13 +15,16 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dlperf import __version__, compare, machine, metrics, models, plan, progress, runner, store
+from dlperf import __version__, compare, machine, metrics, models, progress, runner, store
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import Adapter
 from dlperf.errors import UsageError, heed_signals
 from dlperf.metrics import Estimate, Summary
+from dlperf.planning import plan
+from dlperf.planning.checks import from_arguments
+from dlperf.planning.plan import Plan
+from dlperf.planning.spec import Spec
 from dlperf.schema import Comparison, Job, Skip
-from dlperf.spec import Spec, from_arguments
 
 HERE = Path(__file__).parent
 PLAIN = "_plain"
@@ -73,7 +76,7 @@ def _bench(arguments: argparse.Namespace) -> int:
     return 0 if any(record.done for record in opened.records.values()) else 1
 
 
-def pairs(spec: Spec, adapters: Mapping[str, Adapter]) -> plan.Plan:
+def pairs(spec: Spec, adapters: Mapping[str, Adapter]) -> Plan:
     """The rows that run on both sides. A row that has no other side would be time spent for no ratio."""
     jobs, skips = [], []
     for model in spec.models:
@@ -84,7 +87,7 @@ def pairs(spec: Spec, adapters: Mapping[str, Adapter]) -> plan.Plan:
         skips += planned.skips
     skips += [_without(job) for job in jobs if job.adapter + PLAIN not in adapters and not _is_plain(job)]
     sides = [_row(job) for job in jobs]
-    return plan.Plan(tuple(job for job in jobs if sides.count(_row(job)) == 2), tuple(skips))
+    return Plan(tuple(job for job in jobs if sides.count(_row(job)) == 2), tuple(skips))
 
 
 def _without(job: Job) -> Skip:

@@ -16,14 +16,16 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-from dlperf import bundle, compare, events, metrics, models, plan, process, runner
+from dlperf import bundle, compare, events, metrics, models, process, runner
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import Adapter
 from dlperf.envs import kinds
 from dlperf.envs.environment import Environment
 from dlperf.errors import RunError, UsageError, heed_signals
+from dlperf.planning import plan
+from dlperf.planning.checks import from_arguments
+from dlperf.planning.spec import Spec
 from dlperf.schema import Job
-from dlperf.spec import Spec, from_arguments
 
 WINDOWS = 4
 

@@ -15,8 +15,9 @@ import pytest
 from dlperf import bundle, certify, proof
 from dlperf.catalog import reader
 from dlperf.envs import kinds
-from dlperf.plan import make
-from dlperf.spec import PRECISIONS, from_arguments
+from dlperf.planning.checks import from_arguments
+from dlperf.planning.plan import make
+from dlperf.planning.spec import PRECISIONS
 
 pytestmark = pytest.mark.framework
 

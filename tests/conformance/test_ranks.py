@@ -16,8 +16,9 @@ from dlperf import bundle, certify, proof
 from dlperf.catalog import reader
 from dlperf.envs import kinds, pythons
 from dlperf.errors import RunError
-from dlperf.plan import make
-from dlperf.spec import PRECISIONS, from_arguments
+from dlperf.planning.checks import from_arguments
+from dlperf.planning.plan import make
+from dlperf.planning.spec import PRECISIONS
 
 pytestmark = pytest.mark.framework
 

@@ -6,10 +6,11 @@ import sys
 
 import pytest
 
-from dlperf import spec, store
+from dlperf import store
 from dlperf.adapters import cpu
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import RUNNABLE
+from dlperf.planning import checks
 
 pytestmark = [pytest.mark.cpus, pytest.mark.framework]
 
@@ -45,7 +46,7 @@ def expected(adapter, family, precision, found):
 @pytest.mark.parametrize("processor", CPUS, ids=lambda one: one or "own")
 @pytest.mark.parametrize(("family", "model"), [("bert", "bert_tiny"), ("resnet", "resnet_tiny")])
 def test_a_row_runs_as_its_adapter_says(tmp_path, name, processor, family, model):
-    found = spec.emulated_flags(processor) if processor else cpu.flags()
+    found = checks.emulated_flags(processor) if processor else cpu.flags()
     opened = compared(tmp_path / "out", name, model, processor, "-m", "dlperf.compare")
     ran = {record.job.precision: record for record in opened.records.values()}
     skipped = {skip.precision: skip for skip in opened.plan.skips}

@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from itertools import product
 
-from dlperf import launchers, models, scripts
+from dlperf import launchers, models
 from dlperf.adapters import cpu
 from dlperf.catalog.adapter import RUNNABLE, Adapter
 from dlperf.launchers.containers import ENGINES, NGC
+from dlperf.planning import scripts
+from dlperf.planning.spec import Spec, default_batch_size, resolve_precision
 from dlperf.schema import Job, Skip
-from dlperf.spec import Spec, default_batch_size, resolve_precision
 
 
 @dataclass(frozen=True)

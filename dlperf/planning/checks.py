@@ -1,4 +1,4 @@
-"""What was asked, checked and resolved. Every wrong field is reported at once."""
+"""From the command line's texts to a Spec. Every wrong field is reported at once."""
 
 from __future__ import annotations
 
@@ -10,135 +10,23 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dlperf import hosts as hosts_
 from dlperf import launchers, machine, models
 from dlperf.adapters import cpu, probe
 from dlperf.catalog import checkout
-from dlperf.catalog.adapter import DEVICES, RUNNABLE, Adapter
-from dlperf.errors import Problem, UsageError, did_you_mean, whole
-from dlperf.hosts import Host
+from dlperf.catalog.adapter import DEVICES, Adapter
+from dlperf.errors import UsageError, did_you_mean
 from dlperf.launchers import Launcher, containers
 from dlperf.launchers.api import EMULATOR
 from dlperf.launchers.containers import ARGUMENTS, ENGINES
 from dlperf.models import images, pretraining
-
-PRECISIONS = ("fp32", "tf32", "amp", "fp16", "bf16")
-#: in place of them: amp, unless too few frameworks have kernels for it
-AUTO, ENOUGH = "auto", 3
-
-
-@dataclass(frozen=True)
-class Protocol:
-    """How often: `repeats` fresh processes, each with warm-up steps and then windows of steps."""
-
-    name: str
-    warmup_steps: int
-    windows: int
-    steps_per_window: int
-    repeats: int
-
-
-#: dlperf: DLPerf's 20 steps of warm-up, 100 measured, 7 repeats. quick: for machines where a step takes seconds.
-PROTOCOLS = {"dlperf": Protocol("dlperf", 20, 5, 20, 7), "quick": Protocol("quick", 2, 3, 2, 3)}
-#: seconds that one run may take, unless --timeout says otherwise
-TIMEOUTS = {"dlperf": 7200.0, "quick": 1200.0}
-
-
-@dataclass(frozen=True)
-class Spec:
-    """A comparison as asked.
-
-    precisions: as the user wrote them; `resolve_precision` says what they mean on the device. batch sizes: None means
-    the model's default. settings: option -> value, or "adapter.option" -> value. data: "synthetic" or a folder.
-    timeout: seconds for one run. threads: CPU threads that each rank's framework may use. verify: whether to make
-    certificates that are missing. nnodes, nproc_per_node: each pair is a row. hosts: names, in order; empty: this
-    machine, or those that the launcher finds. launcher: its name, resolved. launcher_arguments: see Launcher.arguments.
-    predict: numbers of devices whose throughput the report predicts. inputs: "native", "dali" for a data folder, each a
-    row. formats: of the images in the data folder, those that may be read. images: adapter -> reference of its image,
-    "ngc" for NVIDIA's; "" stands for all others. container_arguments: see dlperf.launchers.containers. sources: of
-    adapters whose scripts are others', their checkouts. instructions: what the CPU that runs the rows has, see
-    dlperf.adapters.cpu; None where other machines run them, or nothing tells. emulate_cpu: the CPU that qemu-user
-    emulates for the workers; empty for this machine's own. allow_reference: run rows whose kernels are of last resort.
-    """
-
-    models: tuple[str, ...]
-    precisions: tuple[str, ...]
-    frameworks: tuple[str, ...]
-    device: str
-    env: str
-    protocol: Protocol
-    batch_size: int | None = None
-    global_batch_size: int | None = None
-    compile: tuple[str, ...] = ()
-    settings: Mapping[str, str] = field(default_factory=dict)
-    data: str = "synthetic"
-    timeout: float = TIMEOUTS["quick"]
-    seed: int = 1
-    threads: int = 1
-    verify: bool = True
-    nnodes: tuple[int, ...] = (1,)
-    nproc_per_node: tuple[int, ...] = (1,)
-    hosts: tuple[str, ...] = ()
-    launcher: str = "local"
-    launcher_arguments: Mapping[str, str] = field(default_factory=dict)
-    predict: tuple[int, ...] = ()
-    inputs: tuple[str, ...] = ("synthetic",)
-    formats: tuple[str, ...] = ()
-    images: Mapping[str, str] = field(default_factory=dict)
-    container_arguments: Mapping[str, str] = field(default_factory=dict)
-    sources: Mapping[str, str] = field(default_factory=dict)
-    instructions: tuple[str, ...] | None = None
-    emulate_cpu: str = ""
-    allow_reference: bool = False
-
-    @property
-    def world_sizes(self) -> list[int]:
-        return sorted({nodes * devices for nodes in self.nnodes for devices in self.nproc_per_node})
-
-
-def spec_from(data: Mapping[str, Any]) -> Spec:
-    """The inverse of dataclasses.asdict, from JSON."""
-    fields = dict(data)
-    fields["protocol"] = Protocol(**fields["protocol"])
-    for name in ("models", "precisions", "frameworks", "compile", "nnodes", "nproc_per_node", "hosts", "predict"):
-        fields[name] = tuple(fields[name])
-    for name in ("inputs", "formats"):  # older comparisons have none
-        fields[name] = tuple(
-            fields.get(name, (() if name == "formats" or fields["data"] == "synthetic" else ("native",)))
-        )
-    told = fields.get("instructions")
-    fields["instructions"] = None if told is None else tuple(told)
-    return Spec(**fields)
-
-
-def resolve_precision(asked: str, device: str) -> str:
-    """fp32 and tf32 stay; amp is float16 with dynamic loss scaling on CUDA and bfloat16 on CPU."""
-    if asked == "amp":
-        return "amp_fp16" if device == "cuda" else "amp_bf16"
-    return {"fp16": "amp_fp16", "bf16": "amp_bf16"}.get(asked, asked)
-
-
-def without_amp(
-    chosen: Sequence[Adapter], families: Iterable[str], device: str, instructions: frozenset[str] | None
-) -> list[Adapter]:
-    """The frameworks without kernels worth a row for amp in some family, if fewer than three have them, or than all
-    where fewer were chosen: then a comparison in amp would be of few. Empty otherwise."""
-    for family in sorted(families):
-        without = [one for one in chosen if not _runs_amp(one, family, device, instructions)]
-        if len(chosen) - len(without) < min(ENOUGH, len(chosen)):
-            return without
-    return []
-
-
-def _runs_amp(adapter: Adapter, family: str, device: str, instructions: frozenset[str] | None) -> bool:
-    precision = resolve_precision("amp", device)
-    runs = adapter.support_of(family, device, precision, "synthetic").status in RUNNABLE
-    return runs and not cpu.refusal(adapter.kernels_of(family, device, precision), instructions)
+from dlperf.planning import hosts as hosts_
+from dlperf.planning.arguments import Arguments, split
+from dlperf.planning.hosts import Host
+from dlperf.planning.spec import AUTO, PRECISIONS, PROTOCOLS, TIMEOUTS, Protocol, Spec, default_batch_size, without_amp
 
 
 @functools.cache
@@ -150,11 +38,6 @@ def emulated_flags(model: str) -> frozenset[str] | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return frozenset(asked.stdout.split()) if asked.returncode == 0 else None
-
-
-def default_batch_size(model: str, device: str, precision: str) -> int:
-    sizes = models.family(model).BATCH_SIZE[device]
-    return int(sizes["amp" if precision.startswith("amp") else precision]) if device == "cuda" else int(sizes)
 
 
 def from_arguments(
@@ -208,31 +91,8 @@ def from_arguments(
     return spec
 
 
-class _Checker:
-    """Reads texts, returns a usable value in any case, and collects what is wrong."""
-
-    def __init__(self, arguments: Mapping[str, Any]):
-        self.arguments = arguments
-        self.problems: list[Problem] = []
-
-    def wrong(self, field: str, value: object, allowed: str, step: str = "") -> None:
-        self.problems.append(Problem("--" + field.replace("_", "-"), value, allowed, step))
-
-    def listed(self, name: str, allowed: Sequence[str]) -> tuple[str, ...]:
-        values = _split(self.arguments[name])
-        for value in values:
-            if value not in allowed:
-                self.wrong(name, value, ", ".join(allowed), did_you_mean(value, allowed))
-        if not values:
-            self.wrong(name, self.arguments[name], ", ".join(allowed))
-        return tuple(value for value in values if value in allowed) or (allowed[0],)
-
-    def choice(self, name: str, allowed: Sequence[str]) -> str:
-        value = str(self.arguments[name])
-        if value not in allowed:
-            self.wrong(name, value, ", ".join(allowed), did_you_mean(value, allowed))
-            return allowed[0]
-        return value
+class _Checker(Arguments):
+    """Checks what flags mean together, and on this machine."""
 
     def precisions(
         self,
@@ -299,7 +159,7 @@ class _Checker:
         """--source DIR, for all scripts that are not ours, or ADAPTER=DIR with commas."""
         scripts = {adapter.name: adapter for adapter in chosen if adapter.source}
         found: dict[str, str] = {}
-        for word in _split(self.arguments.get("source") or ""):
+        for word in split(self.arguments.get("source") or ""):
             name, sign, folder = word.partition("=")
             if sign and name not in scripts:
                 allowed = ", ".join(scripts) or "a framework whose scripts are others', in --frameworks"
@@ -332,37 +192,6 @@ class _Checker:
             steps_per_window=self.count("steps_per_window", base.steps_per_window),
             repeats=self.count("repeats", base.repeats),
         )
-
-    def count(self, name: str, default: Any, least: int = 1) -> Any:
-        text = self.arguments.get(name)
-        if text is None:
-            return default
-        number = whole(text, least)
-        if number is None:
-            self.wrong(name, text, f"a whole number, {least} or more")
-        return default if number is None else number
-
-    def seconds(self, name: str, default: float) -> float:
-        text = self.arguments.get(name)
-        try:
-            value = default if text is None else float(text)
-        except ValueError:
-            value = -1.0
-        if not 0 < value < float("inf"):
-            self.wrong(name, text, "seconds, more than 0")
-            return default
-        return value
-
-    def counts(self, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
-        """Whole numbers with commas."""
-        text = self.arguments.get(name)
-        if text is None:
-            return default
-        numbers = tuple(number for word in _split(text) if (number := whole(word)))
-        if not numbers or len(numbers) < len(_split(text)):
-            self.wrong(name, text, "whole numbers, 1 or more, with commas")
-            return default or (1,)
-        return numbers
 
     def places(self) -> dict[str, Any]:
         """Where ranks go: nodes, ranks on each, hosts, launcher."""
@@ -416,7 +245,7 @@ class _Checker:
     def images(self, frameworks: Sequence[str]) -> dict[str, str]:
         """REF, or ADAPTER=REF, with commas."""
         found: dict[str, str] = {}
-        for word in _split(self.arguments.get("image") or ""):
+        for word in split(self.arguments.get("image") or ""):
             adapter, sign, reference = word.rpartition("=")
             if sign and adapter not in frameworks:
                 self.wrong(
@@ -494,19 +323,6 @@ class _Checker:
     def settings(self) -> dict[str, str]:
         return self.pairs("set", "OPTION=VALUE or FRAMEWORK.OPTION=VALUE")
 
-    def pairs(self, name: str, allowed: str) -> dict[str, str]:
-        """KEY=VALUE texts of a flag that may be given several times."""
-        found: dict[str, str] = {}
-        for text in self.arguments.get(name) or ():
-            key, sign, value = text.partition("=")
-            if not sign or not key or not value:
-                self.wrong(name, text, allowed)
-            elif found.get(key, value) != value:
-                self.wrong(name, text, f"one value for {key}", f"It was already set to {found[key]!r}.")
-            else:
-                found[key] = value
-        return found
-
     def options(self, spec: Spec, adapters: Mapping[str, Adapter]) -> None:
         """A setting must fit at least one row; rows that it does not fit are skipped with the reason, see plan."""
         for key, value in spec.settings.items():
@@ -579,7 +395,3 @@ class _Checker:
         checked = (images.check(spec.data, models.config(model), one, batch) for one in spec.formats or ("folder",))
         for problem in dict.fromkeys(problem for problems in checked for problem in problems):
             self.wrong("data", spec.data, f"a folder made by python -m dlperf.data imagenet: {problem}")
-
-
-def _split(text: str) -> list[str]:
-    return list(dict.fromkeys(part.strip() for part in str(text).split(",") if part.strip()))

@@ -1,0 +1,83 @@
+"""The texts of a command line, read one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dlperf.errors import Problem, did_you_mean, whole
+
+
+class Arguments:
+    """Reads texts, returns a usable value in any case, and collects what is wrong."""
+
+    def __init__(self, arguments: Mapping[str, Any]):
+        self.arguments = arguments
+        self.problems: list[Problem] = []
+
+    def wrong(self, field: str, value: object, allowed: str, step: str = "") -> None:
+        self.problems.append(Problem("--" + field.replace("_", "-"), value, allowed, step))
+
+    def listed(self, name: str, allowed: Sequence[str]) -> tuple[str, ...]:
+        values = split(self.arguments[name])
+        for value in values:
+            if value not in allowed:
+                self.wrong(name, value, ", ".join(allowed), did_you_mean(value, allowed))
+        if not values:
+            self.wrong(name, self.arguments[name], ", ".join(allowed))
+        return tuple(value for value in values if value in allowed) or (allowed[0],)
+
+    def choice(self, name: str, allowed: Sequence[str]) -> str:
+        value = str(self.arguments[name])
+        if value not in allowed:
+            self.wrong(name, value, ", ".join(allowed), did_you_mean(value, allowed))
+            return allowed[0]
+        return value
+
+    def count(self, name: str, default: Any, least: int = 1) -> Any:
+        text = self.arguments.get(name)
+        if text is None:
+            return default
+        number = whole(text, least)
+        if number is None:
+            self.wrong(name, text, f"a whole number, {least} or more")
+        return default if number is None else number
+
+    def seconds(self, name: str, default: float) -> float:
+        text = self.arguments.get(name)
+        try:
+            value = default if text is None else float(text)
+        except ValueError:
+            value = -1.0
+        if not 0 < value < float("inf"):
+            self.wrong(name, text, "seconds, more than 0")
+            return default
+        return value
+
+    def counts(self, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
+        """Whole numbers with commas."""
+        text = self.arguments.get(name)
+        if text is None:
+            return default
+        numbers = tuple(number for word in split(text) if (number := whole(word)))
+        if not numbers or len(numbers) < len(split(text)):
+            self.wrong(name, text, "whole numbers, 1 or more, with commas")
+            return default or (1,)
+        return numbers
+
+    def pairs(self, name: str, allowed: str) -> dict[str, str]:
+        """KEY=VALUE texts of a flag that may be given several times."""
+        found: dict[str, str] = {}
+        for text in self.arguments.get(name) or ():
+            key, sign, value = text.partition("=")
+            if not sign or not key or not value:
+                self.wrong(name, text, allowed)
+            elif found.get(key, value) != value:
+                self.wrong(name, text, f"one value for {key}", f"It was already set to {found[key]!r}.")
+            else:
+                found[key] = value
+        return found
+
+
+def split(text: str) -> list[str]:
+    return list(dict.fromkeys(part.strip() for part in str(text).split(",") if part.strip()))

@@ -1,0 +1,129 @@
+"""What was asked, checked and resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dlperf import models
+from dlperf.adapters import cpu
+from dlperf.catalog.adapter import RUNNABLE, Adapter
+
+PRECISIONS = ("fp32", "tf32", "amp", "fp16", "bf16")
+#: in place of them: amp, unless too few frameworks have kernels for it
+AUTO, ENOUGH = "auto", 3
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How often: `repeats` fresh processes, each with warm-up steps and then windows of steps."""
+
+    name: str
+    warmup_steps: int
+    windows: int
+    steps_per_window: int
+    repeats: int
+
+
+#: dlperf: DLPerf's 20 steps of warm-up, 100 measured, 7 repeats. quick: for machines where a step takes seconds.
+PROTOCOLS = {"dlperf": Protocol("dlperf", 20, 5, 20, 7), "quick": Protocol("quick", 2, 3, 2, 3)}
+#: seconds that one run may take, unless --timeout says otherwise
+TIMEOUTS = {"dlperf": 7200.0, "quick": 1200.0}
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A comparison as asked.
+
+    precisions: as the user wrote them; `resolve_precision` says what they mean on the device. batch sizes: None means
+    the model's default. settings: option -> value, or "adapter.option" -> value. data: "synthetic" or a folder.
+    timeout: seconds for one run. threads: CPU threads that each rank's framework may use. verify: whether to make
+    certificates that are missing. nnodes, nproc_per_node: each pair is a row. hosts: names, in order; empty: this
+    machine, or those that the launcher finds. launcher: its name, resolved. launcher_arguments: see Launcher.arguments.
+    predict: numbers of devices whose throughput the report predicts. inputs: "native", "dali" for a data folder, each a
+    row. formats: of the images in the data folder, those that may be read. images: adapter -> reference of its image,
+    "ngc" for NVIDIA's; "" stands for all others. container_arguments: see dlperf.launchers.containers. sources: of
+    adapters whose scripts are others', their checkouts. instructions: what the CPU that runs the rows has, see
+    dlperf.adapters.cpu; None where other machines run them, or nothing tells. emulate_cpu: the CPU that qemu-user
+    emulates for the workers; empty for this machine's own. allow_reference: run rows whose kernels are of last resort.
+    """
+
+    models: tuple[str, ...]
+    precisions: tuple[str, ...]
+    frameworks: tuple[str, ...]
+    device: str
+    env: str
+    protocol: Protocol
+    batch_size: int | None = None
+    global_batch_size: int | None = None
+    compile: tuple[str, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    data: str = "synthetic"
+    timeout: float = TIMEOUTS["quick"]
+    seed: int = 1
+    threads: int = 1
+    verify: bool = True
+    nnodes: tuple[int, ...] = (1,)
+    nproc_per_node: tuple[int, ...] = (1,)
+    hosts: tuple[str, ...] = ()
+    launcher: str = "local"
+    launcher_arguments: Mapping[str, str] = field(default_factory=dict)
+    predict: tuple[int, ...] = ()
+    inputs: tuple[str, ...] = ("synthetic",)
+    formats: tuple[str, ...] = ()
+    images: Mapping[str, str] = field(default_factory=dict)
+    container_arguments: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    instructions: tuple[str, ...] | None = None
+    emulate_cpu: str = ""
+    allow_reference: bool = False
+
+    @property
+    def world_sizes(self) -> list[int]:
+        return sorted({nodes * devices for nodes in self.nnodes for devices in self.nproc_per_node})
+
+
+def spec_from(data: Mapping[str, Any]) -> Spec:
+    """The inverse of dataclasses.asdict, from JSON."""
+    fields = dict(data)
+    fields["protocol"] = Protocol(**fields["protocol"])
+    for name in ("models", "precisions", "frameworks", "compile", "nnodes", "nproc_per_node", "hosts", "predict"):
+        fields[name] = tuple(fields[name])
+    for name in ("inputs", "formats"):  # older comparisons have none
+        fields[name] = tuple(
+            fields.get(name, (() if name == "formats" or fields["data"] == "synthetic" else ("native",)))
+        )
+    told = fields.get("instructions")
+    fields["instructions"] = None if told is None else tuple(told)
+    return Spec(**fields)
+
+
+def resolve_precision(asked: str, device: str) -> str:
+    """fp32 and tf32 stay; amp is float16 with dynamic loss scaling on CUDA and bfloat16 on CPU."""
+    if asked == "amp":
+        return "amp_fp16" if device == "cuda" else "amp_bf16"
+    return {"fp16": "amp_fp16", "bf16": "amp_bf16"}.get(asked, asked)
+
+
+def without_amp(
+    chosen: Sequence[Adapter], families: Iterable[str], device: str, instructions: frozenset[str] | None
+) -> list[Adapter]:
+    """The frameworks without kernels worth a row for amp in some family, if fewer than three have them, or than all
+    where fewer were chosen: then a comparison in amp would be of few. Empty otherwise."""
+    for family in sorted(families):
+        without = [one for one in chosen if not _runs_amp(one, family, device, instructions)]
+        if len(chosen) - len(without) < min(ENOUGH, len(chosen)):
+            return without
+    return []
+
+
+def _runs_amp(adapter: Adapter, family: str, device: str, instructions: frozenset[str] | None) -> bool:
+    precision = resolve_precision("amp", device)
+    runs = adapter.support_of(family, device, precision, "synthetic").status in RUNNABLE
+    return runs and not cpu.refusal(adapter.kernels_of(family, device, precision), instructions)
+
+
+def default_batch_size(model: str, device: str, precision: str) -> int:
+    sizes = models.family(model).BATCH_SIZE[device]
+    return int(sizes["amp" if precision.startswith("amp") else precision]) if device == "cuda" else int(sizes)

@@ -1,0 +1,240 @@
+"""Third-party training scripts: the figures in what they print.
+
+What a script prints becomes windows like those of our own workers: all samples over all seconds, after the warm-up that
+the protocol asks for, whatever the script averages itself.
+
+A log is read as marks: that so many steps were complete at a moment. Where lines have timestamps, the moments are
+theirs; else they add up from the seconds, or from samples over the rate, that each line gives for the steps since the
+line before. A window goes from mark to mark. Steps that dynamic loss scaling skips are time without a step.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import fmean
+from typing import NamedTuple
+
+from dlperf import process
+from dlperf.catalog.script import Log, Script
+from dlperf.events import Stream
+from dlperf.planning.scripts import declared
+from dlperf.planning.spec import Protocol
+from dlperf.process import Ended
+from dlperf.schema import Failure, Job, Window
+from dlperf.upstream.commands import Steps, steps
+
+LOG = "stdout.log"
+#: what a tag before each line, as mpirun and horovodrun write it, says of the rank
+TAG = re.compile(r"^\[\d+,(?P<rank>\d+)\]<std(?:out|err)>:")
+OUT_OF_MEMORY = re.compile(r"out of memory|OutOfMemory|\bOOM\b|RESOURCE_EXHAUSTED|ResourceExhausted|cudaMalloc failed")
+
+
+# Logs
+
+
+class Line(NamedTuple):
+    """What one line of a log says. step: how many are complete. time: its timestamp, or seconds since the last one."""
+
+    number: int
+    rank: str
+    step: int
+    time: float
+    loss: float | None
+
+
+@dataclass(frozen=True)
+class Mark:
+    """`steps` were complete at `clock`, says line `line`; what leads to it begins at line `since`."""
+
+    steps: int
+    clock: float
+    line: int
+    since: int
+    loss: float | None
+
+
+def lines(text: str, log: Log, job: Job) -> Iterator[Line]:
+    """The lines with figures, those between carriage returns too. One that is cut off at the end is left out."""
+    for number, line in enumerate(text.split("\n")[:-1], 1):
+        tag = TAG.match(line)
+        for found in log.line.finditer(line.replace("\r", " ")):
+            try:
+                yield _line(number, tag["rank"] if tag else "", found, log, job)
+            except (ValueError, OverflowError, ZeroDivisionError):
+                continue  # another rank wrote into the middle of it
+
+
+def _line(number: int, rank: str, found: re.Match[str], log: Log, job: Job) -> Line:
+    groups = found.groupdict()
+    loss = float(groups["loss"]) if groups.get("loss") else None
+    return Line(number, rank, int(groups["step"]) - log.first + 1, _time(groups, log, job), loss)
+
+
+def _time(groups: Mapping[str, str], log: Log, job: Job) -> float:
+    if log.timestamp == "epoch":
+        return float(groups["timestamp"])
+    if log.timestamp:
+        return datetime.strptime(groups["timestamp"], log.timestamp).replace(tzinfo=UTC).timestamp()
+    if "seconds" in groups:
+        return float(groups["seconds"]) / (1000 if log.milliseconds else 1)
+    counts = {
+        "all": 1,
+        "node": job.nnodes,
+        "device": job.world_size,
+        "step": job.global_batch_size,
+        "node step": job.batch_size * job.nproc_per_node,
+    }
+    return log.every * job.global_batch_size / (float(groups["rate"]) * counts[log.rate_of])
+
+
+def marks(found: Sequence[Line], log: Log) -> list[Mark]:
+    """Of the lines of one rank. A step that is told again is a step whose update was skipped before: the last line
+    counts, and all the time. Where steps count backwards, training began anew, and the rest is left out."""
+    made: list[Mark] = []
+    if found and not log.timestamp:
+        made = [Mark(found[0].step - log.every, 0.0, found[0].number - 1, found[0].number, None)]
+    for line in found:
+        last = made[-1] if made else None
+        if last and line.step < last.steps:
+            break
+        clock = line.time if log.timestamp else (last.clock if last else 0.0) + line.time
+        again = last is not None and line.step == last.steps
+        since = last.since if last and again else line.number
+        if again:
+            made.pop()
+        made.append(Mark(line.step, clock, line.number, since, line.loss))
+    return made
+
+
+def windows(found: Sequence[Mark], wanted: Steps, log: Log, samples_per_step: int) -> list[Window]:
+    """As many as the marks have after the warm-up, each of at least as many steps as wanted."""
+    rest = iter(found)
+    made: list[Window] = []
+    start = next((mark for mark in rest if mark.steps >= wanted.warmup), None)
+    since: int | None = None
+    for mark in rest:
+        if start is None or len(made) == wanted.windows:
+            break
+        since = since or (start.line if log.timestamp else mark.since)
+        if mark.steps >= start.steps + wanted.window:
+            count = mark.steps - start.steps
+            span, seconds = f"{LOG}:{since}-{mark.line}", mark.clock - start.clock
+            made.append(Window(len(made), count, count * samples_per_step, seconds, None, mark.loss, source=span))
+            start, since = mark, None
+    return made
+
+
+def by_rank(found: Iterable[Line], log: Log, job: Job) -> dict[str, list[Line]]:
+    """Lines of each rank that prints, as far as they can be told apart.
+
+    Where several print and nothing tells them apart, their lines become those of the slowest: a step is complete when
+    all have told so, and took as long as the longest of them.
+    """
+    ranks: dict[str, list[Line]] = {}
+    for line in found:
+        ranks.setdefault(line.rank, []).append(line)
+    if _printing(log, job) == 1 or set(ranks) != {""}:
+        return ranks
+    told: dict[int, list[Line]] = {}
+    for line in ranks[""]:
+        told.setdefault(line.step, []).append(line)
+    whole = [several for several in told.values() if len(several) >= _printing(log, job)]
+    return {"": [_slowest(several) for several in whole]}
+
+
+def _printing(log: Log, job: Job) -> int:
+    """How many ranks print."""
+    return {"one": 1, "node": job.nnodes, "all": job.world_size}[log.ranks]
+
+
+def _slowest(several: Sequence[Line]) -> Line:
+    losses = [line.loss for line in several if line.loss is not None]
+    loss = fmean(losses) if losses else None
+    return several[-1]._replace(time=max(line.time for line in several), loss=loss)
+
+
+def _merged(of_ranks: Sequence[Window]) -> Window:
+    """One window of all ranks: the slowest one's seconds."""
+    seconds = [window.seconds for window in of_ranks]
+    spans = [int(number) for window in of_ranks for number in window.source.rpartition(":")[2].split("-")]
+    losses = [window.loss for window in of_ranks if window.loss is not None]
+    return replace(
+        of_ranks[0],
+        seconds=max(seconds),
+        skew_seconds=max(seconds) - min(seconds),
+        loss=fmean(losses) if losses else None,
+        source=f"{LOG}:{min(spans)}-{max(spans)}",
+    )
+
+
+def read(folder: Path, script: Script, job: Job, protocol: Protocol, versions: Mapping[str, str]) -> Stream:
+    """What a run's log tells, in place of a worker's events. Never raises for what the log holds."""
+    try:
+        text = (folder / LOG).read_bytes().decode("utf-8", "replace")  # a carriage return ends no line
+    except OSError:
+        text = ""
+    log, wanted = script.log, steps(script, protocol)
+    ranks = by_rank(lines(text, log, job), log, job)
+    of_ranks = [windows(marks(mine, log), wanted, log, job.global_batch_size) for mine in ranks.values()]
+    found = tuple(_merged(several) for several in zip(*of_ranks, strict=False))
+    first = [mine[0].time for mine in ranks.values() if mine and mine[0].step == log.every == 1 and not log.timestamp]
+    why = _lack(ranks, found, wanted, script, job)
+    return Stream(
+        start={"versions": dict(versions)},
+        built={"seconds": None} if found else {},
+        warm={"effective": declared(script.effective, job), "first_step_seconds": max(first, default=None)},
+        windows=found,
+        end=None if why else {},
+        failed={"kind": why.kind, "message": why.message} if why else None,
+    )
+
+
+def complete(folder: Path, script: Script, job: Job, protocol: Protocol) -> bool:
+    """Whether the log has all that is wanted."""
+    return read(folder, script, job, protocol, {}).failed is None
+
+
+def _lack(
+    ranks: Mapping[str, Sequence[Line]], found: Sequence[Window], wanted: Steps, script: Script, job: Job
+) -> Failure | None:
+    """Why a log gives no figures; None if it does."""
+    printing = _printing(script.log, job)
+    if not ranks:
+        return Failure("no_figures", f"no line of {LOG} is of the form {script.log.line.pattern!r}")
+    if not any(ranks.values()):
+        return Failure("no_figures", f"no step is told {printing} times in {LOG}, once by each rank that should print")
+    if script.log.ranks == "all" and set(ranks) != {""} and len(ranks) < printing:
+        silent = sorted(set(map(str, range(job.world_size))) - set(ranks), key=int)
+        return Failure("no_figures", f"of {job.world_size} ranks, {', '.join(silent)} printed no line with figures")
+    for mine in ranks.values():
+        for line in mine:
+            if line.step > wanted.warmup and line.loss is not None and not math.isfinite(line.loss):
+                return Failure("nan", f"the loss is {line.loss} after step {line.step} ({LOG}:{line.number})")
+    last = min((mine[-1] for mine in ranks.values()), key=lambda line: line.step)
+    if len(found) < wanted.windows:
+        need = wanted.warmup + wanted.windows * wanted.window
+        message = f"the log ends after step {last.step} ({LOG}:{last.number}); the protocol needs {need}"
+        return Failure("no_figures", message)
+    for window in found:
+        if window.seconds <= 0:
+            return Failure("no_figures", f"no time passes in {window.source}")
+    return None
+
+
+def failure(ended: Ended, stream: Stream, folder: Path) -> Failure | None:
+    """What went wrong with a run: what its end tells, then what its log does."""
+    tail, inside = process.last_lines(folder), stream.failure
+    outside = process.outside(ended, tail)
+    if outside is None and ended.code:
+        outside = Failure("crash", f"it ended with exit code {ended.code}", tail)
+    if outside is None or outside.kind == "timeout":
+        return outside or (inside and replace(inside, lines=tail))
+    said = f"; {inside.message}" if inside else ""
+    kind = "out_of_memory" if OUT_OF_MEMORY.search("\n".join(tail)) else outside.kind
+    kind = "nan" if inside and inside.kind == "nan" else kind
+    return replace(outside, kind=kind, message=outside.message + said)

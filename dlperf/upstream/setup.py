@@ -1,0 +1,109 @@
+"""What third-party scripts need: a checkout, and an image or an environment."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from dlperf.adapters import probe
+from dlperf.catalog import checkout, locks
+from dlperf.catalog.adapter import Adapter
+from dlperf.catalog.checkout import FOLDER
+from dlperf.envs import kinds
+from dlperf.envs.environment import Environment, Progress
+from dlperf.errors import RunError
+from dlperf.launchers.containers import ENGINES
+from dlperf.planning.spec import Spec
+from dlperf.schema import Job
+
+# What must be there
+
+
+def environment(adapter: Adapter, job: Job, spec: Spec, folder: Path, note: Progress) -> Environment:
+    """The script, copied into a comparison's folder, and what runs it: its image, or an environment.
+
+    RunError (kind "environment") says what is missing and how to get it.
+    """
+    assert adapter.source is not None
+    contained = in_image(adapter, job, spec)
+    if not contained and spec.env in ENGINES:
+        raise RunError("environment", f"{adapter.name} runs in no image: leave out --env {spec.env}")
+    given = spec.sources.get(adapter.name)
+    target = folder / FOLDER / adapter.name
+    if given and not target.exists():
+        # it may have changed since the comparison was asked for
+        wrong = checkout.problem(adapter, Path(given), spec.models)
+        if wrong:
+            raise RunError("environment", str(wrong))
+        checkout.copy(adapter, Path(given), target, spec.models)
+    if contained:
+        made = _image(adapter, job, engine(spec))
+    elif spec.env != "current" and job.environment not in adapter.environments:
+        step = f"make one as {adapter.homepage} tells, and run dlperf in it with --env current"
+        raise RunError("environment", f"{adapter.name} has no environment of ours on {job.device}: {step}")
+    if not given and (not contained or any(checkout.edited(adapter, job.model))):
+        step = f"{adapter.source.checkout}; then --source {adapter.name}=DIR"
+        raise RunError("environment", f"{adapter.name} needs its script: {step}")
+    theirs = adapter.scripts[job.model].data
+    if not contained and job.input != "synthetic" and not job.data_dir and not (theirs and Path(theirs).exists()):
+        choices = adapter.options_of(job.family)
+        other = ", or --set input=synthetic" if "input" in choices and choices["input"].accepts("synthetic") else ""
+        where = f" (nothing is in {theirs})" if theirs else ""
+        raise RunError("environment", f"{adapter.name} needs its data: --data DIR{other}{where}")
+    return made if contained else kinds.ensure(adapter, job.environment, spec.env, note)
+
+
+def planned(adapter: Adapter, job: Job, spec: Spec) -> Environment:
+    """What `environment` would return. Runs nothing."""
+    if in_image(adapter, job, spec):
+        return Environment(adapter.name, job.environment, "image", Path("python3"), "", "", None, {})
+    if spec.env == "current" or job.environment in adapter.environments:
+        return kinds.planned(adapter, job.environment, spec.env)
+    return Environment(adapter.name, job.environment, "none", Path("python3"), "", "", None, {})
+
+
+def in_image(adapter: Adapter, job: Job, spec: Spec) -> bool:
+    """Whether a job runs in an image; with --env current we are in one, or do without."""
+    return spec.env != "current" and bool(adapter.image(job.device, job.options))
+
+
+def engine(spec: Spec) -> str:
+    """What containers of others' scripts are started with."""
+    return spec.env if spec.env in ENGINES else "docker"
+
+
+def get(adapter: Adapter, job: Job, spec: Spec) -> str:
+    """The commands that bring what a job needs, as text."""
+    assert adapter.source is not None
+    lines = [] if adapter.name in spec.sources else [adapter.source.checkout]
+    if in_image(adapter, job, spec):
+        lines.append(f"{engine(spec)} pull {job.environment}")
+    elif spec.env == "venv" and job.environment in adapter.environments:
+        lines += kinds.commands(adapter, job.environment)
+    return "\n".join(lines)
+
+
+def _image(adapter: Adapter, job: Job, engine: str) -> Environment:
+    image = job.environment
+    pull = f"image {image} is not here: {engine} pull {image}"
+    if engine == "apptainer":
+        raise RunError("environment", f"{adapter.name} runs as root in its image: choose --env docker or podman")
+    try:
+        words = [engine, "image", "inspect", "--format", "{{.Id}}", image]
+        found = subprocess.run(words, capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise RunError("environment", f"{pull} ({engine} cannot be run: {error})") from None
+    if found.returncode:
+        said = found.stderr.strip().splitlines()[-1:]
+        raise RunError("environment", f"{pull} ({' '.join(said) or f'{engine} gives no reason'})")
+    if job.device == "cuda" and not probe.gpus():
+        raise RunError("environment", f"{adapter.name} needs CUDA, and nvidia-smi finds no GPU here")
+    return Environment(adapter.name, image, "image", Path("python3"), "", found.stdout.strip(), None, {})
+
+
+def versions(adapter: Adapter, environment: Environment) -> dict[str, str]:
+    """Of the framework, where a lock says so."""
+    if environment.kind != "venv":
+        return {}
+    pinned = locks.read(adapter.environments[environment.key].lock)
+    return {one.name: one.version for one in pinned if one.name in adapter.distribution}
