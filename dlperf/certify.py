@@ -25,7 +25,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from dlperf import bundle, cache, events, launchers, machine, models, process, proof
+from dlperf import cache, launchers, machine, models, proof
 from dlperf.adapters import trace
 from dlperf.envs import kinds
 from dlperf.envs.environment import Environment
@@ -34,6 +34,8 @@ from dlperf.launchers import Launch
 from dlperf.models.parameters import count, initial
 from dlperf.planning.plan import file_name
 from dlperf.proof import Evidence
+from dlperf.runs import bundle, events, execute, failures
+from dlperf.runs.events import Stream
 from dlperf.schema import Certificate, Failure, Job, Trajectory, certificate_from, trajectory_from
 
 #: of every trajectory; the seed is that of the weights and the batches
@@ -230,13 +232,13 @@ class Certifier:
         launcher = launchers.find(one.job.launcher if one.ranks > 1 else "local")
         try:
             kinds.check(environment)
-            process.prepare(folder, request(one, threads), command)
+            execute.prepare(folder, request(one, threads), command)
             self._at_work[one.name] = one, time.time()
-            ended = process.execute(folder, self.timeout, self._tick, launcher, environment.engine)
+            ended = execute.execute(folder, self.timeout, self._tick, launcher, environment.engine)
             stream = events.of_job(folder, one.ranks)
-            failure = process.failure(ended, stream, folder, launcher) or _parted(stream)
+            failure = failures.failure(ended, stream, folder, launcher) or _parted(stream)
         except RunError as error:
-            stream, failure = events.Stream(), Failure(error.kind, str(error), error.lines)
+            stream, failure = Stream(), Failure(error.kind, str(error), error.lines)
         finally:
             self._at_work.pop(one.name, None)
         made = replace(
@@ -303,7 +305,7 @@ def _own_statistics(model: str) -> bool:
     return hasattr(models.family(model), "normalised")
 
 
-def _parted(stream: events.Stream) -> Failure | None:
+def _parted(stream: Stream) -> Failure | None:
     """Ranks that ended up with different weights."""
     weights = [rank.trajectory["weights"] for rank in stream.ranks if rank.trajectory]
     odd = [number for number, digest in enumerate(weights) if digest != weights[0]]
@@ -312,7 +314,7 @@ def _parted(stream: events.Stream) -> Failure | None:
     return Failure("ranks_differ", f"after the last step {stream.name(odd[0])} has not the weights of {stream.name(0)}")
 
 
-def _mean_losses(stream: events.Stream) -> tuple[float, ...]:
+def _mean_losses(stream: Stream) -> tuple[float, ...]:
     """Of each step: each rank's loss is of its own part of the batch."""
     told = [rank.trajectory["losses"] for rank in stream.ranks or (stream,) if rank.trajectory]
     return tuple(fmean(losses) for losses in zip(*told, strict=True))

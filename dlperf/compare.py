@@ -79,7 +79,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line. Values stay text here; dlperf.spec checks them all at once."""
+    """The command line. Values stay text here; dlperf.planning.checks checks them all at once."""
     made = Parser(prog="python -m dlperf.compare", description=__doc__, allow_abbrev=False)
     what = made.add_argument_group("what to compare")
     add = what.add_argument

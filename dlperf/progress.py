@@ -14,9 +14,10 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
-from dlperf import events, metrics
-from dlperf.events import Stream
+from dlperf import metrics
 from dlperf.planning.spec import Protocol, Spec
+from dlperf.runs import events
+from dlperf.runs.events import Stream
 from dlperf.schema import Job, Record
 
 if TYPE_CHECKING:

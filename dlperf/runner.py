@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from dlperf import bundle, cache, certify, estimate, events, launchers, metrics, process
+from dlperf import cache, certify, estimate, launchers, metrics
 from dlperf.catalog.adapter import Adapter
 from dlperf.envs import kinds
 from dlperf.envs.environment import Environment
@@ -20,6 +20,8 @@ from dlperf.launchers import Launch
 from dlperf.planning import plan
 from dlperf.planning.spec import Spec
 from dlperf.progress import Progress
+from dlperf.runs import bundle, events, execute, failures
+from dlperf.runs.execute import Enough
 from dlperf.schema import Failure, Job, Record
 from dlperf.shell import quote
 from dlperf.store import Store
@@ -79,10 +81,10 @@ class Runner:
         look = f'{python}test -f job.json && echo > "seen.$(hostname)"'
         look += f' || {{ echo "$(hostname): {NOT_THERE[0]}" >&2; exit 1; }}'
         launch = replace(_launch(spec, widest, 0, environment), code=Path("../code"), nproc_per_node=1, instead=look)
-        process.prepare(folder, {}, launcher.script(launch))
+        execute.prepare(folder, {}, launcher.script(launch))
         busy = partial(self.progress.busy, lambda: f"looking for {self.store.folder} on {widest.nnodes} nodes")
-        ended = process.execute(folder, min(60.0, spec.timeout), busy, launcher, environment.engine)
-        printed = process.printed(folder)
+        ended = execute.execute(folder, min(60.0, spec.timeout), busy, launcher, environment.engine)
+        printed = failures.printed(folder)
         if ended.code and not ended.timed_out and any(sign in printed for sign in NOT_THERE):
             seen = sorted(file.name.removeprefix("seen.") for file in folder.glob("seen.*"))
             step = f"It is seen on {', '.join(seen) or 'none of them'}; see {folder / 'stderr.log'}."
@@ -162,11 +164,11 @@ class Runner:
         folder = self.store.folder / run_folder(job, repeat)
         command = script(self.store.spec, job, repeat, environment, self.adapters[job.adapter])
         kernels = self.adapters[job.adapter].kernels_of(job.family, job.device, job.precision, job.options)
-        process.prepare(folder, request(job, self.store.spec, kernels), command)
+        execute.prepare(folder, request(job, self.store.spec, kernels), command)
         started, began = _now(), time.monotonic()
         launcher = launchers.find(job.launcher)
         timeout = self.store.spec.timeout
-        ended = process.execute(folder, timeout, lambda: self.progress.tick(folder), launcher, environment.engine)
+        ended = execute.execute(folder, timeout, lambda: self.progress.tick(folder), launcher, environment.engine)
         stream = events.of_job(folder, job.world_size)
         self._finish(
             Record(
@@ -190,7 +192,7 @@ class Runner:
                 input={key: stream.input[key] for key in ("samples", "seconds") if key in stream.input},
                 kernels=stream.start.get("kernels") or {},
                 product={key: stream.product[key] for key in PRODUCT if key in stream.product},
-                failure=process.failure(ended, stream, folder, launcher),
+                failure=failures.failure(ended, stream, folder, launcher),
             )
         )
 
@@ -202,13 +204,13 @@ class Runner:
         def tick() -> None:
             self.progress.tick(folder)
             if not theirs.stops and logs.complete(folder, theirs, job, spec.protocol):
-                raise process.Enough
+                raise Enough
 
         command = script(spec, job, repeat, environment, adapter)
-        process.prepare(folder, request(job, spec), command)
+        execute.prepare(folder, request(job, spec), command)
         started, began = _now(), time.monotonic()
         engine = setup.engine(spec) if environment.kind == "image" else ""
-        ended = process.execute(folder, spec.timeout, tick, engine=engine)
+        ended = execute.execute(folder, spec.timeout, tick, engine=engine)
         seconds = time.monotonic() - began
         shutil.rmtree(folder / WORK, ignore_errors=True)
         stream = logs.read(folder, theirs, job, spec.protocol, setup.versions(adapter, environment))

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dlperf import __version__, bundle, cache, certify, store
+from dlperf import __version__, cache, certify, store
 from dlperf import progress as progress_
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import Adapter
@@ -22,6 +22,7 @@ from dlperf.planning import plan
 from dlperf.planning.checks import from_arguments
 from dlperf.planning.plan import Plan
 from dlperf.planning.spec import PRECISIONS, Spec
+from dlperf.runs import bundle
 from dlperf.schema import Certificate, Comparison, Failure, Job, Record, Skip
 
 

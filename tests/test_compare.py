@@ -13,13 +13,14 @@ import pytest
 from processes import alive, wait_for, working_in
 
 import dlperf
-from dlperf import events, metrics, runner, store
+from dlperf import metrics, runner, store
 from dlperf.catalog import reader
 from dlperf.envs import kinds
 from dlperf.envs.target import MARKER
 from dlperf.planning import plan
 from dlperf.planning.spec import Protocol, Spec
 from dlperf.progress import Progress
+from dlperf.runs import events
 
 ROOT = Path(__file__).parent.parent
 COMPARE = [sys.executable, "-m", "dlperf.compare"]

@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 import standin
 
-from dlperf import launchers, process, store
+from dlperf import launchers, store
 from dlperf.catalog import reader
 from dlperf.docker import engine
 from dlperf.errors import RunError
-from dlperf.events import Stream
 from dlperf.launchers import Launch
 from dlperf.launchers.containers import Container
+from dlperf.runs import failures
+from dlperf.runs.events import Stream
+from dlperf.runs.execute import Ended
 
 GOLDEN = Path(__file__).parent / "golden" / "containers"
 OURS = "dlperf/mxnet:cpu-0123456789ab"
@@ -128,10 +130,10 @@ def test_a_killed_container_of_a_rank_is_a_killed_rank(launcher, text, host):
     [(137, False, "killed"), (137, True, "out_of_memory"), (139, False, "killed"), (1, False, "crash")],
 )
 def test_the_exit_code_of_a_container_tells_how_its_rank_ended(tmp_path, code, memory, kind):
-    ended = process.Ended(code, False, 60, memory, "docker")
-    found = process.failure(ended, Stream(start={"pid": 1}), tmp_path)
+    ended = Ended(code, False, 60, memory, "docker")
+    found = failures.failure(ended, Stream(start={"pid": 1}), tmp_path)
     assert found.kind == kind
-    assert process.Ended(code, False, 60, memory).signal == 0, "outside of a container it is only a code"
+    assert Ended(code, False, 60, memory).signal == 0, "outside of a container it is only a code"
 
 
 # --- the whole path, with a stand-in ----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dlperf import compare, doctor, events, launchers, machine, metrics, process, store
+from dlperf import compare, doctor, launchers, machine, metrics, store
 from dlperf.adapters import cpu
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import RUNNABLE
@@ -21,6 +21,9 @@ from dlperf.launchers import Launch
 from dlperf.launchers.api import EMULATOR
 from dlperf.planning import checks, plan
 from dlperf.report import caveats
+from dlperf.runs import failures
+from dlperf.runs.events import Stream
+from dlperf.runs.execute import Ended
 from dlperf.schema import comparison_from
 
 ADAPTERS = reader.adapters()
@@ -246,8 +249,8 @@ def test_a_worker_refuses_before_it_imports_the_framework(tmp_path):
 
 
 def test_an_illegal_instruction_is_explained(tmp_path):
-    ended = process.Ended(-signal.SIGILL, False, 60.0, False)
-    failure = process.failure(ended, events.Stream(), tmp_path)
+    ended = Ended(-signal.SIGILL, False, 60.0, False)
+    failure = failures.failure(ended, Stream(), tmp_path)
     assert failure.kind == "unsupported"
     assert "instruction that this CPU lacks" in failure.message
 

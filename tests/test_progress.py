@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from dlperf import events, progress
+from dlperf import progress
 from dlperf.planning.spec import Protocol, Spec
 from dlperf.progress import Lines, Progress, choose, duration, position
+from dlperf.runs import events
+from dlperf.runs.events import Stream
 from dlperf.schema import Failure, Job, Record
 
 GOLDEN = Path(__file__).parent / "golden" / "progress.txt"
@@ -174,7 +176,7 @@ def test_the_longest_silence_is_30_seconds(tmp_path, clock, capsys):
 
 def test_without_a_terminal_events_are_read_every_ten_seconds_at_most(run, monkeypatch):
     reads = []
-    monkeypatch.setattr(events, "read", lambda path: reads.append(path) or events.Stream())
+    monkeypatch.setattr(events, "read", lambda path: reads.append(path) or Stream())
     run.after(100)
     assert 3 <= len(reads) <= 14
 

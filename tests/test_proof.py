@@ -12,11 +12,14 @@ from pathlib import Path
 import numpy
 import pytest
 
-from dlperf import bundle, certify, models, process, proof
+from dlperf import certify, models, proof
 from dlperf.adapters import trace
 from dlperf.catalog import reader
 from dlperf.envs import kinds
 from dlperf.proof import Evidence
+from dlperf.runs import bundle
+from dlperf.runs import execute as execute_
+from dlperf.runs.execute import Ended
 from dlperf.schema import Failure, Job, Trajectory
 
 ROOT = Path(__file__).parent.parent
@@ -333,9 +336,9 @@ def test_proofs_at_work_are_named_with_their_step_their_time_and_how_many_are_le
         (folder / "events.rank0.jsonl").write_text('{"event": "built", "time": 1}\n' + steps)
         now[0] += 45
         tick()
-        return process.Ended(1, False, timeout, False)
+        return Ended(1, False, timeout, False)
 
-    monkeypatch.setattr(process, "execute", execute)
+    monkeypatch.setattr(execute_, "execute", execute)
     monkeypatch.setattr(certify.time, "time", lambda: now[0])
     bundle.make(tmp_path / "code", [reader.adapters()["fake"]])
     certifier = certify.Certifier(tmp_path, 1, 60.0, lambda line: None, busy=lambda what: told.append(what()))

@@ -11,10 +11,12 @@ import pytest
 from processes import left_behind, time_is_up_when, wait_for, working_in
 
 import dlperf.compare
-from dlperf import bundle, events, store
+from dlperf import store
 from dlperf.adapters import ranks
 from dlperf.adapters.ranks import Lost, Ranks
 from dlperf.catalog import reader
+from dlperf.runs import bundle, events
+from dlperf.runs.events import Stream
 from dlperf.schema import Window
 
 COMPARE = [sys.executable, "-m", "dlperf.compare"]
@@ -129,7 +131,7 @@ def test_a_worker_whose_partner_never_comes_says_so_in_its_stream(tmp_path):
 def stream(seconds, **changes):
     windows = tuple(Window(i, 2, 16, s, 0.5, 2.0) for i, s in enumerate(seconds))
     fields = {"start": {"machine": {"host": "h"}}, "built": {"seconds": 1.0}, "windows": windows, "end": {"peak": 1}}
-    return events.Stream(**{**fields, **changes})
+    return Stream(**{**fields, **changes})
 
 
 def test_a_window_takes_as_long_as_its_slowest_rank():
@@ -245,11 +247,9 @@ def test_64_ranks_start_and_end_on_one_machine(tmp_path):
 
 
 def test_the_loaders_of_all_ranks_add_up():
-    ranks = [
-        events.Stream(input={"samples": samples, "seconds": seconds}) for samples, seconds in ((80, 2.0), (120, 2.5))
-    ]
+    ranks = [Stream(input={"samples": samples, "seconds": seconds}) for samples, seconds in ((80, 2.0), (120, 2.5))]
     assert events.merged(ranks).input == {"samples": 200, "seconds": 2.5}
-    assert events.merged([events.Stream(), events.Stream()]).input == {}
+    assert events.merged([Stream(), Stream()]).input == {}
 
 
 def test_ranks_end_with_what_started_them_before_python_runs_in_them(tmp_path):

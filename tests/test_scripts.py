@@ -19,10 +19,10 @@ from dlperf.catalog import reader
 from dlperf.catalog.environment import Replacement
 from dlperf.envs import kinds
 from dlperf.errors import RunError, UsageError
-from dlperf.events import Stream
 from dlperf.planning import checks, plan, scripts
 from dlperf.planning.spec import PROTOCOLS
-from dlperf.process import Ended
+from dlperf.runs.events import Stream
+from dlperf.runs.execute import Ended
 from dlperf.upstream import commands, logs, setup
 
 ADAPTERS = reader.adapters()

@@ -6,10 +6,10 @@ import subprocess
 
 import pytest
 
-from dlperf import bundle, events
 from dlperf.catalog import reader
 from dlperf.envs import pythons
 from dlperf.errors import RunError
+from dlperf.runs import bundle, events
 
 
 @pytest.fixture(scope="module")

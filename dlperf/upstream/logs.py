@@ -19,12 +19,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
-from dlperf import process
 from dlperf.catalog.script import Log, Script
-from dlperf.events import Stream
 from dlperf.planning.scripts import declared
 from dlperf.planning.spec import Protocol
-from dlperf.process import Ended
+from dlperf.runs import failures
+from dlperf.runs.events import Stream
+from dlperf.runs.execute import Ended
 from dlperf.schema import Failure, Job, Window
 from dlperf.upstream.commands import Steps, steps
 
@@ -228,8 +228,8 @@ def _lack(
 
 def failure(ended: Ended, stream: Stream, folder: Path) -> Failure | None:
     """What went wrong with a run: what its end tells, then what its log does."""
-    tail, inside = process.last_lines(folder), stream.failure
-    outside = process.outside(ended, tail)
+    tail, inside = failures.last_lines(folder), stream.failure
+    outside = failures.outside(ended, tail)
     if outside is None and ended.code:
         outside = Failure("crash", f"it ended with exit code {ended.code}", tail)
     if outside is None or outside.kind == "timeout":

@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 
-from dlperf import bundle, events
 from dlperf.catalog import reader
 from dlperf.envs import kinds
+from dlperf.runs import bundle, events
 
 pytestmark = [pytest.mark.arm, pytest.mark.framework]
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-from dlperf import bundle, compare, events, metrics, models, process, runner
+from dlperf import compare, metrics, models, runner
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import Adapter
 from dlperf.envs import kinds
@@ -25,6 +25,7 @@ from dlperf.errors import RunError, UsageError, heed_signals
 from dlperf.planning import plan
 from dlperf.planning.checks import from_arguments
 from dlperf.planning.spec import Spec
+from dlperf.runs import bundle, events, execute, failures
 from dlperf.schema import Job
 
 WINDOWS = 4
@@ -89,10 +90,10 @@ def _measure(spec: Spec, job: Job, adapter: Adapter) -> tuple[list[Rates], list[
 
 def _run(spec: Spec, job: Job, adapter: Adapter, repeat: int, environment: Environment, folder: Path) -> Rates:
     script = runner.script(spec, job, repeat, environment, adapter)
-    process.prepare(folder, runner.request(job, spec), script)
-    ended = process.execute(folder, spec.timeout, lambda: None, None, environment.engine)
+    execute.prepare(folder, runner.request(job, spec), script)
+    ended = execute.execute(folder, spec.timeout, lambda: None, None, environment.engine)
     stream = events.of_job(folder, 1)
-    failure = process.failure(ended, stream, folder)
+    failure = failures.failure(ended, stream, folder)
     if failure:
         raise RunError(failure.kind, f"in {environment.kind}: {failure.message}", failure.lines)
     samples = sum(one.samples for one in stream.windows)

@@ -12,13 +12,14 @@ import subprocess
 
 import pytest
 
-from dlperf import bundle, models
+from dlperf import models
 from dlperf.adapters import probe
 from dlperf.adapters.api import EFFECTIVE, EFFECTIVE_OF, PRECISIONS, SHAPES_OF
 from dlperf.catalog import reader
 from dlperf.envs import kinds, pythons
 from dlperf.errors import RunError
 from dlperf.models.parameters import count
+from dlperf.runs import bundle
 
 pytestmark = pytest.mark.framework
 

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from dlperf import bundle, certify, proof
+from dlperf import certify, proof
 from dlperf.catalog import reader
 from dlperf.envs import kinds
 from dlperf.planning.checks import from_arguments
 from dlperf.planning.plan import make
 from dlperf.planning.spec import PRECISIONS
+from dlperf.runs import bundle
 
 pytestmark = pytest.mark.framework
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy
 import pytest
 
-from dlperf import bundle, certify, proof
+from dlperf import certify, proof
 from dlperf.catalog import reader
 from dlperf.envs import kinds
+from dlperf.runs import bundle
 
 pytestmark = pytest.mark.framework
 

@@ -12,13 +12,13 @@ import numpy
 import pytest
 from PIL import Image
 
-from dlperf import bundle
 from dlperf.catalog import reader
 from dlperf.data import photos
 from dlperf.data.photos import Options
 from dlperf.envs import kinds, pythons
 from dlperf.errors import RunError
 from dlperf.models import images
+from dlperf.runs import bundle
 
 pytestmark = pytest.mark.framework
 

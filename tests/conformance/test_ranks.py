@@ -12,13 +12,14 @@ from pathlib import Path
 import numpy
 import pytest
 
-from dlperf import bundle, certify, proof
+from dlperf import certify, proof
 from dlperf.catalog import reader
 from dlperf.envs import kinds, pythons
 from dlperf.errors import RunError
 from dlperf.planning.checks import from_arguments
 from dlperf.planning.plan import make
 from dlperf.planning.spec import PRECISIONS
+from dlperf.runs import bundle
 
 pytestmark = pytest.mark.framework
 

@@ -7,8 +7,6 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-import dlperf
-import dlperf.adapters
 import dlperf.models
 from dlperf.catalog.adapter import Adapter
 

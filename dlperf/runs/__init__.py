@@ -1,0 +1,1 @@
+"""One run: what code it uses, how it is executed, what it tells."""
