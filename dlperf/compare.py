@@ -243,13 +243,14 @@ def _report(opened: store.Store, interrupted: bool) -> None:
 
 def summary(comparison: Comparison) -> str:
     """The figures in a few plain lines, for the end of the command."""
-    from dlperf import metrics, models
+    from dlperf import models
+    from dlperf.figures import standings, summaries
 
     lines = []
-    obstacles = metrics.obstacles(comparison)
+    obstacles = standings.obstacles(comparison)
     several = any(job.world_size > 1 for job in comparison.jobs)
     for job in comparison.jobs:
-        row = metrics.summarize(job, comparison.records)
+        row = summaries.summarize(job, comparison.records)
         size = f" {job.nnodes}n{job.nproc_per_node}d" if several else ""
         what = f"{job.model} {job.precision_asked:<5} {job.system}{size}"
         if row.throughput:

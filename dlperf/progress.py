@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
-from dlperf import metrics
+from dlperf.figures import rates
 from dlperf.planning.spec import Protocol, Spec
 from dlperf.runs import events
 from dlperf.runs.events import Stream
@@ -261,7 +261,7 @@ class Progress:
         where = f"{record.job.model} {record.job.precision_asked} {record.job.system}, run {record.repeat + 1}"
         if record.failure:
             return f"{where}: {record.failure.kind}: {record.failure.message}"
-        return f"{where}: {metrics.throughput(record):.4g} {_unit(record.job)}"
+        return f"{where}: {rates.throughput(record):.4g} {_unit(record.job)}"
 
 
 class Lines(Progress):

@@ -11,11 +11,12 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from dlperf import cache, certify, estimate, launchers, metrics
+from dlperf import cache, certify, estimate, launchers
 from dlperf.catalog.adapter import Adapter
 from dlperf.envs import kinds
 from dlperf.envs.environment import Environment
 from dlperf.errors import Problem, RunError, UsageError
+from dlperf.figures import summaries
 from dlperf.launchers import Launch
 from dlperf.planning import plan
 from dlperf.planning.spec import Spec
@@ -62,7 +63,7 @@ class Runner:
         self._prove(environments)
         for repeat, job in runs:
             key = (job.adapter, job.environment)
-            if key in environments and not metrics.given_up(self._records(job)):
+            if key in environments and not summaries.given_up(self._records(job)):
                 self.progress.started(job, repeat)
                 self._one(job, repeat, environments[key])
             elif (job.id, repeat) not in self.store.records:

@@ -15,7 +15,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from dlperf.metrics import rows
+from dlperf.figures.rows import rows
 from dlperf.report import charts, markdown, proofs, text
 from dlperf.report.shape import Chart, LineChart, Report, Table
 from dlperf.report.view import view

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from statistics import median
 
-from dlperf import metrics
+from dlperf.figures import rates, standings
+from dlperf.figures import summaries as summaries_
 from dlperf.report import names, text
 from dlperf.schema import Comparison, Record
 
@@ -58,7 +59,7 @@ def _kernels(records: Iterable[Record]) -> Iterator[str]:
         yield f"{text.listing(rows)}: {what}."
     slow: dict[str, list[float]] = {}
     for record in records:
-        times = metrics.product_slowdown(record)
+        times = rates.product_slowdown(record)
         if record.done and times is not None:
             slow.setdefault(f"{names.system(record.job)} ({record.job.precision_asked})", []).append(times)
     for row, several in slow.items():
@@ -76,7 +77,7 @@ def _protocol(comparison: Comparison) -> Iterator[str]:
         yield "The quick protocol times few steps. Figures to publish need --protocol dlperf."
     if any(job.input == "synthetic" for job in comparison.jobs):
         yield "Synthetic input: reading and decoding data is not part of these rates."
-    summaries = [metrics.summarize(job, comparison.records) for job in comparison.jobs]
+    summaries = [summaries_.summarize(job, comparison.records) for job in comparison.jobs]
     few = [summary for summary in summaries if len(summary.done) == 1]
     if few:
         yield f"One run only, so no interval: {text.listing(names.system(summary.job) for summary in few)}."
@@ -84,7 +85,7 @@ def _protocol(comparison: Comparison) -> Iterator[str]:
 
 def _work(comparison: Comparison) -> Iterator[str]:
     """Rows that are not comparable, and numbers of parameters that are not alike."""
-    barred = metrics.obstacles(comparison)
+    barred = standings.obstacles(comparison)
     theirs = text.listing(names.system(job) for job in comparison.jobs if job.upstream)
     if theirs:
         yield f"Scripts of others, which do other work, apart from the rankings: {theirs}."
@@ -122,9 +123,9 @@ def _runs(comparison: Comparison) -> Iterator[str]:
     untested = text.listing(names.system(job) for job in comparison.jobs if job.untested)
     if untested:
         yield f"Combinations that nobody tested before: {untested}."
-    uneven = [record for record in comparison.records if record.done and metrics.window_spread(record) > SPREAD]
+    uneven = [record for record in comparison.records if record.done and rates.window_spread(record) > SPREAD]
     if uneven:
-        worst = max(metrics.window_spread(record) for record in uneven)
+        worst = max(rates.window_spread(record) for record in uneven)
         yield (
             f"In {text.count(len(uneven), 'run')} the fastest window was more than {SPREAD} times as fast as the "
             f"slowest (up to {text.number(worst, 2)} times): the machine was not quiet, or the warm-up too short."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dlperf.metrics import Summary
+from dlperf.figures.summaries import Summary
 from dlperf.report import names, text
 from dlperf.report.shape import Column, Row, Table
 

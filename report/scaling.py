@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dlperf import metrics
-from dlperf import scaling as model
-from dlperf.metrics import Estimate, Summary
+from dlperf.figures import prediction, speedup
+from dlperf.figures.prediction import Outlook, Prediction
+from dlperf.figures.speedup import Speedup
+from dlperf.figures.statistics import Estimate
+from dlperf.figures.summaries import Summary
 from dlperf.report import names, text
 from dlperf.report.shape import Column, Line, LineChart, Point, Row, Scaling, Table
 from dlperf.schema import Job
@@ -35,8 +37,8 @@ class _Series:
 
     system: str
     parts: tuple[str, ...]
-    rows: tuple[metrics.Scaling, ...]
-    outlook: model.Outlook | None = None
+    rows: tuple[Speedup, ...]
+    outlook: Outlook | None = None
 
 
 def scaling(
@@ -45,7 +47,7 @@ def scaling(
     """None where no row has several devices. file: where charts go, less their kind; devices: to be predicted."""
     if not any(summary.job.world_size > 1 for summary in summaries):
         return None
-    rows = metrics.scaling(summaries)
+    rows = speedup.speedups(summaries)
     series = list(_series(rows, devices))
     lines = tuple(_lines(series, obstacles))
     about = (*ABOUT, PREDICTED) if any(map(_predictions, series)) else ABOUT
@@ -55,9 +57,9 @@ def scaling(
 # Lines
 
 
-def _series(rows: Sequence[metrics.Scaling], devices: Sequence[int]) -> Iterator[_Series]:
+def _series(rows: Sequence[Speedup], devices: Sequence[int]) -> Iterator[_Series]:
     """The rows that share a line. Rows with the same number of devices can't: they go by launcher and nodes."""
-    groups: dict[tuple[str, ...], list[metrics.Scaling]] = {}
+    groups: dict[tuple[str, ...], list[Speedup]] = {}
     for row in rows:
         if row.summary.job.world_size > 1:
             groups.setdefault(_line_of(row), []).append(row)
@@ -70,19 +72,19 @@ def _series(rows: Sequence[metrics.Scaling], devices: Sequence[int]) -> Iterator
             yield _Series(system, (*parts, *place), rows_, outlook if continued else None)
 
 
-def _line_of(row: metrics.Scaling) -> tuple[str, ...]:
+def _line_of(row: Speedup) -> tuple[str, ...]:
     job = row.summary.job
     batch = f"global batch {job.global_batch_size}" if row.kind == "strong" else f"batch {job.batch_size}"
     return names.system(job), batch, job.input
 
 
-def _places(rows: Sequence[metrics.Scaling]) -> dict[tuple[str, str], list[metrics.Scaling]]:
+def _places(rows: Sequence[Speedup]) -> dict[tuple[str, str], list[Speedup]]:
     """All together, or by nodes, or by nodes and launcher: the first where no two have the same number of devices."""
     jobs = [row.summary.job for row in rows]
     by_nodes = [(text.count(job.nnodes, "node"), "") for job in jobs]
     by_both = [(nodes, job.launcher) for (nodes, _), job in zip(by_nodes, jobs, strict=True)]
     for places in ([("", "")] * len(rows), by_nodes, by_both):
-        found: dict[tuple[str, str], list[metrics.Scaling]] = {}
+        found: dict[tuple[str, str], list[Speedup]] = {}
         for place, row in zip(places, rows, strict=True):
             found.setdefault(place, []).append(row)
         if all(len({_size(row)[0] for row in several}) == len(several) for several in found.values()):
@@ -90,18 +92,18 @@ def _places(rows: Sequence[metrics.Scaling]) -> dict[tuple[str, str], list[metri
     return found
 
 
-def _size(row: metrics.Scaling) -> tuple[int, int]:
+def _size(row: Speedup) -> tuple[int, int]:
     return row.summary.job.world_size, row.summary.job.nproc_per_node
 
 
-def _measured_size(row: metrics.Scaling) -> tuple[int, int]:
+def _measured_size(row: Speedup) -> tuple[int, int]:
     return _size(row) if row.summary.throughput else (0, 0)
 
 
-def _outlook(base: list[metrics.Scaling], rows: list[metrics.Scaling], devices: Sequence[int]) -> model.Outlook:
+def _outlook(base: list[Speedup], rows: list[Speedup], devices: Sequence[int]) -> Outlook:
     if rows[0].kind == "strong":
-        return model.Outlook(None, (), "its rows share a global batch, and the model is of one batch per device")
-    return model.outlook([row.summary for row in base + rows], devices)
+        return Outlook(None, (), "its rows share a global batch, and the model is of one batch per device")
+    return prediction.outlook([row.summary for row in base + rows], devices)
 
 
 def _label(series: _Series, others: Sequence[_Series]) -> str:
@@ -165,11 +167,11 @@ def _alt(what: str, lines: Iterable[Line]) -> str:
     return f"{what}, by devices: {'; '.join(found)}"
 
 
-def _predictions(series: _Series) -> tuple[model.Prediction, ...]:
+def _predictions(series: _Series) -> tuple[Prediction, ...]:
     return series.outlook.predictions if series.outlook else ()
 
 
-def _predicted_speedup(made: model.Prediction, series: _Series) -> float | None:
+def _predicted_speedup(made: Prediction, series: _Series) -> float | None:
     base = series.rows[0].summary
     return made.throughput / base.throughput.median if base.job.world_size == 1 and base.throughput else None
 
@@ -177,7 +179,7 @@ def _predicted_speedup(made: model.Prediction, series: _Series) -> float | None:
 # The table
 
 
-def _table(rows: Sequence[metrics.Scaling], series: Sequence[_Series], obstacles: Mapping[str, str]) -> Table:
+def _table(rows: Sequence[Speedup], series: Sequence[_Series], obstacles: Mapping[str, str]) -> Table:
     places = _Places.of(rows)
     family = rows[0].summary.job.family
     columns = tuple(_columns(family))
@@ -208,7 +210,7 @@ class _Places:
     efficiency: int
 
     @staticmethod
-    def of(rows: Sequence[metrics.Scaling]) -> _Places:
+    def of(rows: Sequence[Speedup]) -> _Places:
         return _Places(
             text.decimals(row.summary.throughput for row in rows if row.summary.throughput),
             text.decimals(row.speedup for row in rows if row.speedup),
@@ -230,7 +232,7 @@ def _head(job: Job) -> tuple[str, ...]:
     return f"{job.nnodes:,}", f"{job.world_size:,}", names.system(job), *sizes, job.launcher
 
 
-def _row(row: metrics.Scaling, places: _Places, bandwidth: str, columns: int, obstacles: Mapping[str, str]) -> Row:
+def _row(row: Speedup, places: _Places, bandwidth: str, columns: int, obstacles: Mapping[str, str]) -> Row:
     summary, job = row.summary, row.summary.job
     label, head = _row_label(job), _head(job)
     if summary.throughput is None:
@@ -251,7 +253,7 @@ def _row(row: metrics.Scaling, places: _Places, bandwidth: str, columns: int, ob
     return Row(cells, "incomparable" if job.id in obstacles else "", label, "; ".join(notes))
 
 
-def _beside_base(row: metrics.Scaling, places: _Places) -> tuple[str, ...]:
+def _beside_base(row: Speedup, places: _Places) -> tuple[str, ...]:
     if row.base is row.summary:
         return "1", text.NONE, "100", text.NONE
     if row.speedup is None or row.efficiency is None:
@@ -267,7 +269,7 @@ def _row_label(job: Job) -> str:
     return f"{names.system(job)}, {job.nnodes}×{job.nproc_per_node}, batch {job.batch_size}"
 
 
-def _predicted(made: model.Prediction, series: _Series) -> Row:
+def _predicted(made: Prediction, series: _Series) -> Row:
     """A row that nobody measured: the word stands in its name, it has neither n nor interval, and three digits."""
     like = replace(series.rows[-1].summary.job, nnodes=made.nnodes, nproc_per_node=made.nproc_per_node)
     nodes, devices, system, *rest = _head(like)
@@ -289,6 +291,6 @@ def _statements(series: Sequence[_Series]) -> Iterator[str]:
             continue
         label = _label(one, series)
         if one.outlook.predictions and one.outlook.fit:
-            yield f"{label}: {model.describe(one.outlook.fit)}."
+            yield f"{label}: {prediction.describe(one.outlook.fit)}."
         if one.outlook.why:
             yield f"{label}: no prediction: {one.outlook.why}."

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from dlperf import metrics, proof
-from dlperf.metrics import Standing, Summary
+from dlperf import proof
+from dlperf.figures import standings as standings_
+from dlperf.figures import statistics, summaries
+from dlperf.figures.standings import Standing
+from dlperf.figures.summaries import Summary
 from dlperf.report import inputs, names, text, upstream
 from dlperf.report.scaling import scaling
 from dlperf.report.shape import Bar, Chart, Column, Row, Section, Table
@@ -26,7 +29,7 @@ def section(
     for summary in summaries:
         by_work.setdefault(names.work(summary.job), []).append(summary)
     groups = [by_work[key] for key in sorted(by_work)]
-    standings = [metrics.standings(group, obstacles) for group in groups]
+    standings = [standings_.standings(group, obstacles) for group in groups]
     devices = tuple(comparison.spec.get("predict") or ())
     proofs = {s.job.id: proof.verdict(comparison.proofs.get(s.job.id, ()))[1] for s in summaries}
     same, work, how = _effective(summaries)
@@ -92,8 +95,8 @@ def _winner(ranked: list[Standing]) -> str:
         return f"no row has proof that it did the same work: {aside}. None is called fastest."
     best = ranked[0]
     places = _places(ranked)
-    ties = [s for s in ranked[1:] if s.relative and metrics.tie(s.relative)]
-    unknown = [s for s in ranked[1:] if s.relative and metrics.unresolved(s.relative)]
+    ties = [s for s in ranked[1:] if s.relative and statistics.tie(s.relative)]
+    unknown = [s for s in ranked[1:] if s.relative and statistics.unresolved(s.relative)]
     rest = [s for s in ranked[1:] if s not in ties and s not in unknown]
     verb = "was fastest" if len(ranked) > 1 and not ties and not unknown else "had the highest median"
     parts = [f"{_name(best)} {verb if len(ranked) > 1 else 'reached'}: {_rate(best, places)}"]
@@ -217,9 +220,9 @@ def _kind(standing: Standing) -> str:
         return "incomparable"
     if standing.relative is None:
         return "fastest"
-    if metrics.tie(standing.relative):
+    if statistics.tie(standing.relative):
         return "tie"
-    return "unresolved" if metrics.unresolved(standing.relative) else ""
+    return "unresolved" if statistics.unresolved(standing.relative) else ""
 
 
 def _notes(standing: Standing, repeats: int) -> list[str]:
@@ -235,7 +238,7 @@ def _notes(standing: Standing, repeats: int) -> list[str]:
 
 def _left(summary: Summary, repeats: int) -> list[str]:
     """What is still to come, and what nobody vouches for."""
-    left = metrics.missing_runs(summary, repeats)
+    left = summaries.missing_runs(summary, repeats)
     to_come = [f"{text.count(left, 'run')} not made yet"] if left else []
     return [*to_come, "untested combination"] if summary.job.untested else to_come
 
@@ -249,7 +252,7 @@ def _unfinished(summary: Summary, columns: int, several: bool, repeats: int) -> 
     job = summary.job
     reasons = text.listing(_reason(record.failure) for record in summary.failed if record.failure)
     failures = [f"{len(summary.failed)} of {text.count(repeats, 'run')} failed: {reasons}"] if summary.failed else []
-    if len(summary.failed) < repeats and metrics.given_up(summary.failed):
+    if len(summary.failed) < repeats and summaries.given_up(summary.failed):
         failures.append("the others were not tried")
     note = "; ".join([*failures, *_left(summary, repeats)])
     short = "failed" if summary.failed else "not run yet"
@@ -330,7 +333,7 @@ def _effective(summaries: list[Summary]) -> tuple[Table | None, Table | None, Ta
                     values.setdefault(key, []).append(text.line(str(value)))
     keys = list(dict.fromkeys(key for values in columns.values() for key in values))
     cells = {key: [text.alternatives(values.get(key, [])) for values in columns.values()] for key in keys}
-    alike = [key for key in keys if len({metrics.work(key, cell) for cell in cells[key]}) == 1]
+    alike = [key for key in keys if len({standings_.work(key, cell) for cell in cells[key]}) == 1]
     work = [key for key in keys if key not in alike and key in proof.WORK]
     how = [key for key in keys if key not in alike and key not in proof.WORK]
     one = (Column("key"), Column("all systems" if len(columns) > 1 else next(iter(columns), "")))

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable
 
-from dlperf.metrics import Estimate
+from dlperf.figures.statistics import Estimate
 
 #: stands for a figure that there is none of
 NONE = "–"

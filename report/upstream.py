@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dlperf import metrics
-from dlperf.metrics import Summary
+from dlperf.figures import rates, summaries
+from dlperf.figures.summaries import Summary
 from dlperf.report import names, text
 from dlperf.report.shape import Column, Row, Table, Upstream
 from dlperf.schema import Failure, Job, Skip
@@ -60,7 +60,7 @@ def _row(summary: Summary, places: int, repeats: int, columns: int) -> Row:
         rest = columns - len(sizes) - 3
         cells = (names.system(job), *sizes, text.NONE, short, *(text.NONE,) * rest)
         return Row(cells, "missing", names.system(job), note or short, first=5, span=columns - 4)
-    places_of = [metrics.source(record) for record in summary.done]
+    places_of = [rates.source(record) for record in summary.done]
     cells = (
         names.system(job),
         *sizes,
@@ -85,7 +85,7 @@ def _notes(summary: Summary, repeats: int) -> list[str]:
     if summary.failed:
         reasons = text.listing(_reason(record.failure) for record in summary.failed if record.failure)
         notes.append(f"{len(summary.failed)} of {text.count(repeats, 'run')} failed: {reasons}")
-    left = metrics.missing_runs(summary, repeats)
+    left = summaries.missing_runs(summary, repeats)
     notes += [f"{text.count(left, 'run')} not made yet"] if left else []
     return notes + (["never run by us"] if job.untested else [])
 

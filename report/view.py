@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from dlperf import metrics
-from dlperf.metrics import Summary
+from dlperf.figures import standings
+from dlperf.figures import summaries as summaries_
+from dlperf.figures.summaries import Summary
 from dlperf.report import names, proofs, text
 from dlperf.report.caveats import caveats
 from dlperf.report.section import section
@@ -21,7 +22,7 @@ RESUME = "python -m dlperf.compare --resume DIR"
 
 def view(comparison: Comparison) -> Report:
     """All that the templates need."""
-    obstacles = metrics.obstacles(comparison)
+    obstacles = standings.obstacles(comparison)
     proven = tuple(proofs.proofs(comparison))
     return Report(
         title=_title(comparison),
@@ -97,8 +98,8 @@ def _progress(comparison: Comparison) -> str:
 
 
 def _finished(comparison: Comparison) -> bool:
-    summaries = (metrics.summarize(job, comparison.records) for job in comparison.jobs)
-    return not any(metrics.missing_runs(summary, _repeats(comparison)) for summary in summaries)
+    summaries = (summaries_.summarize(job, comparison.records) for job in comparison.jobs)
+    return not any(summaries_.missing_runs(summary, _repeats(comparison)) for summary in summaries)
 
 
 # One section per model, precision and device
@@ -111,7 +112,7 @@ def _groups(comparison: Comparison) -> list[tuple[list[Summary], list[Skip]]]:
         key = (row.model, row.precision_asked, row.precision, row.device)
         summaries, skips = found.setdefault(key, ([], []))
         if isinstance(row, Job):
-            summaries.append(metrics.summarize(row, comparison.records))
+            summaries.append(summaries_.summarize(row, comparison.records))
         elif row not in skips:
             skips.append(row)
     return list(found.values())

@@ -13,10 +13,11 @@ import pytest
 from processes import alive, wait_for, working_in
 
 import dlperf
-from dlperf import metrics, runner, store
+from dlperf import runner, store
 from dlperf.catalog import reader
 from dlperf.envs import kinds
 from dlperf.envs.target import MARKER
+from dlperf.figures import rates
 from dlperf.planning import plan
 from dlperf.planning.spec import Protocol, Spec
 from dlperf.progress import Progress
@@ -50,8 +51,8 @@ def test_a_framework_of_known_speed_has_that_speed(tmp_path, clock):
     ended = compare(*FAKE, *words)
     assert ended.returncode == 0, ended.stderr
     (record,) = records(tmp_path / "out")
-    assert metrics.throughput(record) <= 32 * (1 + 1e-9)
-    assert clock == "real" or metrics.throughput(record) == pytest.approx(32, rel=1e-9)
+    assert rates.throughput(record) <= 32 * (1 + 1e-9)
+    assert clock == "real" or rates.throughput(record) == pytest.approx(32, rel=1e-9)
 
 
 def test_the_folder_has_the_report_the_records_and_the_code_that_ran(tmp_path):

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from dlperf import compare, doctor, launchers, machine, metrics, store
+from dlperf import compare, doctor, launchers, machine, store
 from dlperf.adapters import cpu
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import RUNNABLE
 from dlperf.errors import UsageError
+from dlperf.figures import rates
 from dlperf.launchers import Launch
 from dlperf.launchers.api import EMULATOR
 from dlperf.planning import checks, plan
@@ -284,7 +285,7 @@ def test_the_worker_times_a_product(tmp_path):
     (record,) = store.open_folder(tmp_path / "out").records.values()
     assert record.product["seconds"] >= 0.2, "the fake framework sleeps for as long"
     assert record.product["fp32_seconds"] > 0
-    assert metrics.product_slowdown(record) == record.product["seconds"] / record.product["fp32_seconds"]
+    assert rates.product_slowdown(record) == record.product["seconds"] / record.product["fp32_seconds"]
 
 
 # --- the documentation and the doctor ---------------------------------------------------------------------------------

@@ -15,13 +15,14 @@ FOLDERS = {"": "dlperf", "adapters": "adapters", "models": "models", "launchers"
 #: module of dlperf -> modules of dlperf that it may import, besides itself and those of its right-hand neighbours
 LAYERS = [
     {"__main__"},
-    {"doctor", "images"},
+    {"doctor", "images", "scaling"},
     {"compare", "verify"},
     {"runner", "report"},
     {"progress", "store", "certify", "estimate"},
     {"upstream"},
     {"planning", "runs"},
-    {"metrics", "proof", "scaling"},
+    {"figures"},
+    {"proof"},
     {"data"},
     {"envs"},
     {"docker"},

@@ -21,7 +21,10 @@ import pytest
 from jinja2 import Environment, nodes
 from scipy import stats
 
-from dlperf import machine, metrics, report
+from dlperf import machine, report
+from dlperf.figures import rates, rows, speedup, statistics
+from dlperf.figures import summaries as summaries_
+from dlperf.figures.statistics import CONFIDENCE, Estimate
 from dlperf.report import charts, markdown, text
 from dlperf.report.shape import Scaling
 from dlperf.report.view import view
@@ -446,10 +449,10 @@ def test_rows_of_one_device_have_no_scaling() -> None:
 def test_a_speedup_is_the_ratio_to_the_median_of_one_device() -> None:
     one, eight = [10.0, 10.1, 9.9], [76.0, 75.2, 76.9]
     records = [*placed("pytorch", 1, 1, one), *placed("pytorch", 1, 8, eight)]
-    summaries = [metrics.summarize(record.job, records) for record in (records[0], records[-1])]
-    alone, beside = metrics.scaling(summaries)
+    summaries = [summaries_.summarize(record.job, records) for record in (records[0], records[-1])]
+    alone, beside = speedup.speedups(summaries)
     assert (alone.base, alone.speedup) == (summaries[0], None)
-    expected = metrics.ratio(eight, one)
+    expected = statistics.ratio(eight, one)
     found, share = beside.speedup, beside.efficiency
     assert found is not None
     assert share is not None
@@ -483,8 +486,8 @@ def test_the_same_global_batch_is_strong_scaling() -> None:
 )
 def test_a_row_of_other_work_is_no_partner(change: dict[str, object]) -> None:
     records = [*placed("pytorch", 1, 1, (10.0, 10.1), **change), *placed("pytorch", 1, 2, (18.0, 18.1))]
-    summaries = [metrics.summarize(record.job, records) for record in (records[0], records[-1])]
-    _, found = metrics.scaling(summaries)
+    summaries = [summaries_.summarize(record.job, records) for record in (records[0], records[-1])]
+    _, found = speedup.speedups(summaries)
     assert found.speedup is None
     assert found.why == "no speedup: there is no row of 1 device with batch 16 per device or 32 in all"
 
@@ -532,12 +535,12 @@ def test_loaders_of_the_same_images_are_compared() -> None:
 
 def test_bus_bandwidth_is_that_of_nccl_tests() -> None:
     """8 ranks that all-reduce 1 GB in 0.1 s: 10 GB/s of algorithm, 17.5 GB/s of each link."""
-    assert metrics.bus_bandwidth(1e9, 0.1, 8) == pytest.approx(17.5e9)
-    assert metrics.bus_bandwidth(1e9, 0.1, 2) == pytest.approx(10e9)
+    assert rates.bus_bandwidth(1e9, 0.1, 8) == pytest.approx(17.5e9)
+    assert rates.bus_bandwidth(1e9, 0.1, 2) == pytest.approx(10e9)
 
 
 def test_runs_say_hosts_skew_and_communication() -> None:
-    row = next(row for row in metrics.rows(grid()) if row["nnodes"] == 2)
+    row = next(row for row in rows.rows(grid()) if row["nnodes"] == 2)
     assert (row["hosts"], row["launcher"]) == ("host0 host1", "mpi")
     assert row["skew_seconds"] == pytest.approx(0.02 * float(str(row["window_seconds"])))
     assert row["gradient_bytes"] == 4 * 25_557_032
@@ -726,7 +729,7 @@ def test_a_chart_stands_hostile_labels_and_boundless_intervals() -> None:
 def coverage(counts: Sequence[int], inside: Iterable[bool]) -> None:
     """As many intervals contain the truth as 95 % of them would, but for one time in a million."""
     hits = sum(inside)
-    low, high = stats.binom.interval(1 - 1e-6, counts[0], metrics.CONFIDENCE)
+    low, high = stats.binom.interval(1 - 1e-6, counts[0], CONFIDENCE)
     assert low <= hits <= high, f"{hits} of {counts[0]} intervals contain the truth; expected {low} to {high}"
 
 
@@ -734,7 +737,7 @@ def test_sums_of_seconds_are_exact_with_every_python() -> None:
     """0.1 ten times is 1.0; added one after another, as `sum` does before 3.12, it is 0.9999999999999999."""
     of = job("pytorch", "resnet50", "fp32", "fp32", 16)
     windows = tuple(Window(i, 2, 32, 0.1, 0.1, None, skew_seconds=0.1, input_seconds=0.1) for i in range(10))
-    (row,) = metrics.rows(few([run(of, 0, 1.0, windows=windows)]))
+    (row,) = rows.rows(few([run(of, 0, 1.0, windows=windows)]))
     assert (row["window_seconds"], row["skew_seconds"]) == (1.0, 1.0)
     assert (row["throughput_samples_per_second"], row["cpu_seconds_per_sample"]) == (320.0, 1 / 320)
     assert (row["cpu_cores_busy"], row["input_wait_share"]) == (1.0, 1.0)
@@ -744,7 +747,7 @@ def test_sums_of_seconds_are_exact_with_every_python() -> None:
 def test_intervals_of_the_median_contain_it_95_times_in_100(n: int) -> None:
     random, trials, truth = numpy.random.default_rng(n), 2000, 20.0
     samples = truth * numpy.exp(random.normal(0, 0.05, (trials, n)))
-    estimates = [metrics.estimate(list(map(float, row))) for row in samples]
+    estimates = [statistics.estimate(list(map(float, row))) for row in samples]
     coverage([trials], (e.low is not None and e.high is not None and e.low <= truth <= e.high for e in estimates))
 
 
@@ -754,7 +757,7 @@ def test_intervals_of_ratios_contain_them_95_times_in_100(n: int, spread: float)
     ours = truth * numpy.exp(random.normal(0, spread, (trials, n)))
     theirs = numpy.exp(random.normal(0, 0.05, (trials, n)))
     pairs = zip(ours.tolist(), theirs.tolist(), strict=True)
-    estimates = [metrics.ratio(a, b) for a, b in pairs]
+    estimates = [statistics.ratio(a, b) for a, b in pairs]
     inside = [e.low is not None and e.high is not None and e.low <= truth <= e.high for e in estimates]
     if n == 3 or spread != 0.05:
         # Welch's degrees of freedom are an approximation: with few runs its intervals are a little too wide.
@@ -766,43 +769,43 @@ def test_intervals_of_ratios_contain_them_95_times_in_100(n: int, spread: float)
 def test_ratio_is_scipys_welch_on_logarithms() -> None:
     a, b = [19.0, 20.3, 19.8], [19.9, 20.4, 20.1, 20.2]
     expected = stats.ttest_ind(numpy.log(a), numpy.log(b), equal_var=False).confidence_interval(0.95)
-    made = metrics.ratio(a, b)
+    made = statistics.ratio(a, b)
     assert (made.low, made.high) == pytest.approx((numpy.exp(expected.low), numpy.exp(expected.high)))
 
 
 def test_ratios_without_spread_or_with_one_run() -> None:
-    assert metrics.ratio([2.0, 2.0], [4.0, 4.0]) == metrics.Estimate(0.5, pytest.approx(0.5), pytest.approx(0.5), 2)
-    alone = metrics.ratio([2.0], [4.0, 4.1])
+    assert statistics.ratio([2.0, 2.0], [4.0, 4.0]) == Estimate(0.5, pytest.approx(0.5), pytest.approx(0.5), 2)
+    alone = statistics.ratio([2.0], [4.0, 4.1])
     assert (alone.low, alone.n) == (None, 1)
-    assert metrics.unresolved(alone)
-    assert not metrics.tie(alone)
+    assert statistics.unresolved(alone)
+    assert not statistics.tie(alone)
 
 
 def test_equal_systems_tie_95_times_in_100() -> None:
     random, trials = numpy.random.default_rng(1), 1000
     rates = numpy.exp(random.normal(3, 0.05, (trials, 2, 7))).tolist()
-    coverage([trials], (metrics.tie(metrics.ratio(a, b)) for a, b in rates))
+    coverage([trials], (statistics.tie(statistics.ratio(a, b)) for a, b in rates))
 
 
 def test_a_rate_is_total_samples_over_total_seconds() -> None:
     windows = (Window(0, 1, 10, 1.0, 1.0, 1.0), Window(1, 1, 10, 4.0, 1.0, 1.0))
     record = run(job("pytorch", "resnet50", "fp32", "fp32", 10), 0, 1.0, windows=windows)
-    assert metrics.throughput(record) == 4.0  # the mean of rates would be 6.25
-    assert metrics.window_spread(record) == 4.0
+    assert rates.throughput(record) == 4.0  # the mean of rates would be 6.25
+    assert rates.window_spread(record) == 4.0
 
 
 @pytest.mark.parametrize(
     ("estimates", "places"),
     [
-        ([metrics.Estimate(9.83, 9.41, 10.27, 3)], 2),
-        ([metrics.Estimate(3130.34, 3118.0, 3142.0, 3)], 0),
-        ([metrics.Estimate(397.64, 396.9, 398.4, 3), metrics.Estimate(20.0, 10.0, 40.0, 3)], 2),
-        ([metrics.Estimate(397.64, None, None, 1)], 0),
-        ([metrics.Estimate(0.34, 0.1, 0.9, 2)], 2),
+        ([Estimate(9.83, 9.41, 10.27, 3)], 2),
+        ([Estimate(3130.34, 3118.0, 3142.0, 3)], 0),
+        ([Estimate(397.64, 396.9, 398.4, 3), Estimate(20.0, 10.0, 40.0, 3)], 2),
+        ([Estimate(397.64, None, None, 1)], 0),
+        ([Estimate(0.34, 0.1, 0.9, 2)], 2),
         ([], 0),
     ],
 )
-def test_numbers_have_the_digits_that_their_intervals_deserve(estimates: list[metrics.Estimate], places: int) -> None:
+def test_numbers_have_the_digits_that_their_intervals_deserve(estimates: list[Estimate], places: int) -> None:
     assert text.decimals(estimates) == places
 
 
@@ -861,5 +864,5 @@ def test_control_groups_limit_cores_and_memory(tmp_path: Path, monkeypatch: pyte
 
 def test_importing_the_machine_costs_nothing() -> None:
     heavy = "{'numpy', 'pandas', 'scipy', 'matplotlib', 'jinja2', 'dlperf.report'}"
-    code = f"import dlperf.machine, dlperf.metrics, dlperf.schema, sys; assert not {heavy} & set(sys.modules)"
+    code = f"import dlperf.machine, dlperf.figures.rows, dlperf.schema, sys; assert not {heavy} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from dlperf import scaling
-from dlperf.scaling import Link, Model, Step, fit
+from dlperf.figures import prediction
+from dlperf.figures.prediction import Link, Model, Step, fit
+from dlperf.scaling import Published
 
 ROOT = Path(__file__).parent.parent
 GOLDEN = Path(__file__).parent / "golden" / "scaling.txt"
@@ -144,14 +146,14 @@ def test_too_few_rows_are_no_fit(sizes: tuple[tuple[int, int], ...]) -> None:
 
 def test_a_fit_with_as_many_parameters_as_rows_says_so() -> None:
     doubt = "which with as many parameters says nothing of a prediction's error"
-    assert doubt in scaling.describe(fit(steps(TRUE, (1, 1), (1, 8)), GRADIENTS))
-    assert doubt not in scaling.describe(fit(steps(TRUE, *SIZES), GRADIENTS, WITHIN, BETWEEN))
+    assert doubt in prediction.describe(fit(steps(TRUE, (1, 1), (1, 8)), GRADIENTS))
+    assert doubt not in prediction.describe(fit(steps(TRUE, *SIZES), GRADIENTS, WITHIN, BETWEEN))
 
 
 # The published tables
 
 
-def published() -> list[scaling.Published]:
+def published() -> list[Published]:
     lines = (ROOT / "report" / "published" / "dlperf-2020.csv").read_text(encoding="utf-8").splitlines()
     return scaling.read_published(lines)
 

@@ -13,12 +13,13 @@ from pathlib import Path
 import numpy
 import pytest
 
-from dlperf import compare, metrics, runner, store
+from dlperf import compare, runner, store
 from dlperf.catalog import checkout as checkout_
 from dlperf.catalog import reader
 from dlperf.catalog.environment import Replacement
 from dlperf.envs import kinds
 from dlperf.errors import RunError, UsageError
+from dlperf.figures import rates
 from dlperf.planning import checks, plan, scripts
 from dlperf.planning.spec import PROTOCOLS
 from dlperf.runs.events import Stream
@@ -1029,11 +1030,11 @@ def test_an_image_that_prints_a_log_becomes_a_record_and_a_row_of_its_own(tmp_pa
     assert ended.returncode == 0, ended.stdout + ended.stderr
     for record in store.open_folder(out).records.values():
         assert record.done
-        assert metrics.throughput(record) == pytest.approx(256 * 8 / 3, rel=1e-3)
+        assert rates.throughput(record) == pytest.approx(256 * 8 / 3, rel=1e-3)
         assert record.environment["image"] == "nvcr.io/nvidia/tensorflow:20.03-tf1-py3"
         assert record.environment["digest"] == "sha256:0123456789abcdef"
         assert record.effective["loss_scale"] == "128, static"
-        place, _, span = metrics.source(record).rpartition(":")
+        place, _, span = rates.source(record).rpartition(":")
         first, last = span.split("-")
         assert len((out / place).read_text().splitlines()[int(first) - 1 : int(last)]) == 100
         assert not (out / record.folder / "work").exists()
@@ -1136,7 +1137,7 @@ def test_a_script_that_does_not_stop_is_ended_when_it_has_told_enough(tmp_path, 
     records = {record.job.adapter: record for record in store.open_folder(tmp_path / "out").records.values()}
     theirs = records["theirs"]
     assert theirs.failure is None, theirs.failure
-    assert metrics.throughput(theirs) == pytest.approx(4 / 0.02)
+    assert rates.throughput(theirs) == pytest.approx(4 / 0.02)
     assert theirs.seconds < 15
     assert theirs.job.upstream["script"].endswith("imagenet")
     copied = tmp_path / "out" / "source" / "theirs" / "imagenet" / "main.py"
@@ -1239,9 +1240,9 @@ def test_a_script_of_others_runs_on_the_cpu(tmp_path, name, model, more, version
     assert record.versions == versions
     log = ADAPTERS[name].scripts[model].log
     assert "loss" not in log.line.groupindex or 0 < record.windows[-1].loss < 20
-    place, _, span = metrics.source(record).rpartition(":")
+    place, _, span = rates.source(record).rpartition(":")
     first, last = map(int, span.split("-"))
     lines = (tmp_path / "out" / place).read_text().splitlines()[first - 1 : last]
     told = [seconds(line) for line in lines if log.line.search(line)]
     assert len(told) == 6
-    assert metrics.throughput(record) == pytest.approx(6 * 2 / sum(told))
+    assert rates.throughput(record) == pytest.approx(6 * 2 / sum(told))

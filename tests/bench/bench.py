@@ -15,11 +15,14 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dlperf import __version__, compare, machine, metrics, models, progress, runner, store
+from dlperf import __version__, compare, machine, models, progress, runner, store
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import Adapter
 from dlperf.errors import UsageError, heed_signals
-from dlperf.metrics import Estimate, Summary
+from dlperf.figures import rates as rates_
+from dlperf.figures import statistics, summaries
+from dlperf.figures.statistics import Estimate
+from dlperf.figures.summaries import Summary
 from dlperf.planning import plan
 from dlperf.planning.checks import from_arguments
 from dlperf.planning.plan import Plan
@@ -107,7 +110,7 @@ def table(comparison: Comparison) -> str:
     """The ratios as text, and below why the other rows have none. Pure."""
     sides: dict[tuple[str, str, str], dict[bool, Summary]] = {}
     for job in comparison.jobs:
-        side = metrics.summarize(job, comparison.records)
+        side = summaries.summarize(job, comparison.records)
         sides.setdefault(_row(job), {})[_is_plain(job)] = side
     rows = [HEADER, *((*row, *_cells(pair[False], pair[True])) for row, pair in sorted(sides.items()))]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEADER))]
@@ -121,8 +124,8 @@ def _cells(ours: Summary, plain: Summary) -> tuple[str, str, str, str, str]:
     note = next((record.effective["note"] for record in plain.done if record.effective.get("note")), "")
     if not (ours.done and plain.done):
         return unit, _rate(ours), _rate(plain), "", note
-    rates = [[metrics.throughput(record) for record in side.done] for side in (ours, plain)]
-    ratio = metrics.ratio(*rates)
+    rates = [[rates_.throughput(record) for record in side.done] for side in (ours, plain)]
+    ratio = statistics.ratio(*rates)
     interval = "" if ratio.low is None else f" [{ratio.low:.2f}, {ratio.high:.2f}]"
     note = "; ".join(filter(None, [_verdict(ratio), note]))
     return unit, _rate(ours), _rate(plain), f"{ratio.median:.2f}{interval}", note

@@ -16,12 +16,13 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-from dlperf import compare, metrics, models, runner
+from dlperf import compare, models, runner
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import Adapter
 from dlperf.envs import kinds
 from dlperf.envs.environment import Environment
 from dlperf.errors import RunError, UsageError, heed_signals
+from dlperf.figures import statistics
 from dlperf.planning import plan
 from dlperf.planning.checks import from_arguments
 from dlperf.planning.spec import Spec
@@ -107,7 +108,7 @@ def text(job: Job, inside: Sequence[Rates], outside: Sequence[Rates]) -> str:
     lines = [f"{job.system} {job.model} {job.precision}, n={len(inside)}"]
     for number, kind in enumerate((unit, f"{unit.removesuffix('/s')} per second of processor time")):
         mine, others = ([rates[number] for rates in side] for side in (inside, outside))
-        ratio = metrics.ratio(mine, others)
+        ratio = statistics.ratio(mine, others)
         interval = "" if ratio.low is None else f" [{ratio.low:.3f}, {ratio.high:.3f}]"
         lines.append(f"  in {median(mine):.4g}, out {median(others):.4g} {kind}; in / out {ratio.median:.3f}{interval}")
     return "\n".join(lines)

@@ -1,0 +1,80 @@
+"""The rows of a table in order, and why some have no rank."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from dlperf import proof
+from dlperf.figures.statistics import Estimate, ratio
+from dlperf.figures.summaries import Summary, rates_of
+from dlperf.schema import Comparison, Record
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A row beside the fastest of its group. `relative` is its rate over the fastest's; None for the fastest itself,
+    and for a row that is not comparable: `obstacle` says why."""
+
+    summary: Summary
+    relative: Estimate | None
+    obstacle: str = ""
+
+
+def standings(summaries: Iterable[Summary], obstacles: Mapping[str, str]) -> list[Standing]:
+    """Rows that have a figure, fastest first, those that are not comparable after the others.
+
+    All have the same model, precision, sizes and input. obstacles: why a row is not comparable, by Job.id.
+    """
+    done = [(summary, summary.throughput.median) for summary in summaries if summary.throughput]
+    ranked = [summary for summary, _ in sorted(done, key=lambda pair: -pair[1])]
+    able = [summary for summary in ranked if summary.job.id not in obstacles]
+    aside = [Standing(other, None, obstacles[other.job.id]) for other in ranked if other.job.id in obstacles]
+    if not able:
+        return aside
+    best = rates_of(able[0])
+    return [Standing(able[0], None)] + [Standing(other, ratio(rates_of(other), best)) for other in able[1:]] + aside
+
+
+def obstacles(comparison: Comparison) -> dict[str, str]:
+    """Why a row takes no part in "fastest", by Job.id: no proof of the same work, or work that differs.
+
+    Upstream rows are in no ranking anyway, and not here.
+    """
+    found = dict(_other_work(comparison))
+    for job in comparison.jobs:
+        if job.upstream:
+            continue
+        verdict, phrase = proof.verdict(comparison.proofs.get(job.id, ()))
+        if verdict != "same":
+            found[job.id] = phrase
+    return found
+
+
+def _other_work(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Rows whose runs say that they did other work than most rows of the same model, precision and device."""
+    groups: dict[tuple[str, str, str], dict[str, Record]] = {}
+    for record in comparison.records:
+        if record.done and not record.job.upstream:
+            group = (record.job.model, record.job.precision_asked, record.job.device)
+            groups.setdefault(group, {})[record.job.id] = record
+    for records in groups.values():
+        for key in proof.WORK:
+            values = {
+                id_: work(key, record.effective[key]) for id_, record in records.items() if key in record.effective
+            }
+            ranked = Counter(values.values()).most_common(2)
+            most = ranked[0][0] if ranked and (len(ranked) == 1 or ranked[0][1] > ranked[1][1]) else None
+            yield from ((id_, _other(key, value, most)) for id_, value in values.items() if value != most)
+
+
+def work(key: str, value: str) -> str:
+    """What of an effective value says how much work is done: of a loss scale, that it is dynamic."""
+    return value.partition(" ")[0].rstrip(",") if key == "loss_scale" else value
+
+
+def _other(key: str, value: str, most: str | None) -> str:
+    return f"different work: {key} is {value}" + (
+        f", not {most}" if most is not None else ", and not the same in others"
+    )

@@ -1,0 +1,85 @@
+"""Figures of one row: all runs of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from dlperf.figures.rates import all_reduce_bandwidth, cpu_seconds_per_sample, cpu_use, input_wait, skew, throughput
+from dlperf.figures.statistics import Estimate, estimate, median_of
+from dlperf.schema import Job, Record
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One row's figures. `done` are the runs that ended well, `failed` the others; figures are None without any.
+
+    throughput in samples/s; peak memory in bytes; cpu_use in cores; first_step_seconds includes compilation.
+    Of rows with several devices: skew as a share of the windows, gradient_bytes of a step, all_reduce_bandwidth in
+    bytes/s.
+    Of rows with a loader: its throughput alone in samples/s, and the share of the windows that steps waited for input.
+    """
+
+    job: Job
+    done: tuple[Record, ...]
+    failed: tuple[Record, ...]
+    throughput: Estimate | None
+    cpu_use: float | None
+    cpu_seconds_per_sample: float | None
+    peak_memory_bytes: int | None
+    peak_device_memory_bytes: int | None
+    first_step_seconds: float | None
+    skew: float | None = None
+    gradient_bytes: float | None = None
+    all_reduce_bandwidth: float | None = None
+    loader_throughput: float | None = None
+    input_wait: float | None = None
+
+
+def summarize(job: Job, records: Iterable[Record]) -> Summary:
+    """The figures of one job from the records of its runs: medians over runs, peaks as the largest."""
+    mine = [record for record in records if record.job.id == job.id]
+    done = tuple(record for record in mine if record.done)
+    failed = tuple(record for record in mine if not record.done)
+    host_memory = [r.peak_memory_bytes for r in done if r.peak_memory_bytes is not None]
+    device_memory = [r.peak_device_memory_bytes for r in done if r.peak_device_memory_bytes is not None]
+    first_steps = [r.first_step_seconds for r in done if r.first_step_seconds is not None]
+    several = done if job.world_size > 1 and not job.upstream else ()  # others' scripts do not tell these
+    gradients = [r.communication["gradient_bytes"] for r in several if "gradient_bytes" in r.communication]
+    bandwidths = [found for found in map(all_reduce_bandwidth, several) if found is not None]
+    loaders = [record.input["samples"] / record.input["seconds"] for record in done if record.input.get("seconds")]
+    waits = [found for found in map(input_wait, done) if found is not None]
+    return Summary(
+        job=job,
+        done=done,
+        failed=failed,
+        throughput=estimate([throughput(r) for r in done]) if done else None,
+        cpu_use=median_of(map(cpu_use, done)),
+        cpu_seconds_per_sample=median_of(map(cpu_seconds_per_sample, done)),
+        peak_memory_bytes=max(host_memory, default=None),
+        peak_device_memory_bytes=max(device_memory, default=None),
+        first_step_seconds=median(first_steps) if first_steps else None,
+        skew=median(skew(r) for r in several) if several else None,
+        gradient_bytes=median(gradients) if gradients else None,
+        all_reduce_bandwidth=median(bandwidths) if bandwidths else None,
+        loader_throughput=median(loaders) if loaders else None,
+        input_wait=median(waits) if waits else None,
+    )
+
+
+def given_up(records: Sequence[Record]) -> bool:
+    """Whether a row with these runs gets no more of them, unless asked: two failed and none ended well, or its
+    environment could not be made."""
+    failed = [record.failure.kind for record in records if record.failure]
+    return len(failed) == len(records) and (len(failed) >= 2 or "environment" in failed)
+
+
+def missing_runs(summary: Summary, repeats: int) -> int:
+    """Runs of a row that are still to be made of the `repeats` that were asked for."""
+    made = [*summary.done, *summary.failed]
+    return 0 if given_up(made) else max(0, repeats - len(made))
+
+
+def rates_of(summary: Summary) -> list[float]:
+    return [throughput(record) for record in summary.done]
