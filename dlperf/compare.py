@@ -14,7 +14,7 @@ if platform.system() != "Linux":  # first of all: the modules below do not even 
     places = "a Linux container or virtual machine (on Windows: WSL 2)"
     sys.exit(f"dlperf needs Linux; on macOS or Windows run it in {places}")
 
-from dlperf import __version__, certify, estimate, launchers, models, runner, store
+from dlperf import __version__, estimate, launchers, models, runner, store
 from dlperf import progress as progress_
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import Adapter
@@ -27,6 +27,7 @@ from dlperf.planning import plan
 from dlperf.planning.checks import from_arguments
 from dlperf.planning.plan import Plan
 from dlperf.planning.spec import AUTO, Spec, without_amp
+from dlperf.proof import asked, certify
 from dlperf.schema import Comparison, Job
 from dlperf.upstream import setup
 
@@ -275,7 +276,7 @@ def dry_run(spec: Spec, planned: Plan, adapters: Mapping[str, Adapter], folder: 
     for name, commands in environment_commands(spec, planned, adapters).items():
         lines += ["", f"# environment of {name}, unless it is there already", commands]
     if spec.verify:
-        wanted = {one.name: one for job in planned.jobs if not job.upstream for one in certify.needed(job)}
+        wanted = {one.name: one for job in planned.jobs if not job.upstream for one in asked.needed(job)}
         for name, one in wanted.items():
             environment = _planned(spec, one.job, adapters)
             head = f"# {folder / 'proofs' / name / 'run' / 'launch.sh'}, unless there is a valid certificate"

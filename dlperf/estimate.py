@@ -16,13 +16,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlperf import cache, certify, launchers, machine, models
+from dlperf import cache, launchers, machine, models
 from dlperf.catalog.adapter import Adapter
-from dlperf.certify import Asked
 from dlperf.envs import kinds
 from dlperf.errors import RunError
 from dlperf.models.parameters import count
 from dlperf.planning.spec import Spec
+from dlperf.proof import asked, certificates
+from dlperf.proof.asked import BATCH_SIZE, STEPS, Asked
 from dlperf.schema import Job
 
 #: GFLOP/s a core in training, by the widest instruction sets: the harmonic mean over frameworks. AVX-512: the published
@@ -108,7 +109,7 @@ def of(spec: Spec, runs: Sequence[Job], adapters: Mapping[str, Adapter], here: H
 
 def proofs(jobs: Iterable[Job]) -> list[Asked]:
     """The trajectories that prove these rows, cached or not."""
-    return list({one.name: one for job in jobs if not job.upstream for one in certify.needed(job)}.values())
+    return list({one.name: one for job in jobs if not job.upstream for one in asked.needed(job)}.values())
 
 
 def look(spec: Spec, jobs: Iterable[Job], wanted: Iterable[Asked], adapters: Mapping[str, Adapter]) -> Here:
@@ -118,7 +119,7 @@ def look(spec: Spec, jobs: Iterable[Job], wanted: Iterable[Asked], adapters: Map
         with suppress(RunError):
             kinds.check(kinds.planned(adapters[adapter], key, spec.env if spec.env == "current" else "venv"))
             made.add((adapter, key))
-    proved = [one.name for one in wanted if (one.job.adapter, one.job.environment) in made and certify.kept(one)]
+    proved = [one.name for one in wanted if (one.job.adapter, one.job.environment) in made and certificates.kept(one)]
     return Here(
         spec.instructions or (),
         os.uname().machine,
@@ -186,13 +187,13 @@ def proofs_seconds(wanted: Sequence[Asked], spec: Spec, here: Here) -> float:
     """Of all of these, as dlperf.certify makes them: two at a time where it can."""
     alone = [one for one in wanted if one.ranks == 1]
     threads = min(float(spec.threads * max(spec.nproc_per_node)), here.cores)
-    at_once = certify.at_once(alone, int(threads), here.available)
+    at_once = asked.at_once(alone, int(threads), here.available)
     each = [_proof_seconds(one, threads / at_once, here) / at_once for one in alone]
     return sum(each) + sum(_proof_seconds(one, threads / one.ranks, here) for one in wanted if one.ranks > 1)
 
 
 def _proof_seconds(one: Asked, threads: float, here: Here) -> float:
-    samples = certify.STEPS * certify.BATCH_SIZE // one.ranks
+    samples = STEPS * BATCH_SIZE // one.ranks
     seconds = _seconds(one.model, one.precision, one.job.device, samples, threads, here) or 0.0
     return (seconds + SKETCH * _parameters(one.model)) * (TOGETHER if one.ranks > 1 else 1.0)
 
@@ -216,7 +217,7 @@ def run_memory(job: Job, adapter: Adapter) -> int:
 
 def _memory(jobs: Iterable[Job], wanted: Iterable[Asked], adapters: Mapping[str, Adapter]) -> dict[str, int]:
     rows = {job.id: run_memory(job, adapters[job.adapter]) for job in jobs}
-    most = max((one.ranks * certify.memory(one.model) for one in wanted), default=0)
+    most = max((one.ranks * asked.memory(one.model) for one in wanted), default=0)
     return {**rows, "": most} if most else rows
 
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from dlperf import cache, certify, estimate, launchers
+from dlperf import cache, estimate, launchers
 from dlperf.catalog.adapter import Adapter
 from dlperf.envs import kinds
 from dlperf.envs.environment import Environment
@@ -21,6 +21,7 @@ from dlperf.launchers import Launch
 from dlperf.planning import plan
 from dlperf.planning.spec import Spec
 from dlperf.progress import Progress
+from dlperf.proof.certify import Certifier
 from dlperf.runs import bundle, events, execute, failures
 from dlperf.runs.execute import Enough
 from dlperf.schema import Failure, Job, Record
@@ -135,7 +136,7 @@ class Runner:
         if all(job.id in self.store.proofs for job in jobs):
             return
         threads = spec.threads * max(spec.nproc_per_node)
-        certifier = certify.Certifier(
+        certifier = Certifier(
             folder,
             threads,
             spec.timeout,

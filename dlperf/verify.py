@@ -10,7 +10,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dlperf import __version__, cache, certify, store
+from dlperf import __version__, cache, store
 from dlperf import progress as progress_
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import Adapter
@@ -22,6 +22,8 @@ from dlperf.planning import plan
 from dlperf.planning.checks import from_arguments
 from dlperf.planning.plan import Plan
 from dlperf.planning.spec import PRECISIONS, Spec
+from dlperf.proof import asked, certify, published
+from dlperf.proof.certify import Certifier
 from dlperf.runs import bundle
 from dlperf.schema import Certificate, Comparison, Failure, Job, Record, Skip
 
@@ -83,7 +85,7 @@ def _verify(arguments: Mapping[str, object]) -> int:
         _write(comparison, output)
     if arguments["publish"]:
         for one in certificates:
-            certify.publish(one)
+            published.publish(one)
         return 0
     return 0 if certificates and not failures and all(one.verdict == "same" for one in certificates) else 1
 
@@ -103,7 +105,7 @@ def _certificates(
     with tempfile.TemporaryDirectory(prefix=".work-", dir=root) as folder:
         bundle.make(Path(folder, "code"), [adapters[name] for name in dict.fromkeys(job.adapter for job in jobs)])
         threads = spec.threads * max(spec.nproc_per_node)
-        certifier = certify.Certifier(
+        certifier = Certifier(
             Path(folder), threads, spec.timeout, shown.note, container=spec.container_arguments, busy=shown.busy
         )
         return certifier.certificates(jobs, ready, alone=True, full_size=full_size), failed
@@ -151,7 +153,7 @@ def _write(comparison: Comparison, folder: Path) -> None:
 
 
 def _dry_run(spec: Spec, jobs: Sequence[Job], adapters: Mapping[str, Adapter], full_size: bool) -> str:
-    wanted = {one.name: one for job in jobs for one in certify.needed(job, alone=True, full_size=full_size)}
+    wanted = {one.name: one for job in jobs for one in asked.needed(job, alone=True, full_size=full_size)}
     lines = [f"# {len(wanted)} runs, each unless there is a valid certificate"]
     for name, one in wanted.items():
         environment = kinds.planned(adapters[one.job.adapter], one.job.environment, spec.env, spec.images)

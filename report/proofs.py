@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from dlperf import models, proof
+from dlperf import models
+from dlperf.proof import judge
+from dlperf.proof.judge import BARS, REFERENCE, SORTS, WORK, Bars
 from dlperf.report import names, text
 from dlperf.report.shape import Column, Proof, Row, Table
 from dlperf.schema import Certificate, Comparison, Difference, Record, Trajectory
@@ -30,7 +32,7 @@ def proofs(comparison: Comparison) -> list[Proof]:
     for certificates in comparison.proofs.values():
         for one in certificates:
             t = one.trajectory
-            work = tuple(value for key, value in sorted(t.options.items()) if key in proof.WORK)
+            work = tuple(value for key, value in sorted(t.options.items()) if key in WORK)
             groups.setdefault((t.model, t.device, t.precision, t.batch_size, t.ranks, work), {})[t.system] = one
     return [_proof(list(group.values()), comparison.records) for group in groups.values()]
 
@@ -38,7 +40,7 @@ def proofs(comparison: Comparison) -> list[Proof]:
 def _proof(group: Sequence[Certificate], records: Sequence[Record]) -> Proof:
     first = group[0].trajectory
     low = any(one.bounds for one in group)
-    referred = any(found.other == proof.REFERENCE for one in group for found in one.differences)
+    referred = any(found.other == REFERENCE for one in group for found in one.differences)
     return Proof(
         title=f"{names.model(first.of)}, {_precision(first)}, {names.device(first.device)}"
         + (f", {first.ranks} ranks" if first.ranks > 1 else ""),
@@ -57,13 +59,13 @@ def _about(trajectory: Trajectory, referred: bool) -> Iterable[str]:
     config = models.config(trajectory.model)
     side = getattr(config, "image_size", None)
     size = f"images of {side} x {side}" if side else f"{config.sequence} tokens, {config.masked} masked"
-    work = ", ".join(f"{key}={value}" for key, value in trajectory.options.items() if key in proof.WORK)
+    work = ", ".join(f"{key}={value}" for key, value in trajectory.options.items() if key in WORK)
     together = f" of {trajectory.ranks} ranks together" if trajectory.ranks > 1 else ""
     yield f"Batch {trajectory.batch_size}{together}, {size}{f', {work}' if work else ''}; {trajectory.steps} steps."
-    bars = proof.BARS.get(trajectory.precision)
+    bars = BARS.get(trajectory.precision)
     if bars:
-        tensors = [f"{what} {proof.short(bar)}" for what, bar in _tensor_bars(bars, trajectory) if bar is not None]
-        yield f"Bars: {', '.join([f'losses {proof.short(bars.loss)}', *tensors])}."
+        tensors = [f"{what} {judge.short(bar)}" for what, bar in _tensor_bars(bars, trajectory) if bar is not None]
+        yield f"Bars: {', '.join([f'losses {judge.short(bars.loss)}', *tensors])}."
         if referred:
             yield (
                 "The first table is against the published reference, which was made once with PyTorch, so that "
@@ -71,7 +73,7 @@ def _about(trajectory: Trajectory, referred: bool) -> Iterable[str]:
             )
 
 
-def _tensor_bars(bars: proof.Bars, trajectory: Trajectory) -> list[tuple[str, float | None]]:
+def _tensor_bars(bars: Bars, trajectory: Trajectory) -> list[tuple[str, float | None]]:
     parameters = models.family(trajectory.model).parameters(models.config(trajectory.model))
     return [
         ("outputs", bars.logits),
@@ -89,12 +91,12 @@ def _systems(group: Sequence[Certificate]) -> Table:
     rows = []
     for one in group:
         agreeing = [found for found in one.differences if one.size is not None and found.loss <= one.size]
-        agreeing = [found for found in agreeing if found.other == proof.REFERENCE] or agreeing
+        agreeing = [found for found in agreeing if found.other == REFERENCE] or agreeing
         worst = max(agreeing, key=lambda found: found.loss, default=None)
         cells = (
             *(names.system(one.trajectory), WORDS[one.verdict]),
             *((error(worst.loss), str(worst.losses.index(worst.loss) + 1)) if worst else (text.NONE, text.NONE)),
-            *(_largest([getattr(found, sort) for found in agreeing]) for sort in proof.SORTS),
+            *(_largest([getattr(found, sort) for found in agreeing]) for sort in SORTS),
             text.number(one.trajectory.seconds, 0),
             text.gibibytes(one.trajectory.peak_memory_bytes, 1),
         )
@@ -157,7 +159,7 @@ def _pair(ours: str, theirs: str, found: Difference) -> Row:
 
 
 def error(value: float | None) -> str:
-    return text.NONE if value is None else proof.short(value)
+    return text.NONE if value is None else judge.short(value)
 
 
 def _notes(group: Sequence[Certificate]) -> Iterable[str]:

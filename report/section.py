@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from dlperf import proof
 from dlperf.figures import standings as standings_
 from dlperf.figures import statistics, summaries
 from dlperf.figures.standings import Standing
 from dlperf.figures.summaries import Summary
+from dlperf.proof import judge
+from dlperf.proof.judge import WORK
 from dlperf.report import inputs, names, text, upstream
 from dlperf.report.scaling import scaling
 from dlperf.report.shape import Bar, Chart, Column, Row, Section, Table
@@ -31,7 +32,7 @@ def section(
     groups = [by_work[key] for key in sorted(by_work)]
     standings = [standings_.standings(group, obstacles) for group in groups]
     devices = tuple(comparison.spec.get("predict") or ())
-    proofs = {s.job.id: proof.verdict(comparison.proofs.get(s.job.id, ()))[1] for s in summaries}
+    proofs = {s.job.id: judge.verdict(comparison.proofs.get(s.job.id, ()))[1] for s in summaries}
     same, work, how = _effective(summaries)
     return Section(
         anchor=_anchor(first),
@@ -334,8 +335,8 @@ def _effective(summaries: list[Summary]) -> tuple[Table | None, Table | None, Ta
     keys = list(dict.fromkeys(key for values in columns.values() for key in values))
     cells = {key: [text.alternatives(values.get(key, [])) for values in columns.values()] for key in keys}
     alike = [key for key in keys if len({standings_.work(key, cell) for cell in cells[key]}) == 1]
-    work = [key for key in keys if key not in alike and key in proof.WORK]
-    how = [key for key in keys if key not in alike and key not in proof.WORK]
+    work = [key for key in keys if key not in alike and key in WORK]
+    how = [key for key in keys if key not in alike and key not in WORK]
     one = (Column("key"), Column("all systems" if len(columns) > 1 else next(iter(columns), "")))
     each = (Column("key"), *(Column(name) for name in columns), Column("what it is"))
     return (

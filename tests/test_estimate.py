@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from dlperf import certify, estimate, schema
+from dlperf import estimate, schema
 from dlperf.catalog import reader
 from dlperf.errors import UsageError
 from dlperf.estimate import Here
 from dlperf.planning import plan
 from dlperf.planning.spec import Protocol, Spec, spec_from
+from dlperf.proof import asked as asked_
+from dlperf.proof import certificates
+from dlperf.proof.certificates import CERTIFICATE
 
 ROOT = Path(__file__).parent.parent
 GOLDEN = Path(__file__).parent / "golden" / "estimate.txt"
@@ -69,7 +72,7 @@ def test_the_time_of_proofs(path):
     comparison, _, here = published(path)
     took, expected = {}, {}
     for job in comparison.jobs:
-        asked = {(one.model, one.precision, one.ranks): one for one in certify.shown(job)}
+        asked = {(one.model, one.precision, one.ranks): one for one in asked_.shown(job)}
         for certificate in comparison.proofs[job.id]:
             made = certificate.trajectory
             one = asked[made.model, made.precision, made.ranks]
@@ -124,13 +127,13 @@ def test_rows_elsewhere_say_nothing_of_disk_and_memory():
 def test_a_certificate_in_the_cache_is_seen(tmp_path, monkeypatch):
     monkeypatch.setenv("DLPERF_CACHE", str(tmp_path))
     one = estimate.proofs(plan.make(SPEC, ADAPTERS).jobs)[0]
-    assert not certify.kept(one)
+    assert not certificates.kept(one)
     label = f"{one.job.adapter}-{one.model}-cpu-{one.precision}"
     folder = tmp_path / "certificates" / f"{label}-0123456789abcdef"
     folder.mkdir(parents=True)
-    (folder / certify.CERTIFICATE).write_text("{}")
-    assert certify.kept(one)
-    assert not certify.kept(dataclasses.replace(one, ranks=2))
+    (folder / CERTIFICATE).write_text("{}")
+    assert certificates.kept(one)
+    assert not certificates.kept(dataclasses.replace(one, ranks=2))
 
 
 def test_looking_at_this_machine_starts_no_process(monkeypatch, tmp_path):

@@ -6,9 +6,10 @@ import sys
 
 import pytest
 
-from dlperf import proof, store
+from dlperf import store
 from dlperf.adapters import cpu
 from dlperf.catalog import reader
+from dlperf.proof import judge
 from dlperf.schema import proofs_from
 
 pytestmark = pytest.mark.framework
@@ -60,7 +61,7 @@ def test_amp_runs_or_says_why_not(comparison):
 def test_every_row_has_its_proof(comparison):
     """In float64, and in its own precision: float32 by its losses, bfloat16 by its bound."""
     _, opened = comparison
-    verdicts = {job.id: proof.verdict(opened.proofs[job.id]) for job in opened.plan.jobs}
+    verdicts = {job.id: judge.verdict(opened.proofs[job.id]) for job in opened.plan.jobs}
     assert {word for word, _ in verdicts.values()} == {"same"}, verdicts
     assert all(len(certificates) == 2 for certificates in opened.proofs.values())
 

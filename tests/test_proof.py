@@ -12,11 +12,14 @@ from pathlib import Path
 import numpy
 import pytest
 
-from dlperf import certify, models, proof
+from dlperf import models
 from dlperf.adapters import trace
 from dlperf.catalog import reader
 from dlperf.envs import kinds
-from dlperf.proof import Evidence
+from dlperf.proof import certificates, certify, judge
+from dlperf.proof.certify import Certifier
+from dlperf.proof.judge import Evidence
+from dlperf.proof.published import REFERENCES
 from dlperf.runs import bundle
 from dlperf.runs import execute as execute_
 from dlperf.runs.execute import Ended
@@ -97,11 +100,11 @@ def evidence(system, loss=0.0, gradient=0.0, change=0.0, statistic=0.0, **fields
 
 
 def verdicts(*pool, reference=None):
-    return [one.verdict for one in proof.judge(pool, reference)]
+    return [one.verdict for one in judge.judge(pool, reference)]
 
 
 def test_systems_that_agree_do_the_same_work_and_the_largest_error_is_told():
-    one, two, three = proof.judge([evidence("a"), evidence("b", loss=3e-13), evidence("c", gradient=1e-9)])
+    one, two, three = judge.judge([evidence("a"), evidence("b", loss=3e-13), evidence("c", gradient=1e-9)])
     assert (one.verdict, two.verdict, three.verdict) == ("same",) * 3
     assert one.size == pytest.approx(3e-13, rel=0.01)
     assert [found.other for found in one.differences] == ["b", "c"]
@@ -118,7 +121,7 @@ def test_systems_that_agree_do_the_same_work_and_the_largest_error_is_told():
     ],
 )
 def test_the_one_that_parts_is_named_with_the_step_and_the_tensor(error, says):
-    a, odd, c = proof.judge([evidence("a"), evidence("odd", **error), evidence("c")])
+    a, odd, c = judge.judge([evidence("a"), evidence("odd", **error), evidence("c")])
     assert (a.verdict, odd.verdict, c.verdict) == ("same", "different", "same")
     assert says in odd.why
 
@@ -134,7 +137,7 @@ def test_float32_is_held_to_losses_and_to_what_shows_a_wrong_constant():
 
 
 def test_without_a_majority_nobody_is_proven():
-    made = proof.judge([evidence("a"), evidence("b", loss=1e-3)])
+    made = judge.judge([evidence("a"), evidence("b", loss=1e-3)])
     assert [one.verdict for one in made] == ["different", "different"]
     assert "no two systems that agree outnumber the others" in made[0].why
     two_camps = [evidence("a"), evidence("b"), evidence("c", loss=1e-3), evidence("d", loss=1e-3)]
@@ -150,7 +153,7 @@ def test_the_reference_decides():
 
 def test_a_failed_run_is_no_proof_and_the_others_are_still_compared():
     failed = evidence("b", failure=Failure("wrong_tensor", "gradients: conv1.weigth: not a tensor of this model"))
-    made = proof.judge([evidence("a"), failed, evidence("c")])
+    made = judge.judge([evidence("a"), failed, evidence("c")])
     assert [one.verdict for one in made] == ["same", "unproven", "same"]
     assert "conv1.weigth" in made[1].why
 
@@ -158,7 +161,7 @@ def test_a_failed_run_is_no_proof_and_the_others_are_still_compared():
 def test_what_computed_in_another_type_or_did_not_wait_is_not_the_same():
     narrow = evidence("b", effective={"compute_dtype": "float32"})
     hasty = evidence("c", step_seconds=(0.1,) * 10, read_seconds=(0.9,) * 10)
-    made = proof.judge([evidence("a"), narrow, hasty, evidence("d")])
+    made = judge.judge([evidence("a"), narrow, hasty, evidence("d")])
     assert [one.verdict for one in made] == ["same", "different", "different", "same"]
     assert "float32, not in float64" in made[1].why
     assert "does not wait" in made[2].why
@@ -188,7 +191,7 @@ def test_a_biased_running_variance_that_is_declared_is_taken_out_exactly():
         biased.sketches["statistic/" + name] = (unbiased.sketches["statistic/" + name] - left) * (n - 1) / n + left
     declared = {"compute_dtype": "float64", "bn_running_variance": "biased (no other)"}
     said = Evidence(dataclasses.replace(biased.trajectory, effective=declared), biased.sketches)
-    made = proof.judge([unbiased, said])
+    made = judge.judge([unbiased, said])
     assert [one.verdict for one in made] == ["same", "same"]
     assert "running variances of BatchNorm: biased (no other); up to" in made[1].exceptions[0]
     assert made[0].differences[0].statistic < 1e-13
@@ -203,7 +206,7 @@ def test_a_decay_in_float32_that_is_declared_widens_the_bar_of_running_statistic
     assert verdicts(evidence("a"), evidence("b", change=4e-7, effective=declared)) == ["different"] * 2
     trio = [evidence("a"), evidence("b", effective=declared), evidence("c", statistic=4e-7)]
     assert verdicts(*trio, reference=evidence("reference")) == ["same", "same", "different"]
-    (one,) = proof.judge([evidence("b", effective=declared)], evidence("reference"))
+    (one,) = judge.judge([evidence("b", effective=declared)], evidence("reference"))
     assert "float32, in float64 too: bn_decay = 0.9; so the bar of running statistics is 5e-7" in one.exceptions[0]
 
 
@@ -229,7 +232,7 @@ def low(error, dtype="bfloat16"):
         made = evidence("a", precision=precision, effective={"compute_dtype": computed}, loss=off)
         pair.append(Evidence(made.trajectory, {name: values * (1 + off) for name, values in made.sketches.items()}))
     float32, half = pair
-    return proof.judge_low(half, exact, float32)
+    return judge.judge_low(half, exact, float32)
 
 
 def test_low_precision_is_bounded_by_its_own_float32_run():
@@ -341,7 +344,7 @@ def test_proofs_at_work_are_named_with_their_step_their_time_and_how_many_are_le
     monkeypatch.setattr(execute_, "execute", execute)
     monkeypatch.setattr(certify.time, "time", lambda: now[0])
     bundle.make(tmp_path / "code", [reader.adapters()["fake"]])
-    certifier = certify.Certifier(tmp_path, 1, 60.0, lambda line: None, busy=lambda what: told.append(what()))
+    certifier = Certifier(tmp_path, 1, 60.0, lambda line: None, busy=lambda what: told.append(what()))
     certifier.certificates([job], {("fake", "cpu"): environment})
     assert told == [
         "proofs at work: fake: bert_tiny_check, fp64: importing and building, 0 s; up to 1 more",
@@ -449,8 +452,8 @@ def test_wrong_requests_exit_with_2_and_no_traceback(words, says):
 @pytest.mark.parametrize("model", ["resnet50_check", "bert_base_check", "resnet50", "bert_base"])
 def test_the_published_trajectory_is_of_the_models_as_they_are(model):
     """`make reference` makes them anew after a change of dlperf.models."""
-    path = certify.REFERENCES / f"{model}.json"
-    assert json.loads(path.read_text())["definition"] == certify.definition(model)
+    path = REFERENCES / f"{model}.json"
+    assert json.loads(path.read_text())["definition"] == certificates.definition(model)
 
 
 def test_every_deliberate_deviation_still_has_its_place_in_the_adapters():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dlperf import proof
 from dlperf.figures.rates import (
     all_reduce_bandwidth,
     cpu_seconds_per_sample,
@@ -15,6 +14,7 @@ from dlperf.figures.rates import (
     source,
     throughput,
 )
+from dlperf.proof import judge
 from dlperf.schema import Certificate, Comparison, Record
 
 
@@ -54,7 +54,7 @@ def _row(record: Record, proofs: Sequence[Certificate]) -> dict[str, object]:
         "hosts": " ".join(dict.fromkeys(record.hosts)) or None,
         "origin": "upstream" if job.upstream else "native",
         "untested": job.untested,
-        "proof": proof.verdict(proofs)[1] if not job.upstream else None,
+        "proof": judge.verdict(proofs)[1] if not job.upstream else None,
         "repeat": record.repeat,
         "started": record.started,
         "run_seconds": record.seconds,

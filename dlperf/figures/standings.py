@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from dlperf import proof
 from dlperf.figures.statistics import Estimate, ratio
 from dlperf.figures.summaries import Summary, rates_of
+from dlperf.proof import judge
+from dlperf.proof.judge import WORK
 from dlperf.schema import Comparison, Record
 
 
@@ -46,7 +47,7 @@ def obstacles(comparison: Comparison) -> dict[str, str]:
     for job in comparison.jobs:
         if job.upstream:
             continue
-        verdict, phrase = proof.verdict(comparison.proofs.get(job.id, ()))
+        verdict, phrase = judge.verdict(comparison.proofs.get(job.id, ()))
         if verdict != "same":
             found[job.id] = phrase
     return found
@@ -60,7 +61,7 @@ def _other_work(comparison: Comparison) -> Iterator[tuple[str, str]]:
             group = (record.job.model, record.job.precision_asked, record.job.device)
             groups.setdefault(group, {})[record.job.id] = record
     for records in groups.values():
-        for key in proof.WORK:
+        for key in WORK:
             values = {
                 id_: work(key, record.effective[key]) for id_, record in records.items() if key in record.effective
             }

@@ -12,12 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from dlperf import certify, proof
 from dlperf.catalog import reader
 from dlperf.envs import kinds
 from dlperf.planning.checks import from_arguments
 from dlperf.planning.plan import make
 from dlperf.planning.spec import PRECISIONS
+from dlperf.proof import asked as asked_
+from dlperf.proof import judge
+from dlperf.proof.certify import Certifier
+from dlperf.proof.judge import REFERENCE
 from dlperf.runs import bundle
 
 pytestmark = pytest.mark.framework
@@ -43,7 +46,7 @@ def seen(tmp_path_factory):
         bundle.make(root / str(number) / "code", [adapters[framework]])
         for change in changes:
             alter(root / str(number) / "code" / "dlperf" / "adapters" / framework / change["file"], change)
-        certifier = certify.Certifier(root / str(number), threads=1, timeout=300, note=print)
+        certifier = Certifier(root / str(number), threads=1, timeout=300, note=print)
         return key, certifier.run(asked(framework, of, ranks, adapters), environments[framework], threads=1)
 
     with ThreadPoolExecutor(2) as pool:
@@ -66,7 +69,7 @@ def asked(framework, of, ranks, adapters):
     rest = dict.fromkeys(["protocol", "compile", "set", "timeout", "seed", "threads"])
     rest["nproc_per_node"] = str(ranks)
     spec = from_arguments({**words, **rest, "data": "synthetic", "dry_run": False}, adapters, ("fp64", *PRECISIONS))
-    return replace(certify.shown(make(spec, adapters).jobs[0])[0], ranks=ranks)
+    return replace(asked_.shown(make(spec, adapters).jobs[0])[0], ranks=ranks)
 
 
 @pytest.mark.parametrize(("name", "framework"), CASES, ids=[", ".join(case) for case in CASES])
@@ -76,8 +79,8 @@ def test_a_deviation_is_caught(name, framework, seen):
     altered = seen[name, framework]
     assert whole.trajectory.failure is None
     assert altered.trajectory.failure is None or altered.trajectory.failure.kind == "ranks_differ"
-    reference = replace(whole, trajectory=replace(whole.trajectory, system=proof.REFERENCE))
-    (certificate,) = proof.judge([altered], reference)
+    reference = replace(whole, trajectory=replace(whole.trajectory, system=REFERENCE))
+    (certificate,) = judge.judge([altered], reference)
     assert certificate.verdict == "different", certificate.differences
     print(certificate.why)
 

@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy
 import pytest
 
-from dlperf import certify, proof
 from dlperf.catalog import reader
 from dlperf.envs import kinds
+from dlperf.proof import judge, published
+from dlperf.proof.asked import BATCH_SIZE, SEED
+from dlperf.proof.published import REFERENCES
 from dlperf.runs import bundle
 
 pytestmark = pytest.mark.framework
@@ -29,20 +31,20 @@ def test_a_network_that_we_did_not_write_computes_the_same(model, tmp_path):
     environment = kinds.ensure(reader.read(folder), "cpu", progress=print)
     bundle.make(tmp_path / "code", [])
     out = tmp_path / "oracle.npz"
-    words = [environment.python, HERE / script, model, certify.BATCH_SIZE, certify.SEED, out]
+    words = [environment.python, HERE / script, model, BATCH_SIZE, SEED, out]
     variables = {"PYTHONPATH": str(tmp_path / "code"), "TRANSFORMERS_OFFLINE": "1", **environment.variables}
     ended = subprocess.run([str(w) for w in words], env={**os.environ, **variables}, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr[-3000:]
     with numpy.load(out) as arrays:
         theirs = {name: arrays[name] for name in arrays.files}
-    path = certify.REFERENCES / f"{model}.npz"
+    path = REFERENCES / f"{model}.npz"
     with numpy.load(path) as arrays:
         ours = {name: arrays[name] for name in arrays.files}
-    losses = certify.published(model).losses
+    losses = published.published(model).losses
     assert float(theirs["loss"]) == pytest.approx(losses[0], rel=1e-9)
-    logits, worst = proof.worst_tensor(ours, theirs, "logits/")
+    logits, worst = judge.worst_tensor(ours, theirs, "logits/")
     assert logits < 1e-9, worst
     assert {name for name in ours if name.startswith("gradient/")} <= set(theirs)
-    gradient, worst = proof.worst_tensor(ours, theirs, "gradient/")
+    gradient, worst = judge.worst_tensor(ours, theirs, "gradient/")
     assert gradient < 1e-7, worst
     print(f"{model}: logits {logits:.0e}, gradients {gradient:.0e} ({worst})")

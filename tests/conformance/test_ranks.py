@@ -12,13 +12,18 @@ from pathlib import Path
 import numpy
 import pytest
 
-from dlperf import certify, proof
 from dlperf.catalog import reader
 from dlperf.envs import kinds, pythons
 from dlperf.errors import RunError
 from dlperf.planning.checks import from_arguments
 from dlperf.planning.plan import make
 from dlperf.planning.spec import PRECISIONS
+from dlperf.proof import asked as asked_
+from dlperf.proof import certificates, judge
+from dlperf.proof import published as published_
+from dlperf.proof.asked import BATCH_SIZE, SEED
+from dlperf.proof.certify import Certifier
+from dlperf.proof.judge import REFERENCE
 from dlperf.runs import bundle
 
 pytestmark = pytest.mark.framework
@@ -35,7 +40,7 @@ def asked(framework, model, ranks, *settings, precision="fp64"):
     places = {"nproc_per_node": str(ranks), "set": list(settings) or None}
     arguments = {**words, **rest, **places, "data": "synthetic", "dry_run": False}
     (job,) = make(from_arguments(arguments, ADAPTERS, ("fp64", *PRECISIONS)), ADAPTERS).jobs
-    return replace(certify.shown(job)[0], ranks=ranks)
+    return replace(asked_.shown(job)[0], ranks=ranks)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +49,7 @@ def run(tmp_path_factory):
     made = {}
     root = tmp_path_factory.mktemp("ranks")
     bundle.make(root / "code", [ADAPTERS[name] for name in REAL])
-    certifier = certify.Certifier(root, threads=1, timeout=300, note=print)
+    certifier = Certifier(root, threads=1, timeout=300, note=print)
 
     def evidence(framework, model, ranks, *settings, precision="fp64"):
         key = framework, model, ranks, settings, precision
@@ -65,7 +70,7 @@ def environment(framework):
 
 
 def as_reference(evidence):
-    return replace(evidence, trajectory=replace(evidence.trajectory, system=proof.REFERENCE))
+    return replace(evidence, trajectory=replace(evidence.trajectory, system=REFERENCE))
 
 
 @pytest.mark.parametrize(("model", "ranks"), CASES)
@@ -76,7 +81,7 @@ def test_ranks_together_do_the_work_of_one(framework, model, ranks, run):
     assert together.trajectory.failure is None, together.trajectory.failure
     other = run(framework, model, 1) if model == "bert_tiny" else run("pytorch", model, ranks)
     assert other.trajectory.failure is None, other.trajectory.failure
-    (certificate,) = proof.judge([together], as_reference(other))
+    (certificate,) = judge.judge([together], as_reference(other))
     assert certificate.verdict == "same", certificate.why
     assert "communication" in together.trajectory.effective
 
@@ -85,7 +90,7 @@ def test_ranks_together_do_the_work_of_one(framework, model, ranks, run):
 def test_gradients_are_clipped_after_the_mean_or_not_at_all(framework, run):
     """Without clipping, the size of the gradients counts: a mean that is taken twice, or not, shows in the weights."""
     together, alone = (run(framework, "bert_tiny", ranks, "clip_norm=off") for ranks in (2, 1))
-    (certificate,) = proof.judge([together], as_reference(alone))
+    (certificate,) = judge.judge([together], as_reference(alone))
     assert certificate.verdict == "same", certificate.why
 
 
@@ -94,7 +99,7 @@ def test_ranks_are_right_in_the_precision_that_is_measured_too(framework, run):
     """Some frameworks take other means in float32: OneFlow a Graph, MXNet its servers' sums."""
     together, alone = (run(framework, "bert_tiny", ranks, precision="fp32") for ranks in (2, 1))
     assert together.trajectory.failure is None, together.trajectory.failure
-    (certificate,) = proof.judge([together], as_reference(alone))
+    (certificate,) = judge.judge([together], as_reference(alone))
     assert certificate.verdict == "same", certificate.why
 
 
@@ -103,23 +108,23 @@ def test_one_process_without_data_parallelism_computes_the_same_as_two_ranks(mod
     bundle.make(tmp_path / "code", [ADAPTERS["pytorch"]])
     out, size = tmp_path / "oracle.npz", model + "_check"
     script = Path(__file__).with_name("oracle_ranks.py")
-    words = [environment("pytorch").python, script, size, certify.BATCH_SIZE, certify.SEED, 2, out]
+    words = [environment("pytorch").python, script, size, BATCH_SIZE, SEED, 2, out]
     environ = {**os.environ, "PYTHONPATH": str(tmp_path / "code")}
     ended = subprocess.run([str(word) for word in words], env=environ, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr[-3000:]
     with numpy.load(out) as arrays:
         theirs = {name: arrays[name] for name in arrays.files}
     if model == "resnet50":
-        found = certify.reference(replace(run("pytorch", "resnet_tiny", 2).trajectory, **published(size)))
+        found = published_.reference(replace(run("pytorch", "resnet_tiny", 2).trajectory, **published(size)))
     else:
         found = run("pytorch", model, 2)
     assert theirs["losses"] == pytest.approx(found.trajectory.losses, rel=1e-9)
     for prefix in ("gradient/", "change/"):
-        error, worst = proof.worst_tensor(found.sketches, theirs, prefix)
+        error, worst = judge.worst_tensor(found.sketches, theirs, prefix)
         assert error is not None
         assert error < 1e-7, (prefix, worst)
 
 
 def published(size):
     """What `certify.reference` looks for."""
-    return {"model": size, "definition": certify.definition(size), "options": {}, "ranks": 2}
+    return {"model": size, "definition": certificates.definition(size), "options": {}, "ranks": 2}

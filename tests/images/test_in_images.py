@@ -15,10 +15,11 @@ import sys
 import pytest
 from processes import wait_for
 
-from dlperf import proof, store
+from dlperf import store
 from dlperf.catalog import reader
 from dlperf.docker import dockerfile
 from dlperf.envs import wheels
+from dlperf.proof.judge import BARS
 
 pytestmark = pytest.mark.images
 
@@ -147,7 +148,7 @@ def test_two_frameworks_are_compared_in_images_and_do_what_they_do_in_venvs(bed,
     inside, outside = losses(tmp_path / "docker"), losses(tmp_path / "venv")
     assert set(inside) == set(outside) == set(PAIR)
     for system in PAIR:
-        assert inside[system] == pytest.approx(outside[system], rel=proof.BARS["fp64"].loss)
+        assert inside[system] == pytest.approx(outside[system], rel=BARS["fp64"].loss)
 
 
 def test_two_ranks_in_one_container(bed, dlperf, built, tmp_path):

@@ -1,0 +1,1 @@
+"""Was it the same work?"""

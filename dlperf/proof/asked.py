@@ -1,0 +1,96 @@
+"""The trajectories that prove a row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dlperf import models
+from dlperf.models.parameters import count
+from dlperf.planning.plan import file_name
+from dlperf.proof.judge import BARS, WORK
+from dlperf.schema import Job
+
+#: of every trajectory; the seed is that of the weights and the batches
+STEPS, BATCH_SIZE, SEED = 10, 4, 1
+#: of a row of several ranks, whatever their number: what may go wrong with many goes wrong with two
+RANKS = 2
+#: memory of a run, in bytes: for each parameter, as BERT-base took most in float64 (OneFlow, 7.5 GiB), and besides
+PER_PARAMETER, BESIDES = 72, 2**30
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One trajectory that is needed: a job's system, trained on `model` in `precision`, by `ranks` ranks together."""
+
+    job: Job
+    model: str
+    precision: str
+    ranks: int = 1
+
+    @property
+    def name(self) -> str:
+        """A file name, unique among the trajectories of a comparison."""
+        return file_name(f"{self.model}-{self.precision}-{self.job.system}{of_ranks('-{}ranks', self.ranks)}")
+
+    @property
+    def title(self) -> str:
+        return f"{self.job.system}: {self.model}, {self.precision}{of_ranks(', {} ranks', self.ranks)}"
+
+    @property
+    def nnodes(self) -> int:
+        """Ranks are placed as in the row: on one node if it has several there, else on several nodes."""
+        return 1 if self.job.nproc_per_node >= self.ranks else self.ranks
+
+    @property
+    def pool(self) -> tuple[object, ...]:
+        """What must be the same for two trajectories to be compared."""
+        work = tuple(sorted((k, v) for k, v in self.job.options.items() if k in WORK))
+        return self.model, self.precision, self.job.device, work, self.ranks
+
+
+def of_ranks(text: str, ranks: int) -> str:
+    """Nothing for one rank."""
+    return text.format(ranks) if ranks > 1 else ""
+
+
+def shown(job: Job, alone: bool = False, full_size: bool = False) -> list[Asked]:
+    """The trajectories that prove a row: in float64 on small input, and in its own precision.
+
+    float32 runs at the real size, where its losses must agree with those of the others; low precision on small input.
+    A row of several ranks has one more: in float64 by RANKS ranks together, whose mean must be that of the whole batch.
+    alone: only the one in its own precision. full_size: that one at the real size, in any case.
+    """
+    together = [replace(_float64(job), ranks=RANKS)] if job.world_size > 1 else []
+    if full_size:
+        return [Asked(job, job.model, job.precision)]
+    own = Asked(job, job.model if job.precision == "fp32" else job.model + "_check", job.precision)
+    return ([own] if alone or job.precision == "fp64" else [_float64(job), own]) + together
+
+
+def needed(job: Job, alone: bool = False, full_size: bool = False) -> list[Asked]:
+    """Those of `shown`, and those that the bound of low precision comes from."""
+    asked = shown(job, alone, full_size)
+    low = [one for one in asked if one.precision not in BARS]
+    return [replace(one, precision=precision) for one in low for precision in ("fp64", "fp32")] + asked
+
+
+def _float64(job: Job) -> Asked:
+    return Asked(job, job.model + "_check", "fp64")
+
+
+def own_statistics(model: str) -> bool:
+    """Whether each rank normalises over its own part of the batch."""
+    return hasattr(models.family(model), "normalised")
+
+
+def memory(model: str) -> int:
+    """Bytes that a run takes, roughly."""
+    return BESIDES + PER_PARAMETER * int(count(models.family(model).parameters(models.config(model))))
+
+
+def at_once(alone: Sequence[Asked], threads: int, available: int) -> int:
+    """How many trajectories of one rank are made at a time. available: bytes of memory."""
+    needed = max((memory(one.model) for one in alone), default=0)
+    on_cpu = all(one.job.device == "cpu" for one in alone)
+    return 2 if on_cpu and threads > 1 and available >= 2 * needed else 1

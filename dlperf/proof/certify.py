@@ -1,0 +1,292 @@
+"""Makes the trajectories that certificates rest on, keeps them, and has them judged."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import fmean
+
+from dlperf import launchers, machine
+from dlperf.envs import kinds
+from dlperf.envs.environment import Environment
+from dlperf.errors import RunError
+from dlperf.launchers import Launch
+from dlperf.proof import judge
+from dlperf.proof.asked import BATCH_SIZE, SEED, STEPS, Asked, at_once, needed, own_statistics, shown
+from dlperf.proof.certificates import CERTIFICATE, FROM_WORKER, blank, digest, keep, place, read, sketches, update
+from dlperf.proof.judge import BARS, Evidence
+from dlperf.proof.published import reference
+from dlperf.runs import bundle, events, execute, failures
+from dlperf.runs.events import Stream
+from dlperf.schema import Certificate, Failure, Job, Trajectory
+
+
+@dataclass
+class Certifier:
+    """Makes certificates for the rows of one comparison.
+
+    folder: has code/, the bundle; runs go to proofs/ in it. make: whether to run what no cached certificate proves.
+    hosts, arguments: for the launcher of rows of several ranks. container: --container-arg. busy: called once a second
+    while something is at work, with what says in words what it is.
+    """
+
+    folder: Path
+    threads: int
+    timeout: float
+    note: Callable[[str], None]
+    make: bool = True
+    hosts: tuple[str, ...] = ()
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    container: Mapping[str, str] = field(default_factory=dict)
+    busy: Callable[[Callable[[], str]], None] = lambda what: None
+
+    def __post_init__(self) -> None:
+        self._stopped, self._turn = threading.Event(), threading.Lock()
+        self._at_work: dict[str, tuple[Asked, float]] = {}
+        self._waiting = 0
+
+    def certificates(
+        self, jobs: Sequence[Job], environments: Mapping[tuple[str, str], Environment], **which: bool
+    ) -> dict[str, tuple[Certificate, ...]]:
+        """The certificates of each row whose environment there is, by Job.id. which: see `shown`."""
+        rows = [job for job in jobs if (job.adapter, job.environment) in environments]
+        wanted = {one.name: one for job in rows for one in needed(job, **which)}
+        self._waiting = len(wanted)
+        evidence = self._all(wanted, environments)
+        verdicts = self._judge(wanted, evidence)
+        return {job.id: tuple(verdicts[one.name] for one in shown(job, **which)) for job in rows}
+
+    def _all(
+        self, wanted: Mapping[str, Asked], environments: Mapping[tuple[str, str], Environment]
+    ) -> dict[str, Evidence]:
+        """Two at a time on a CPU, each with half of the threads: much of a run is start-up, and on one core. Those of
+        several ranks one at a time, after the others."""
+        alone = [one for one in wanted.values() if one.ranks == 1]
+        count = at_once(alone, self.threads, machine.available_memory())
+        found = self._at_once(count, alone, environments)
+        together = [one for one in wanted.values() if one.ranks > 1]
+        return {**found, **self._at_once(1, together, environments)}
+
+    def _at_once(
+        self, count: int, wanted: Sequence[Asked], environments: Mapping[tuple[str, str], Environment]
+    ) -> dict[str, Evidence]:
+        def evidence(one: Asked) -> Evidence:
+            return self._evidence(one, environments[one.job.adapter, one.job.environment], self.threads // count)
+
+        pool = ThreadPoolExecutor(count)
+        try:
+            return dict(zip((one.name for one in wanted), pool.map(evidence, wanted), strict=True))
+        except BaseException:
+            self._stopped.set()
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _judge(self, wanted: Mapping[str, Asked], evidence: Mapping[str, Evidence]) -> dict[str, Certificate]:
+        pools: dict[tuple[object, ...], list[Asked]] = {}
+        for one in wanted.values():
+            pools.setdefault(one.pool, []).append(one)
+        verdicts: dict[str, Certificate] = {}
+        for members in pools.values():
+            mine = [evidence[one.name] for one in members]
+            if members[0].precision in BARS:
+                alone = [_alone(one, evidence) for one in members if one.ranks > 1]
+                witnesses = [one for one in alone if one]
+                judged = judge.judge([*mine, *witnesses], reference(mine[0].trajectory))[: len(mine)]
+            else:
+                judged = [self._judge_low(one, evidence) for one in members]
+            verdicts.update(zip((one.name for one in members), judged, strict=True))
+        for certificate in verdicts.values():
+            if certificate.trajectory.sketches:
+                update(certificate)
+        return verdicts
+
+    @staticmethod
+    def _judge_low(one: Asked, evidence: Mapping[str, Evidence]) -> Certificate:
+        own = {name: evidence[Asked(one.job, one.model, name).name] for name in ("fp64", "fp32")}
+        return judge.judge_low(evidence[one.name], own["fp64"], own["fp32"])
+
+    def _evidence(self, one: Asked, environment: Environment, threads: int) -> Evidence:
+        """The trajectory from the cache, or a new one."""
+        with self._turn:
+            self._waiting -= 1
+        blank = self._blank(one, environment)
+        found = self._cached(blank)
+        if found:
+            return found
+        if not self.make:
+            failure = Failure("unproven", "no certificate was asked for (--no-verify), and none is there")
+            return Evidence(replace(blank, failure=failure), {})
+        self._say(f"proof of the same work: {one.title}")
+        made = self.run(one, environment, max(1, threads // one.ranks))
+        keep(made, self.folder / "proofs" / one.name / "run")
+        return made
+
+    def _cached(self, blank: Trajectory) -> Evidence | None:
+        folder = place(blank)
+        if not (folder / CERTIFICATE).exists():
+            return None
+        try:
+            return read(folder, blank)
+        except Exception as error:  # for a damaged archive numpy raises whatever its parser met
+            self._say(f"{folder / CERTIFICATE}: refused, and made anew: {error}")
+            return None
+
+    def _blank(self, one: Asked, environment: Environment) -> Trajectory:
+        return blank(one, environment, bundle.digest(self.folder / "code" / "dlperf", one.job.adapter))
+
+    def run(self, one: Asked, environment: Environment, threads: int) -> Evidence:
+        """A new trajectory; a run that failed is one with its failure."""
+        folder = self.folder / "proofs" / one.name / "run"
+        began = time.monotonic()
+        command = script(one, environment, threads, self.hosts, self.arguments, self.container)
+        launcher = launchers.find(one.job.launcher if one.ranks > 1 else "local")
+        try:
+            kinds.check(environment)
+            execute.prepare(folder, request(one, threads), command)
+            self._at_work[one.name] = one, time.time()
+            ended = execute.execute(folder, self.timeout, self._tick, launcher, environment.engine)
+            stream = events.of_job(folder, one.ranks)
+            failure = failures.failure(ended, stream, folder, launcher) or _parted(stream)
+        except RunError as error:
+            stream, failure = Stream(), Failure(error.kind, str(error), error.lines)
+        finally:
+            self._at_work.pop(one.name, None)
+        made = replace(
+            self._blank(one, environment),
+            made=datetime.now(UTC).isoformat(timespec="seconds"),
+            seconds=time.monotonic() - began,
+            command=command,
+            versions=stream.start.get("versions", {}),
+            peak_memory_bytes=(stream.end or {}).get("peak_memory_bytes"),
+            failure=failure,
+        )
+        if failure or stream.trajectory is None:
+            return Evidence(made, {})
+        told = stream.trajectory
+        if one.ranks > 1:
+            _merge(folder, one.ranks)
+        made = replace(
+            made,
+            losses=_mean_losses(stream),
+            gradient_norms=tuple(told["gradient_norms"]),
+            step_seconds=tuple(told["step_seconds"]),
+            read_seconds=tuple(told["read_seconds"]),
+            effective=told["effective"],
+            sketches=digest(folder / FROM_WORKER),
+        )
+        return Evidence(made, sketches(folder / FROM_WORKER))
+
+    def _say(self, line: str) -> None:
+        with self._turn:
+            self.note(line)
+
+    def _tick(self) -> None:
+        """Once a second while a run is at work. Ctrl-C reaches the main thread only, so the others look for it."""
+        if self._stopped.is_set():
+            raise KeyboardInterrupt
+        with self._turn:
+            self.busy(self._what)
+
+    def _what(self) -> str:
+        """ "proofs at work: jax: bert_base_check, fp64: step 3 of 10, 45 s; up to 7 more"."""
+        at_work = list(self._at_work.values())
+        told = [f"{one.title}: {self._stage(one)}, {time.time() - began:.0f} s" for one, began in at_work]
+        more = [f"up to {self._waiting} more"] if self._waiting else []
+        return "proofs at work: " + "; ".join(told + more)
+
+    def _stage(self, one: Asked) -> str:
+        """How far a run is, by what its first rank has told."""
+        stream = events.read(self.folder / "proofs" / one.name / "run" / "events.rank0.jsonl")
+        if stream.traced >= STEPS:
+            return "writing down what changed"
+        return f"step {stream.traced + 1:.0f} of {STEPS}" if stream.built else "importing and building"
+
+
+def _alone(one: Asked, evidence: Mapping[str, Evidence]) -> Evidence | None:
+    """What one rank computes with the batch of several: the same, unless each normalises over its own part."""
+    found = evidence.get(replace(one, ranks=1).name)
+    if found is None or own_statistics(one.model):
+        return None
+    return replace(found, trajectory=replace(found.trajectory, system=f"{one.job.system}, 1 rank"))
+
+
+def _parted(stream: Stream) -> Failure | None:
+    """Ranks that ended up with different weights."""
+    weights = [rank.trajectory["weights"] for rank in stream.ranks if rank.trajectory]
+    odd = [number for number, digest in enumerate(weights) if digest != weights[0]]
+    if not odd:
+        return None
+    return Failure("ranks_differ", f"after the last step {stream.name(odd[0])} has not the weights of {stream.name(0)}")
+
+
+def _mean_losses(stream: Stream) -> tuple[float, ...]:
+    """Of each step: each rank's loss is of its own part of the batch."""
+    told = [rank.trajectory["losses"] for rank in stream.ranks or (stream,) if rank.trajectory]
+    return tuple(fmean(losses) for losses in zip(*told, strict=True))
+
+
+def _merge(folder: Path, ranks: int) -> None:
+    """Make rank 0's sketches those of the job: logits are sums over the ranks, all else it has already."""
+    import numpy
+
+    parts = [sketches(folder / f"trajectory.rank{rank}.npz") for rank in range(ranks)]
+    whole = dict(parts[0])
+    for name in whole:
+        if name.startswith("logits/"):
+            whole[name] = sum(part[name] for part in parts)
+    numpy.savez(folder / FROM_WORKER, **whole)
+
+
+def script(
+    one: Asked,
+    environment: Environment,
+    threads: int,
+    hosts: tuple[str, ...] = (),
+    arguments: Mapping[str, str] | None = None,
+    container: Mapping[str, str] | None = None,
+) -> str:
+    """What `sh` runs for a trajectory, in its folder. hosts, arguments: for the launcher of several ranks. container:
+    --container-arg."""
+    several = one.ranks > 1
+    return launchers.find(one.job.launcher if several else "local").script(
+        Launch(
+            title=f"proof of the same work, {one.title}",
+            name=one.name,
+            python=environment.python,
+            code=Path("../../../code"),
+            device=one.job.device,
+            threads=threads,
+            variables=environment.variables,
+            nnodes=one.nnodes,
+            nproc_per_node=one.ranks // one.nnodes,
+            hosts=hosts[: one.nnodes] if several else (),
+            arguments=(arguments or {}) if several else {},
+            container=environment.container(one.job.device, container or {}),
+            emulated=environment.emulated,
+        )
+    )
+
+
+def request(one: Asked, threads: int) -> dict[str, object]:
+    """The content of job.json, see dlperf.adapters.api.Job."""
+    return {
+        "adapter": one.job.adapter,
+        "job": {
+            "model": one.model,
+            "device": one.job.device,
+            "precision": one.precision,
+            "batch_size": BATCH_SIZE // one.ranks,
+            "distinct_batches": STEPS,
+            "dropout": False,
+            "trace_steps": STEPS,
+            "seed": SEED,
+            "threads": threads,
+            "options": dict(one.job.options),
+        },
+    }

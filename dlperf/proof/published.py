@@ -1,0 +1,65 @@
+"""The published trajectories, which take part in every comparison of their model."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from dlperf.proof.asked import of_ranks, own_statistics
+from dlperf.proof.certificates import SKETCHES, place, sketches
+from dlperf.proof.judge import REFERENCE, WORK, Evidence
+from dlperf.schema import Certificate, Trajectory, trajectory_from
+
+#: where the published trajectories are
+REFERENCES = Path(__file__).parent / "reference"
+
+
+def reference(like: Trajectory) -> Evidence | None:
+    """The published float64 trajectory of the same job, where there is one: it takes part in every comparison.
+
+    None for another model, other options that change the work, or where dlperf.models has changed since.
+    """
+    name = _published_name(like)
+    if not (REFERENCES / f"{name}.json").exists():
+        return None
+    trajectory = published(name)
+    work = {key: value for key, value in like.options.items() if key in WORK}
+    same = (trajectory.definition, trajectory.batch_size, trajectory.steps, trajectory.seed, trajectory.options)
+    if same != (like.definition, like.batch_size, like.steps, like.seed, work):
+        return None
+    return Evidence(trajectory, sketches(REFERENCES / f"{name}.npz"))
+
+
+def _published_name(trajectory: Trajectory) -> str:
+    """Of its file. Several ranks compute what one does, but for a model that normalises over each rank's own batch."""
+    return trajectory.model + (of_ranks("_{}ranks", trajectory.ranks) if own_statistics(trajectory.model) else "")
+
+
+def published(name: str) -> Trajectory:
+    """By the name of its file: "bert_base_check", "resnet50_check_2ranks"."""
+    return trajectory_from(json.loads((REFERENCES / f"{name}.json").read_text(encoding="utf-8")))
+
+
+def publish(certificate: Certificate, folder: Path = REFERENCES) -> None:
+    """Make a certificate's trajectory the published one of its model: without what says where it was made."""
+    trajectory = certificate.trajectory
+    work = {key: value for key, value in trajectory.options.items() if key in WORK}
+    public = replace(
+        trajectory,
+        system=REFERENCE,
+        title="published reference",
+        options=work,
+        environment={},
+        command="",
+        code="",
+        step_seconds=(),
+        read_seconds=(),
+    )
+    folder.mkdir(exist_ok=True)
+    name = _published_name(trajectory)
+    if name == trajectory.model and trajectory.ranks > 1:
+        return  # the same as one rank's
+    (folder / f"{name}.json").write_text(json.dumps(asdict(public), indent=1) + "\n", encoding="utf-8")
+    shutil.copy(place(trajectory) / SKETCHES, folder / f"{name}.npz")
