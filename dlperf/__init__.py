@@ -8,7 +8,7 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> object:
     if name == "load":  # pandas is slow to import and absent from the workers
-        from dlperf.report.frame import load
+        from dlperf.comparison.frame import load
 
         return load
     raise AttributeError("module 'dlperf' has no attribute " + repr(name))

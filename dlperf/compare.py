@@ -5,78 +5,27 @@ from __future__ import annotations
 import argparse
 import platform
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NoReturn
 
 if platform.system() != "Linux":  # first of all: the modules below do not even import on Windows
     places = "a Linux container or virtual machine (on Windows: WSL 2)"
     sys.exit(f"dlperf needs Linux; on macOS or Windows run it in {places}")
 
-from dlperf import __version__, estimate, launchers, models, runner, store
-from dlperf import progress as progress_
+from dlperf import __version__, launchers, models
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import Adapter
-from dlperf.envs import kinds
-from dlperf.envs.environment import Environment
-from dlperf.errors import Problem, RunError, UsageError, did_you_mean, exit_code
-from dlperf.launchers.containers import ARGUMENTS, ENGINES
+from dlperf.cli import DEFAULTS, Parser, add_environment
+from dlperf.comparison import dry_run, progress, store
+from dlperf.comparison.runner import Runner
+from dlperf.comparison.store import Store
+from dlperf.errors import Problem, UsageError, exit_code
 from dlperf.models.images import FORMATS
 from dlperf.planning import plan
 from dlperf.planning.checks import from_arguments
-from dlperf.planning.plan import Plan
 from dlperf.planning.spec import AUTO, Spec, without_amp
-from dlperf.proof import asked, certify
-from dlperf.schema import Comparison, Job
-from dlperf.upstream import setup
-
-#: flags that make the spec, with the value that stands for "not given"
-DEFAULTS: dict[str, object] = {
-    "model": "resnet50,bert",
-    "precision": "fp32",
-    "frameworks": "all",
-    "batch_size": None,
-    "global_batch_size": None,
-    "device": "auto",
-    "env": "venv",
-    "image": None,
-    "container_arg": None,
-    "protocol": None,
-    "warmup_steps": None,
-    "windows": None,
-    "steps_per_window": None,
-    "repeats": None,
-    "compile": None,
-    "set": None,
-    "data": "synthetic",
-    "input": None,
-    "format": None,
-    "timeout": None,
-    "seed": None,
-    "threads": None,
-    "no_verify": None,
-    "nnodes": None,
-    "nproc_per_node": None,
-    "hosts": None,
-    "hostfile": None,
-    "launcher": None,
-    "launcher_arg": None,
-    "predict": None,
-    "source": None,
-    "emulate_cpu": None,
-    "allow_reference": None,
-}
-
-
-class Parser(argparse.ArgumentParser):
-    """argparse, with a suggestion for a flag that does not exist."""
-
-    def error(self, message: str) -> NoReturn:
-        flags = [flag for action in self._actions for flag in action.option_strings]
-        unknown = [word for word in message.split() if word.startswith("--")] if "unrecognized" in message else []
-        hints = [did_you_mean(word.partition("=")[0], flags) for word in unknown]
-        self.exit(2, f"{self.prog}: {message}. {' '.join(filter(None, hints))}".rstrip(". ") + ".\n")
+from dlperf.schema import Comparison
 
 
 def parser() -> argparse.ArgumentParser:
@@ -149,15 +98,6 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def add_environment(add: Callable[..., object]) -> None:
-    """The flags that say what a framework's processes live in."""
-    engines = ", ".join(ENGINES)
-    add("--env", metavar="E", help=f"venv (default: made on first use), current (this interpreter), {engines}")
-    add("--image", metavar="I,...", help="for containers: REF, ngc or FRAMEWORK=REF; default: python -m dlperf.images")
-    arguments = ", ".join(ARGUMENTS)
-    add("--container-arg", action="append", metavar="KEY=VALUE", help=f"for containers: {arguments}")
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code 0; 1 if nothing could run; 2 for a wrong request; 130 after Ctrl-C."""
     arguments = vars(parser().parse_args(argv))
@@ -176,12 +116,12 @@ def _compare(arguments: Mapping[str, object]) -> int:
     planned = plan.make(spec, adapters)
     folder = Path(str(arguments["output"] or f"runs/{datetime.now():%Y%m%d-%H%M%S}"))
     if arguments["dry_run"]:
-        print(dry_run(spec, planned, adapters, folder.absolute()))
+        print(dry_run.text(spec, planned, adapters, folder.absolute()))
         return 0
     from dlperf import machine
 
     created = datetime.now(UTC).isoformat(timespec="seconds")
-    commands = environment_commands(spec, planned, adapters)
+    commands = dry_run.environment_commands(spec, planned, adapters)
     made = store.create(folder, spec, planned, commands, machine.describe(), created, __version__)
     return _run(made, adapters, arguments)
 
@@ -212,15 +152,15 @@ def _resume(arguments: Mapping[str, object], adapters: Mapping[str, Adapter]) ->
     return _run(opened, adapters, arguments)
 
 
-def _run(opened: store.Store, adapters: Mapping[str, Adapter], arguments: Mapping[str, object]) -> int:
+def _run(opened: Store, adapters: Mapping[str, Adapter], arguments: Mapping[str, object]) -> int:
     """Run, and write the report whatever ends the running."""
     with store.locked(opened.folder):
-        shown = progress_.choose(bool(arguments["quiet"]))
+        shown = progress.choose(bool(arguments["quiet"]))
         for warning in opened.warnings:
             shown.note(warning)
         interrupted = False
         try:
-            runner.Runner(opened, adapters, shown, bool(arguments["retry_failed"])).run()
+            Runner(opened, adapters, shown, bool(arguments["retry_failed"])).run()
         except KeyboardInterrupt:
             interrupted = True
         finally:
@@ -231,7 +171,7 @@ def _run(opened: store.Store, adapters: Mapping[str, Adapter], arguments: Mappin
     return 0 if any(record.done for record in opened.records.values()) else 1
 
 
-def _report(opened: store.Store, interrupted: bool) -> None:
+def _report(opened: Store, interrupted: bool) -> None:
     from dlperf import report
 
     comparison = opened.comparison
@@ -266,58 +206,6 @@ def summary(comparison: Comparison) -> str:
     for skip in comparison.skips:
         lines.append(f"{skip.model} {skip.precision_asked:<5} {skip.system:<30} {skip.status}: {skip.why}")
     return "\n".join(lines)
-
-
-def dry_run(spec: Spec, planned: Plan, adapters: Mapping[str, Adapter], folder: Path) -> str:
-    """The plan, what it will take, and every command, verbatim, as text. Nothing is run or made."""
-    expected = estimate.of(spec, planned.jobs * spec.protocol.repeats, adapters)
-    lines = [f"# {line}" for line in [*estimate.text(expected), f"In {folder}"]]
-    lines += [f"# not run: {s.model} {s.precision_asked} {s.system}: {s.status}: {s.why}" for s in planned.skips]
-    for name, commands in environment_commands(spec, planned, adapters).items():
-        lines += ["", f"# environment of {name}, unless it is there already", commands]
-    if spec.verify:
-        wanted = {one.name: one for job in planned.jobs if not job.upstream for one in asked.needed(job)}
-        for name, one in wanted.items():
-            environment = _planned(spec, one.job, adapters)
-            head = f"# {folder / 'proofs' / name / 'run' / 'launch.sh'}, unless there is a valid certificate"
-            lines += [
-                "",
-                head,
-                certify.script(
-                    one, environment, spec.threads, spec.hosts, spec.launcher_arguments, spec.container_arguments
-                ).rstrip(),
-            ]
-    for repeat, job in plan.order(planned, spec.protocol.repeats, spec.seed):
-        script = runner.script(spec, job, repeat, _planned(spec, job, adapters), adapters[job.adapter]).rstrip()
-        lines += ["", f"# {folder / runner.run_folder(job, repeat) / 'launch.sh'}", script]
-    return "\n".join(lines)
-
-
-def environment_commands(spec: Spec, planned: Plan, adapters: Mapping[str, Adapter]) -> dict[str, str]:
-    """How each environment would be made, by "adapter environment"; nothing for --env current."""
-    jobs = {f"{job.adapter} {job.environment}": job for job in planned.jobs}
-    if spec.env == "current":
-        jobs = {key: job for key, job in jobs.items() if job.upstream}
-    return {
-        key: setup.get(adapters[job.adapter], job, spec)
-        if job.upstream
-        else _commands(spec, adapters[job.adapter], job.environment)
-        for key, job in jobs.items()
-    }
-
-
-def _planned(spec: Spec, job: Job, adapters: Mapping[str, Adapter]) -> Environment:
-    adapter = adapters[job.adapter]
-    if job.upstream:
-        return setup.planned(adapter, job, spec)
-    return runner.on_cpu(kinds.planned(adapter, job.environment, spec.env, spec.images), spec)
-
-
-def _commands(spec: Spec, adapter: Adapter, key: str) -> str:
-    try:
-        return "\n".join(kinds.commands(adapter, key, spec.env, spec.images))
-    except RunError as error:
-        return f"# {error}"
 
 
 if __name__ == "__main__":

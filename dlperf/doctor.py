@@ -7,10 +7,12 @@ import platform
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from dlperf import __version__, cache, compare, estimate, machine, models
+from dlperf import __version__, cache, compare, machine, models
 from dlperf.adapters import cpu
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import RUNNABLE, Adapter
+from dlperf.cli import DEFAULTS
+from dlperf.comparison import estimate
 from dlperf.envs import pythons
 from dlperf.errors import exit_code
 from dlperf.planning import checks, plan, spec
@@ -152,7 +154,7 @@ def _whys(adapter: Adapter, precision: str, found: frozenset[str] | None) -> Ite
 
 def _first_comparison(adapters: Mapping[str, Adapter]) -> list[str]:
     """What `make compare` will do, and what that takes."""
-    arguments = {**compare.DEFAULTS, "model": "bert", "precision": AUTO, "dry_run": True}
+    arguments = {**DEFAULTS, "model": "bert", "precision": AUTO, "dry_run": True}
     asked = checks.from_arguments(arguments, adapters)
     planned = plan.make(asked, adapters)
     expected = estimate.of(asked, planned.jobs * asked.protocol.repeats, adapters)

@@ -10,11 +10,12 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dlperf import __version__, cache, store
-from dlperf import progress as progress_
+from dlperf import __version__, cache
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import Adapter
-from dlperf.compare import DEFAULTS, Parser, add_environment
+from dlperf.cli import DEFAULTS, Parser, add_environment
+from dlperf.comparison import progress, store
+from dlperf.comparison.progress import Progress
 from dlperf.envs import kinds
 from dlperf.envs.environment import Environment
 from dlperf.errors import Problem, RunError, UsageError, exit_code
@@ -73,7 +74,7 @@ def _verify(arguments: Mapping[str, object]) -> int:
     output = Path(str(arguments["output"])) if arguments["output"] else None
     if output:
         store.claim(output)
-    shown = progress_.choose(bool(arguments["quiet"]))
+    shown = progress.choose(bool(arguments["quiet"]))
     try:
         proofs, failures = _certificates(spec, planned.jobs, adapters, shown, bool(arguments["full_size"]))
     finally:
@@ -91,7 +92,7 @@ def _verify(arguments: Mapping[str, object]) -> int:
 
 
 def _certificates(
-    spec: Spec, jobs: Sequence[Job], adapters: Mapping[str, Adapter], shown: progress_.Progress, full_size: bool
+    spec: Spec, jobs: Sequence[Job], adapters: Mapping[str, Adapter], shown: Progress, full_size: bool
 ) -> tuple[dict[str, tuple[Certificate, ...]], dict[str, RunError]]:
     """Certificates by Job.id, and the errors of jobs whose environment could not be made."""
     keys = list(dict.fromkeys((job.adapter, job.environment) for job in jobs))

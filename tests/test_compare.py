@@ -13,14 +13,15 @@ import pytest
 from processes import alive, wait_for, working_in
 
 import dlperf
-from dlperf import runner, store
 from dlperf.catalog import reader
+from dlperf.comparison import store
+from dlperf.comparison.progress import Progress
+from dlperf.comparison.runner import Runner
 from dlperf.envs import kinds
 from dlperf.envs.target import MARKER
 from dlperf.figures import rates
 from dlperf.planning import plan
 from dlperf.planning.spec import Protocol, Spec
-from dlperf.progress import Progress
 from dlperf.runs import events
 
 ROOT = Path(__file__).parent.parent
@@ -200,11 +201,11 @@ def test_an_environment_deleted_while_running_costs_its_rows_and_nothing_else(tm
     spec = Spec(("bert_tiny",), ("fp32",), ("fake",), "cpu", "venv", protocol, timeout=60, verify=False)
     adapters = reader.adapters()
     opened = store.create(tmp_path / "out", spec, plan.make(spec, adapters), {}, {}, "2026-01-01", "0")
-    runner.Runner(opened, adapters, DeletesEnvironment(environment.folder)).run()
+    Runner(opened, adapters, DeletesEnvironment(environment.folder)).run()
     outcome = [(record.repeat, record.failure and record.failure.kind) for record in records(tmp_path / "out")]
     assert outcome == [(0, None), (1, None), (2, "environment"), (3, "environment")]
     ready_environment(tmp_path / "cache", monkeypatch)
-    runner.Runner(store.open_folder(tmp_path / "out"), adapters, Progress()).run()
+    Runner(store.open_folder(tmp_path / "out"), adapters, Progress()).run()
     assert all(record.done for record in records(tmp_path / "out")), "resuming runs what never ran"
 
 
@@ -345,7 +346,7 @@ def test_the_core_does_not_compute_while_a_worker_measures(tmp_path):
     )
     adapters = reader.adapters()
     opened = store.create(tmp_path / "out", spec, plan.make(spec, adapters), {}, {}, "2026-01-01", "0")
-    work = runner.Runner(opened, adapters, Progress())
+    work = Runner(opened, adapters, Progress())
     before = time.process_time()
     work.run()
     used = time.process_time() - before

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import standin
 
-from dlperf import launchers, store
+from dlperf import launchers
 from dlperf.catalog import reader
+from dlperf.comparison import store
 from dlperf.docker import engine
 from dlperf.errors import RunError
 from dlperf.launchers import Launch

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from dlperf import compare, doctor, launchers, machine, store
+from dlperf import compare, doctor, launchers, machine
 from dlperf.adapters import cpu
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import RUNNABLE
+from dlperf.cli import DEFAULTS
+from dlperf.comparison import store
 from dlperf.errors import UsageError
 from dlperf.figures import rates
 from dlperf.launchers import Launch
@@ -47,7 +49,7 @@ ENTRIES = [
 
 def planned(monkeypatch, found, **given):
     monkeypatch.setattr(cpu, "flags", lambda: found)
-    arguments = {**compare.DEFAULTS, "model": "bert_tiny", "device": "cpu", "dry_run": True, **given}
+    arguments = {**DEFAULTS, "model": "bert_tiny", "device": "cpu", "dry_run": True, **given}
     asked = checks.from_arguments(arguments, ADAPTERS)
     return asked, plan.make(asked, ADAPTERS)
 
@@ -240,7 +242,7 @@ def test_a_worker_refuses_before_it_imports_the_framework(tmp_path):
     """As on another host, whose CPU the plan could not know."""
     words = ["-f", "fake", "-m", "bert_tiny", "-r", "1", "--no-verify", "--device", "cpu", "-o", str(tmp_path / "out")]
     program = (
-        "import sys\nfrom dlperf import compare, runner\nmade = runner.request\n"
+        "import sys\nfrom dlperf import compare\nfrom dlperf.comparison import runner\nmade = runner.request\n"
         "entries = [{'needs': ['amx_fp128'], 'kernels': 'native', 'why': ''},"
         " {'needs': [], 'kernels': 'none', 'why': 'built for wider registers'}]\n"
         "runner.request = lambda job, spec, kernels: made(job, spec, entries)\nsys.exit(compare.main(sys.argv[1:]))"

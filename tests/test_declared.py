@@ -5,15 +5,16 @@ import sys
 
 import pytest
 
-from dlperf import compare, store
 from dlperf.catalog import reader
+from dlperf.cli import DEFAULTS
+from dlperf.comparison import store
 from dlperf.planning import checks, plan
 
 ADAPTERS = reader.adapters()
 
 
 def systems(**given):
-    arguments = {**compare.DEFAULTS, "model": "resnet50", "device": "cpu", "dry_run": True, **given}
+    arguments = {**DEFAULTS, "model": "resnet50", "device": "cpu", "dry_run": True, **given}
     return {job.system for job in plan.make(checks.from_arguments(arguments, ADAPTERS), ADAPTERS).jobs}
 
 

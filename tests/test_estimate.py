@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from dlperf import estimate, schema
+from dlperf import schema
 from dlperf.catalog import reader
+from dlperf.comparison import estimate
+from dlperf.comparison.estimate import Here
 from dlperf.errors import UsageError
-from dlperf.estimate import Here
 from dlperf.planning import plan
 from dlperf.planning.spec import Protocol, Spec, spec_from
 from dlperf.proof import asked as asked_
@@ -30,7 +31,7 @@ def of(spec=SPEC, here=ZEN5):
     return estimate.of(spec, plan.make(spec, ADAPTERS).jobs * spec.protocol.repeats, ADAPTERS, here)
 
 
-# --- how far off: the figures of dlperf/estimate.py's docstring -------------------------------------------------------
+# --- how far off: the figures of the estimate's docstring -------------------------------------------------------------
 
 PUBLISHED = sorted((ROOT / "report" / "published").glob("2026-11-2[12]-cpu-*/results.json"))
 

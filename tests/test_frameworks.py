@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from dlperf import store
 from dlperf.adapters import cpu
 from dlperf.catalog import reader
+from dlperf.comparison import store
 from dlperf.proof import judge
 from dlperf.schema import proofs_from
 

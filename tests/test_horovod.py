@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from dlperf import store
 from dlperf.catalog import reader
+from dlperf.comparison import store
 from dlperf.envs import kinds
 
 pytestmark = [pytest.mark.framework, pytest.mark.horovod]

@@ -15,7 +15,8 @@ import yaml
 from processes import time_is_up_when, working_in
 
 import dlperf.compare
-from dlperf import launchers, store
+from dlperf import launchers
+from dlperf.comparison import store
 from dlperf.launchers import Launch
 
 COMPARE = [sys.executable, "-m", "dlperf.compare"]

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dlperf import progress
+from dlperf.comparison.progress import Display, Lines, Progress, choose, duration, position
 from dlperf.planning.spec import Protocol, Spec
-from dlperf.progress import Lines, Progress, choose, duration, position
 from dlperf.runs import events
 from dlperf.runs.events import Stream
 from dlperf.schema import Failure, Job, Record
@@ -210,7 +209,8 @@ def test_quiet_says_nothing(capsys, tmp_path, clock):
 def test_the_command_speaks_while_a_run_is_at_work(tmp_path):
     """The whole command without a terminal, with a second in place of 30."""
     code = (
-        "import sys; from dlperf import compare, progress; progress.EVERY = 1.0; sys.exit(compare.main(sys.argv[1:]))"
+        "import sys; from dlperf import compare; from dlperf.comparison import progress; progress.EVERY = 1.0; "
+        "sys.exit(compare.main(sys.argv[1:]))"
     )
     words = ["--frameworks", "fake", "--env", "current", "-m", "bert_tiny", "--device", "cpu", "--no-verify", "-r", "1"]
     words += ["--set", "step_seconds=0.6", "-o", str(tmp_path / "out")]
@@ -326,7 +326,7 @@ def test_nothing_is_told_where_no_share_is_known(tmp_path, clock, capsys):
 
 def test_the_bar_shows_the_step_and_the_time_left(run, clock, monkeypatch):
     drawn = []
-    display = progress.Display(clock)
+    display = Display(clock)
     display.close()
     monkeypatch.setattr(display, "_draw", drawn.append)
     display.begin([BERT, *OTHERS], SPEC, dict.fromkeys(["t", "jax", "mxnet", "tensorflow"], 40.0))

@@ -11,10 +11,10 @@ import pytest
 from processes import left_behind, time_is_up_when, wait_for, working_in
 
 import dlperf.compare
-from dlperf import store
 from dlperf.adapters import ranks
 from dlperf.adapters.ranks import Lost, Ranks
 from dlperf.catalog import reader
+from dlperf.comparison import store
 from dlperf.runs import bundle, events
 from dlperf.runs.events import Stream
 from dlperf.schema import Window

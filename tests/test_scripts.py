@@ -13,10 +13,11 @@ from pathlib import Path
 import numpy
 import pytest
 
-from dlperf import compare, runner, store
 from dlperf.catalog import checkout as checkout_
 from dlperf.catalog import reader
 from dlperf.catalog.environment import Replacement
+from dlperf.cli import DEFAULTS
+from dlperf.comparison import runner, store
 from dlperf.envs import kinds
 from dlperf.errors import RunError, UsageError
 from dlperf.figures import rates
@@ -34,7 +35,7 @@ PROTOCOL = PROTOCOLS["dlperf"]
 
 def planned(name, model="resnet50", **given):
     """The spec and the one job of a comparison of one upstream system."""
-    arguments = {**compare.DEFAULTS, "frameworks": name, "model": model, "device": "cuda", "dry_run": True, **given}
+    arguments = {**DEFAULTS, "frameworks": name, "model": model, "device": "cuda", "dry_run": True, **given}
     made = checks.from_arguments(arguments, ADAPTERS)
     rows = plan.make(made, ADAPTERS)
     assert not rows.skips, rows.skips
@@ -481,7 +482,7 @@ def test_commands_on_a_cpu_have_nothing_that_needs_a_gpu(name, model):
 
 
 def test_a_script_is_skipped_where_it_cannot_run():
-    given = {**compare.DEFAULTS, "frameworks": "ngc-pytorch,ngc-mxnet", "model": "bert,resnet_tiny", "dry_run": True}
+    given = {**DEFAULTS, "frameworks": "ngc-pytorch,ngc-mxnet", "model": "bert,resnet_tiny", "dry_run": True}
     on_cpu = plan.make(checks.from_arguments({**given, "device": "cpu"}, ADAPTERS), ADAPTERS)
     assert not on_cpu.jobs
     assert "needs CUDA" in on_cpu.skips[0].why
@@ -984,7 +985,7 @@ def test_a_tag_or_branch_may_stand_for_a_commit(checkout):
     ],
 )
 def test_a_source_must_be_of_a_chosen_script(frameworks, given, says):
-    arguments = {**compare.DEFAULTS, "frameworks": frameworks, "model": "resnet50", "source": given, "dry_run": True}
+    arguments = {**DEFAULTS, "frameworks": frameworks, "model": "resnet50", "source": given, "dry_run": True}
     with pytest.raises(UsageError) as caught:
         checks.from_arguments({**arguments, "device": "auto"}, ADAPTERS)
     assert says in str(caught.value)

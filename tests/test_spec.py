@@ -4,6 +4,7 @@ import pytest
 
 from dlperf import compare
 from dlperf.catalog import reader
+from dlperf.cli import DEFAULTS
 from dlperf.data import photos as photos_
 from dlperf.data.photos import Options
 from dlperf.errors import UsageError
@@ -12,8 +13,8 @@ from dlperf.planning import checks, plan, spec
 
 def parse(*words):
     arguments = vars(compare.parser().parse_args(words))
-    given = {name: arguments[name] for name in compare.DEFAULTS if arguments[name] is not None}
-    return checks.from_arguments({**compare.DEFAULTS, "device": "cpu", **given, "dry_run": False}, reader.adapters())
+    given = {name: arguments[name] for name in DEFAULTS if arguments[name] is not None}
+    return checks.from_arguments({**DEFAULTS, "device": "cpu", **given, "dry_run": False}, reader.adapters())
 
 
 def planned(*words):
@@ -219,8 +220,8 @@ def test_each_pair_of_nodes_and_ranks_is_a_row():
 
 def parse_dry(*words):
     arguments = vars(compare.parser().parse_args(words))
-    given = {name: arguments[name] for name in compare.DEFAULTS if arguments[name] is not None}
-    return checks.from_arguments({**compare.DEFAULTS, "device": "cpu", **given, "dry_run": True}, reader.adapters())
+    given = {name: arguments[name] for name in DEFAULTS if arguments[name] is not None}
+    return checks.from_arguments({**DEFAULTS, "device": "cpu", **given, "dry_run": True}, reader.adapters())
 
 
 def test_one_node_starts_locally_and_hosts_mean_mpi_over_all_of_them():

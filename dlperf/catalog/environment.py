@@ -39,8 +39,8 @@ class EnvironmentSpec:
     best first. extra_index: where pip also looks if the usual index lacks a package. variables: set for every worker;
     `{site_packages}` stands for the environment's. build: what its lock cannot bring. machines: of MACHINES, those that
     its lock serves. unavailable: why upstream has nothing for another of them. gigabytes: on disk, as
-    `python -m dlperf.envs list` has it; None where nobody looked. memory: of its runs, over what dlperf.estimate
-    expects.
+    `python -m dlperf.envs list` has it; None where nobody looked. memory: of its runs, over what
+    dlperf.comparison.estimate expects.
     """
 
     key: str

@@ -15,9 +15,12 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dlperf import __version__, compare, machine, models, progress, runner, store
+from dlperf import __version__, machine, models
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import Adapter
+from dlperf.cli import DEFAULTS
+from dlperf.comparison import progress, store
+from dlperf.comparison.runner import Runner
 from dlperf.errors import UsageError, heed_signals
 from dlperf.figures import rates as rates_
 from dlperf.figures import statistics, summaries
@@ -61,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _bench(arguments: argparse.Namespace) -> int:
     adapters = reader.adapters()
-    asked = {**compare.DEFAULTS, "device": "cpu", "windows": WINDOWS, "dry_run": False, **vars(arguments)}
+    asked = {**DEFAULTS, "device": "cpu", "windows": WINDOWS, "dry_run": False, **vars(arguments)}
     asked["no_verify"] = True  # the plain ways are not of our contract
     spec = from_arguments(asked, adapters)
     folder = Path(arguments.output or f"runs/bench-{datetime.now():%Y%m%d-%H%M%S}")
@@ -70,7 +73,7 @@ def _bench(arguments: argparse.Namespace) -> int:
     with store.locked(folder):
         shown = progress.choose(quiet=False)
         try:
-            runner.Runner(opened, adapters, shown).run()
+            Runner(opened, adapters, shown).run()
         except KeyboardInterrupt:
             print("interrupted; this is what was done until then", file=sys.stderr)
         finally:

@@ -16,9 +16,11 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-from dlperf import compare, models, runner
+from dlperf import models
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import Adapter
+from dlperf.cli import DEFAULTS
+from dlperf.comparison import runner
 from dlperf.envs import kinds
 from dlperf.envs.environment import Environment
 from dlperf.errors import RunError, UsageError, heed_signals
@@ -56,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _bench(arguments: Mapping[str, object]) -> int:
     adapters = reader.adapters()
-    asked = {**compare.DEFAULTS, "device": "cpu", "windows": WINDOWS, "dry_run": False, "no_verify": True, **arguments}
+    asked = {**DEFAULTS, "device": "cpu", "windows": WINDOWS, "dry_run": False, "no_verify": True, **arguments}
     spec = from_arguments(asked, adapters)
     measured = 0
     for job in plan.make(spec, adapters).jobs:

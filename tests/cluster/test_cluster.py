@@ -10,7 +10,7 @@ import threading
 import pytest
 from processes import left_behind, wait_for
 
-from dlperf import store
+from dlperf.comparison import store
 
 pytestmark = pytest.mark.cluster
 

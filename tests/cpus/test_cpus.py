@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from dlperf import store
 from dlperf.adapters import cpu
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import RUNNABLE
+from dlperf.comparison import store
 from dlperf.planning import checks
 
 pytestmark = [pytest.mark.cpus, pytest.mark.framework]

@@ -15,8 +15,8 @@ import sys
 import pytest
 from processes import wait_for
 
-from dlperf import store
 from dlperf.catalog import reader
+from dlperf.comparison import store
 from dlperf.docker import dockerfile
 from dlperf.envs import wheels
 from dlperf.proof.judge import BARS

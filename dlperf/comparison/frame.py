@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dlperf import store
+from dlperf.comparison import store
 from dlperf.report import rows
 
 if TYPE_CHECKING:

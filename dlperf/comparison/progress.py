@@ -126,7 +126,7 @@ class Progress:
 
     def begin(self, jobs: Sequence[Job], spec: Spec | None = None, expected: Mapping[str, float] | None = None) -> None:
         """One run of each of these is to be done, the same job several times. expected: seconds of a run by job id,
-        see dlperf.estimate; empty where nobody can tell."""
+        see dlperf.comparison.estimate; empty where nobody can tell."""
         self._total = len(jobs)
         self._jobs = {job.id: job for job in jobs}
         self._spec, self._expected = spec, expected or {}

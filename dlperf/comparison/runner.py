@@ -11,8 +11,11 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from dlperf import cache, estimate, launchers
+from dlperf import cache, launchers
 from dlperf.catalog.adapter import Adapter
+from dlperf.comparison import estimate
+from dlperf.comparison.progress import Progress
+from dlperf.comparison.store import Store
 from dlperf.envs import kinds
 from dlperf.envs.environment import Environment
 from dlperf.errors import Problem, RunError, UsageError
@@ -20,13 +23,11 @@ from dlperf.figures import summaries
 from dlperf.launchers import Launch
 from dlperf.planning import plan
 from dlperf.planning.spec import Spec
-from dlperf.progress import Progress
 from dlperf.proof.certify import Certifier
 from dlperf.runs import bundle, events, execute, failures
 from dlperf.runs.execute import Enough
 from dlperf.schema import Failure, Job, Record
 from dlperf.shell import quote
-from dlperf.store import Store
 from dlperf.upstream import commands, logs, setup
 from dlperf.upstream.commands import WORK
 

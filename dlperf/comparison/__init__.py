@@ -1,0 +1,1 @@
+"""A comparison at work: its folder, its runs, its progress."""
