@@ -23,8 +23,9 @@ from dlperf.comparison.store import Store
 from dlperf.errors import Problem, UsageError, exit_code
 from dlperf.models.images import FORMATS
 from dlperf.planning import plan
+from dlperf.planning import spec as spec_
 from dlperf.planning.checks import from_arguments
-from dlperf.planning.spec import AUTO, Spec, without_amp
+from dlperf.planning.spec import AUTO
 from dlperf.schema import Comparison
 
 
@@ -112,7 +113,7 @@ def _compare(arguments: Mapping[str, object]) -> int:
     asked = {**DEFAULTS, **given, "dry_run": arguments["dry_run"], "output": arguments["output"]}
     spec = from_arguments(asked, adapters)
     if asked["precision"] == AUTO:
-        print(("# " if arguments["dry_run"] else "") + chosen_precision(spec, adapters), flush=True)
+        print(("# " if arguments["dry_run"] else "") + spec_.chosen_precision(spec, adapters), flush=True)
     planned = plan.make(spec, adapters)
     folder = Path(str(arguments["output"] or f"runs/{datetime.now():%Y%m%d-%H%M%S}"))
     if arguments["dry_run"]:
@@ -124,19 +125,6 @@ def _compare(arguments: Mapping[str, object]) -> int:
     commands = dry_run.environment_commands(spec, planned, adapters)
     made = store.create(folder, spec, planned, commands, machine.describe(), created, __version__)
     return _run(made, adapters, arguments)
-
-
-def chosen_precision(spec: Spec, adapters: Mapping[str, Adapter]) -> str:
-    """What --precision auto chose, and why, in one line."""
-    if spec.precisions == ("amp",):
-        return "Comparing in amp (mixed precision)."
-    found = None if spec.instructions is None else frozenset(spec.instructions)
-    families = {models.FAMILY_OF[model] for model in spec.models}
-    without = without_amp([adapters[name] for name in spec.frameworks], families, spec.device, found)
-    titles = ", ".join(one.title for one in without)
-    return (
-        f"Comparing in fp32: on this CPU {titles} have no usable kernels for amp. --precision amp compares the others."
-    )
 
 
 def _resume(arguments: Mapping[str, object], adapters: Mapping[str, Adapter]) -> int:
@@ -184,7 +172,6 @@ def _report(opened: Store, interrupted: bool) -> None:
 
 def summary(comparison: Comparison) -> str:
     """The figures in a few plain lines, for the end of the command."""
-    from dlperf import models
     from dlperf.figures import standings, summaries
 
     lines = []

@@ -7,7 +7,7 @@ import platform
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from dlperf import __version__, cache, compare, machine, models
+from dlperf import __version__, cache, machine, models
 from dlperf.adapters import cpu
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import RUNNABLE, Adapter
@@ -158,7 +158,7 @@ def _first_comparison(adapters: Mapping[str, Adapter]) -> list[str]:
     asked = checks.from_arguments(arguments, adapters)
     planned = plan.make(asked, adapters)
     expected = estimate.of(asked, planned.jobs * asked.protocol.repeats, adapters)
-    lines = ["make compare (BERT-base, all frameworks)", f"  {compare.chosen_precision(asked, adapters)}"]
+    lines = ["make compare (BERT-base, all frameworks)", f"  {spec.chosen_precision(asked, adapters)}"]
     lines += [f"  {line}" for line in estimate.text(expected)]
     return lines + [f"  not run: {one.title}: {one.why}" for one in planned.skips]
 

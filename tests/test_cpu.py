@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dlperf import compare, doctor, launchers, machine
+from dlperf import doctor, launchers, machine
 from dlperf.adapters import cpu
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import RUNNABLE
@@ -22,7 +22,7 @@ from dlperf.errors import UsageError
 from dlperf.figures import rates
 from dlperf.launchers import Launch
 from dlperf.launchers.api import EMULATOR
-from dlperf.planning import checks, plan
+from dlperf.planning import checks, plan, spec
 from dlperf.report import caveats
 from dlperf.runs import failures
 from dlperf.runs.events import Stream
@@ -195,7 +195,7 @@ def test_an_unknown_cpu_and_other_machines_are_planned_as_they_are_asked(monkeyp
 def test_auto_is_amp_where_enough_frameworks_have_kernels_for_it(monkeypatch, capsys, found, frameworks, chosen):
     asked, _ = planned(monkeypatch, found, precision="auto", frameworks=frameworks)
     assert asked.precisions == (chosen,)
-    said = compare.chosen_precision(asked, ADAPTERS)
+    said = spec.chosen_precision(asked, ADAPTERS)
     assert f"Comparing in {chosen}" in said
     assert "\n" not in said
     if chosen == "fp32":

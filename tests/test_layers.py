@@ -1,4 +1,4 @@
-"""Who may import whom, read from the source. Left may import right, and nothing else."""
+"""Who may import whom, read from the source."""
 
 import ast
 import sys
@@ -10,62 +10,159 @@ ROOT = Path(__file__).parent.parent
 FRAMEWORKS = {"torch", "tensorflow", "jax", "jaxlib", "mxnet", "paddle", "oneflow", "horovod", "apex"}
 #: what loaders of images use besides their framework
 LOADERS = {"grain", "nvidia"}
-FOLDERS = {"": "dlperf", "adapters": "adapters", "models": "models", "launchers": "launchers", "report": "report"}
-
-#: module of dlperf -> modules of dlperf that it may import, besides itself and those of its right-hand neighbours
-LAYERS = [
-    {"__main__"},
-    {"doctor", "images", "scaling"},
-    {"compare", "verify"},
-    {"cli", "comparison", "report"},
-    {"upstream"},
-    {"figures"},
-    {"proof"},
-    {"planning", "runs"},
-    {"data"},
-    {"envs"},
-    {"docker"},
-    {"catalog", "schema", "launchers", "machine"},
-    {"adapters", "models", "cache", "errors", "shell", ""},
-]
+#: folders of the core, by the package that they are
+FOLDERS = {"dlperf": "dlperf", "dlperf.docker": "docker", "dlperf.launchers": "launchers", "dlperf.report": "report"}
+#: the core, from the commands down to the ground: what stands on a line imports from lines below it alone
+LAYERS = (
+    ("__main__",),
+    ("compare", "data.__main__", "doctor", "envs.__main__", "images", "scaling", "verify"),
+    ("cli",),
+    ("report",),
+    ("comparison",),
+    ("upstream",),
+    ("figures",),
+    ("proof",),
+    ("runs",),
+    ("planning",),
+    ("data",),
+    ("envs",),
+    ("docker",),
+    ("catalog",),
+    ("launchers",),
+    ("machine",),
+    ("schema",),
+    ("cache",),
+    ("shell",),
+    ("errors",),
+    ("dlperf",),  # the version
+)
+#: both sides: see the tests below
+WORKER_SIDE = ("adapters", "models")
+#: of the worker side, what the core may import
+SHARED = ("api", "cpu", "probe", "ranks", "trace")
 
 
 def modules():
-    """(package, or module, inside dlperf; path) of every module of the core."""
-    for path in sorted((ROOT / "dlperf").rglob("*.py")):
-        yield path.relative_to(ROOT / "dlperf").with_suffix("").parts[0], path
-    for folder in ("docker", "launchers", "report"):
+    """(name, path) of every module of the core: "dlperf.planning.spec"."""
+    for package, folder in FOLDERS.items():
         for path in sorted((ROOT / folder).rglob("*.py")):
-            yield folder, path
+            parts = path.relative_to(ROOT / folder).with_suffix("").parts
+            yield ".".join([package, *(part for part in parts if part != "__init__")]), path
 
 
 def imports(path):
-    """Top-level names, and modules of dlperf as "dlperf.x", that a file imports anywhere."""
+    """All that a file imports anywhere, as dotted names: "numpy", "dlperf.errors.Problem"."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             found.update(f"{node.module}.{alias.name}" for alias in node.names)
-    return {".".join(name.split(".")[:3]) for name in found}
+    return found
+
+
+def graph():
+    """Each module of the core with those of dlperf that it imports, the worker side too."""
+    known = dict(modules())
+    return {
+        name: {target for one in imports(path) if one.startswith("dlperf.") for target in [module(one, known)]} - {name}
+        for name, path in known.items()
+        if name != "dlperf"  # its one import, of `load`, is made when a user asks for it
+    }
+
+
+def module(name, known):
+    """The module that an imported name is, or is in."""
+    parent = name.rpartition(".")[0]
+    return name if name in known or parent not in known else parent
 
 
 def layer(name):
-    for number, names in enumerate(LAYERS):
-        if name in names:
+    """The number of a module's line; None for the worker side."""
+    inside = name.removeprefix("dlperf.")
+    for number, packages in enumerate(LAYERS):
+        if inside in packages:
             return number
-    raise AssertionError(f"{name} is in no layer: add it to LAYERS")
+    package = inside.partition(".")[0]
+    if package in WORKER_SIDE:
+        return None
+    found = [number for number, packages in enumerate(LAYERS) if package in packages]
+    assert found, f"{name} is in no layer: add it to LAYERS"
+    return found[0]
 
 
-@pytest.mark.parametrize(("name", "path"), list(modules()), ids=lambda value: getattr(value, "name", value))
-def test_the_core_imports_to_the_right_only(name, path):
-    if name == "__init__":
-        return
-    known = {name for name, _ in modules()} | {"adapters", "models"}
-    for imported in imports(path):
-        parts = imported.split(".")
-        if parts[0] == "dlperf" and len(parts) > 1 and parts[1] in known and parts[1] != name:
-            assert layer(parts[1]) >= layer(name), f"{path.name} imports {imported}"
+def upward(found):
+    """The imports that do not go down, nor stay in their package."""
+    wrong = []
+    for name, targets in found.items():
+        for target in targets:
+            package = name.split(".")[:2]
+            if layer(target) is None or (target.split(".")[:2] == package and layer(target) >= layer(name)):
+                continue
+            if layer(target) <= layer(name):
+                wrong.append(f"{name} -> {target}")
+    return sorted(wrong)
+
+
+def circles(found):
+    """Modules that import each other, however far around."""
+    wrong, done = [], set()
+
+    def visit(name, path):
+        if name in path:
+            wrong.append(" -> ".join([*path[path.index(name) :], name]))
+        elif name not in done:
+            for target in sorted(found.get(name, ())):
+                visit(target, [*path, name])
+            done.add(name)
+
+    for name in sorted(found):
+        visit(name, [])
+    return wrong
+
+
+def test_every_import_of_the_core_goes_down():
+    assert upward(graph()) == []
+
+
+def test_no_modules_import_each_other():
+    assert circles(graph()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        ("dlperf.catalog.reader", "dlperf.envs.kinds"),
+        ("dlperf.docker.build", "dlperf.envs.wheels"),
+        ("dlperf.launchers.api", "dlperf.runs.execute"),
+        ("dlperf.planning.plan", "dlperf.upstream.commands"),
+        ("dlperf.proof.judge", "dlperf.figures.rates"),
+        ("dlperf.report.view", "dlperf.compare"),
+        ("dlperf.schema", "dlperf.catalog.adapter"),
+        ("dlperf.envs.venv", "dlperf.envs.__main__"),
+        ("dlperf.verify", "dlperf.compare"),
+    ],
+)
+def test_an_import_that_goes_up_is_found(name, target):
+    found = graph()
+    found[name].add(target)
+    assert upward(found) == [f"{name} -> {target}"]
+
+
+def test_a_circle_is_found():
+    found = graph()
+    found["dlperf.envs.target"].add("dlperf.envs.venv")
+    assert any("dlperf.envs.target -> dlperf.envs.venv" in one for one in circles(found))
+
+
+def test_a_module_without_a_layer_is_an_error():
+    with pytest.raises(AssertionError, match=r"dlperf.attic.old is in no layer"):
+        upward({"dlperf.attic.old": {"dlperf.errors"}})
+
+
+def test_no_module_of_the_core_is_longer_than_400_lines():
+    long = [name for name, path in modules() if len(path.read_text(encoding="utf-8").splitlines()) > 400]
+    assert long == []
 
 
 @pytest.mark.parametrize(("name", "path"), list(modules()), ids=lambda value: getattr(value, "name", value))
@@ -73,7 +170,7 @@ def test_the_core_imports_no_framework_and_no_adapter(name, path):
     for imported in imports(path):
         assert imported.split(".")[0] not in FRAMEWORKS
         if imported.startswith("dlperf.adapters."):
-            assert imported.split(".")[2] in ("api", "cpu", "probe", "ranks", "trace"), imported
+            assert imported.split(".")[2] in SHARED, imported
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "adapters").glob("*/*.py")), ids=lambda path: "/".join(path.parts[-2:]))
@@ -118,3 +215,13 @@ def test_the_shared_worker_side_needs_numpy_alone(path):
     own = {"horovod.py": {"horovod"}, "dali.py": {"nvidia"}, "opencv.py": {"cv2"}}.get(path.name, set())
     allowed = {"dlperf", "numpy", *own} | set(sys.stdlib_module_names)
     assert {name.split(".")[0] for name in imports(path)} <= allowed
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted([*(ROOT / "models").glob("*.py"), *(ROOT / "adapters").rglob("*.py")]),
+    ids=lambda path: "/".join(path.parts[-2:]),
+)
+def test_the_worker_side_does_not_import_the_core(path):
+    ours = {name.split(".")[1] for name in imports(path) if name.startswith("dlperf.")}
+    assert ours <= {*WORKER_SIDE, "__version__"}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlperf.comparison import store
-from dlperf.report import rows
+from dlperf.figures.rows import rows
 
 if TYPE_CHECKING:
     import pandas

@@ -124,6 +124,19 @@ def _runs_amp(adapter: Adapter, family: str, device: str, instructions: frozense
     return runs and not cpu.refusal(adapter.kernels_of(family, device, precision), instructions)
 
 
+def chosen_precision(spec: Spec, adapters: Mapping[str, Adapter]) -> str:
+    """What --precision auto chose, and why, in one line."""
+    if spec.precisions == ("amp",):
+        return "Comparing in amp (mixed precision)."
+    found = None if spec.instructions is None else frozenset(spec.instructions)
+    families = {models.FAMILY_OF[model] for model in spec.models}
+    without = without_amp([adapters[name] for name in spec.frameworks], families, spec.device, found)
+    titles = ", ".join(one.title for one in without)
+    return (
+        f"Comparing in fp32: on this CPU {titles} have no usable kernels for amp. --precision amp compares the others."
+    )
+
+
 def default_batch_size(model: str, device: str, precision: str) -> int:
     sizes = models.family(model).BATCH_SIZE[device]
     return int(sizes["amp" if precision.startswith("amp") else precision]) if device == "cuda" else int(sizes)
