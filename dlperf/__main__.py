@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
+from dlperf import __version__
 from dlperf.errors import did_you_mean
 
 COMMANDS = {
@@ -12,6 +13,8 @@ COMMANDS = {
     "data": "prepare text for BERT and images for ResNet",
     "doctor": "say what this machine is, which rows run on it, and what a comparison takes",
     "envs": "list, install and remove the frameworks' environments",
+    "images": "build, list, run and inspect the frameworks' images",
+    "scaling": "hold the model of scaling against DLPerf's published tables",
     "verify": "prove that the frameworks do the same work",
 }
 #: those that are packages, with a __main__
@@ -23,7 +26,13 @@ def main() -> int:
     if name in COMMANDS:
         command = importlib.import_module(f"dlperf.{name}" + (".__main__" if name in PACKAGES else ""))
         return int(command.main(sys.argv[2:]))
-    print("usage: dlperf COMMAND [--help]\n\n" + "\n".join(f"  {key:<9}{text}" for key, text in COMMANDS.items()))
+    if name == "--version":
+        print(f"dlperf {__version__}")
+        return 0
+    print(
+        "usage: dlperf COMMAND [--help], or --version\n\n"
+        + "\n".join(f"  {key:<9}{text}" for key, text in COMMANDS.items())
+    )
     if name in ("-h", "--help"):
         return 0
     print(

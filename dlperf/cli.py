@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from dlperf.errors import did_you_mean
+from dlperf import __version__
+from dlperf.errors import RunError, UsageError, heed_signals, nearest
 from dlperf.launchers.containers import ARGUMENTS, ENGINES
 
 #: flags that make the spec, with the value that stands for "not given"
@@ -48,13 +51,51 @@ DEFAULTS: dict[str, object] = {
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse, with a suggestion for a flag that does not exist."""
+    """argparse, with --version, and a suggestion for a flag that does not exist."""
+
+    def __init__(self, **given: Any):
+        super().__init__(**{"allow_abbrev": False, **given})
+        self.add_argument("--version", action="version", version=f"dlperf {__version__}")
 
     def error(self, message: str) -> NoReturn:
-        flags = [flag for action in self._actions for flag in action.option_strings]
+        flags = {flag.lstrip("-"): flag for action in self._actions for flag in action.option_strings}
         unknown = [word for word in message.split() if word.startswith("--")] if "unrecognized" in message else []
-        hints = [did_you_mean(word.partition("=")[0], flags) for word in unknown]
-        self.exit(2, f"{self.prog}: {message}. {' '.join(filter(None, hints))}".rstrip(". ") + ".\n")
+        near = [nearest(word.partition("=")[0].lstrip("-"), flags) for word in unknown]
+        hints = [f"Did you mean {flags[name]!r}?" for name in near if name]
+        self.exit(2, f"{self.prog}: {message}. {' '.join(hints)}".rstrip(". ") + ".\n")
+
+
+def exit_code(action: Callable[[], int | None], kept: str = "", interrupted: str = "") -> int:
+    """Of a command that `action` carries out: its own; 2 for a wrong request, 1 for a failure on the way or a file that
+    can't be written, 130 after Ctrl-C, 141 where nobody reads what it prints.
+
+    kept: a sentence on what an error leaves. interrupted: one that Ctrl-C prints.
+    """
+    heed_signals()
+    try:
+        code = action() or 0
+        sys.stdout.flush()
+        return code
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except RunError as error:
+        tell(error)
+        return 1
+    except KeyboardInterrupt:
+        print(interrupted, end="\n" if interrupted else "", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # as `| head` does; Python flushes once more when it ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except OSError as error:
+        print(f"{error.filename or 'output'}: {error.strerror or error}. {kept}".rstrip(), file=sys.stderr)
+        return 1
+
+
+def tell(error: RunError) -> None:
+    """An error, after the last lines of what failed."""
+    print("".join(f"  {line}\n" for line in error.lines) + str(error), file=sys.stderr, flush=True)
 
 
 def add_environment(add: Callable[..., object]) -> None:

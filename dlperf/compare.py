@@ -16,11 +16,11 @@ if platform.system() != "Linux":  # first of all: the modules below do not even 
 from dlperf import __version__, launchers, models
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import Adapter
-from dlperf.cli import DEFAULTS, Parser, add_environment
+from dlperf.cli import DEFAULTS, Parser, add_environment, exit_code
 from dlperf.comparison import dry_run, progress, store
 from dlperf.comparison.runner import Runner
 from dlperf.comparison.store import Store
-from dlperf.errors import Problem, UsageError, exit_code
+from dlperf.errors import Problem, UsageError
 from dlperf.models.images import FORMATS
 from dlperf.planning import plan
 from dlperf.planning import spec as spec_
@@ -31,7 +31,7 @@ from dlperf.schema import Comparison
 
 def parser() -> argparse.ArgumentParser:
     """The command line. Values stay text here; dlperf.planning.checks checks them all at once."""
-    made = Parser(prog="python -m dlperf.compare", description=__doc__, allow_abbrev=False)
+    made = Parser(prog="python -m dlperf.compare", description=__doc__)
     what = made.add_argument_group("what to compare")
     add = what.add_argument
     add("-m", "--model", metavar="M,...", help="resnet50, bert (= bert_base), bert_large; default: resnet50,bert")
@@ -95,7 +95,6 @@ def parser() -> argparse.ArgumentParser:
     add("--retry-failed", action="store_true", help="with --resume: run failed runs again, too")
     add("--dry-run", action="store_true", help="print the plan and every command, run nothing")
     add("-q", "--quiet", action="store_true", help="no progress")
-    add("--version", action="version", version=f"dlperf {__version__}")
     return made
 
 

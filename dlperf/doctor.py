@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import platform
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,10 +10,9 @@ from dlperf import __version__, cache, machine, models
 from dlperf.adapters import cpu
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import RUNNABLE, Adapter
-from dlperf.cli import DEFAULTS
+from dlperf.cli import DEFAULTS, Parser, exit_code
 from dlperf.comparison import estimate
 from dlperf.envs import pythons
-from dlperf.errors import exit_code
 from dlperf.planning import checks, plan, spec
 from dlperf.planning.spec import AUTO
 from dlperf.report import text
@@ -165,7 +163,7 @@ def _first_comparison(adapters: Mapping[str, Adapter]) -> list[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code 0; 2 for a wrong request."""
-    parser = argparse.ArgumentParser(prog="python -m dlperf.doctor", description=__doc__)
+    parser = Parser(prog="python -m dlperf.doctor", description=__doc__)
     parser.add_argument(
         "--table", action="store_true", help="print what frameworks have on which kind of CPU, as Markdown"
     )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import difflib
 import signal
-import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, NoReturn
 
 
@@ -51,10 +50,15 @@ def whole(text: object, least: int = 1) -> int | None:
     return int(digits) if digits.isascii() and digits.isdigit() and int(digits) >= least else None
 
 
+def nearest(value: str, known: Iterable[str]) -> str:
+    """The known name that is most like this one, or nothing."""
+    return next(iter(difflib.get_close_matches(value, list(known), n=1, cutoff=0.5)), "")
+
+
 def did_you_mean(value: str, known: Iterable[str]) -> str:
     """A sentence with the nearest known name, or nothing."""
-    near = difflib.get_close_matches(value, list(known), n=1, cutoff=0.5)
-    return f"Did you mean {near[0]!r}?" if near else ""
+    near = nearest(value, known)
+    return f"Did you mean {near!r}?" if near else ""
 
 
 def heed_signals() -> None:
@@ -62,24 +66,6 @@ def heed_signals() -> None:
     ignored. For the commands: they clean up on it."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
-
-
-def exit_code(action: Callable[[], int], kept: str = "") -> int:
-    """Of a command that `action` carries out: 2 for a wrong request, 1 where a file can't be written, 130 after Ctrl-C.
-
-    kept: a sentence on what such an error leaves.
-    """
-    heed_signals()
-    try:
-        return action()
-    except UsageError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    except OSError as error:
-        print(f"{error.filename or 'output'}: {error.strerror or error}. {kept}".rstrip(), file=sys.stderr)
-        return 1
 
 
 def _interrupt(number: int, frame: object) -> NoReturn:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Mapping, Sequence
 
 from dlperf.catalog.adapter import DEVICES, Adapter
 from dlperf.catalog.reader import adapters
+from dlperf.cli import Parser, exit_code, tell
 from dlperf.docker import build, dockerfile, engine
 from dlperf.docker.build import BUILDERS
 from dlperf.docker.dockerfile import PREFIX
 from dlperf.docker.engine import Image
 from dlperf.envs import wheels
-from dlperf.errors import Problem, RunError, UsageError, did_you_mean, heed_signals
+from dlperf.errors import Problem, RunError, UsageError, did_you_mean
 from dlperf.launchers import containers
 from dlperf.launchers.containers import Container
 from dlperf.shell import quote
@@ -22,22 +22,12 @@ from dlperf.shell import quote
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """`python -m dlperf.images`; returns the exit status."""
-    heed_signals()
-    try:
-        return _command(arguments)
-    except UsageError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except RunError as error:
-        _tell(error)
-        return 1
-    except KeyboardInterrupt:
-        return 130
+    return exit_code(lambda: _command(arguments))
 
 
 def _command(arguments: Sequence[str] | None) -> int:
     known = adapters()
-    parser = argparse.ArgumentParser(prog="python -m dlperf.images", description="Images of the frameworks.")
+    parser = Parser(prog="python -m dlperf.images", description="Images of the frameworks.")
     parser.add_argument("verb", choices=["build", "list", "run", "inspect"], help="what to do")
     parser.add_argument("names", nargs="*", metavar="NAME", help="an adapter; default: those of dlperf compare")
     parser.add_argument("--device", choices=DEVICES, help="default: cpu, and to list both")
@@ -82,10 +72,6 @@ def _say(line: str) -> None:
     print(line, flush=True)
 
 
-def _tell(error: RunError) -> None:
-    print("".join(f"  {line}\n" for line in error.lines) + f"error: {error}", file=sys.stderr, flush=True)
-
-
 def _build_all(pairs: Sequence[tuple[Adapter, str]], builder: str, base: str, dry_run: bool) -> int:
     """1 if one failed, which is said; the others are built."""
     failed = 0
@@ -98,7 +84,7 @@ def _build_all(pairs: Sequence[tuple[Adapter, str]], builder: str, base: str, dr
             _build(adapter, key, builder, base)
         except RunError as error:
             failed = 1
-            _tell(error)
+            tell(error)
     return failed
 
 

@@ -10,6 +10,7 @@ from importlib import resources
 from statistics import fmean, median
 
 from dlperf import models
+from dlperf.cli import Parser, exit_code
 from dlperf.figures.prediction import Link, Step, bracket
 from dlperf.models.parameters import count
 
@@ -142,10 +143,12 @@ def _summary(what: str, errors: Sequence[float]) -> str:
     return f"{what}: n={len(sizes)}, {absolute}; mean error {fmean(errors):+.1%}"
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
+    """`python -m dlperf.scaling`; returns the exit status."""
+    Parser(prog="python -m dlperf.scaling", description=__doc__).parse_args(arguments)
     file = resources.files("dlperf.report") / "published" / "dlperf-2020.csv"
-    print(table(read_published(file.read_text(encoding="utf-8").splitlines())), end="")
-    return 0
+    published = read_published(file.read_text(encoding="utf-8").splitlines())
+    return exit_code(lambda: print(table(published), end=""))
 
 
 if __name__ == "__main__":

@@ -13,12 +13,12 @@ from pathlib import Path
 from dlperf import __version__, cache
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import Adapter
-from dlperf.cli import DEFAULTS, Parser, add_environment
+from dlperf.cli import DEFAULTS, Parser, add_environment, exit_code
 from dlperf.comparison import progress, store
 from dlperf.comparison.progress import Progress
 from dlperf.envs import kinds
 from dlperf.envs.environment import Environment
-from dlperf.errors import Problem, RunError, UsageError, exit_code
+from dlperf.errors import Problem, RunError, UsageError
 from dlperf.planning import plan
 from dlperf.planning.checks import from_arguments
 from dlperf.planning.plan import Plan
@@ -31,7 +31,7 @@ from dlperf.schema import Certificate, Comparison, Failure, Job, Record, Skip
 
 def parser() -> argparse.ArgumentParser:
     """The command line; its values are those of python -m dlperf.compare."""
-    made = Parser(prog="python -m dlperf.verify", description=__doc__, allow_abbrev=False)
+    made = Parser(prog="python -m dlperf.verify", description=__doc__)
     add = made.add_argument
     add("-m", "--model", metavar="M,...", help="resnet50, bert (= bert_base), bert_large; default: resnet50,bert")
     add("-p", "--precision", metavar="P,...", help="fp64 (default), fp32, tf32, amp, fp16, bf16")

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from dlperf.cli import Parser, exit_code
 from dlperf.data import photos
 from dlperf.data.bert import NUMBERS, flag, options, prepare
 from dlperf.data.text import LONG_LINE
-from dlperf.errors import RunError, UsageError, heed_signals
 
 HELP = f"""\
 Turns the plain text files of a folder (*.txt, also in its subfolders, UTF-8) into BERT pretraining examples.
@@ -24,23 +24,15 @@ between words. Text is lowercased and stripped of accents, as BERT's uncased mod
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 0; 2 for a request that cannot be met; 1 for a failure on the way; 130 when interrupted."""
     asked = _parser().parse_args(arguments)
-    heed_signals()
-    try:
+
+    def run() -> None:
         asked.run(asked)
-    except UsageError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except RunError as error:
-        print(error, file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print(f"Interrupted: nothing was written to {asked.output}.", file=sys.stderr)
-        return 130
-    return 0
+
+    return exit_code(run, interrupted=f"Interrupted: nothing was written to {asked.output}.")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m dlperf.data", description="Prepares real input for the models.")
+def _parser() -> Parser:
+    parser = Parser(prog="python -m dlperf.data", description="Prepares real input for the models.")
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="KIND")
     bert = kinds.add_parser(
         "bert",

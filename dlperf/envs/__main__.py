@@ -6,13 +6,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from dlperf.cli import Parser, exit_code, tell
 from dlperf.envs import pythons
 from dlperf.envs.explain import gigabytes
 from dlperf.envs.guard import is_held
 from dlperf.envs.kinds import ensure_all
 from dlperf.envs.target import from_here, marker_of, older_folders, target_of
 from dlperf.envs.venv import remove
-from dlperf.errors import Problem, RunError, UsageError, did_you_mean, heed_signals
+from dlperf.errors import Problem, RunError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from dlperf.catalog.adapter import Adapter
@@ -20,25 +21,15 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """`python -m dlperf.envs`; returns the exit status."""
-    heed_signals()
-    try:
-        return _command(arguments)
-    except (UsageError, RunError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2 if isinstance(error, UsageError) else 1
-    except KeyboardInterrupt:
-        print("interrupted; nothing half-made is left", file=sys.stderr)
-        return 130
+    return exit_code(lambda: _command(arguments), interrupted="interrupted; nothing half-made is left")
 
 
 def _command(arguments: Sequence[str] | None) -> int:
-    import argparse
-
     from dlperf.catalog.reader import adapters
 
     known = adapters()
     every_key = list(dict.fromkeys(key for one in known.values() for key in one.environments))
-    parser = argparse.ArgumentParser(prog="python -m dlperf.envs", description="Environments of the frameworks.")
+    parser = Parser(prog="python -m dlperf.envs", description="Environments of the frameworks.")
     parser.add_argument("verb", choices=["list", "install", "remove"], help="what to do")
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help="an adapter (default: all; to install, those of dlperf compare)"
@@ -79,7 +70,7 @@ def _install_all(pairs: Sequence[tuple[Adapter, str]]) -> int:
     for made in ensure_all(pairs, progress=_say):
         if isinstance(made, RunError):
             failed = 1
-            print("".join(f"  {line}\n" for line in made.lines) + f"error: {made}", file=sys.stderr)
+            tell(made)
         else:
             _say(f"{made.adapter} {made.key}: ready in {made.folder}")
     return failed
@@ -94,7 +85,7 @@ def _remove_all(pairs: Sequence[tuple[Adapter, str]]) -> int:
                 _say(f"{adapter.name} {key}: removed {folder}")
         except RunError as error:
             failed = 1
-            print(f"error: {error}", file=sys.stderr)
+            tell(error)
     if removed:
         _say(f"what was downloaded is still in uv's cache; `{from_here(pythons.uv())} cache clean` deletes it")
     return failed
