@@ -65,7 +65,7 @@ def _verify(arguments: Mapping[str, object]) -> int:
     spec = from_arguments(asked, adapters, ("fp64", *PRECISIONS))
     theirs = [name for name in spec.frameworks if adapters[name].source]
     if theirs:
-        step = "The scripts of others hand out no tensors."
+        step = "Third-party scripts hand out no tensors."
         raise UsageError([Problem("--frameworks", ",".join(theirs), "frameworks whose scripts are ours", step)])
     planned = plan.make(spec, adapters)
     if arguments["dry_run"]:

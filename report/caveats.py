@@ -88,11 +88,11 @@ def _work(comparison: Comparison) -> Iterator[str]:
     barred = standings.obstacles(comparison)
     theirs = text.listing(names.system(job) for job in comparison.jobs if job.upstream)
     if theirs:
-        yield f"Scripts of others, which do other work, apart from the rankings: {theirs}."
+        yield f"Third-party scripts, which do other work and are not ranked: {theirs}."
     without = [job for job in comparison.jobs if job.id in barred]
     if without:
         rows = text.listing(f"{names.system(job)} ({names.model(job.model)}, {job.precision_asked})" for job in without)
-        yield f"Not comparable, and not in any ranking, for want of proof that they did the same work: {rows}."
+        yield f"Not comparable, and in no ranking, because nothing proves that they did the same work: {rows}."
     groups: dict[tuple[str, str, str], list[Record]] = {}
     for record in comparison.records:
         if record.done and not record.job.upstream:

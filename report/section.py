@@ -87,7 +87,7 @@ def _summary(standings: list[list[Standing]], groups: list[list[Summary]], skips
 
 
 def _winner(ranked: list[Standing]) -> str:
-    """Who was fastest, who ties with it, and who cannot be told apart from it for want of runs."""
+    """Who was fastest, who ties with it, and who cannot be told apart from it with so few runs."""
     if not ranked:
         return "no system has a figure."
     aside = text.listing(_name(standing) for standing in ranked if standing.obstacle)
@@ -104,7 +104,7 @@ def _winner(ranked: list[Standing]) -> str:
     parts[0] += f"; tie with {text.listing(f'{_name(s)} ({_rate(s, places)})' for s in ties)}." if ties else "."
     if unknown:
         others = text.listing(map(_name, unknown))
-        parts.append(f"For want of repeats it is not known whether {others} {_differ(unknown)} from it.")
+        parts.append(f"Too few repeats to tell whether {others} {_differ(unknown)} from it.")
     if rest:
         parts.append(f"{_name(rest[0])} came next, at {_relative(rest[0])} of that rate.")
     if aside:

@@ -47,7 +47,7 @@ def sentence(summaries: list[Summary]) -> str:
         for one in summaries
         if one.throughput
     ]
-    return f"Scripts of others, not ranked: {text.listing(rates)}." if rates else ""
+    return f"Third-party scripts, not ranked: {text.listing(rates)}." if rates else ""
 
 
 def _row(summary: Summary, places: int, repeats: int, columns: int) -> Row:

@@ -88,7 +88,7 @@ def _progress(comparison: Comparison) -> str:
     """How many of the planned runs are there."""
     records = comparison.records
     failed = sum(not record.done for record in records)
-    done = f"{text.count(len(records) - failed, 'run')} ended well" + (f", {failed} failed" if failed else "")
+    done = f"{text.count(len(records) - failed, 'run')} succeeded" + (f", {failed} failed" if failed else "")
     if not _finished(comparison):
         planned = text.count(comparison.planned, "planned run")
         return f"This comparison is not finished: {len(records)} of {planned} took place; {done}."

@@ -103,7 +103,7 @@ def test_a_seventh_framework_needs_one_folder_and_no_line_of_the_core(tmp_path):
         ("nan", "nan", "the loss is nan after"),
         ("out_of_memory", "out_of_memory", "ran out of memory, as asked"),
         ("killed", "killed", "signal 9 (SIGKILL)"),
-        ("hang", "timeout", "did not end within 4 s (--timeout)"),
+        ("hang", "timeout", "timed out after 4 s (--timeout)"),
     ],
 )
 def test_a_fault_is_a_row_with_its_kind(tmp_path, behave, kind, says):

@@ -154,13 +154,13 @@ def test_the_rank_that_failed_first_is_the_cause():
 def test_a_rank_that_others_lost_is_named_before_them():
     lost = {"kind": "crash", "message": "RuntimeError: Connection closed by peer", "time": 10.0}
     failure = events.merged([stream([], end=None, failed=lost), stream([], end=None)]).failure
-    expected = "rank 1 on h stopped without a word; rank 0 on h: RuntimeError: Connection closed by peer"
+    expected = "rank 1 on h exited without reporting an error; rank 0 on h: RuntimeError: Connection closed by peer"
     assert (failure.kind, failure.message) == ("killed", expected)
 
 
 def test_a_rank_without_its_end_fails_the_job():
     failure = events.merged([stream([1.0]), stream([1.0], end=None)]).failure
-    assert failure.message == "rank 1 on h: the worker stopped without a word"
+    assert failure.message == "rank 1 on h: the worker exited without reporting an error"
 
 
 # --- the command ----------------------------------------------------------------------------------------------------

@@ -370,7 +370,7 @@ def test_rows_that_are_given_up_are_not_missing() -> None:
     twice = [failed(torch, 0, crash), failed(torch, 1, crash)]
     never = [failed(jax, 0, no_python)]
     made = view(few([*twice, *never], jobs=(torch, jax), skips=(), planned=6))
-    assert made.progress == "0 runs ended well, 3 failed; 3 runs of rows that only failed were not tried."
+    assert made.progress == "0 runs succeeded, 3 failed; 3 runs of rows that only failed were not tried."
     assert not made.resume
     assert [row.note for row in made.sections[0].throughput.rows] == [
         "2 of 3 runs failed: crashed (it broke); the others were not tried",
@@ -384,7 +384,7 @@ def test_one_repeat_has_no_interval_and_no_tie() -> None:
     single = few(records, planned=len(records), spec={"protocol": {**PROTOCOL, "repeats": 1}})
     summary = view(single).sections[0].summary
     assert "PyTorch had the highest median: 19.90 img/s, n=1" in summary.replace("19.9 ", "19.90 ")
-    assert "it is not known whether TensorFlow, PyTorch+compile and MXNet differ from it." in summary
+    assert "Too few repeats to tell whether TensorFlow, PyTorch+compile and MXNet differ from it." in summary
     assert "tie" not in summary
 
 

@@ -822,7 +822,7 @@ def test_training_that_begins_anew_ends_the_log(tmp_path):
         (1, False, "python: can't open file\n", "crash", "it ended with exit code 1; no line of stdout.log"),
         (1, False, "RuntimeError: CUDA out of memory. Tried to allocate\n", "out_of_memory", "exit code 1"),
         (-9, False, "", "killed", "SIGKILL"),
-        (0, True, "", "timeout", "did not end within 5 s"),
+        (0, True, "", "timeout", "timed out after 5 s"),
         (0, False, "", "no_figures", "no line of stdout.log"),
     ],
 )

@@ -245,7 +245,7 @@ def test_threads_are_shared_by_the_ranks_of_a_node_the_same_in_all_rows(monkeypa
             ["--nproc-per-node", "1,3", "--global-batch-size", "8"],
             ["--global-batch-size", "a multiple of 3", "among 3"],
         ),
-        (["--hosts", "127.0.0.1", "--nnodes", "2"], ["--nnodes", "at most the 1 hosts"]),
+        (["--hosts", "127.0.0.1", "--nnodes", "2"], ["--nnodes", "at most 1, the number of hosts named"]),
         (
             ["--hosts", "127.0.0.1:2", "--nproc-per-node", "4"],
             ["--nproc-per-node", "at most 2, the slots of 127.0.0.1"],

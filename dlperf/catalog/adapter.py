@@ -122,7 +122,7 @@ class Adapter:
         return tuple(device for device in DEVICES if device in found)
 
     def image(self, device: str, options: Mapping[str, str]) -> str:
-        """The image that the option `image` chooses for a script of others; empty for none."""
+        """The image that the option `image` chooses for a third-party script; empty for none."""
         named = self.images[device].named if device in self.images else {}
         chosen = options.get("image", "")
         return named.get(chosen, chosen) if named else ""

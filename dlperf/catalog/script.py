@@ -79,10 +79,10 @@ class Log:
 
 @dataclass(frozen=True)
 class Script:
-    """How the script of others for one model is run and read.
+    """How the third-party script for one model is run and read.
 
     folder: what of the repository is needed. inside: where an image gets it mounted, or has it. input: what feeds it,
-    one of INPUTS; an option of that name goes over it. data: where an image gets --data mounted, or has its data.
+    one of INPUTS; an option of that name overrides it. data: where an image gets --data mounted, or has its data.
     batch: what its argument for the batch size means, one of BATCHES. batch_size: precision -> DLPerf's batch per
     device, where it is not that of the others. start: "node" where its command must run on each node. stops: whether it
     ends by itself after `steps`. warmup_steps: the least that DLPerf's protocol drops. extra_steps: run at

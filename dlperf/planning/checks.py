@@ -200,7 +200,7 @@ class _Checker(Arguments):
         nproc = self.counts("nproc_per_node", (1,))
         if hosts and max(nnodes) > len(hosts):
             step = "Name more hosts, or ask for fewer nodes."
-            self.wrong("nnodes", max(nnodes), f"at most the {len(hosts)} hosts that are named", step)
+            self.wrong("nnodes", max(nnodes), f"at most {len(hosts)}, the number of hosts named", step)
         for name, slots in hosts_.too_small(hosts[: max(nnodes)], max(nproc)).items():
             self.wrong("nproc_per_node", max(nproc), f"at most {slots}, the slots of {name}")
         launcher = self.launcher(max(nnodes), hosts)
@@ -229,7 +229,7 @@ class _Checker(Arguments):
             name = "mpi" if hosts else "slurm" if nnodes > 1 else "local"
             if name == "slurm" and not shutil.which("sbatch"):
                 step = "Name them with --hosts or --hostfile (Open MPI over ssh), or choose another --launcher."
-                self.wrong("nnodes", nnodes, "1 on this machine, unless it is told of others", step)
+                self.wrong("nnodes", nnodes, "1, unless other machines are named", step)
                 return launchers.find("local")
         found = launchers.find(name)
         if nnodes > 1 and not found.many_nodes:

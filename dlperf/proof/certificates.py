@@ -146,7 +146,7 @@ def read(folder: Path, blank: Trajectory) -> Evidence:
     """A cached trajectory. Raises, by what is wrong, where the files are not what was written."""
     found = json.loads((folder / CERTIFICATE).read_text(encoding="utf-8"))
     if found["seal"] != seal(found["certificate"]):
-        raise ValueError("its content does not fit its seal: it was damaged or edited")
+        raise ValueError("checksum mismatch: it was damaged or edited")
     trajectory = certificate_from(found["certificate"]).trajectory
     if place(trajectory) != folder:
         raise ValueError("it is of another system, environment or code than its folder's name says")

@@ -134,7 +134,7 @@ class Certifier:
         try:
             return read(folder, blank)
         except Exception as error:  # for a damaged archive numpy raises whatever its parser met
-            self._say(f"{folder / CERTIFICATE}: refused, and made anew: {error}")
+            self._say(f"{folder / CERTIFICATE}: recomputing: {error}")
             return None
 
     def _blank(self, one: Asked, environment: Environment) -> Trajectory:

@@ -66,7 +66,7 @@ class Stream:
             )
         if self.end is None or self.bad_line or not (self.windows or self.trajectory):
             detail = f"; line {self.bad_line} is not an event" if self.bad_line else ""
-            return Failure("crash", f"the worker stopped without a word{detail}")
+            return Failure("crash", f"the worker exited without reporting an error{detail}")
         return None
 
     def _of_ranks(self) -> Failure | None:
@@ -81,7 +81,7 @@ class Stream:
         message = f"{self.name(first)}: {failure.message}"
         gone = [number for number in silent if number not in told and self.ranks[number].built]
         if told and gone and LOST.search(failure.message):
-            message = f"{', '.join(map(self.name, gone))} stopped without a word; {message}"
+            message = f"{', '.join(map(self.name, gone))} exited without reporting an error; {message}"
             return replace(failure, kind="killed", message=message)
         return replace(failure, message=message)
 

@@ -46,16 +46,16 @@ def failure(ended: Ended, stream: Stream, folder: Path, launcher: Launcher | Non
 def outside(ended: Ended, lines: tuple[str, ...], where: str = "") -> Failure | None:
     """What the end of the process alone tells: that it took too long, or by which signal it ended."""
     if ended.timed_out:
-        message = f"it did not end within {ended.timeout:g} s (--timeout) and was ended with all its processes"
+        message = f"timed out after {ended.timeout:g} s (--timeout); all its processes were killed"
         return Failure("timeout", message + (f"; {where}" if where else ""), lines)
     if ended.signal:
         name = signal.Signals(ended.signal).name
         if ended.machine_ran_out_of_memory:
-            return Failure("out_of_memory", f"the system ended it for want of memory ({name})", lines)
+            return Failure("out_of_memory", f"killed by the system, which was out of memory ({name})", lines)
         if ended.signal == signal.SIGILL:
             why = "it used an instruction that this CPU lacks: its packages were built for newer ones"
             return Failure("unsupported", f"{why} (signal {ended.signal}, {name})", lines)
-        return Failure("killed", f"it was ended by signal {ended.signal} ({name})", lines)
+        return Failure("killed", f"killed by signal {ended.signal} ({name})", lines)
     return None
 
 

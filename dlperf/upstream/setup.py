@@ -68,7 +68,7 @@ def in_image(adapter: Adapter, job: Job, spec: Spec) -> bool:
 
 
 def engine(spec: Spec) -> str:
-    """What containers of others' scripts are started with."""
+    """What containers of third-party scripts are started with."""
     return spec.env if spec.env in ENGINES else "docker"
 
 

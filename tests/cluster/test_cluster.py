@@ -89,7 +89,7 @@ def test_a_killed_rank_is_named_with_its_host(testbed, engine, tmp_path):
     assert failure.kind == "killed"
     # an engine may notice first that rank 0 gave up
     assert failure.message.startswith(
-        ("rank 1 on node2: ", "rank 1 on node2 stopped without a word; rank 0 on node1: ")
+        ("rank 1 on node2: ", "rank 1 on node2 exited without reporting an error; rank 0 on node1: ")
     )
 
 
