@@ -26,6 +26,7 @@ from dlperf.figures import rates, rows, speedup, statistics
 from dlperf.figures import summaries as summaries_
 from dlperf.figures.statistics import CONFIDENCE, Estimate
 from dlperf.report import charts, markdown, text
+from dlperf.report.index import index
 from dlperf.report.shape import Scaling
 from dlperf.report.view import view
 from dlperf.schema import (
@@ -300,6 +301,15 @@ def test_a_published_report_is_what_its_results_give(results: Path, request: pyt
     for name in ("report.md", "report.html", "results.csv"):
         held = (results.parent / name).read_text(encoding="utf-8")
         assert without_charts(made[name]) == without_charts(held), f"`pytest --update-golden` renders {name} again"
+
+
+def test_the_list_of_published_reports_is_what_they_give(request: pytest.FixtureRequest) -> None:
+    results = {path.parent.name: json.loads(path.read_text(encoding="utf-8")) for path in PUBLISHED}
+    made = index({name: comparison_from(data) for name, data in results.items()})
+    page = PUBLISHED[0].parent.parent / "README.md"
+    if request.config.getoption("--update-golden"):
+        page.write_text(made, encoding="utf-8")
+    assert made == page.read_text(encoding="utf-8"), "`pytest --update-golden` writes the list again"
 
 
 def test_files_are_written_whole_and_nothing_else_is_left(tmp_path: Path) -> None:

@@ -1,0 +1,30 @@
+"""The list of published reports: report/published/README.md. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dlperf.report import markdown
+from dlperf.report.view import view
+from dlperf.schema import Comparison
+
+HEAD = """\
+<!-- Made from each folder's results.json: `make test TEST_ARGS="--update-golden tests/test_report.py"`. -->
+# Published reports
+
+Each folder holds the whole report (`report.md`, `report.html`), its data (`results.csv`, `results.json`) and charts.
+`dlperf-2020.csv` has the tables that DLPerf published in 2020.
+"""
+
+
+def index(published: Mapping[str, Comparison]) -> str:
+    """The newest first, each with what its sections found. published: by the name of the folder."""
+    return HEAD + "".join(_entry(name, published[name]) for name in sorted(published, reverse=True))
+
+
+def _entry(name: str, comparison: Comparison) -> str:
+    made = view(comparison)
+    found = "".join(
+        f"- **{markdown.escape(one.title)}**: {markdown.escape(one.summary)}\n" for one in made.sections if one.summary
+    )
+    return f"\n## [{name}]({name}/report.md)\n\n{markdown.escape(made.title)}. {markdown.escape(made.about)}\n\n{found}"
