@@ -107,7 +107,7 @@ def test_a_base_without_the_right_python_is_named(bed, dlperf):
     code, printed = dlperf("images", "build", "mxnet", "--base-image", bed.base("3.11"))
     assert code == 1
     last = printed.splitlines()[-1]
-    assert last == "error: mxnet cpu: the base image has no python3.10. Name one with --base-image"
+    assert last == "mxnet cpu: the base image has no python3.10. Name one with --base-image"
 
 
 def test_a_base_that_cannot_be_pulled_is_named(dlperf, built):
