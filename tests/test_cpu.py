@@ -242,10 +242,10 @@ def test_a_worker_refuses_before_it_imports_the_framework(tmp_path):
     """As on another host, whose CPU the plan could not know."""
     words = ["-f", "fake", "-m", "bert_tiny", "-r", "1", "--no-verify", "--device", "cpu", "-o", str(tmp_path / "out")]
     program = (
-        "import sys\nfrom dlperf import compare\nfrom dlperf.comparison import runner\nmade = runner.request\n"
+        "import sys\nfrom dlperf import compare\nfrom dlperf.systems import native\nmade = native.request\n"
         "entries = [{'needs': ['amx_fp128'], 'kernels': 'native', 'why': ''},"
         " {'needs': [], 'kernels': 'none', 'why': 'built for wider registers'}]\n"
-        "runner.request = lambda job, spec, kernels: made(job, spec, entries)\nsys.exit(compare.main(sys.argv[1:]))"
+        "native.request = lambda *asked: {**made(*asked), 'kernels': entries}\nsys.exit(compare.main(sys.argv[1:]))"
     )
     ended = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True)
     assert "unsupported: Unsupported: built for wider registers; this CPU lacks amx_fp128" in ended.stdout, ended.stderr

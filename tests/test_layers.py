@@ -19,6 +19,7 @@ LAYERS = (
     ("cli",),
     ("report",),
     ("comparison",),
+    ("systems",),
     ("upstream",),
     ("figures",),
     ("proof",),

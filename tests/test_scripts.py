@@ -17,7 +17,7 @@ from dlperf.catalog import checkout as checkout_
 from dlperf.catalog import reader
 from dlperf.catalog.environment import Replacement
 from dlperf.cli import DEFAULTS
-from dlperf.comparison import runner, store
+from dlperf.comparison import store
 from dlperf.envs import kinds
 from dlperf.errors import RunError, UsageError
 from dlperf.figures import rates
@@ -25,6 +25,7 @@ from dlperf.planning import checks, plan, scripts
 from dlperf.planning.spec import PROTOCOLS
 from dlperf.runs.events import Stream
 from dlperf.runs.execute import Ended
+from dlperf.systems import upstream
 from dlperf.upstream import commands, logs, setup
 
 ADAPTERS = reader.adapters()
@@ -405,7 +406,7 @@ def test_golden_launch_scripts(name, model, precision, size, request):
     made, job = planned(name, model, precision=precision, **size)
     adapter = ADAPTERS[name]
     environment = dataclasses.replace(setup.planned(adapter, job, made), python=Path("/environment/bin/python"))
-    text = runner.script(made, job, 0, environment, adapter)
+    text = upstream.script(adapter, job, made, 0, environment)
     file = GOLDEN / f"{name}-{model}-{precision}-{job.nnodes}n{job.nproc_per_node}d.sh"
     if request.config.getoption("--update-golden"):
         GOLDEN.mkdir(exist_ok=True)

@@ -7,15 +7,14 @@ from pathlib import Path
 
 from dlperf.catalog.adapter import Adapter
 from dlperf.comparison import estimate, runner
-from dlperf.envs import kinds
 from dlperf.envs.environment import Environment
-from dlperf.errors import RunError
 from dlperf.planning import plan
 from dlperf.planning.plan import Plan
 from dlperf.planning.spec import Spec
 from dlperf.proof import asked, certify
 from dlperf.schema import Job
-from dlperf.upstream import setup
+from dlperf.systems import kinds as systems
+from dlperf.systems.kinds import System
 
 
 def text(spec: Spec, planned: Plan, adapters: Mapping[str, Adapter], folder: Path) -> str:
@@ -26,7 +25,7 @@ def text(spec: Spec, planned: Plan, adapters: Mapping[str, Adapter], folder: Pat
     for name, commands in environment_commands(spec, planned, adapters).items():
         lines += ["", f"# environment of {name}, unless it is there already", commands]
     if spec.verify:
-        wanted = {one.name: one for job in planned.jobs if not job.upstream for one in asked.needed(job)}
+        wanted = {one.name: one for job in planned.jobs if _system(job, adapters).PROVEN for one in asked.needed(job)}
         for name, one in wanted.items():
             environment = _planned(spec, one.job, adapters)
             head = f"# {folder / 'proofs' / name / 'run' / 'launch.sh'}, unless there is a valid certificate"
@@ -38,33 +37,22 @@ def text(spec: Spec, planned: Plan, adapters: Mapping[str, Adapter], folder: Pat
                 ).rstrip(),
             ]
     for repeat, job in plan.order(planned, spec.protocol.repeats, spec.seed):
-        script = runner.script(spec, job, repeat, _planned(spec, job, adapters), adapters[job.adapter]).rstrip()
-        lines += ["", f"# {folder / runner.run_folder(job, repeat) / 'launch.sh'}", script]
+        environment = _planned(spec, job, adapters)
+        script = _system(job, adapters).script(adapters[job.adapter], job, spec, repeat, environment)
+        lines += ["", f"# {folder / runner.run_folder(job, repeat) / 'launch.sh'}", script.rstrip()]
     return "\n".join(lines)
 
 
 def environment_commands(spec: Spec, planned: Plan, adapters: Mapping[str, Adapter]) -> dict[str, str]:
-    """How each environment would be made, by "adapter environment"; nothing for --env current."""
+    """How each environment would be made, by "adapter environment", where there is something to make."""
     jobs = {f"{job.adapter} {job.environment}": job for job in planned.jobs}
-    if spec.env == "current":
-        jobs = {key: job for key, job in jobs.items() if job.upstream}
-    return {
-        key: setup.get(adapters[job.adapter], job, spec)
-        if job.upstream
-        else _commands(spec, adapters[job.adapter], job.environment)
-        for key, job in jobs.items()
-    }
+    found = {key: _system(job, adapters).commands(adapters[job.adapter], job, spec) for key, job in jobs.items()}
+    return {key: commands for key, commands in found.items() if commands}
 
 
 def _planned(spec: Spec, job: Job, adapters: Mapping[str, Adapter]) -> Environment:
-    adapter = adapters[job.adapter]
-    if job.upstream:
-        return setup.planned(adapter, job, spec)
-    return runner.on_cpu(kinds.planned(adapter, job.environment, spec.env, spec.images), spec)
+    return _system(job, adapters).planned(adapters[job.adapter], job, spec)
 
 
-def _commands(spec: Spec, adapter: Adapter, key: str) -> str:
-    try:
-        return "\n".join(kinds.commands(adapter, key, spec.env, spec.images))
-    except RunError as error:
-        return f"# {error}"
+def _system(job: Job, adapters: Mapping[str, Adapter]) -> System:
+    return systems.of(adapters[job.adapter])

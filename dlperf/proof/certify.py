@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
 
@@ -21,7 +20,7 @@ from dlperf.proof.asked import BATCH_SIZE, SEED, STEPS, Asked, at_once, needed, 
 from dlperf.proof.certificates import CERTIFICATE, FROM_WORKER, blank, digest, keep, place, read, sketches, update
 from dlperf.proof.judge import BARS, Evidence
 from dlperf.proof.published import reference
-from dlperf.runs import bundle, events, execute, failures
+from dlperf.runs import bundle, events, failures, run
 from dlperf.runs.events import Stream
 from dlperf.schema import Certificate, Failure, Job, Trajectory
 
@@ -148,18 +147,26 @@ class Certifier:
         launcher = launchers.find(one.job.launcher if one.ranks > 1 else "local")
         try:
             kinds.check(environment)
-            execute.prepare(folder, request(one, threads), command)
             self._at_work[one.name] = one, time.time()
-            ended = execute.execute(folder, self.timeout, self._tick, launcher, environment.engine)
-            stream = events.of_job(folder, one.ranks)
-            failure = failures.failure(ended, stream, folder, launcher) or _parted(stream)
+            outcome = run.run(
+                folder,
+                request(one, threads),
+                command,
+                lambda: events.of_job(folder, one.ranks),
+                lambda ended, stream, *where: failures.failure(ended, stream, *where) or _parted(stream),
+                self.timeout,
+                self._tick,
+                launcher,
+                environment.engine,
+            )
+            stream, failure = outcome.stream, outcome.failure
         except RunError as error:
             stream, failure = Stream(), Failure(error.kind, str(error), error.lines)
         finally:
             self._at_work.pop(one.name, None)
         made = replace(
             self._blank(one, environment),
-            made=datetime.now(UTC).isoformat(timespec="seconds"),
+            made=run.now(),
             seconds=time.monotonic() - began,
             command=command,
             versions=stream.start.get("versions", {}),

@@ -30,6 +30,7 @@ from dlperf.planning.checks import from_arguments
 from dlperf.planning.spec import Spec
 from dlperf.runs import bundle, events, execute, failures
 from dlperf.schema import Job
+from dlperf.systems import native
 
 WINDOWS = 4
 
@@ -92,8 +93,8 @@ def _measure(spec: Spec, job: Job, adapter: Adapter) -> tuple[list[Rates], list[
 
 
 def _run(spec: Spec, job: Job, adapter: Adapter, repeat: int, environment: Environment, folder: Path) -> Rates:
-    script = runner.script(spec, job, repeat, environment, adapter)
-    execute.prepare(folder, runner.request(job, spec), script)
+    script = native.script(adapter, job, spec, repeat, environment)
+    execute.prepare(folder, native.request(adapter, job, spec), script)
     ended = execute.execute(folder, spec.timeout, lambda: None, None, environment.engine)
     stream = events.of_job(folder, 1)
     failure = failures.failure(ended, stream, folder)

@@ -1,0 +1,1 @@
+"""The kinds of systems: whose scripts a row runs."""

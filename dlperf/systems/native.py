@@ -1,0 +1,117 @@
+"""Systems whose scripts are ours: an adapter's modules, run by our worker."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from dlperf import launchers
+from dlperf.catalog.adapter import Adapter
+from dlperf.envs import kinds
+from dlperf.envs.environment import Environment, Progress
+from dlperf.errors import RunError
+from dlperf.launchers import Launch
+from dlperf.planning.spec import Spec
+from dlperf.runs import events, failures
+from dlperf.runs.events import Stream
+from dlperf.schema import Job
+
+PROVEN = True
+
+check = kinds.check
+failure = failures.failure
+
+
+def planned(adapter: Adapter, job: Job, spec: Spec) -> Environment:
+    return _on_cpu(kinds.planned(adapter, job.environment, spec.env, spec.images), spec)
+
+
+def commands(adapter: Adapter, job: Job, spec: Spec) -> str:
+    try:
+        return "\n".join(kinds.commands(adapter, job.environment, spec.env, spec.images))
+    except RunError as error:
+        return f"# {error}"
+
+
+def environments(
+    wanted: Sequence[tuple[Adapter, Job]], spec: Spec, folder: Path, note: Progress
+) -> list[Environment | RunError]:
+    pairs = [(adapter, job.environment) for adapter, job in wanted]
+    made = kinds.ensure_all(pairs, spec.env, note, spec.images)
+    return [one if isinstance(one, RunError) else _on_cpu(one, spec) for one in made]
+
+
+def _on_cpu(environment: Environment, spec: Spec) -> Environment:
+    """The environment, with the CPU that --emulate-cpu names."""
+    return replace(environment, emulated=spec.emulate_cpu)
+
+
+def script(adapter: Adapter, job: Job, spec: Spec, repeat: int, environment: Environment) -> str:
+    return launchers.find(job.launcher).script(launch(spec, job, repeat, environment))
+
+
+def launch(spec: Spec, job: Job, repeat: int, environment: Environment) -> Launch:
+    """What a launcher is told of one run."""
+    return Launch(
+        title=f"{job.id}, repeat {repeat + 1} of {spec.protocol.repeats}",
+        name=f"{job.id}-r{repeat + 1}",
+        python=environment.python,
+        code=Path("../../../code"),
+        device=job.device,
+        threads=spec.threads,
+        variables=environment.variables,
+        nnodes=job.nnodes,
+        nproc_per_node=job.nproc_per_node,
+        hosts=spec.hosts[: job.nnodes],
+        arguments=spec.launcher_arguments,
+        container=environment.container(job.device, spec.container_arguments, _data(job)),
+        emulated=environment.emulated,
+    )
+
+
+def _data(job: Job) -> str | None:
+    return os.path.abspath(job.data_dir) if job.data_dir else None
+
+
+def request(adapter: Adapter, job: Job, spec: Spec) -> dict[str, object]:
+    """The content of job.json, see dlperf.adapters.api.Job."""
+    return {
+        "adapter": job.adapter,
+        "kernels": adapter.kernels_of(job.family, job.device, job.precision, job.options),
+        "allow_reference": spec.allow_reference,
+        "job": {
+            "model": job.model,
+            "device": job.device,
+            "precision": job.precision,
+            "batch_size": job.batch_size,
+            "input": job.input,
+            "data_dir": _data(job),
+            "format": job.format,
+            "warmup_steps": spec.protocol.warmup_steps,
+            "windows": spec.protocol.windows,
+            "steps_per_window": spec.protocol.steps_per_window,
+            "seed": spec.seed,
+            "threads": spec.threads,
+            "meeting_seconds": min(300.0, spec.timeout / 2),
+            "options": dict(job.options),
+        },
+    }
+
+
+def complete(adapter: Adapter, job: Job, spec: Spec, folder: Path) -> bool:
+    """Never: a worker ends by itself."""
+    return False
+
+
+def engine(environment: Environment, spec: Spec) -> str:
+    return environment.engine
+
+
+def read(adapter: Adapter, job: Job, spec: Spec, environment: Environment, folder: Path) -> Stream:
+    return events.of_job(folder, job.world_size)
+
+
+def stored(adapter: Adapter, job: Job, spec: Spec, environment: Environment) -> dict[str, str]:
+    return environment.stored
