@@ -14,8 +14,6 @@ from dlperf.cli import Parser, exit_code
 from dlperf.figures.prediction import Link, Step, bracket
 from dlperf.models.parameters import count
 
-# The published tables
-
 #: DLPerf's machines as NCCL 2.7 counts them (src/graph/topo.h and tuning.cc): six NVLinks of 21 GB/s at each V100, and
 #: 12 GB/s for the 100 Gb/s of InfiniBand at each node; latencies of a ring with the simple protocol.
 NVLINK = Link(latency=3.4e-6, bandwidth=6 * 21e9)

@@ -14,8 +14,6 @@ from dlperf.envs.target import Target
 if TYPE_CHECKING:
     from dlperf.catalog.environment import SourceBuild
 
-# What is built from source
-
 #: programs that a source build starts, and their Debian packages
 TOOLS = {"make": "make", "g++": "g++"}
 #: arguments: a file, what it must contain, and what takes its place

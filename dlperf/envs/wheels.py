@@ -22,8 +22,6 @@ from dlperf.shell import quote
 if TYPE_CHECKING:
     from dlperf.catalog.adapter import Adapter
 
-# The wheels that an image is made from
-
 #: in a folder of wheels: the lock, and the wheels
 LOCKED, WHEELS = "requirements.txt", "wheels"
 

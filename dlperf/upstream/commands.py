@@ -26,9 +26,6 @@ WORK = "work"
 PORT = 29500
 
 
-# Commands
-
-
 class Steps(NamedTuple):
     """Of a run: dropped, of each window, windows, and all that the script is asked for."""
 

@@ -34,9 +34,6 @@ TAG = re.compile(r"^\[\d+,(?P<rank>\d+)\]<std(?:out|err)>:")
 OUT_OF_MEMORY = re.compile(r"out of memory|OutOfMemory|\bOOM\b|RESOURCE_EXHAUSTED|ResourceExhausted|cudaMalloc failed")
 
 
-# Logs
-
-
 class Line(NamedTuple):
     """What one line of a log says. step: how many are complete. time: its timestamp, or seconds since the last one."""
 

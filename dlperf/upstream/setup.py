@@ -16,8 +16,6 @@ from dlperf.launchers.containers import ENGINES
 from dlperf.planning.spec import Spec
 from dlperf.schema import Job
 
-# What must be there
-
 
 def environment(adapter: Adapter, job: Job, spec: Spec, folder: Path, note: Progress) -> Environment:
     """The script, copied into a comparison's folder, and what runs it: its image, or an environment.
