@@ -15,6 +15,7 @@ from dlperf.comparison import estimate
 from dlperf.envs import pythons
 from dlperf.planning import checks, plan, spec
 from dlperf.planning.spec import AUTO
+from dlperf.precision import resolve
 from dlperf.report import text
 
 #: kinds of CPUs, with what decides which kernels a framework has there, the oldest first
@@ -70,7 +71,7 @@ def table(adapters: Iterable[Adapter]) -> str:
     ]
     for adapter in adapters:
         for asked in ("fp32", "amp"):
-            precision = spec.resolve_precision(asked, "cpu")
+            precision = resolve(asked, "cpu")
             cells = [_no_wheel(adapter, name) or _cell(adapter, precision, found) for name, found in kinds.items()]
             lines.append(f"| {adapter.title} | {asked} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"

@@ -22,7 +22,8 @@ from dlperf.errors import Problem, RunError, UsageError
 from dlperf.planning import plan
 from dlperf.planning.checks import from_arguments
 from dlperf.planning.plan import Plan
-from dlperf.planning.spec import PRECISIONS, Spec
+from dlperf.planning.spec import Spec
+from dlperf.precision import ASKED
 from dlperf.proof import asked, certify, published
 from dlperf.proof.certify import Certifier
 from dlperf.runs import bundle
@@ -62,7 +63,7 @@ def _verify(arguments: Mapping[str, object]) -> int:
     adapters = reader.adapters()
     given = {name: arguments[name] for name in DEFAULTS if arguments.get(name) is not None}
     asked = {**DEFAULTS, "precision": "fp64", **given, "dry_run": arguments["dry_run"]}
-    spec = from_arguments(asked, adapters, ("fp64", *PRECISIONS))
+    spec = from_arguments(asked, adapters, ("fp64", *ASKED))
     theirs = [name for name in spec.frameworks if adapters[name].source]
     if theirs:
         step = "Third-party scripts hand out no tensors."

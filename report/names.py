@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dlperf import models
-from dlperf.adapters.api import PRECISIONS
+from dlperf.precision import TABLE
 from dlperf.report.text import count
 from dlperf.schema import Job, Skip, Trajectory
 
@@ -110,7 +110,7 @@ def device(name: str) -> str:
 def precision(row: Job | Skip) -> str:
     """One sentence: what was asked, and what that means on this device."""
     means = f", which on {device(row.device)} is {row.precision}" if row.precision_asked != row.precision else ""
-    meaning = f" ({PRECISIONS[row.precision]})" if row.precision in PRECISIONS else ""
+    meaning = f" ({TABLE[row.precision].meaning})" if row.precision in TABLE else ""
     return f"Precision: {row.precision_asked}{means}{meaning}."
 
 

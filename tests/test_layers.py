@@ -31,6 +31,7 @@ LAYERS = (
     ("catalog",),
     ("launchers",),
     ("machine",),
+    ("precision",),
     ("schema",),
     ("cache",),
     ("shell",),

@@ -8,7 +8,8 @@ from dlperf.cli import DEFAULTS
 from dlperf.data import photos as photos_
 from dlperf.data.photos import Options
 from dlperf.errors import UsageError
-from dlperf.planning import checks, plan, spec
+from dlperf.planning import checks, plan
+from dlperf.precision import resolve
 
 
 def parse(*words):
@@ -63,7 +64,7 @@ def test_single_numbers_go_over_the_protocol():
     ],
 )
 def test_precision_depends_on_the_device(asked, device, meant):
-    assert spec.resolve_precision(asked, device) == meant
+    assert resolve(asked, device) == meant
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from dlperf.adapters.api import PRECISIONS
 from dlperf.catalog.environment import EnvironmentSpec, ImageSpec
 from dlperf.catalog.script import Script, Source
 from dlperf.models import FAMILIES
+from dlperf.precision import TABLE as PRECISIONS
 
 DEVICES = ("cpu", "cuda")
 INPUTS = ("synthetic", "native", "dali")

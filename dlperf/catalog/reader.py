@@ -17,13 +17,13 @@ from typing import Any
 
 import dlperf.adapters
 from dlperf.adapters import cpu
-from dlperf.adapters.api import PRECISIONS
 from dlperf.catalog.adapter import DEVICES, INPUTS, RUNNABLE, STATUSES, Adapter, Distributed, Kernels, Option, Support
 from dlperf.catalog.environment import MACHINES, EnvironmentSpec, ImageSpec, Replacement, SourceBuild
 from dlperf.catalog.script import BATCHES, RATES, Log, Part, Script, Source
 from dlperf.catalog.tables import Tables
 from dlperf.errors import Problem, UsageError
 from dlperf.models import FAMILIES, FAMILY_OF, NAMES, images
+from dlperf.precision import TABLE as PRECISIONS
 
 #: conditions that `when` may have besides an adapter's options, and their values
 CONDITIONS = {

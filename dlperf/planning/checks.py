@@ -26,7 +26,8 @@ from dlperf.models import images, pretraining
 from dlperf.planning import hosts as hosts_
 from dlperf.planning.arguments import Arguments, split
 from dlperf.planning.hosts import Host
-from dlperf.planning.spec import AUTO, PRECISIONS, PROTOCOLS, TIMEOUTS, Protocol, Spec, default_batch_size, without_amp
+from dlperf.planning.spec import AUTO, PROTOCOLS, TIMEOUTS, Protocol, Spec, default_batch_size, without_amp
+from dlperf.precision import ASKED
 
 
 @functools.cache
@@ -41,7 +42,7 @@ def emulated_flags(model: str) -> frozenset[str] | None:
 
 
 def from_arguments(
-    arguments: Mapping[str, Any], adapters: Mapping[str, Adapter], precisions: Sequence[str] = PRECISIONS
+    arguments: Mapping[str, Any], adapters: Mapping[str, Adapter], precisions: Sequence[str] = ASKED
 ) -> Spec:
     """Check the command line's texts and make a Spec. precisions: those allowed. UsageError lists every wrong field."""
     checker = _Checker(arguments)

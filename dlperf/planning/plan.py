@@ -13,7 +13,8 @@ from dlperf.adapters import cpu
 from dlperf.catalog.adapter import RUNNABLE, Adapter
 from dlperf.launchers.containers import ENGINES, NGC
 from dlperf.planning import scripts
-from dlperf.planning.spec import Spec, default_batch_size, resolve_precision
+from dlperf.planning.spec import Spec, default_batch_size
+from dlperf.precision import resolve
 from dlperf.schema import Job, Skip
 
 
@@ -87,7 +88,7 @@ def _row(
     spec: Spec, adapter: Adapter, model: str, asked: str, input: str, mine: Mapping[str, str], machine: str
 ) -> Job | Skip:
     """`mine`: the settings that address this adapter and this family."""
-    family, precision = models.FAMILY_OF[model], resolve_precision(asked, spec.device)
+    family, precision = models.FAMILY_OF[model], resolve(asked, spec.device)
     options = {name: mine.get(name, option.default) for name, option in adapter.options_of(family).items()}
     script = adapter.scripts.get(model)
     if script:  # what feeds it is its own matter

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dlperf import models
+from dlperf import precision as precisions
 from dlperf.adapters import cpu
 from dlperf.catalog.adapter import RUNNABLE, Adapter
 
-PRECISIONS = ("fp32", "tf32", "amp", "fp16", "bf16")
 #: in place of them: amp, unless too few frameworks have kernels for it
 AUTO, ENOUGH = "auto", 3
 
@@ -36,8 +36,8 @@ TIMEOUTS = {"dlperf": 7200.0, "quick": 1200.0}
 class Spec:
     """A comparison as asked.
 
-    precisions: as the user wrote them; `resolve_precision` says what they mean on the device. batch sizes: None means
-    the model's default. settings: option -> value, or "adapter.option" -> value. data: "synthetic" or a folder.
+    precisions: as the user wrote them; dlperf.precision says what they mean on the device. batch sizes: None means the
+    model's default. settings: option -> value, or "adapter.option" -> value. data: "synthetic" or a folder.
     timeout: seconds for one run. threads: CPU threads that each rank's framework may use. verify: whether to make
     certificates that are missing. nnodes, nproc_per_node: each pair is a row. hosts: names, in order; empty: this
     machine, or those that the launcher finds. launcher: its name, resolved. launcher_arguments: see Launcher.arguments.
@@ -99,13 +99,6 @@ def spec_from(data: Mapping[str, Any]) -> Spec:
     return Spec(**fields)
 
 
-def resolve_precision(asked: str, device: str) -> str:
-    """fp32 and tf32 stay; amp is float16 with dynamic loss scaling on CUDA and bfloat16 on CPU."""
-    if asked == "amp":
-        return "amp_fp16" if device == "cuda" else "amp_bf16"
-    return {"fp16": "amp_fp16", "bf16": "amp_bf16"}.get(asked, asked)
-
-
 def without_amp(
     chosen: Sequence[Adapter], families: Iterable[str], device: str, instructions: frozenset[str] | None
 ) -> list[Adapter]:
@@ -119,7 +112,7 @@ def without_amp(
 
 
 def _runs_amp(adapter: Adapter, family: str, device: str, instructions: frozenset[str] | None) -> bool:
-    precision = resolve_precision("amp", device)
+    precision = precisions.resolve("amp", device)
     runs = adapter.support_of(family, device, precision, "synthetic").status in RUNNABLE
     return runs and not cpu.refusal(adapter.kernels_of(family, device, precision), instructions)
 

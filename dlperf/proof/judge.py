@@ -32,6 +32,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
+from dlperf.precision import TABLE
 from dlperf.schema import Bound, Certificate, Difference, Trajectory
 
 if TYPE_CHECKING:
@@ -45,9 +46,6 @@ READ_SHARE = 0.1
 READ_SECONDS = 0.01
 #: roundings of a product in low precision for one in float32
 ROUNDINGS = 3
-#: the unit roundoff, half the distance from 1 to the next number
-ROUNDOFF = {"fp64": 2.0**-53, "fp32": 2.0**-24, "tf32": 2.0**-11, "amp_fp16": 2.0**-11, "amp_bf16": 2.0**-8}
-DTYPES = {"fp64": "float64", "fp32": "float32", "tf32": "tf32", "amp_fp16": "float16", "amp_bf16": "bfloat16"}
 REFERENCE = "reference"
 SORTS = ("logits", "gradient", "change", "statistic")
 #: keys of Trainer.effective, and options, that say what work was done; all others say how
@@ -118,11 +116,11 @@ def judge_low(low: Evidence, own_float64: Evidence, own_float32: Evidence) -> Ce
     )
     if fault:
         return Certificate(low.trajectory, "different" if not low.trajectory.failure else "unproven", fault)
-    ratio = ROUNDOFF[low.trajectory.precision] / ROUNDOFF["fp32"]
+    ratio = TABLE[low.trajectory.precision].roundoff / TABLE["fp32"].roundoff
     bars = BARS["fp64"]
     base, found = difference(own_float32, own_float64, bars), difference(low, own_float64, bars)
     # a loss is itself a float32 number
-    bounds = [_bound("losses", max(base.loss, ROUNDOFF["fp32"]), found.loss, ratio, shows=False)]
+    bounds = [_bound("losses", max(base.loss, TABLE["fp32"].roundoff), found.loss, ratio, shows=False)]
     for what, prefix in (("logits", "logits/"), ("gradients", "gradient/")):
         errors = [_error(one.sketches, own_float64.sketches, prefix) for one in (own_float32, low)]
         if errors[0] is not None and errors[1] is not None:
@@ -292,7 +290,7 @@ def _fault(one: Evidence) -> str:
     trajectory = one.trajectory
     if trajectory.failure:
         return f"{trajectory.failure.kind}: {trajectory.failure.message}"
-    ran, asked = trajectory.effective.get("compute_dtype", ""), DTYPES[trajectory.precision]
+    ran, asked = trajectory.effective.get("compute_dtype", ""), TABLE[trajectory.precision].dtype
     if ran != asked:
         return f"it computed in {ran or 'an unknown type'}, not in {asked}"
     return _unwaited(trajectory.step_seconds[1:], trajectory.read_seconds[1:])

@@ -16,7 +16,7 @@ from dlperf.catalog import reader
 from dlperf.envs import kinds
 from dlperf.planning.checks import from_arguments
 from dlperf.planning.plan import make
-from dlperf.planning.spec import PRECISIONS
+from dlperf.precision import ASKED
 from dlperf.proof import asked as asked_
 from dlperf.proof import judge
 from dlperf.proof.certify import Certifier
@@ -68,7 +68,7 @@ def asked(framework, of, ranks, adapters):
     words = {"model": of, "precision": "fp64", "frameworks": framework, "device": "cpu", "env": "venv"}
     rest = dict.fromkeys(["protocol", "compile", "set", "timeout", "seed", "threads"])
     rest["nproc_per_node"] = str(ranks)
-    spec = from_arguments({**words, **rest, "data": "synthetic", "dry_run": False}, adapters, ("fp64", *PRECISIONS))
+    spec = from_arguments({**words, **rest, "data": "synthetic", "dry_run": False}, adapters, ("fp64", *ASKED))
     return replace(asked_.shown(make(spec, adapters).jobs[0])[0], ranks=ranks)
 
 

@@ -17,7 +17,7 @@ from dlperf.envs import kinds, pythons
 from dlperf.errors import RunError
 from dlperf.planning.checks import from_arguments
 from dlperf.planning.plan import make
-from dlperf.planning.spec import PRECISIONS
+from dlperf.precision import ASKED
 from dlperf.proof import asked as asked_
 from dlperf.proof import certificates, judge
 from dlperf.proof import published as published_
@@ -39,7 +39,7 @@ def asked(framework, model, ranks, *settings, precision="fp64"):
     rest = dict.fromkeys(["protocol", "compile", "timeout", "seed", "threads"])
     places = {"nproc_per_node": str(ranks), "set": list(settings) or None}
     arguments = {**words, **rest, **places, "data": "synthetic", "dry_run": False}
-    (job,) = make(from_arguments(arguments, ADAPTERS, ("fp64", *PRECISIONS)), ADAPTERS).jobs
+    (job,) = make(from_arguments(arguments, ADAPTERS, ("fp64", *ASKED)), ADAPTERS).jobs
     return replace(asked_.shown(job)[0], ranks=ranks)
 
 
