@@ -10,44 +10,6 @@ from typing import Any, NoReturn
 
 from dlperf import __version__
 from dlperf.errors import RunError, UsageError, heed_signals, nearest
-from dlperf.launchers.containers import ARGUMENTS, ENGINES
-
-#: flags that make the spec, with the value that stands for "not given"
-DEFAULTS: dict[str, object] = {
-    "model": "resnet50,bert",
-    "precision": "fp32",
-    "frameworks": "all",
-    "batch_size": None,
-    "global_batch_size": None,
-    "device": "auto",
-    "env": "venv",
-    "image": None,
-    "container_arg": None,
-    "protocol": None,
-    "warmup_steps": None,
-    "windows": None,
-    "steps_per_window": None,
-    "repeats": None,
-    "compile": None,
-    "set": None,
-    "data": "synthetic",
-    "input": None,
-    "format": None,
-    "timeout": None,
-    "seed": None,
-    "threads": None,
-    "no_verify": None,
-    "nnodes": None,
-    "nproc_per_node": None,
-    "hosts": None,
-    "hostfile": None,
-    "launcher": None,
-    "launcher_arg": None,
-    "predict": None,
-    "source": None,
-    "emulate_cpu": None,
-    "allow_reference": None,
-}
 
 
 class Parser(argparse.ArgumentParser):
@@ -96,12 +58,3 @@ def exit_code(action: Callable[[], int | None], kept: str = "", interrupted: str
 def tell(error: RunError) -> None:
     """An error, after the last lines of what failed."""
     print("".join(f"  {line}\n" for line in error.lines) + str(error), file=sys.stderr, flush=True)
-
-
-def add_environment(add: Callable[..., object]) -> None:
-    """The flags that say what a framework's processes live in."""
-    engines = ", ".join(ENGINES)
-    add("--env", metavar="E", help=f"venv (default: made on first use), current (this interpreter), {engines}")
-    add("--image", metavar="I,...", help="for containers: REF, ngc or FRAMEWORK=REF; default: python -m dlperf.images")
-    arguments = ", ".join(ARGUMENTS)
-    add("--container-arg", action="append", metavar="KEY=VALUE", help=f"for containers: {arguments}")

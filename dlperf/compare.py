@@ -13,15 +13,15 @@ if platform.system() != "Linux":  # first of all: the modules below do not even 
     places = "a Linux container or virtual machine (on Windows: WSL 2)"
     sys.exit(f"dlperf needs Linux; on macOS or Windows run it in {places}")
 
-from dlperf import __version__, launchers, models
+from dlperf import __version__, flags, models
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import Adapter
-from dlperf.cli import DEFAULTS, Parser, add_environment, exit_code
+from dlperf.cli import Parser, exit_code
 from dlperf.comparison import dry_run, progress, store
 from dlperf.comparison.runner import Runner
 from dlperf.comparison.store import Store
 from dlperf.errors import Problem, UsageError
-from dlperf.models.images import FORMATS
+from dlperf.flags import DEFAULTS
 from dlperf.planning import plan
 from dlperf.planning import spec as spec_
 from dlperf.planning.checks import from_arguments
@@ -32,69 +32,7 @@ from dlperf.schema import Comparison
 def parser() -> argparse.ArgumentParser:
     """The command line. Values stay text here; dlperf.planning.checks checks them all at once."""
     made = Parser(prog="python -m dlperf.compare", description=__doc__)
-    what = made.add_argument_group("what to compare")
-    add = what.add_argument
-    add("-m", "--model", metavar="M,...", help="resnet50, bert (= bert_base), bert_large; default: resnet50,bert")
-    add(
-        "-p",
-        "--precision",
-        metavar="P,...",
-        help="fp32, tf32, amp (fp16 on CUDA, bf16 on CPU), fp16, bf16; default: fp32; auto: amp, or fp32 where fewer "
-        "than three frameworks have kernels for amp",
-    )
-    add("-f", "--frameworks", metavar="F,...", help="default: all")
-    add("-b", "--batch-size", "--batch-size-per-device", metavar="N", help="per device; default: DLPerf's on CUDA")
-    add("--global-batch-size", metavar="N", help="over all devices, instead of --batch-size")
-    add("--data", metavar="DIR", help="synthetic (default), or a folder made by python -m dlperf.data")
-    add(
-        "--input", metavar="I,...", help="with --data: native (default: the framework's own pipeline), dali; each a row"
-    )
-    add("--format", metavar="F,...", help=f"with --data: {', '.join(FORMATS)}; default: what is there")
-    add("--compile", metavar="on|off", help="the framework's compiler; on,off makes a row of each")
-    add(
-        "--source",
-        metavar="DIR",
-        help="checkout of a script that is not ours, for --frameworks ngc-...; or NAME=DIR,...",
-    )
-    add("--set", action="append", metavar="KEY=VALUE", help="an adapter's option: clip_norm=off, pytorch.layout=nchw")
-    where = made.add_argument_group("where")
-    add = where.add_argument
-    add("--device", metavar="D", help="auto (default), cpu or cuda")
-    add_environment(add)
-    add("--threads", metavar="N", help="CPU threads for each rank; default: all usable CPUs, over the ranks of a node")
-    flag = "--allow-reference"
-    add(flag, action="store_true", default=None, help="run rows whose kernels on this CPU are slow reference loops")
-    add(
-        "--emulate-cpu",
-        metavar="CPU",
-        help="run the workers on a CPU that qemu-user emulates: Haswell; no speed is real",
-    )
-    ranks = made.add_argument_group("how many ranks, and what starts them")
-    add = ranks.add_argument
-    add("--nnodes", metavar="N,...", help="nodes; several with commas, each with each --nproc-per-node a row")
-    add("--nproc-per-node", metavar="N,...", help="ranks on each node, one device each; default: 1")
-    add("--hosts", metavar="H,...", help="the nodes' names or addresses; NAME:SLOTS limits the ranks there")
-    add("--hostfile", metavar="FILE", help="instead: one a line, as Open MPI has it (NAME slots=N)")
-    add("--launcher", metavar="L", help=f"auto (default), {', '.join(launchers.names())}")
-    add("--launcher-arg", action="append", metavar="KEY=VALUE", help="an argument of the launcher: partition=gpu")
-    add("--predict", metavar="N,...", help="numbers of devices whose throughput the report predicts from the rows")
-    how = made.add_argument_group("how often")
-    add = how.add_argument
-    add("--protocol", metavar="P", help="dlperf (20 + 100 steps, 7 repeats; default on CUDA) or quick (default on CPU)")
-    for flag in ("--warmup-steps", "--windows", "--steps-per-window"):
-        add(flag, metavar="N", help="instead of the protocol's")
-    add("-r", "--repeats", metavar="N", help="fresh processes for each row, instead of the protocol's")
-    add("--seed", metavar="N", help="of weights, batches and order; default: 1")
-    add("--timeout", metavar="S", help="seconds for one run")
-    flag = "--no-verify"
-    add(flag, action="store_true", default=None, help="make no proofs of the same work; rows without one are marked")
-    out = made.add_argument_group("output")
-    add = out.add_argument
-    add("-o", "--output", metavar="DIR", help="a new folder; default: runs/<date and time>")
-    add("--resume", metavar="DIR", help="run what is missing in the folder of an interrupted comparison")
-    add("--retry-failed", action="store_true", help="with --resume: run failed runs again, too")
-    add("--dry-run", action="store_true", help="print the plan and every command, run nothing")
-    add("-q", "--quiet", action="store_true", help="no progress")
+    flags.add_to(made, "compare")
     return made
 
 

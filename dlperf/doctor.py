@@ -10,9 +10,10 @@ from dlperf import __version__, cache, machine, models
 from dlperf.adapters import cpu
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import RUNNABLE, Adapter
-from dlperf.cli import DEFAULTS, Parser, exit_code
+from dlperf.cli import Parser, exit_code
 from dlperf.comparison import estimate
 from dlperf.envs import pythons
+from dlperf.flags import DEFAULTS
 from dlperf.planning import checks, plan, spec
 from dlperf.planning.spec import AUTO
 from dlperf.precision import resolve

@@ -10,15 +10,16 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dlperf import __version__, cache
+from dlperf import __version__, cache, flags
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import Adapter
-from dlperf.cli import DEFAULTS, Parser, add_environment, exit_code
+from dlperf.cli import Parser, exit_code
 from dlperf.comparison import progress, store
 from dlperf.comparison.progress import Progress
 from dlperf.envs import kinds
 from dlperf.envs.environment import Environment
 from dlperf.errors import Problem, RunError, UsageError
+from dlperf.flags import DEFAULTS
 from dlperf.planning import plan
 from dlperf.planning.checks import from_arguments
 from dlperf.planning.plan import Plan
@@ -33,22 +34,7 @@ from dlperf.schema import Certificate, Comparison, Failure, Job, Record, Skip
 def parser() -> argparse.ArgumentParser:
     """The command line; its values are those of python -m dlperf.compare."""
     made = Parser(prog="python -m dlperf.verify", description=__doc__)
-    add = made.add_argument
-    add("-m", "--model", metavar="M,...", help="resnet50, bert (= bert_base), bert_large; default: resnet50,bert")
-    add("-p", "--precision", metavar="P,...", help="fp64 (default), fp32, tf32, amp, fp16, bf16")
-    add("-f", "--frameworks", metavar="F,...", help="default: all")
-    add("--compile", metavar="on|off", help="the framework's compiler; on,off makes a system of each")
-    add("--set", action="append", metavar="KEY=VALUE", help="an adapter's option: clip_norm=off, pytorch.layout=nchw")
-    add("--full-size", action="store_true", help="the real size of the input in any precision: slow in float64")
-    add("--device", metavar="D", help="auto (default), cpu or cuda")
-    add_environment(add)
-    add("--nproc-per-node", metavar="N", help="2 proves that two ranks together do the work of one, too; default: 1")
-    add("--threads", metavar="N", help="CPU threads for each framework; default: all that this process may use")
-    add("--timeout", metavar="S", help="seconds for one run")
-    add("-o", "--output", metavar="DIR", help="a new folder for the report: proof.md, proof.html, certificates.json")
-    add("--dry-run", action="store_true", help="print every command, run nothing")
-    add("-q", "--quiet", action="store_true", help="no progress")
-    add("--publish", action="store_true", help="for dlperf's developers: make these trajectories the reference")
+    flags.add_to(made, "verify")
     return made
 
 

@@ -1,12 +1,15 @@
 """What all commands have in common."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from dlperf import __version__
 from dlperf.__main__ import COMMANDS
+from dlperf.flags import FLAGS
 
 
 def run(*words, **given):
@@ -28,6 +31,19 @@ def test_a_flag_that_does_not_exist_is_one_line(name):
     ended = run(f"dlperf.{name}", *verb, "--bogus")
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == f"python -m dlperf.{name}: unrecognized arguments: --bogus.\n", "nothing is like it"
+
+
+@pytest.mark.parametrize("flag", FLAGS, ids=lambda flag: flag.key)
+def test_every_flag_is_in_the_manual(flag):
+    manual = (Path(__file__).parent.parent / "dlperf" / "README.md").read_text(encoding="utf-8")
+    assert f"`--{flag.key.replace('_', '-')}" in manual
+
+
+def test_the_manual_names_no_flag_that_does_not_exist():
+    """But for those of other commands, which stand in examples."""
+    manual = (Path(__file__).parent.parent / "dlperf" / "README.md").read_text(encoding="utf-8")
+    known = {name for flag in FLAGS for name in flag.names.split()} | {"--help", "--version"}
+    assert {name for name in re.findall(r"--[a-z][a-z-]*", manual)} <= known
 
 
 def test_dlperf_lists_its_commands():

@@ -16,10 +16,10 @@ from dlperf import doctor, launchers, machine
 from dlperf.adapters import cpu
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import RUNNABLE
-from dlperf.cli import DEFAULTS
 from dlperf.comparison import store
 from dlperf.errors import UsageError
 from dlperf.figures import rates
+from dlperf.flags import DEFAULTS
 from dlperf.launchers import Launch
 from dlperf.launchers.api import EMULATOR
 from dlperf.planning import checks, plan, spec

@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from dlperf.catalog import reader
-from dlperf.cli import DEFAULTS
 from dlperf.comparison import store
+from dlperf.flags import DEFAULTS
 from dlperf.planning import checks, plan
 
 ADAPTERS = reader.adapters()

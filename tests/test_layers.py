@@ -17,6 +17,7 @@ LAYERS = (
     ("__main__",),
     ("compare", "data.__main__", "doctor", "envs.__main__", "images", "scaling", "verify"),
     ("cli",),
+    ("flags",),
     ("report",),
     ("comparison",),
     ("systems",),

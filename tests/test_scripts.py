@@ -16,11 +16,11 @@ import pytest
 from dlperf.catalog import checkout as checkout_
 from dlperf.catalog import reader
 from dlperf.catalog.environment import Replacement
-from dlperf.cli import DEFAULTS
 from dlperf.comparison import store
 from dlperf.envs import kinds
 from dlperf.errors import RunError, UsageError
 from dlperf.figures import rates
+from dlperf.flags import DEFAULTS
 from dlperf.planning import checks, plan, scripts
 from dlperf.planning.spec import PROTOCOLS
 from dlperf.runs.events import Stream

@@ -4,10 +4,10 @@ import pytest
 
 from dlperf import compare
 from dlperf.catalog import reader
-from dlperf.cli import DEFAULTS
 from dlperf.data import photos as photos_
 from dlperf.data.photos import Options
 from dlperf.errors import UsageError
+from dlperf.flags import DEFAULTS
 from dlperf.planning import checks, plan
 from dlperf.precision import resolve
 

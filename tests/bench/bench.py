@@ -18,7 +18,6 @@ from pathlib import Path
 from dlperf import __version__, machine, models
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import Adapter
-from dlperf.cli import DEFAULTS
 from dlperf.comparison import progress, store
 from dlperf.comparison.runner import Runner
 from dlperf.errors import UsageError, heed_signals
@@ -26,6 +25,7 @@ from dlperf.figures import rates as rates_
 from dlperf.figures import statistics, summaries
 from dlperf.figures.statistics import Estimate
 from dlperf.figures.summaries import Summary
+from dlperf.flags import DEFAULTS
 from dlperf.planning import plan
 from dlperf.planning.checks import from_arguments
 from dlperf.planning.plan import Plan

@@ -19,12 +19,12 @@ from statistics import median
 from dlperf import models
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import Adapter
-from dlperf.cli import DEFAULTS
 from dlperf.comparison import runner
 from dlperf.envs import kinds
 from dlperf.envs.environment import Environment
 from dlperf.errors import RunError, UsageError, heed_signals
 from dlperf.figures import statistics
+from dlperf.flags import DEFAULTS
 from dlperf.planning import plan
 from dlperf.planning.checks import from_arguments
 from dlperf.planning.spec import Spec

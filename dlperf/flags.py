@@ -1,0 +1,145 @@
+"""The flags of compare and verify: one row each, from which their parsers and the spec's defaults are made."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+
+from dlperf import launchers
+from dlperf.launchers.containers import ARGUMENTS, ENGINES
+from dlperf.models.images import FORMATS
+
+
+@dataclass(frozen=True)
+class Flag:
+    """help: of compare, with {placeholders} that `add_to` fills. verify: of verify; "" for the same, None where verify
+    has no such flag. compare: whether compare has it. takes: "value", "several" (given again and again) or "nothing".
+    default: the text that stands for "not given", in the spec. asks: whether it is part of what is asked for, so that
+    --resume contradicts it.
+    """
+
+    group: str
+    names: str
+    metavar: str
+    help: str
+    verify: str | None = None
+    compare: bool = True
+    takes: str = "value"
+    default: str | None = None
+    asks: bool = True
+
+    @property
+    def key(self) -> str:
+        """As argparse and Spec call it: batch_size."""
+        return next(name for name in self.names.split() if name.startswith("--"))[2:].replace("-", "_")
+
+
+WHAT, WHERE, RANKS, OFTEN, OUTPUT = (
+    "what to compare",
+    "where",
+    "how many ranks, and what starts them",
+    "how often",
+    "output",
+)
+PRECISION = (
+    "fp32, tf32, amp (fp16 on CUDA, bf16 on CPU), fp16, bf16; default: fp32; auto: amp, or fp32 where fewer than three "
+    "frameworks have kernels for amp"
+)
+MODELS = "resnet50, bert (= bert_base), bert_large; default: resnet50,bert"
+SOURCE = "checkout of a third-party script, for --frameworks ngc-...; or NAME=DIR,..."
+REFERENCE = "run rows whose kernels on this CPU are slow reference loops"
+EMULATE = "run the workers on a CPU that qemu-user emulates: Haswell; no speed is real"
+FLAGS = (
+    Flag(WHAT, "-m --model", "M,...", MODELS, "", default="resnet50,bert"),
+    Flag(WHAT, "-p --precision", "P,...", PRECISION, "fp64 (default), fp32, tf32, amp, fp16, bf16", default="fp32"),
+    Flag(WHAT, "-f --frameworks", "F,...", "default: all", "", default="all"),
+    Flag(WHAT, "-b --batch-size --batch-size-per-device", "N", "per device; default: DLPerf's on CUDA"),
+    Flag(WHAT, "--global-batch-size", "N", "over all devices, instead of --batch-size"),
+    Flag(WHAT, "--data", "DIR", "synthetic (default), or a folder made by python -m dlperf.data", default="synthetic"),
+    Flag(WHAT, "--input", "I,...", "with --data: native (default: the framework's own pipeline), dali; each a row"),
+    Flag(WHAT, "--format", "F,...", "with --data: {formats}; default: what is there"),
+    Flag(WHAT, "--compile", "on|off", "the framework's compiler; on,off makes a row of each", ""),
+    Flag(WHAT, "--source", "DIR", SOURCE),
+    Flag(WHAT, "--set", "KEY=VALUE", "an adapter's option: clip_norm=off, pytorch.layout=nchw", "", takes="several"),
+    Flag(WHAT, "--full-size", "", "the real size of the input in any precision: slow in float64", "", False, "nothing"),
+    Flag(WHERE, "--device", "D", "auto (default), cpu or cuda", "", default="auto"),
+    Flag(
+        WHERE,
+        "--env",
+        "E",
+        "venv (default: made on first use), current (this interpreter), {engines}",
+        "",
+        default="venv",
+    ),
+    Flag(WHERE, "--image", "I,...", "for containers: REF, ngc or FRAMEWORK=REF; default: python -m dlperf.images", ""),
+    Flag(WHERE, "--container-arg", "KEY=VALUE", "for containers: {arguments}", "", takes="several"),
+    Flag(WHERE, "--threads", "N", "CPU threads for each rank; default: all usable CPUs, over the ranks of a node", ""),
+    Flag(WHERE, "--allow-reference", "", REFERENCE, takes="nothing"),
+    Flag(WHERE, "--emulate-cpu", "CPU", EMULATE),
+    Flag(RANKS, "--nnodes", "N,...", "nodes; several with commas, each with each --nproc-per-node a row"),
+    Flag(
+        RANKS,
+        "--nproc-per-node",
+        "N,...",
+        "ranks on each node, one device each; default: 1",
+        "2 proves that two ranks together do the work of one, too; default: 1",
+    ),
+    Flag(RANKS, "--hosts", "H,...", "the nodes' names or addresses; NAME:SLOTS limits the ranks there"),
+    Flag(RANKS, "--hostfile", "FILE", "instead: one a line, as Open MPI has it (NAME slots=N)"),
+    Flag(RANKS, "--launcher", "L", "auto (default), {launchers}"),
+    Flag(RANKS, "--launcher-arg", "KEY=VALUE", "an argument of the launcher: partition=gpu", takes="several"),
+    Flag(RANKS, "--predict", "N,...", "numbers of devices whose throughput the report predicts from the rows"),
+    Flag(OFTEN, "--protocol", "P", "dlperf (20 + 100 steps, 7 repeats; default on CUDA) or quick (default on CPU)"),
+    Flag(OFTEN, "--warmup-steps", "N", "instead of the protocol's"),
+    Flag(OFTEN, "--windows", "N", "instead of the protocol's"),
+    Flag(OFTEN, "--steps-per-window", "N", "instead of the protocol's"),
+    Flag(OFTEN, "-r --repeats", "N", "fresh processes for each row, instead of the protocol's"),
+    Flag(OFTEN, "--seed", "N", "of weights, batches and order; default: 1"),
+    Flag(OFTEN, "--timeout", "S", "seconds for one run", ""),
+    Flag(OFTEN, "--no-verify", "", "make no proofs of the same work; rows without one are marked", takes="nothing"),
+    Flag(
+        OUTPUT,
+        "-o --output",
+        "DIR",
+        "a new folder; default: runs/<date and time>",
+        "a new folder for the report: proof.md, proof.html, certificates.json",
+        asks=False,
+    ),
+    Flag(OUTPUT, "--resume", "DIR", "run what is missing in the folder of an interrupted comparison", asks=False),
+    Flag(OUTPUT, "--retry-failed", "", "with --resume: run failed runs again, too", takes="nothing", asks=False),
+    Flag(OUTPUT, "--dry-run", "", "print the plan and every command, run nothing", "", takes="nothing", asks=False),
+    Flag(OUTPUT, "-q --quiet", "", "no progress", "", takes="nothing", asks=False),
+    Flag(
+        OUTPUT,
+        "--publish",
+        "",
+        "",
+        "for dlperf's developers: make these trajectories the reference",
+        False,
+        "nothing",
+        asks=False,
+    ),
+)
+#: of those that make the spec, the value that stands for "not given"
+DEFAULTS: dict[str, object] = {flag.key: flag.default for flag in FLAGS if flag.asks and flag.compare}
+
+
+def add_to(parser: argparse.ArgumentParser, command: str) -> None:
+    """The flags of "compare" or "verify"."""
+    groups: dict[str, argparse._ArgumentGroup] = {}
+    facts = {
+        "arguments": ", ".join(ARGUMENTS),
+        "engines": ", ".join(ENGINES),
+        "formats": ", ".join(FORMATS),
+        "launchers": ", ".join(launchers.names()),
+    }
+    for flag in FLAGS:
+        if not (flag.compare if command == "compare" else flag.verify is not None):
+            continue
+        group = groups.setdefault(flag.group, groups.get(flag.group) or parser.add_argument_group(flag.group))
+        help = ((flag.verify if command == "verify" else "") or flag.help).format(**facts)
+        if flag.takes == "nothing":
+            group.add_argument(*flag.names.split(), action="store_true", default=None, help=help)
+        else:
+            action = "append" if flag.takes == "several" else "store"
+            group.add_argument(*flag.names.split(), action=action, metavar=flag.metavar, help=help)
