@@ -104,10 +104,10 @@ class Runner:
 
     def _environments(self, jobs: list[Job], runs: list[tuple[int, Job]]) -> dict[tuple[str, str], Environment]:
         """The environment of each adapter; one that can't be made becomes a failed record of each of its jobs."""
-        needed = {(job.adapter, job.environment): job for job in reversed(jobs)}
+        needed = {(job.adapter, job.environment): job for job in jobs}
         found: dict[tuple[str, str], Environment] = {}
         for system in systems.SYSTEMS:
-            mine = [job for job in reversed(needed.values()) if self._system(job) is system]
+            mine = [job for job in needed.values() if self._system(job) is system]
             wanted = [(self.adapters[job.adapter], job) for job in mine]
             made = system.environments(wanted, self.store.spec, self.store.folder, self.progress.note)
             for job, one in zip(mine, made, strict=True):
