@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from dlperf import __version__
@@ -53,6 +53,18 @@ def exit_code(action: Callable[[], int | None], kept: str = "", interrupted: str
     except OSError as error:
         print(f"{error.filename or 'output'}: {error.strerror or error}. {kept}".rstrip(), file=sys.stderr)
         return 1
+
+
+def say(line: str) -> None:
+    """A line of progress, at once."""
+    print(line, flush=True)
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """A table as text, its columns aligned."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def tell(error: RunError) -> None:

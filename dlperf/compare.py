@@ -6,7 +6,7 @@ import argparse
 import platform
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 if platform.system() != "Linux":  # first of all: the modules below do not even import on Windows
@@ -26,6 +26,7 @@ from dlperf.planning import plan
 from dlperf.planning import spec as spec_
 from dlperf.planning.checks import from_arguments
 from dlperf.planning.spec import AUTO
+from dlperf.runs import run
 from dlperf.schema import Comparison
 
 
@@ -58,7 +59,7 @@ def _compare(arguments: Mapping[str, object]) -> int:
         return 0
     from dlperf import machine
 
-    created = datetime.now(UTC).isoformat(timespec="seconds")
+    created = run.now()
     commands = dry_run.environment_commands(spec, planned, adapters)
     made = store.create(folder, spec, planned, commands, machine.describe(), created, __version__)
     return _run(made, adapters, arguments)

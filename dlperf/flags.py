@@ -136,7 +136,9 @@ def add_to(parser: argparse.ArgumentParser, command: str) -> None:
     for flag in FLAGS:
         if not (flag.compare if command == "compare" else flag.verify is not None):
             continue
-        group = groups.setdefault(flag.group, groups.get(flag.group) or parser.add_argument_group(flag.group))
+        if flag.group not in groups:
+            groups[flag.group] = parser.add_argument_group(flag.group)
+        group = groups[flag.group]
         help = ((flag.verify if command == "verify" else "") or flag.help).format(**facts)
         if flag.takes == "nothing":
             group.add_argument(*flag.names.split(), action="store_true", default=None, help=help)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from dlperf.catalog.adapter import DEVICES, Adapter
 from dlperf.catalog.reader import adapters
-from dlperf.cli import Parser, exit_code, tell
+from dlperf.cli import Parser, columns, exit_code, say, tell
 from dlperf.docker import build, dockerfile, engine
 from dlperf.docker.build import BUILDERS
 from dlperf.docker.dockerfile import PREFIX
@@ -68,10 +68,6 @@ def _possible(adapter: Adapter, key: str) -> bool:
     return key in adapter.environments and adapter.environments[key].lock.exists()
 
 
-def _say(line: str) -> None:
-    print(line, flush=True)
-
-
 def _build_all(pairs: Sequence[tuple[Adapter, str]], builder: str, base: str, dry_run: bool) -> int:
     """1 if one failed, which is said; the others are built."""
     failed = 0
@@ -90,10 +86,10 @@ def _build_all(pairs: Sequence[tuple[Adapter, str]], builder: str, base: str, dr
 
 def _build(adapter: Adapter, key: str, builder: str, base: str) -> None:
     program, name = build.program(builder), dockerfile.name(adapter, key)
-    folder = wheels.fetch(adapter, key, _say)
-    _say(f"{adapter.name} {key}: building {name}")
+    folder = wheels.fetch(adapter, key, say)
+    say(f"{adapter.name} {key}: building {name}")
     build.build(program, builder, adapter, key, folder, base)
-    _say(f"{adapter.name} {key}: built {name}")
+    say(f"{adapter.name} {key}: built {name}")
 
 
 def _table(store: str, pairs: Sequence[tuple[Adapter, str]]) -> str:
@@ -109,9 +105,7 @@ def _table(store: str, pairs: Sequence[tuple[Adapter, str]]) -> str:
         image = found.get(dockerfile.name(adapter, key))
         told = ("built", image.labels["size"], image.created) if image else (state, "-", "-")
         rows.append((adapter.name, key, *told, dockerfile.name(adapter, key)))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
-    return "\n".join(line.rstrip() for line in lines)
+    return columns(rows)
 
 
 def _inspect(store: str, pairs: Sequence[tuple[Adapter, str]]) -> int:

@@ -7,7 +7,6 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 
 from dlperf import __version__, cache, flags
@@ -27,7 +26,7 @@ from dlperf.planning.spec import Spec
 from dlperf.precision import ASKED
 from dlperf.proof import asked, certify, published
 from dlperf.proof.certify import Certifier
-from dlperf.runs import bundle
+from dlperf.runs import bundle, run
 from dlperf.schema import Certificate, Comparison, Failure, Job, Record, Skip
 
 
@@ -110,7 +109,7 @@ def _comparison(
         for job in planned.jobs
         if (error := failed.get(job.id))
     )
-    created = datetime.now(UTC).isoformat(timespec="seconds")
+    created = run.now()
     return Comparison(
         asdict(spec), machine.describe(), created, __version__, 0, planned.jobs, lost, planned.skips, proofs=proofs
     )

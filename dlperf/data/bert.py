@@ -28,7 +28,7 @@ from dlperf.models.bert import FIELDS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Arrays = dict[str, NDArray[Any]]
+    from dlperf.data.pretraining import Arrays
 
 
 class Number(NamedTuple):

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dlperf.cli import Parser, exit_code, tell
+from dlperf.cli import Parser, columns, exit_code, say, tell
 from dlperf.envs import pythons
 from dlperf.envs.explain import gigabytes
 from dlperf.envs.guard import is_held
@@ -60,19 +60,15 @@ def _chosen(names: Sequence[str], known: Mapping[str, Adapter]) -> list[Adapter]
     return [known[name] for name in dict.fromkeys(names)]
 
 
-def _say(line: str) -> None:
-    print(line, flush=True)
-
-
 def _install_all(pairs: Sequence[tuple[Adapter, str]]) -> int:
     """1 if one failed, which is said; the others are made."""
     failed = 0
-    for made in ensure_all(pairs, progress=_say):
+    for made in ensure_all(pairs, progress=say):
         if isinstance(made, RunError):
             failed = 1
             tell(made)
         else:
-            _say(f"{made.adapter} {made.key}: ready in {made.folder}")
+            say(f"{made.adapter} {made.key}: ready in {made.folder}")
     return failed
 
 
@@ -82,21 +78,19 @@ def _remove_all(pairs: Sequence[tuple[Adapter, str]]) -> int:
         try:
             for folder in remove(adapter, key):
                 removed += 1
-                _say(f"{adapter.name} {key}: removed {folder}")
+                say(f"{adapter.name} {key}: removed {folder}")
         except RunError as error:
             failed = 1
             tell(error)
     if removed:
-        _say(f"what was downloaded is still in uv's cache; `{from_here(pythons.uv())} cache clean` deletes it")
+        say(f"what was downloaded is still in uv's cache; `{from_here(pythons.uv())} cache clean` deletes it")
     return failed
 
 
 def _table(pairs: Sequence[tuple[Adapter, str]]) -> str:
     rows = [("adapter", "device", "state", "python", "size", "folder")]
     rows += [row for adapter, key in pairs for row in _rows(adapter, key)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
-    return "\n".join(line.rstrip() for line in lines)
+    return columns(rows)
 
 
 def _rows(adapter: Adapter, key: str) -> list[tuple[str, str, str, str, str, str]]:
