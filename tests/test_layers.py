@@ -1,12 +1,12 @@
 """Who may import whom, read from the source."""
 
 import ast
+import functools
 import sys
-from pathlib import Path
 
 import pytest
+from places import ROOT
 
-ROOT = Path(__file__).parent.parent
 FRAMEWORKS = {"torch", "tensorflow", "jax", "jaxlib", "mxnet", "paddle", "oneflow", "horovod", "apex"}
 #: what loaders of images use besides their framework
 LOADERS = {"grain", "nvidia"}
@@ -53,6 +53,7 @@ def modules():
             yield ".".join([package, *(part for part in parts if part != "__init__")]), path
 
 
+@functools.cache
 def imports(path):
     """All that a file imports anywhere, as dotted names: "numpy", "dlperf.errors.Problem"."""
     found = set()
@@ -184,7 +185,9 @@ def test_an_adapter_imports_one_framework_and_the_contract(path):
     assert len(frameworks - {"jaxlib", "horovod", "apex"}) <= 1, frameworks
     for name in found:
         if name.startswith("dlperf.adapters."):
-            assert name.split(".")[2] in ("api", "cpu", "dali", "horovod", "opencv", "ranks", "spawn", own), name
+            assert name.split(".")[2] in ("api", "base", "cpu", "dali", "horovod", "opencv", "ranks", "spawn", own), (
+                name
+            )
     loaders = LOADERS if path.name == "images.py" else set()
     allowed = {*FRAMEWORKS, *loaders, "dlperf", "numpy"} | set(sys.stdlib_module_names)
     assert {name.split(".")[0] for name in found} <= allowed

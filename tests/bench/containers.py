@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-from dlperf import models
+from dlperf import launchers, models
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import Adapter
 from dlperf.comparison import runner
@@ -28,7 +28,8 @@ from dlperf.flags import DEFAULTS
 from dlperf.planning import plan
 from dlperf.planning.checks import from_arguments
 from dlperf.planning.spec import Spec
-from dlperf.runs import bundle, events, execute, failures
+from dlperf.runs import bundle
+from dlperf.runs.execute import execute
 from dlperf.schema import Job
 from dlperf.systems import native
 
@@ -94,10 +95,18 @@ def _measure(spec: Spec, job: Job, adapter: Adapter) -> tuple[list[Rates], list[
 
 def _run(spec: Spec, job: Job, adapter: Adapter, repeat: int, environment: Environment, folder: Path) -> Rates:
     script = native.script(adapter, job, spec, repeat, environment)
-    execute.prepare(folder, native.request(adapter, job, spec), script)
-    ended = execute.execute(folder, spec.timeout, lambda: None, None, environment.engine)
-    stream = events.of_job(folder, 1)
-    failure = failures.failure(ended, stream, folder)
+    outcome = execute(
+        folder,
+        native.request(adapter, job, spec),
+        script,
+        lambda: native.read(adapter, job, spec, environment, folder),
+        native.failure,
+        spec.timeout,
+        lambda: None,
+        launchers.find(job.launcher),
+        environment.engine,
+    )
+    stream, failure = outcome.stream, outcome.failure
     if failure:
         raise RunError(failure.kind, f"in {environment.kind}: {failure.message}", failure.lines)
     samples = sum(one.samples for one in stream.windows)

@@ -177,7 +177,8 @@ def test_nodes_that_do_not_share_the_folder_are_told_before_anything_runs(testbe
         code, printed = compare(testbed, inner, *FAKE, *engine, "--nnodes", 2)
         assert code == 2, printed
         assert "--output" in printed
-        assert "a folder that all 2 nodes share" in printed
+        assert "of 2 nodes, " in printed
+        assert "All nodes must share both" in printed
         assert not list(inner.glob("out/runs/*"))
     finally:
         shutil.rmtree(inner, ignore_errors=True)

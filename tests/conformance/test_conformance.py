@@ -14,10 +14,8 @@ import pytest
 
 from dlperf import models
 from dlperf.adapters import probe
-from dlperf.adapters.api import EFFECTIVE, EFFECTIVE_OF, PRECISIONS, SHAPES_OF
+from dlperf.adapters.api import EFFECTIVE, PRECISIONS
 from dlperf.catalog import reader
-from dlperf.envs import kinds, pythons
-from dlperf.errors import RunError
 from dlperf.models.parameters import count
 from dlperf.runs import bundle
 
@@ -30,30 +28,14 @@ FULL = {"resnet": ("resnet50", 25_557_032), "bert": ("bert_base", 110_106_428)}
 
 
 @pytest.fixture(scope="session")
-def environment_of():
-    made = {}
-
-    def environment(name):
-        if name not in made:
-            try:
-                pythons.find(ADAPTERS[name].environments["cpu"].python)
-            except RunError as error:
-                pytest.skip(f"{name} was not tested: {error}")
-            made[name] = kinds.ensure(ADAPTERS[name], "cpu", progress=print)
-        return made[name]
-
-    return environment
-
-
-@pytest.fixture(scope="session")
-def seen(environment_of, tmp_path_factory):
+def seen(environment, tmp_path_factory):
     """(adapter, family) -> what driver.py observed."""
     results = {}
 
     def observe(name, family):
         if (name, family) not in results:
             folder = tmp_path_factory.mktemp(f"{name}-{family}")
-            results[name, family] = _drive(environment_of(name), ADAPTERS[name], family, folder)
+            results[name, family] = _drive(environment(name), ADAPTERS[name], family, folder)
         return Observations(name, family, results[name, family])
 
     return observe
@@ -127,13 +109,9 @@ def test_training_changes_what_it_should(subject):
 
 
 def test_shapes_tell_v1_5_and_the_gathered_head(subject):
-    """The first 1x1 of ResNet's stage 2 gives 56x56 in v1.5 (28x28 in v1); the MLM head sees 20 positions of 128."""
-    expected = {
-        "resnet": {"layer2.0.conv1": [128, 56, 56], "logits": [1000]},
-        "bert": {"mlm_logits": [20, 30522], "nsp_logits": [2]},
-    }[subject.family]
-    assert set(expected) == set(SHAPES_OF[subject.family])
-    assert {name: subject["full"]["shapes"][name] for name in expected} == expected
+    model = FULL[subject.family][0]
+    expected = models.family(model).shapes(models.config(model))
+    assert {name: tuple(subject["full"]["shapes"][name]) for name in expected} == expected
 
 
 def test_the_first_loss_is_that_of_a_guess(subject):
@@ -184,7 +162,7 @@ def test_wait_waits(subject):
 
 def test_effective_says_what_ran(subject):
     effective = subject["full"]["effective"]
-    assert set(EFFECTIVE + EFFECTIVE_OF[subject.family]) <= set(effective)
+    assert {*EFFECTIVE, *models.FAMILIES[subject.family].EFFECTIVE} <= set(effective)
     assert effective["precision"] in PRECISIONS
     assert effective["compute_dtype"] == "float32"
     assert all(isinstance(value, str) and value for value in effective.values())

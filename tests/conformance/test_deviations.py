@@ -11,13 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from trajectories import ADAPTERS, SPEC, asked
 
-from dlperf.catalog import reader
-from dlperf.envs import kinds
-from dlperf.planning.checks import from_arguments
-from dlperf.planning.plan import make
-from dlperf.precision import ASKED
-from dlperf.proof import asked as asked_
 from dlperf.proof import judge
 from dlperf.proof.certify import Certifier
 from dlperf.proof.judge import REFERENCE
@@ -32,30 +27,31 @@ TINY = {"resnet": "resnet_tiny", "bert": "bert_tiny"}
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory):
-    """(deviation, framework), or ("", framework, model, ranks) for the adapter as it is -> its trajectory."""
-    adapters = reader.adapters()
-    environments = {name: kinds.ensure(adapters[name], "cpu", progress=print) for name in FRAMEWORKS}
+def seen(environment, evidence, tmp_path_factory):
+    """(deviation, framework) -> its trajectory; and those of the adapters as they are, made meanwhile."""
+    for name in FRAMEWORKS:
+        environment(name)
     root = tmp_path_factory.mktemp("deviations")
-    runs = {key: (key[1], model(case), case.get("ranks", 1), case[key[1]]) for key, case in CASES.items()}
-    runs |= {("", framework, of, ranks): (framework, of, ranks, []) for framework, of, ranks, _ in runs.values()}
 
-    def run(number_and_key):
-        number, key = number_and_key
-        framework, of, ranks, changes = runs[key]
-        bundle.make(root / str(number) / "code", [adapters[framework]])
-        for change in changes:
+    def altered(number, key):
+        case, framework = CASES[key], key[1]
+        bundle.make(root / str(number) / "code", [ADAPTERS[framework]])
+        for change in case[framework]:
             alter(root / str(number) / "code" / "dlperf" / "adapters" / framework / change["file"], change)
-        certifier = Certifier(root / str(number), threads=1, timeout=300, note=print)
-        return key, certifier.run(asked(framework, of, ranks, adapters), environments[framework], threads=1)
+        certifier = Certifier(root / str(number), SPEC, print)
+        return certifier.run(asked(framework, *whole(case)), environment(framework), threads=1)
 
     with ThreadPoolExecutor(2) as pool:
-        yield dict(pool.map(run, enumerate(runs)))
+        for wanted in {(framework, *whole(case)) for (_, framework), case in CASES.items()}:
+            pool.submit(evidence, *wanted)
+        found = pool.map(altered, range(len(CASES)), CASES)
+        yield dict(zip(CASES, found, strict=True))
     shutil.rmtree(root)
 
 
-def model(case):
-    return case.get("model", TINY[case["family"]])
+def whole(case):
+    """Model and ranks."""
+    return case.get("model", TINY[case["family"]]), case.get("ranks", 1)
 
 
 def alter(path, change):
@@ -64,22 +60,12 @@ def alter(path, change):
     path.write_text(source.replace(change["old"], change["new"]))
 
 
-def asked(framework, of, ranks, adapters):
-    words = {"model": of, "precision": "fp64", "frameworks": framework, "device": "cpu", "env": "venv"}
-    rest = dict.fromkeys(["protocol", "compile", "set", "timeout", "seed", "threads"])
-    rest["nproc_per_node"] = str(ranks)
-    spec = from_arguments({**words, **rest, "data": "synthetic", "dry_run": False}, adapters, ("fp64", *ASKED))
-    return replace(asked_.shown(make(spec, adapters).jobs[0])[0], ranks=ranks)
-
-
 @pytest.mark.parametrize(("name", "framework"), CASES, ids=[", ".join(case) for case in CASES])
-def test_a_deviation_is_caught(name, framework, seen):
-    case = CASES[name, framework]
-    whole = seen["", framework, model(case), case.get("ranks", 1)]
-    altered = seen[name, framework]
-    assert whole.trajectory.failure is None
+def test_a_deviation_is_caught(name, framework, seen, evidence):
+    plain, altered = evidence(framework, *whole(CASES[name, framework])), seen[name, framework]
+    assert plain.trajectory.failure is None
     assert altered.trajectory.failure is None or altered.trajectory.failure.kind == "ranks_differ"
-    reference = replace(whole, trajectory=replace(whole.trajectory, system=REFERENCE))
+    reference = replace(plain, trajectory=replace(plain.trajectory, system=REFERENCE))
     (certificate,) = judge.judge([altered], reference)
     assert certificate.verdict == "different", certificate.differences
     print(certificate.why)

@@ -15,8 +15,6 @@ from PIL import Image
 from dlperf.catalog import reader
 from dlperf.data import photos
 from dlperf.data.photos import Options
-from dlperf.envs import kinds, pythons
-from dlperf.errors import RunError
 from dlperf.models import images
 from dlperf.runs import bundle
 
@@ -67,19 +65,12 @@ def bilinear(square):
     return square
 
 
-def written(folder, data, name, input, format):
+def written(folder, data, environment, adapter, input, format):
     """label -> what the network would get, (3, SIZE, SIZE)."""
-    adapter = ADAPTERS[name]
-    key = "cpu-dali" if input == "dali" else "cpu"
-    try:
-        pythons.find(adapter.environments[key].python)
-    except RunError as error:
-        pytest.skip(f"{name} was not tested: {error}")
-    environment = kinds.ensure(adapter, key, progress=print)
     options = {one.name: one.default for one in adapter.options_of("resnet").values()}
     job = {"model": "resnet_tiny", "device": "cpu", "precision": "fp32", "batch_size": 2, "options": options}
     job.update(input=input, format=format, data_dir=str(data / "data"), pixels=CLASSES)
-    (folder / "job.json").write_text(json.dumps({"adapter": name, "job": job}))
+    (folder / "job.json").write_text(json.dumps({"adapter": adapter.name, "job": job}))
     bundle.make(folder / "code", [adapter])
     command = [environment.python, "-m", "dlperf.adapters.worker", "job.json", "."]
     variables = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(folder / "code"), **environment.variables}
@@ -90,8 +81,9 @@ def written(folder, data, name, input, format):
 
 
 @pytest.mark.parametrize(("name", "input", "format"), READERS)
-def test_every_loader_gives_the_same_pixels(name, input, format, data, expected, tmp_path):
-    found = written(tmp_path, data, name, input, format)
+def test_every_loader_gives_the_same_pixels(name, input, format, data, expected, environment, tmp_path):
+    prepared = environment(name, "cpu-dali" if input == "dali" else "cpu")
+    found = written(tmp_path, data, prepared, ADAPTERS[name], input, format)
     assert set(found) == set(expected), "each image once, with its own label"
     errors = {label: error(found[label], expected[label]) for label in expected}
     print(f"{name} {input} {format}: at most {max(worst for worst, _ in errors.values()):.2f} of 255 levels")

@@ -4,69 +4,49 @@ BERT's ranks must compute what one rank does with the whole batch; ResNet's what
 part by itself (oracle_ranks.py, which confirms the published trajectory of two ranks too).
 """
 
+import functools
 import os
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import numpy
 import pytest
+from trajectories import ADAPTERS
 
-from dlperf.catalog import reader
-from dlperf.envs import kinds, pythons
-from dlperf.errors import RunError
-from dlperf.planning.checks import from_arguments
-from dlperf.planning.plan import make
-from dlperf.precision import ASKED
-from dlperf.proof import asked as asked_
 from dlperf.proof import certificates, judge
 from dlperf.proof import published as published_
 from dlperf.proof.asked import BATCH_SIZE, SEED
-from dlperf.proof.certify import Certifier
 from dlperf.proof.judge import REFERENCE
 from dlperf.runs import bundle
 
 pytestmark = pytest.mark.framework
 
-ADAPTERS = reader.adapters()
 REAL = [name for name, adapter in ADAPTERS.items() if adapter.default]
 #: ranks: 2 as in every proof; 4 finds what two hide, such as a mean of means
 CASES = [("bert_tiny", 2), ("bert_tiny", 4), ("resnet_tiny", 2)]
-
-
-def asked(framework, model, ranks, *settings, precision="fp64"):
-    words = {"model": model, "precision": precision, "frameworks": framework, "device": "cpu", "env": "venv"}
-    rest = dict.fromkeys(["protocol", "compile", "timeout", "seed", "threads"])
-    places = {"nproc_per_node": str(ranks), "set": list(settings) or None}
-    arguments = {**words, **rest, **places, "data": "synthetic", "dry_run": False}
-    (job,) = make(from_arguments(arguments, ADAPTERS, ("fp64", *ASKED)), ADAPTERS).jobs
-    return replace(asked_.shown(job)[0], ranks=ranks)
+#: of each framework: model, ranks, settings
+ASKED = [("bert_tiny", 1), *CASES, *(("bert_tiny", ranks, "clip_norm=off") for ranks in (1, 2))]
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """framework, model, ranks -> evidence, each made once."""
-    made = {}
-    root = tmp_path_factory.mktemp("ranks")
-    bundle.make(root / "code", [ADAPTERS[name] for name in REAL])
-    certifier = Certifier(root, threads=1, timeout=300, note=print)
+def run(environment, evidence):
+    """As `evidence`. All of a framework's trajectories are made at once, two at a time: much of each is start-up."""
 
-    def evidence(framework, model, ranks, *settings, precision="fp64"):
-        key = framework, model, ranks, settings, precision
-        if key not in made:
-            one = asked(framework, model, ranks, *settings, precision=precision)
-            made[key] = certifier.run(one, environment(framework), threads=1)
-        return made[key]
+    @functools.cache
+    def prepare(framework):
+        environment(framework)
+        with ThreadPoolExecutor(2) as pool:
+            made = [pool.submit(evidence, framework, *one) for one in ASKED]
+            made += [pool.submit(evidence, framework, "bert_tiny", ranks, precision="fp32") for ranks in (1, 2)]
+        [one.result() for one in made]
 
-    return evidence
+    def run(framework, *which, **more):
+        prepare(framework)
+        return evidence(framework, *which, **more)
 
-
-def environment(framework):
-    try:
-        pythons.find(ADAPTERS[framework].environments["cpu"].python)
-    except RunError as error:
-        pytest.skip(f"{framework} was not tested: {error}")
-    return kinds.ensure(ADAPTERS[framework], "cpu", progress=print)
+    return run
 
 
 def as_reference(evidence):
@@ -104,7 +84,7 @@ def test_ranks_are_right_in_the_precision_that_is_measured_too(framework, run):
 
 
 @pytest.mark.parametrize("model", ["resnet_tiny", "resnet50"])
-def test_one_process_without_data_parallelism_computes_the_same_as_two_ranks(model, run, tmp_path):
+def test_one_process_without_data_parallelism_computes_the_same_as_two_ranks(model, environment, run, tmp_path):
     bundle.make(tmp_path / "code", [ADAPTERS["pytorch"]])
     out, size = tmp_path / "oracle.npz", model + "_check"
     script = Path(__file__).with_name("oracle_ranks.py")

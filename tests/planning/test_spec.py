@@ -11,16 +11,17 @@ from dlperf.flags import DEFAULTS
 from dlperf.planning import checks, plan
 from dlperf.precision import resolve
 
+ADAPTERS = reader.adapters()
 
-def parse(*words):
+
+def parse(*words, dry_run=False):
     arguments = vars(compare.parser().parse_args(words))
     given = {name: arguments[name] for name in DEFAULTS if arguments[name] is not None}
-    return checks.from_arguments({**DEFAULTS, "device": "cpu", **given, "dry_run": False}, reader.adapters())
+    return checks.from_arguments({**DEFAULTS, "device": "cpu", **given, "dry_run": dry_run}, ADAPTERS)
 
 
 def planned(*words):
-    made = parse(*words)
-    return plan.make(made, reader.adapters())
+    return plan.make(parse(*words), ADAPTERS)
 
 
 def problems(*words):
@@ -81,27 +82,39 @@ def test_precision_depends_on_the_device(asked, device, meant):
         (["--timeout", "nan"], ["--timeout", "seconds, more than 0"]),
         (["--protocol", "quik"], ["--protocol", "Did you mean 'quick'?"]),
         (["--env", "docker", "--image", "Mine Own"], ["--image", "'Mine Own'", "NAME:TAG"]),
-        (["--env", "docker", "--image", "torch=a:1"], ["--image", "'torch=a:1'", "FRAMEWORK=REF for"]),
-        (["--env", "docker", "--image", "a:1,b:2"], ["--image", "'b:2'", "one image for all frameworks", "'a:1'"]),
+        (["--env", "docker", "--image", "torch=a:1"], ["--image: 'torch'", "Did you mean 'pytorch'?"]),
+        (
+            ["--env", "docker", "--image", "a:1,b:2"],
+            ["--image b:2: all frameworks already had the image a:1. Name one."],
+        ),
         (["--env", "apptainer", "--image", "nvcr.io/nvidia/jax:25.08-py3"], ["--image", "docker://NAME:TAG"]),
-        (["--image", "ngc"], ["--image", "nothing with --env venv", "Choose --env docker, podman, apptainer"]),
-        (["--container-arg", "gpus=all"], ["--container-arg", "nothing with --env venv"]),
+        (["--image", "ngc"], ["--image ngc: --env venv uses no container. Choose --env docker, podman or apptainer,"]),
+        (["--container-arg", "gpus=all"], ["--container-arg", "--env venv uses no container"]),
         (["--env", "docker", "--container-arg", "gpu=all"], ["--container-arg", "'gpu'", "Did you mean 'gpus'?"]),
-        (["--env", "docker", "--container-arg", "shm-size=big"], ["--container-arg", "'shm-size=big'", "16g"]),
-        (["--env", "docker", "--container-arg", "infiniband=yes"], ["--container-arg", "'infiniband=yes'", "on:"]),
+        (
+            ["--env", "docker", "--container-arg", "shm-size=big"],
+            ["--container-arg shm-size=big: shm-size takes size of /dev/shm", "16g"],
+        ),
+        (
+            ["--env", "docker", "--container-arg", "infiniband=yes"],
+            ["--container-arg infiniband=yes: infiniband takes on:"],
+        ),
         (["--env", "docker", "--container-arg", "extra=-e 'A"], ["--container-arg", "No closing quotation"]),
         (
             ["--env", "docker", "--launcher", "horovod", "--set", "communication=horovod"],
-            ["--launcher", "'horovod'", "another with --env docker", "horovodrun is in no image"],
+            ["--launcher horovod: horovodrun is in no image"],
         ),
         (["--env", "conda"], ["--env", "venv, current"]),
         (["--set", "clip_norm"], ["--set", "OPTION=VALUE"]),
         (["--set", "clip=off", "--model", "bert"], ["--set", "'clip'", "Did you mean 'clip_norm'?"]),
         (["--set", "compile=maybe"], ["--set", "'compile=maybe'"]),
-        (["--set", "layout=nchw", "--set", "layout=nhwc"], ["--set", "already set to 'nchw'"]),
-        (["--set", "torch.layout=nchw"], ["--set", "'torch.layout'", "Did you mean 'pytorch'?"]),
-        (["--data", "/nowhere"], ["--data", "'/nowhere'", "python -m dlperf.data"]),
-        (["--batch-size", "8", "--global-batch-size", "16"], ["--batch-size", "one of the two"]),
+        (["--set", "layout=nchw", "--set", "layout=nhwc"], ["--set layout=nhwc: layout was already set to nchw"]),
+        (["--set", "torch.layout=nchw"], ["--set: 'torch'", "Did you mean 'pytorch'?"]),
+        (["--data", "/nowhere"], ["--data /nowhere: there is no such folder", "python -m dlperf.data"]),
+        (
+            ["--batch-size", "8", "--global-batch-size", "16"],
+            ["--batch-size 8: --global-batch-size 16 is given too. Leave out one of them."],
+        ),
     ],
 )
 def test_each_wrong_field_is_named_with_what_is_allowed(words, parts):
@@ -209,25 +222,17 @@ def test_repeats_come_in_blocks_of_all_jobs_in_random_order():
 
 
 def test_each_pair_of_nodes_and_ranks_is_a_row():
-    made = parse_dry(
-        "-f", "pytorch", "-m", "bert", "--nnodes", "1,2,4", "--nproc-per-node", "1,8", "--launcher", "slurm"
-    )
-    jobs = plan.make(made, reader.adapters()).jobs
+    words = ["-f", "pytorch", "-m", "bert", "--nnodes", "1,2,4", "--nproc-per-node", "1,8", "--launcher", "slurm"]
+    jobs = plan.make(parse(*words, dry_run=True), ADAPTERS).jobs
     assert [(j.nnodes, j.nproc_per_node) for j in jobs] == [(1, 1), (1, 8), (2, 1), (2, 8), (4, 1), (4, 8)]
     assert {job.batch_size for job in jobs} == {4}
     assert [job.global_batch_size for job in jobs] == [4, 32, 8, 64, 16, 128]
     assert len({job.id for job in jobs}) == 6
 
 
-def parse_dry(*words):
-    arguments = vars(compare.parser().parse_args(words))
-    given = {name: arguments[name] for name in DEFAULTS if arguments[name] is not None}
-    return checks.from_arguments({**DEFAULTS, "device": "cpu", **given, "dry_run": True}, reader.adapters())
-
-
 def test_one_node_starts_locally_and_hosts_mean_mpi_over_all_of_them():
     assert parse("--nproc-per-node", "2").launcher == "local"
-    made = parse_dry("--hosts", "node1,node2:4")
+    made = parse("--hosts", "node1,node2:4", dry_run=True)
     assert (made.launcher, made.nnodes, made.hosts) == ("mpi", (2,), ("node1", "node2"))
 
 
@@ -244,18 +249,24 @@ def test_threads_are_shared_by_the_ranks_of_a_node_the_same_in_all_rows(monkeypa
         (["--nnodes", "two"], ["--nnodes", "'two'"]),
         (
             ["--nproc-per-node", "1,3", "--global-batch-size", "8"],
-            ["--global-batch-size", "a multiple of 3", "among 3"],
+            ["--global-batch-size 8:", "among 3 devices. Choose a multiple of 3."],
         ),
-        (["--hosts", "127.0.0.1", "--nnodes", "2"], ["--nnodes", "at most 1, the number of hosts named"]),
+        (["--hosts", "127.0.0.1", "--nnodes", "2"], ["--nnodes 2: only 1 host is named"]),
         (
             ["--hosts", "127.0.0.1:2", "--nproc-per-node", "4"],
-            ["--nproc-per-node", "at most 2, the slots of 127.0.0.1"],
+            ["--nproc-per-node 4: 127.0.0.1 has slots for 2."],
         ),
-        (["--hosts", "127.0.0.1,no-such-host.invalid"], ["--hosts", "no-such-host.invalid", "can resolve"]),
-        (["--hosts", "127.0.0.1", "--hostfile", "x"], ["--hostfile", "one of the two"]),
+        (["--hosts", "127.0.0.1,no-such-host.invalid"], ["--hosts no-such-host.invalid: this machine cannot resolve"]),
+        (["--hosts", "127.0.0.1", "--hostfile", "x"], ["--hostfile x: --hosts is given too"]),
         (["--launcher", "slrum"], ["--launcher", "Did you mean 'slurm'?"]),
-        (["--launcher", "local", "--nnodes", "2"], ["--launcher", "for 2 nodes: torchrun, mpi, horovod, slurm"]),
-        (["--launcher", "mpi", "--nnodes", "2"], ["--launcher", "mpi with --hosts or --hostfile"]),
+        (
+            ["--launcher", "local", "--nnodes", "2"],
+            ["--launcher local:", "For 2 nodes choose torchrun, mpi, horovod, slurm or kub"],
+        ),
+        (
+            ["--launcher", "mpi", "--nnodes", "2"],
+            ["--launcher mpi: it needs the names of the nodes. Give them with --hosts or --hostfile."],
+        ),
         (["--launcher", "local", "--launcher-arg", "partition=x"], ["--launcher-arg", "partition", "none"]),
         (["--launcher", "slurm", "--launcher-arg", "partion=x"], ["--launcher-arg", "Did you mean 'partition'?"]),
         (["--launcher-arg", "partition"], ["--launcher-arg", "KEY=VALUE"]),
@@ -269,8 +280,11 @@ def test_what_is_wrong_with_places_is_told_before_anything_starts(words, parts):
 
 def test_a_launcher_whose_program_is_missing_says_which_package_has_it(monkeypatch):
     monkeypatch.setattr(checks.shutil, "which", lambda program: None)
-    found = problems("--launcher", "mpi")
-    assert any("mpi where mpirun is installed" in one and "openmpi-bin" in one for one in found), found
+    (found,) = problems("--launcher", "mpi")
+    step = "Install it (Debian: openmpi-bin), or choose local."
+    assert found == f"--launcher mpi: mpirun is not on PATH. {step}"
+    (found,) = problems("--launcher", "slurm", "--nnodes", "2")
+    assert "sbatch, scontrol, squeue, scancel are not on PATH. Install them (Debian: slurm-client)." in found
     (found,) = problems("--nnodes", "2")
     assert "--hosts or --hostfile" in found
 
@@ -279,22 +293,23 @@ def test_torchrun_is_for_pytorch_alone():
     made = planned("-f", "pytorch,jax", "-m", "bert", "--launcher", "torchrun", "--nproc-per-node", "2")
     assert [job.adapter for job in made.jobs] == ["pytorch"]
     assert [(skip.adapter, skip.status) for skip in made.skips] == [("jax", "option")]
+    assert made.skips[0].why == "its environment does not have the launcher torchrun"
+
+
+def test_horovodrun_is_for_those_that_communicate_with_horovod():
+    words = ["-f", "pytorch,jax", "-m", "bert", "--launcher", "horovod", "--nproc-per-node", "2"]
+    whys = {skip.adapter: skip.why for skip in planned(*words).skips}
+    lacks = "its environment does not have the launcher horovod"
+    assert whys == {"pytorch": f"{lacks}; --set communication=horovod brings it", "jax": lacks}
+    made = planned(*words, "--set", "pytorch.communication=horovod")
+    assert [job.adapter for job in made.jobs] == ["pytorch"]
 
 
 def test_ten_thousand_rows_are_planned_at_once():
-    nodes = ",".join(map(str, range(1, 101)))
-    words = [
-        "-f",
-        "pytorch",
-        "-m",
-        "resnet50,bert",
-        "-p",
-        "fp32,bf16",
-        "--nproc-per-node",
-        ",".join(map(str, range(1, 26))),
-    ]
-    made = parse_dry(*words, "--nnodes", nodes, "--launcher", "slurm")
-    assert len(plan.make(made, reader.adapters()).jobs) == 10_000
+    nodes, ranks = (",".join(map(str, range(1, most + 1))) for most in (100, 25))
+    words = ["-f", "pytorch", "-m", "resnet50,bert", "-p", "fp32,bf16", "--launcher", "slurm"]
+    made = parse(*words, "--nnodes", nodes, "--nproc-per-node", ranks, dry_run=True)
+    assert len(plan.make(made, ADAPTERS).jobs) == 10_000
 
 
 # --- images ----------------------------------------------------------------------------------------------------------
@@ -327,9 +342,9 @@ def test_a_format_that_a_loader_does_not_read_is_a_skip_that_says_how_to_make_on
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        (["--input", "dali"], ["--input: 'dali'", "--data"]),
+        (["--input", "dali"], ["--input dali: without --data"]),
         (["--data", "PHOTOS", "--input", "dally"], ["--input: 'dally'", "Did you mean 'dali'?"]),
-        (["--data", "PHOTOS", "--format", "tfrecord"], ["--format: 'tfrecord'", "folder, recordio"]),
+        (["--data", "PHOTOS", "--format", "tfrecord"], ["--format tfrecord:", " has folder, recordio. "]),
         (["--data", "PHOTOS", "--batch-size", "17"], ["--data", "fewer than the 17"]),
         (["--data", "PHOTOS", "--model", "bert"], ["--data", "python -m dlperf.data bert"]),
     ],
@@ -341,7 +356,7 @@ def test_what_does_not_fit_the_images_is_named(photos, words, parts):
 
 def on(machine, *words):
     """By framework: nothing where its row runs on a machine of this architecture, else status and reason."""
-    made = plan.make(parse("--model", "bert", *words), reader.adapters(), machine)
+    made = plan.make(parse("--model", "bert", *words), ADAPTERS, machine)
     return {**{job.adapter: None for job in made.jobs}, **{one.adapter: (one.status, one.why) for one in made.skips}}
 
 

@@ -17,6 +17,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy
+import places
 import pytest
 from jinja2 import Environment, nodes
 from scipy import stats
@@ -43,8 +44,8 @@ from dlperf.schema import (
     comparison_from,
 )
 
-GOLDEN = Path(__file__).parent / "golden" / "report"
-PUBLISHED = sorted((Path(__file__).parent.parent / "report" / "published").glob("*/results.json"))
+GOLDEN = places.GOLDEN / "report"
+PUBLISHED = sorted((places.ROOT / "report" / "published").glob("*/results.json"))
 HOSTILE = "<script>alert(1)</script> | ``` ` [x](http://example.invalid) $x$ \x1b[31mred\x1b[0m\n# heading"
 TITLES = {
     "pytorch": "PyTorch",
@@ -266,11 +267,19 @@ def grid(predict: tuple[int, ...] = (), **changes: object) -> Comparison:
 # Golden files
 
 
+@pytest.fixture
+def _undrawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No chart is drawn for files that are compared without them: it takes longer than all the rest."""
+    if not request.config.getoption("--update-golden"):
+        monkeypatch.setattr(charts, "svg", lambda chart, name: "<svg></svg>\n")
+
+
 def without_charts(page: str) -> str:
     """matplotlib's versions draw with other digits."""
     return re.sub(r"<svg.*?</svg>", "<svg></svg>", page, flags=re.DOTALL)
 
 
+@pytest.mark.usefixtures("_undrawn")
 @pytest.mark.parametrize("name", ["report.md", "report.html", "results.csv"])
 def test_the_report_of_a_grid_is_as_its_golden_file(name: str, request: pytest.FixtureRequest) -> None:
     made = without_charts(report.render(grid((64, 128)))[name])
@@ -281,6 +290,7 @@ def test_the_report_of_a_grid_is_as_its_golden_file(name: str, request: pytest.F
     assert made == golden.read_text(encoding="utf-8"), "`pytest --update-golden` rewrites the golden files"
 
 
+@pytest.mark.usefixtures("_undrawn")
 @pytest.mark.parametrize("name", ["report.md", "report.html", "results.csv", "results.json"])
 def test_the_report_is_as_its_golden_file(name: str, request: pytest.FixtureRequest) -> None:
     made = without_charts(report.render(comparison())[name])
@@ -290,6 +300,7 @@ def test_the_report_is_as_its_golden_file(name: str, request: pytest.FixtureRequ
     assert made == golden.read_text(encoding="utf-8"), "`pytest --update-golden` rewrites the golden files"
 
 
+@pytest.mark.usefixtures("_undrawn")
 @pytest.mark.parametrize("results", PUBLISHED, ids=lambda results: results.parent.name)
 def test_a_published_report_is_what_its_results_give(results: Path, request: pytest.FixtureRequest) -> None:
     """With every Python. results.json itself stays as its run wrote it: later versions of dlperf add keys to it."""
@@ -510,6 +521,7 @@ def test_a_partner_without_a_figure_gives_no_speedup() -> None:
     assert not found.charts
 
 
+@pytest.mark.usefixtures("_undrawn")
 def test_the_report_says_where_dali_loads_less_than_the_framework_itself() -> None:
     def loads(name: str, input: str, samples: int, nproc: int = 1) -> list[Record]:
         rows = placed(name, 1, nproc, (10.0, 10.1), input=input)
@@ -593,10 +605,11 @@ def test_predictions_are_drawn_and_written_as_predictions() -> None:
     points = [point for line in found.charts[0].lines for point in line.points]
     assert {point.devices for point in points if point.predicted} == {48, 64}
     assert all(point.low is None for point in points if point.predicted)
-    drawn = [report.render(made)["charts/resnet50-fp32-cpu-speedup.svg"] for made in (asked, unasked)]
+    pages = [report.render(made) for made in (asked, unasked)]
+    drawn = [page["charts/resnet50-fp32-cpu-speedup.svg"] for page in pages]
     dashed = [picture.count("stroke-dasharray") for picture in drawn]
     assert dashed == [2 + 3, 2], "the ideal line; a line of each system; both kinds in the legend"
-    assert "redicted" not in report.render(unasked)["report.md"]
+    assert "redicted" not in pages[1]["report.md"]
 
 
 def test_measured_figures_are_the_same_with_and_without_predictions() -> None:
@@ -673,6 +686,7 @@ def test_the_page_opens_offline_and_runs_nothing() -> None:
     assert {ref[1:] for ref in page.references if ref.startswith("#")} <= set(page.ids)
 
 
+@pytest.mark.usefixtures("_undrawn")
 def test_hostile_text_is_harmless_in_markdown() -> None:
     from markdown_it import MarkdownIt
 

@@ -5,22 +5,18 @@ No cluster ran any of this. The stand-in runs each pod as a process of this mach
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import kubernetes_validate
 import pytest
 import standin
 import yaml
+from commands import FAKE, call, records
 from processes import time_is_up_when, working_in
 
-import dlperf.compare
 from dlperf import launchers
-from dlperf.comparison import store
 from dlperf.launchers import Launch
 
-COMPARE = [sys.executable, "-m", "dlperf.compare"]
-FAKE = ["--frameworks", "fake", "--env", "current", "--model", "bert_tiny", "--device", "cpu", "--no-verify", "-r", 1]
 GIVEN = ["image=registry.example/dlperf:1", "claim=bench", "mount=/bench"]
 WORDS = ["--launcher", "kubernetes", *(word for one in GIVEN for word in ("--launcher-arg", one))]
 
@@ -85,8 +81,7 @@ def kubectl(tmp_path, monkeypatch):
 
 
 def compare(folder, *words):
-    command = [*COMPARE, *FAKE, *WORDS, "-o", folder / "out", *words]
-    return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=600)
+    return call("compare", *FAKE, "-r", 1, *WORDS, "-o", folder / "out", *words)
 
 
 def manifests(tmp_path, **changes):
@@ -129,11 +124,12 @@ def test_the_objects_of_a_run_have_one_name_that_dns_takes(tmp_path):
     assert job["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "8"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "kind"), [((), "job"), (("--launcher-arg", "runtime=torch"), "trainjob")])
 def test_pods_train_together_and_are_deleted(kubectl, tmp_path, words, kind):
     ended = compare(tmp_path, "--nnodes", 2, "--nproc-per-node", 2, *words)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    (record,) = store.open_folder(tmp_path / "out").records.values()
+    (record,) = records(tmp_path / "out")
     assert record.failure is None
     assert record.windows[0].samples == 4 * 4 * 2
     calls = (kubectl / "calls").read_text()
@@ -141,19 +137,20 @@ def test_pods_train_together_and_are_deleted(kubectl, tmp_path, words, kind):
     assert f"delete --ignore-not-found --wait=false {kind}/dlperf-" in calls
 
 
+@pytest.mark.slow
 def test_an_evicted_pod_is_named(kubectl, tmp_path):
     """The stand-in says of each pod that ended badly what Kubernetes says of an evicted one."""
     compare(tmp_path, "--nnodes", 2, "--set", "behave=killed", "--set", "rank=all")
-    (record,) = store.open_folder(tmp_path / "out").records.values()
+    (record,) = records(tmp_path / "out")
     assert "Evicted" in "\n".join([record.failure.message, *record.failure.lines])
     assert (kubectl / "deleted").exists()
 
 
+@pytest.mark.slow
 def test_the_timeout_deletes_the_job(kubectl, tmp_path, monkeypatch):
     time_is_up_when(monkeypatch, lambda: "sleep 1000 " in working_in(tmp_path))
-    words = [*FAKE, *WORDS, "-o", tmp_path / "out", "--nnodes", 2, "--set", "behave=hang", "--set", "rank=1"]
-    dlperf.compare.main(list(map(str, words)))
-    (record,) = store.open_folder(tmp_path / "out").records.values()
+    compare(tmp_path, "--nnodes", 2, "--set", "behave=hang", "--set", "rank=1")
+    (record,) = records(tmp_path / "out")
     assert record.failure.kind == "timeout"
     assert "pod p-1 on node1" in (next((tmp_path / "out").glob("runs/*/0/stderr.log"))).read_text()
     assert (kubectl / "deleted").exists()

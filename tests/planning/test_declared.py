@@ -1,12 +1,9 @@
 """Compilers and APEX as declared options: rows of their own, with the time of the first step, or with why not."""
 
-import subprocess
-import sys
-
 import pytest
+from commands import records, run
 
 from dlperf.catalog import reader
-from dlperf.comparison import store
 from dlperf.flags import DEFAULTS
 from dlperf.planning import checks, plan
 
@@ -37,10 +34,9 @@ def test_apex_is_a_row_of_its_own():
 )
 @pytest.mark.parametrize("model", ["resnet_tiny", "bert_tiny"])
 def test_what_a_build_lacks_is_a_row_that_says_so(tmp_path, framework, options, says, model):
-    words = ["-f", framework, "-m", model, "--device", "cpu", "-r", "1", "--no-verify", "-o", str(tmp_path / "out")]
-    command = [sys.executable, "-m", "dlperf.compare", *words, *options]
-    subprocess.run(command, capture_output=True, text=True, timeout=300)
-    (record,) = store.open_folder(tmp_path / "out").records.values()
+    words = ["-f", framework, "-m", model, "--device", "cpu", "-r", 1, "--no-verify", "-o", tmp_path / "out"]
+    run("compare", *words, *options)
+    (record,) = records(tmp_path / "out")
     assert record.failure.kind == "unsupported"
     assert says in record.failure.message
 
@@ -48,14 +44,12 @@ def test_what_a_build_lacks_is_a_row_that_says_so(tmp_path, framework, options, 
 @pytest.mark.framework
 @pytest.mark.parametrize(("framework", "compile"), [("tensorflow", "xla"), ("jax", "xla")])
 def test_the_time_of_the_first_step_is_in_record_and_report(tmp_path, framework, compile):
-    words = ["-f", framework, "-m", "resnet_tiny", "--device", "cpu", "-r", "1", "--no-verify", "--compile", "on"]
-    command = [sys.executable, "-m", "dlperf.compare", *words, "-o", str(tmp_path / "out")]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    (record,) = store.open_folder(tmp_path / "out").records.values()
+    words = ["-f", framework, "-m", "resnet_tiny", "--device", "cpu", "-r", 1, "--no-verify", "--compile", "on"]
+    ended = run("compare", *words, "-o", tmp_path / "out")
+    (record,) = records(tmp_path / "out")
     assert record.failure is None, ended.stderr
     assert compile in record.effective["compile"].lower()
-    mean = sum(window.seconds for window in record.windows) / sum(window.steps for window in record.windows)
-    assert record.first_step_seconds > mean
+    assert record.first_step_seconds > min(window.seconds / window.steps for window in record.windows), "it compiles"
     report = (tmp_path / "out" / "report.md").read_text()
     assert "first step (s)" in report
     assert f" {record.first_step_seconds:,.2f} |" in report

@@ -38,12 +38,13 @@ def test_a_malformed_line_is_named(tmp_path, line):
 def test_a_host_that_stands_twice_is_named_with_both_places(tmp_path):
     _, (problem,) = from_text(tmp_path, "node1\nnode2\nnode1 slots=2\n")
     assert "line 3" in problem
-    assert "line 1 already" in problem
+    assert "named twice, first in " in problem
+    assert "line 1. Name it once." in problem
 
 
 def test_an_empty_file_and_one_that_is_not_there_are_told(tmp_path):
     _, (problem,) = from_text(tmp_path, "# nobody\n")
-    assert "The file names none." in problem
+    assert "it names no host" in problem
     problems = []
     assert hosts.from_file(str(tmp_path / "none"), problems) == ()
     assert "No such file" in str(problems[0])

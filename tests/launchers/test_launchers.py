@@ -7,6 +7,7 @@ import types
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
+import places
 import pytest
 from processes import alive
 
@@ -14,7 +15,7 @@ from dlperf import launchers
 from dlperf.launchers import Launch, Launcher
 from dlperf.shell import quote
 
-GOLDEN = Path(__file__).parent / "golden" / "launchers"
+GOLDEN = places.GOLDEN / "launchers"
 
 
 def launch(**changes):

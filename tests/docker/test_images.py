@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import standin
+from places import ROOT
 
 from dlperf import images
 from dlperf.catalog import locks, reader
@@ -14,7 +15,6 @@ from dlperf.docker import build, dockerfile
 from dlperf.docker.dockerfile import BASES
 from dlperf.envs import wheels as wheels_
 
-ROOT = Path(__file__).parent.parent
 ADAPTERS = reader.adapters()
 OURS = [(name, device) for name, one in ADAPTERS.items() if one.default for device in ("cpu", "cuda")]
 HADOLINT = Path(sys.executable).parent / "hadolint"

@@ -7,9 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
+from commands import FAKE, call, command, records, run
+from places import ROOT
 from processes import alive, wait_for, working_in
 
 import dlperf
@@ -24,17 +27,7 @@ from dlperf.planning import plan
 from dlperf.planning.spec import Protocol, Spec
 from dlperf.runs import events
 
-ROOT = Path(__file__).parent.parent
-COMPARE = [sys.executable, "-m", "dlperf.compare"]
-FAKE = ["--frameworks", "fake", "--env", "current", "--model", "bert_tiny", "--device", "cpu", "--no-verify"]
-
-
-def compare(*words, **kwargs):
-    return subprocess.run([*COMPARE, *map(str, words)], capture_output=True, text=True, timeout=600, **kwargs)
-
-
-def records(folder):
-    return list(store.open_folder(Path(folder)).records.values())
+compare = partial(call, "compare")
 
 
 def worker_pids(folder):
@@ -45,7 +38,7 @@ def worker_pids(folder):
 # --- figures ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("clock", ["virtual", "real"])
+@pytest.mark.parametrize("clock", ["virtual", pytest.param("real", marks=pytest.mark.slow)])
 def test_a_framework_of_known_speed_has_that_speed(tmp_path, clock):
     """A step of 0.25 s and batch 8 is 32 sentences/s. A busy machine ends a real sleep late, never early."""
     words = ["--set", "step_seconds=0.25", "--set", f"clock={clock}", "-b", 8, "-r", 1, "-o", tmp_path / "out"]
@@ -58,7 +51,7 @@ def test_a_framework_of_known_speed_has_that_speed(tmp_path, clock):
 
 def test_the_folder_has_the_report_the_records_and_the_code_that_ran(tmp_path):
     out = tmp_path / "out"
-    ended = compare(*FAKE, "-r", 2, "-o", out)
+    ended = run("compare", *FAKE, "-r", 2, "-o", out)
     assert "median of 2" in ended.stdout
     for name in ("report.md", "report.html", "results.csv", "results.json", "records.jsonl", "comparison.json"):
         assert (out / name).stat().st_size
@@ -83,14 +76,14 @@ def test_a_seventh_framework_needs_one_folder_and_no_line_of_the_core(tmp_path):
     toml.write_text(toml.read_text().replace('title = "Fake"', 'title = "Toy"').replace("default = false", ""))
     code = (tmp_path / "adapters" / "toy" / "bert.py").read_text().replace("adapters.fake", "adapters.toy")
     (tmp_path / "adapters" / "toy" / "bert.py").write_text(code)
-    environ = {**os.environ, "DLPERF_ADAPTERS": str(tmp_path / "adapters"), "DLPERF_CACHE": str(tmp_path / "cache")}
+    environ = {"DLPERF_ADAPTERS": str(tmp_path / "adapters"), "DLPERF_CACHE": str(tmp_path / "cache")}
     words = ["--frameworks", "toy", "--env", "current", "-m", "bert_tiny", "-r", 1, "-o", tmp_path / "out"]
-    ended = compare(*words, env=environ)
+    ended = compare(*words, **environ)
     assert ended.returncode == 0, ended.stderr
     assert "Toy" in (tmp_path / "out" / "report.md").read_text()
     proofs = [events.read(path) for path in tmp_path.glob("out/proofs/*/run/events.rank0.jsonl")]
     assert [stream.traced for stream in proofs] == [10, 10], "each step of a proof is told"
-    assert "toy" in compare("--dry-run", "--device", "cpu", "--env", "current", env=environ).stdout
+    assert "toy" in compare("--dry-run", "--device", "cpu", "--env", "current", **environ).stdout
 
 
 # --- faults -----------------------------------------------------------------------------------------------------------
@@ -103,12 +96,12 @@ def test_a_seventh_framework_needs_one_folder_and_no_line_of_the_core(tmp_path):
         ("nan", "nan", "the loss is nan after"),
         ("out_of_memory", "out_of_memory", "ran out of memory, as asked"),
         ("killed", "killed", "signal 9 (SIGKILL)"),
-        ("hang", "timeout", "timed out after 4 s (--timeout)"),
+        pytest.param("hang", "timeout", "timed out after 2 s (--timeout)", marks=pytest.mark.slow),
     ],
 )
 def test_a_fault_is_a_row_with_its_kind(tmp_path, behave, kind, says):
     out = tmp_path / "out"
-    words = ["--set", f"behave={behave}", "--timeout", 4 if behave == "hang" else 60, "-r", 1, "-o", out]
+    words = ["--set", f"behave={behave}", "--timeout", 2 if behave == "hang" else 60, "-r", 1, "-o", out]
     ended = compare(*FAKE, *words)
     assert ended.returncode == 1, "nothing could run"
     (record,) = records(out)
@@ -119,24 +112,25 @@ def test_a_fault_is_a_row_with_its_kind(tmp_path, behave, kind, says):
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.slow
 def test_a_hanging_worker_is_ended_with_its_children(tmp_path):
     """Its child is `sleep 1000`."""
     out = tmp_path / "out"
-    words = [*FAKE, "--set", "behave=hang", "--timeout", "60", "-r", "1", "-o", str(out)]
-    process = subprocess.Popen([*COMPARE, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    words = command("compare", *FAKE, "--set", "behave=hang", "-r", 1, "-o", out)
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait_for(lambda: "sleep 1000 " in working_in(out))
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 130
     assert working_in(out) == []
 
 
+@pytest.mark.slow
 def test_a_failing_system_does_not_end_the_comparison(tmp_path):
     shutil.copytree(ROOT / "adapters" / "fake", tmp_path / "adapters" / "broken")
     module = tmp_path / "adapters" / "broken" / "bert.py"
     module.write_text("raise ImportError('libfast.so.3: cannot open shared object file')\n")
-    environ = {**os.environ, "DLPERF_ADAPTERS": str(tmp_path / "adapters")}
     words = ["-f", "fake,broken", "--env", "current", "-m", "bert_tiny", "-r", 3, "--no-verify", "-o", tmp_path / "out"]
-    ended = compare(*words, env=environ)
+    ended = compare(*words, DLPERF_ADAPTERS=str(tmp_path / "adapters"))
     assert ended.returncode == 0
     by_system = {}
     for record in records(tmp_path / "out"):
@@ -148,20 +142,7 @@ def test_a_failing_system_does_not_end_the_comparison(tmp_path):
 
 
 def test_an_environment_that_is_not_there_is_a_row(tmp_path):
-    words = [
-        "--frameworks",
-        "fake,mxnet",
-        "--env",
-        "current",
-        "-m",
-        "bert_tiny",
-        "-r",
-        2,
-        "--no-verify",
-        "-o",
-        tmp_path / "out",
-    ]
-    ended = compare(*words)
+    ended = compare(*FAKE, "-f", "fake,mxnet", "-r", 1, "-o", tmp_path / "out")
     assert ended.returncode == 0
     (failed,) = [record for record in records(tmp_path / "out") if record.job.adapter == "mxnet"]
     assert failed.failure.kind == "environment"
@@ -213,9 +194,9 @@ def test_an_environment_deleted_while_running_costs_its_rows_and_nothing_else(tm
 
 
 def started(out):
-    """A comparison of 4 runs of about 1 s, caught in its second run."""
-    words = [*FAKE, "--set", "step_seconds=0.1", "-r", "4", "-o", str(out)]
-    process = subprocess.Popen([*COMPARE, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    """A comparison of 3 runs of about 1 s, caught in its second run."""
+    words = command("compare", *FAKE, "--set", "step_seconds=0.1", "-r", 3, "-o", out)
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_for(lambda: (out / "records.jsonl").exists() and len(worker_pids(out)) == 2)
     return process
 
@@ -224,12 +205,13 @@ def resumed(out, kept):
     ended = compare("--resume", out)
     assert ended.returncode == 0, ended.stderr
     after = {(record.job.id, record.repeat): record for record in records(out)}
-    assert len(after) == 4
+    assert len(after) == 3
     assert all(record.done for record in after.values())
     assert all(after[record.job.id, record.repeat] == record for record in kept), "finished runs are kept as they were"
-    assert "4 of 4" in (out / "report.md").read_text() or "n=4" in (out / "report.md").read_text()
+    assert "3 of 3" in (out / "report.md").read_text() or "n=3" in (out / "report.md").read_text()
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_every_child_and_writes_the_report(tmp_path):
     out = tmp_path / "out"
     process = started(out)
@@ -245,6 +227,7 @@ def test_ctrl_c_ends_every_child_and_writes_the_report(tmp_path):
     resumed(out, kept)
 
 
+@pytest.mark.slow
 def test_finished_runs_survive_kill_9_of_the_core(tmp_path):
     out = tmp_path / "out"
     process = started(out)
@@ -310,16 +293,16 @@ def test_a_used_output_folder_is_refused_and_untouched(tmp_path):
     (tmp_path / "precious.txt").write_text("mine")
     ended = compare(*FAKE, "-o", tmp_path)
     assert ended.returncode == 2
-    assert "a new or empty folder" in ended.stderr
+    assert "this folder is not empty. Continue with --resume" in ended.stderr
     assert {path.name for path in tmp_path.iterdir()} <= {"precious.txt", "lock"}
 
 
 def test_one_folder_is_run_by_one_process(tmp_path):
     compare(*FAKE, "-r", 1, "-o", tmp_path / "out")
     with store.locked(tmp_path / "out"):
-        ended = compare("--resume", tmp_path / "out")
+        ended = run("compare", "--resume", tmp_path / "out")
     assert ended.returncode == 2
-    assert "no other process" in ended.stderr
+    assert "another process is running this comparison" in ended.stderr
 
 
 def test_a_dry_run_prints_every_command_and_does_nothing(tmp_path):
@@ -337,6 +320,7 @@ def test_quiet_and_help():
     assert "--precision" in compare("--help").stdout
 
 
+@pytest.mark.slow
 def test_the_core_does_not_compute_while_a_worker_measures(tmp_path):
     """CPU time of this process, not wall-clock: a worker that sleeps for 4 s leaves the core next to nothing to do."""
     protocol = Protocol("quick", 1, 1, 7, 1)

@@ -8,28 +8,19 @@ import sys
 import threading
 
 import pytest
+from commands import FAKE, call, command, records
 from processes import left_behind, time_is_up_when, wait_for, working_in
 
-import dlperf.compare
 from dlperf.adapters import ranks
 from dlperf.adapters.ranks import Lost, Ranks
 from dlperf.catalog import reader
-from dlperf.comparison import store
 from dlperf.runs import bundle, events
 from dlperf.runs.events import Stream
 from dlperf.schema import Window
 
-COMPARE = [sys.executable, "-m", "dlperf.compare"]
-FAKE = ["--frameworks", "fake", "--env", "current", "--model", "bert_tiny", "--device", "cpu", "--no-verify"]
 
-
-def compare(folder, *words, timeout=600):
-    command = [*COMPARE, *FAKE, "-o", folder / "out", *words]
-    return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=timeout)
-
-
-def records(folder):
-    return list(store.open_folder(folder / "out").records.values())
+def compare(folder, *words):
+    return call("compare", *FAKE, "-r", 1, "-o", folder / "out", *words)
 
 
 # --- which rank, and where ------------------------------------------------------------------------------------------
@@ -167,9 +158,9 @@ def test_a_rank_without_its_end_fails_the_job():
 
 
 def test_each_number_of_ranks_is_a_row_with_all_its_samples(tmp_path):
-    ended = compare(tmp_path, "--nproc-per-node", "1,2", "--set", "step_seconds=0.1", "-b", 4, "-r", 1)
+    ended = compare(tmp_path, "--nproc-per-node", "1,2", "--set", "step_seconds=0.1", "-b", 4)
     assert ended.returncode == 0, ended.stderr
-    found = {record.job.world_size: record for record in records(tmp_path)}
+    found = {record.job.world_size: record for record in records(tmp_path / "out")}
     assert [window.samples for window in found[2].windows] == [2 * 4 * 2] * 3
     assert len(found[2].hosts) == 2
     assert found[2].communication["gradient_bytes"] == 4 * found[2].parameter_count
@@ -177,18 +168,18 @@ def test_each_number_of_ranks_is_a_row_with_all_its_samples(tmp_path):
     assert "1n2d" in ended.stdout
 
 
+@pytest.mark.slow
 def test_strong_scaling_divides_the_global_batch(tmp_path):
-    compare(tmp_path, "--nproc-per-node", "1,2,4", "--global-batch-size", 8, "-r", 1)
-    sizes = {
-        r.job.world_size: (r.job.batch_size, r.windows[0].samples // r.windows[0].steps) for r in records(tmp_path)
-    }
+    compare(tmp_path, "--nproc-per-node", "1,2,4", "--global-batch-size", 8)
+    found = records(tmp_path / "out")
+    sizes = {r.job.world_size: (r.job.batch_size, r.windows[0].samples // r.windows[0].steps) for r in found}
     assert sizes == {1: (8, 8), 2: (4, 8), 4: (2, 8)}
 
 
 def test_the_slowest_rank_counts_and_the_skew_is_recorded(tmp_path):
-    words = ["--set", "behave=slow", "--set", "rank=1", "--set", "clock=virtual", "--set", "step_seconds=0.1", "-r", 1]
+    words = ["--set", "behave=slow", "--set", "rank=1", "--set", "clock=virtual", "--set", "step_seconds=0.1"]
     compare(tmp_path, "--nproc-per-node", 2, *words)
-    (record,) = records(tmp_path)
+    (record,) = records(tmp_path / "out")
     for window in record.windows:
         assert window.seconds == pytest.approx(2 * 0.2)
         assert window.skew_seconds == pytest.approx(2 * 0.1)
@@ -204,8 +195,8 @@ FAULTS = {
 
 def test_a_port_that_somebody_has_taken_is_a_row_that_names_who_needed_it(tmp_path):
     """Between the moment that it was found free and the framework's own bind."""
-    compare(tmp_path, "--nproc-per-node", 2, "--set", "behave=port_taken", "--set", "rank=0", "-r", 1)
-    (record,) = records(tmp_path)
+    compare(tmp_path, "--nproc-per-node", 2, "--set", "behave=port_taken", "--set", "rank=0")
+    (record,) = records(tmp_path / "out")
     assert record.failure.kind == "port_taken"
     assert record.failure.message.startswith(f"rank 0 on {record.hosts[0]}: OSError: ")
     assert not left_behind(tmp_path)
@@ -213,8 +204,8 @@ def test_a_port_that_somebody_has_taken_is_a_row_that_names_who_needed_it(tmp_pa
 
 @pytest.mark.parametrize("behave", FAULTS)
 def test_a_fault_of_one_rank_is_a_row_that_names_it(tmp_path, behave):
-    compare(tmp_path, "--nproc-per-node", 2, "--set", f"behave={behave}", "--set", "rank=1", "-r", 1)
-    (record,) = records(tmp_path)
+    compare(tmp_path, "--nproc-per-node", 2, "--set", f"behave={behave}", "--set", "rank=1")
+    (record,) = records(tmp_path / "out")
     kind, message = FAULTS[behave]
     assert (record.failure.kind, record.failure.message) == (kind, message.format(host=record.hosts[1]))
     assert not left_behind(tmp_path)
@@ -222,27 +213,28 @@ def test_a_fault_of_one_rank_is_a_row_that_names_it(tmp_path, behave):
 
 def test_a_rank_that_hangs_ends_with_the_timeout_and_is_named(tmp_path, monkeypatch):
     time_is_up_when(monkeypatch, lambda: "sleep 1000 " in working_in(tmp_path))
-    words = ["--nproc-per-node", "2", "--set", "behave=hang", "--set", "rank=1", "-r", "1", "-o", str(tmp_path / "out")]
-    dlperf.compare.main([*FAKE, *words])
-    (record,) = records(tmp_path)
+    compare(tmp_path, "--nproc-per-node", 2, "--set", "behave=hang", "--set", "rank=1")
+    (record,) = records(tmp_path / "out")
     assert record.failure.kind == "timeout"
     assert "rank 1 on" in record.failure.message
     assert not left_behind(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_killed_command_leaves_no_rank_behind(tmp_path):
-    words = ["--nproc-per-node", "3", "--set", "step_seconds=5", "-r", "1", "-o", str(tmp_path / "out")]
-    process = subprocess.Popen([*COMPARE, *FAKE, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    words = command("compare", *FAKE, "--nproc-per-node", 3, "--set", "step_seconds=5", "-o", tmp_path / "out")
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait_for(lambda: len(left_behind(tmp_path)) >= 3)
     process.send_signal(signal.SIGKILL)
     process.wait()
     wait_for(lambda: not left_behind(tmp_path))
 
 
+@pytest.mark.slow
 def test_64_ranks_start_and_end_on_one_machine(tmp_path):
-    ended = compare(tmp_path, "--nproc-per-node", 64, "-r", 1, "-b", 1, timeout=600)
+    ended = compare(tmp_path, "--nproc-per-node", 64, "-b", 1)
     assert ended.returncode == 0, ended.stdout
-    (record,) = records(tmp_path)
+    (record,) = records(tmp_path / "out")
     assert record.windows[0].samples == 64 * 2
 
 

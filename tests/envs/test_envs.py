@@ -346,6 +346,7 @@ def test_a_home_that_cannot_be_written_is_no_hindrance(tmp_path, own_cache, monk
 # --- built from source ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("seeds")
 def test_a_source_build_is_changed_and_built_after_the_lock_without_the_users_variables(
     tmp_path, own_cache, monkeypatch
@@ -386,6 +387,7 @@ def test_a_source_distribution_is_unpacked_under_its_name(tmp_path):
     assert any("/source/two_words-1.0.tar.gz" in line for line in lines if line.startswith("tar "))
 
 
+@pytest.mark.slow
 def test_the_commands_of_a_source_build_make_the_environment(tmp_path, monkeypatch, seed_wheels):
     url, lock = index(tmp_path / "index", "other")
     adapter = built(tmp_path, lock, sdist(tmp_path / "index"), new="it = 'a $HOME'")
@@ -400,6 +402,7 @@ def test_the_commands_of_a_source_build_make_the_environment(tmp_path, monkeypat
     assert ran.stdout == "a $HOME sweet\n"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("seeds")
 @pytest.mark.parametrize(
     ("change", "said"),
@@ -431,6 +434,7 @@ def test_a_missing_compiler_is_said_before_anything_is_made(tmp_path, own_cache,
     assert left(own_cache) == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("seeds")
 def test_a_variant_is_listed_and_made_only_where_it_is_asked_for(tmp_path, monkeypatch, capsys):
     url, lock = index(tmp_path / "index", "other")
@@ -450,6 +454,7 @@ def test_a_variant_is_listed_and_made_only_where_it_is_asked_for(tmp_path, monke
 # --- interrupted, killed, shared --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_wheels_are_downloaded_aside_once_and_with_the_lock(tmp_path, own_cache, monkeypatch):
     url, lock = index(tmp_path / "index", "tiny")
     monkeypatch.setenv("PIP_INDEX_URL", url)
@@ -462,6 +467,7 @@ def test_wheels_are_downloaded_aside_once_and_with_the_lock(tmp_path, own_cache,
     assert wheels.fetch(adapter, "cpu") == folder, "what is there is not asked for again"
 
 
+@pytest.mark.slow
 def test_wheels_that_cannot_be_had_leave_nothing(tmp_path, own_cache, monkeypatch):
     url, lock = index(tmp_path / "index", "tiny")
     shutil.rmtree(tmp_path / "index" / "tiny")
@@ -489,6 +495,7 @@ def test_an_interrupted_install_leaves_nothing(tmp_path, own_cache, monkeypatch)
     kinds.check(kinds.ensure(adapter, "cpu"))
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_pip_and_kill_9_leaves_what_the_next_call_cleans(tmp_path, own_cache, monkeypatch, silent_server):
     url, lock = index(tmp_path / "index", "tiny")
     adapter = toy(tmp_path, lock)
@@ -565,6 +572,7 @@ def test_waiting_for_another_process_is_never_silent(tmp_path, monkeypatch):
     assert all(re.fullmatch(re.escape(lines[0]) + r": \d+ s", line) for line in lines[1:])
 
 
+@pytest.mark.slow
 def test_of_two_callers_one_makes_it_and_the_other_waits(tmp_path, own_cache, monkeypatch, capsys):
     url, lock = index(tmp_path / "index", "tiny")
     monkeypatch.setenv("PIP_INDEX_URL", url)
@@ -589,6 +597,7 @@ def test_of_two_callers_one_makes_it_and_the_other_waits(tmp_path, own_cache, mo
 # --- package indexes --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("asks_pip")
 def test_dead_extra_indexes_are_left_out_and_said(tmp_path, monkeypatch, silent_server):
     url, lock = index(tmp_path / "index", "tiny")
@@ -604,6 +613,7 @@ def test_dead_extra_indexes_are_left_out_and_said(tmp_path, monkeypatch, silent_
     assert f"leaving out the package index {REFUSED}: it does not answer" in dead
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("asks_pip")
 def test_a_living_extra_index_is_used_beside_a_dead_one_and_passwords_are_not_shown(tmp_path, monkeypatch):
     empty, _ = index(tmp_path / "empty")
@@ -639,6 +649,7 @@ def test_the_adapters_own_index_is_asked_only_for_what_is_missing(tmp_path, monk
     kinds.ensure(toy(tmp_path, lock, more='extra_index = ["http://127.0.0.1:9/simple"]'), "cpu", progress=lines.append)
 
 
+@pytest.mark.slow
 def test_no_network_and_no_such_package_are_told_apart(tmp_path, own_cache, monkeypatch):
     empty, _ = index(tmp_path / "empty")
     adapter = toy(tmp_path, [wheel(tmp_path / "wheels", "tiny")])
@@ -686,6 +697,7 @@ def test_what_pip_is_told_uv_is_told_and_uvs_own_variables_win(monkeypatch):
     assert "UV_DEFAULT_INDEX" not in told
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("asks_pip")
 def test_without_a_pip_uv_stands_alone_and_wheels_say_so(tmp_path, own_cache, monkeypatch):
     url, lock = index(tmp_path / "index", "tiny")
@@ -882,6 +894,7 @@ def nothing_at_hand(monkeypatch):
     monkeypatch.setattr(pythons, "_candidates", lambda version, run: filter(None, [pythons._managed(version, run)]))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("nothing_at_hand")
 def test_uv_fetches_the_python_that_a_lock_wants_from_a_mirror(tmp_path, monkeypatch):
     url, lock = index(tmp_path / "index", "tiny")

@@ -2,19 +2,19 @@
 
 import dataclasses
 import json
-import subprocess
-import sys
-from pathlib import Path
 
+import places
 import pytest
+from commands import FAKE, call
 
+from dlperf.comparison import progress as progress_
 from dlperf.comparison.progress import Display, Lines, Progress, choose, duration, position
 from dlperf.planning.spec import Protocol, Spec
 from dlperf.runs import events
 from dlperf.runs.events import Stream
 from dlperf.schema import Failure, Job, Record
 
-GOLDEN = Path(__file__).parent / "golden" / "progress.txt"
+GOLDEN = places.GOLDEN / "progress.txt"
 QUICK = Protocol("quick", 2, 3, 2, 3)
 SPEC = Spec(("bert_base",), ("amp",), ("jax", "pytorch"), "cpu", "venv", QUICK)
 JOB = Job("slow", "slow", "fake", "Fake", "bert_tiny", "bert", "cpu", "fp32", "fp32", 4, "synthetic", None, {}, "cpu")
@@ -206,15 +206,11 @@ def test_quiet_says_nothing(capsys, tmp_path, clock):
     assert capsys.readouterr().out == ""
 
 
-def test_the_command_speaks_while_a_run_is_at_work(tmp_path):
+@pytest.mark.slow
+def test_the_command_speaks_while_a_run_is_at_work(tmp_path, monkeypatch):
     """The whole command without a terminal, with a second in place of 30."""
-    code = (
-        "import sys; from dlperf import compare; from dlperf.comparison import progress; progress.EVERY = 1.0; "
-        "sys.exit(compare.main(sys.argv[1:]))"
-    )
-    words = ["--frameworks", "fake", "--env", "current", "-m", "bert_tiny", "--device", "cpu", "--no-verify", "-r", "1"]
-    words += ["--set", "step_seconds=0.6", "-o", str(tmp_path / "out")]
-    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=120)
+    monkeypatch.setattr(progress_, "EVERY", 1.0)
+    done = call("compare", *FAKE, "-r", 1, "--set", "step_seconds=0.6", "-o", tmp_path / "out")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("1 row, 1 repeat each"), "what it expects comes first"
     lines = [

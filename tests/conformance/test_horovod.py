@@ -4,13 +4,11 @@ Building takes minutes, so these tests have a target of their own: `make test-ho
 """
 
 import json
-import subprocess
-import sys
 
 import pytest
+from commands import records, run
 
 from dlperf.catalog import reader
-from dlperf.comparison import store
 from dlperf.envs import kinds
 
 pytestmark = [pytest.mark.framework, pytest.mark.horovod]
@@ -30,9 +28,7 @@ def test_the_adapter_does_the_same_work_there(built, tmp_path):
     name, _ = built
     words = ["--frameworks", f"{OTHER[name]},{name}", "--model", "resnet_tiny,bert_tiny", "--device", "cpu"]
     words += ["--set", f"{name}.communication=horovod", "--nproc-per-node", "2", "-o", tmp_path / "out"]
-    ended = subprocess.run(
-        [sys.executable, "-m", "dlperf.verify", *map(str, words)], capture_output=True, text=True, timeout=900
-    )
+    ended = run("verify", *words, timeout=900)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     trajectories = [one["trajectory"] for one in certificates(tmp_path / "out")]
     assert {one["system"] for one in trajectories} == {OTHER[name], f"{name}+horovod"}
@@ -46,10 +42,9 @@ def test_rows_of_two_ranks_by_horovodrun_and_without(built, launcher, tmp_path):
     name, _ = built
     words = ["--frameworks", name, "--model", "resnet_tiny,bert_tiny", "-p", "fp32", "--device", "cpu", "-r", "1"]
     words += ["--set", "communication=horovod", "--nproc-per-node", "2", "--launcher", launcher, "--no-verify"]
-    command = [sys.executable, "-m", "dlperf.compare", *words, "-o", str(tmp_path / "out")]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    ended = run("compare", *words, "-o", tmp_path / "out")
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    found = list(store.open_folder(tmp_path / "out").records.values())
+    found = records(tmp_path / "out")
     assert [record.failure for record in found] == [None, None]
     assert all(record.effective["communication"].startswith("horovod.") for record in found)
     assert {record.versions["horovod"] for record in found} == {"0.28.1"}

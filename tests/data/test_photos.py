@@ -117,13 +117,13 @@ def test_what_decoders_read_differently_is_encoded_anew(drawn, tmp_path):
 @pytest.mark.parametrize(
     ("change", "words", "said"),
     [
-        (lambda source: (source / "class003").mkdir(), [], "class003' is not usable; allowed: a class with images"),
+        (lambda source: (source / "class003").mkdir(), [], "class003: this class is empty. Fill it or remove it."),
         (lambda source: None, ["--format", "tfrecords"], "Did you mean 'tfrecord'?"),
         (lambda source: None, ["--shards", "0"], "--shards: '0' is not usable; allowed: a whole number, 1 or more"),
         (
             lambda source: [f.write_bytes(b"x") for f in source.glob("class001/*")],
             [],
-            "None of its files is one; class001/",
+            "none of its files is an image; class001/",
         ),
     ],
 )

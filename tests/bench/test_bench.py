@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
-from pathlib import Path
 
 import pytest
+from places import ROOT
 
 from dlperf.catalog import adapter, reader
 from dlperf.catalog.adapter import RUNNABLE, Adapter
 from dlperf.planning.spec import PROTOCOLS, Spec
 from dlperf.schema import Comparison, Failure, Job, Record, Skip, Window
 
-FOLDER = Path(__file__).parent / "bench"
+FOLDER = ROOT / "tests" / "bench"
 PLAIN = {path.parent.name: reader.read(path.parent) for path in sorted(FOLDER.glob("*/adapter.toml"))}
 
 _found = importlib.util.spec_from_file_location("bench", FOLDER / "bench.py")

@@ -2,8 +2,8 @@
 
 import dataclasses
 import json
-from pathlib import Path
 
+import places
 import pytest
 
 from dlperf import schema
@@ -17,8 +17,7 @@ from dlperf.proof import asked as asked_
 from dlperf.proof import certificates
 from dlperf.proof.certificates import CERTIFICATE
 
-ROOT = Path(__file__).parent.parent
-GOLDEN = Path(__file__).parent / "golden" / "estimate.txt"
+GOLDEN = places.GOLDEN / "estimate.txt"
 ADAPTERS = reader.adapters()
 QUICK = Protocol("quick", 2, 3, 2, 3)
 SPEC = Spec(("bert_base",), ("amp",), ("jax", "mxnet", "pytorch", "tensorflow"), "cpu", "venv", QUICK, threads=2)
@@ -33,7 +32,7 @@ def of(spec=SPEC, here=ZEN5):
 
 # --- how far off: the figures of the estimate's docstring -------------------------------------------------------------
 
-PUBLISHED = sorted((ROOT / "report" / "published").glob("2026-11-2[12]-cpu-*/results.json"))
+PUBLISHED = sorted((places.ROOT / "report" / "published").glob("2026-11-2[12]-cpu-*/results.json"))
 
 
 def published(path):
@@ -177,7 +176,7 @@ def test_durations_are_rounded(seconds, says):
 
 @pytest.mark.parametrize(("key", "value"), [("gigabytes", '"1.2"'), ("gigabytes", "true"), ("memory", "0")])
 def test_a_size_that_is_no_number_is_refused(tmp_path, key, value):
-    toml = (ROOT / "adapters" / "fake" / "adapter.toml").read_text()
+    toml = (places.ROOT / "adapters" / "fake" / "adapter.toml").read_text()
     (tmp_path / "adapter.toml").write_text(
         toml.replace("[environment.cpu]\n", f"[environment.cpu]\n{key} = {value}\n", 1)
     )

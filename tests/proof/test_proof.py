@@ -4,29 +4,26 @@ import dataclasses
 import json
 import os
 import shutil
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import numpy
 import pytest
+from commands import call
+from places import ROOT
 
 from dlperf import models
 from dlperf.adapters import trace
 from dlperf.catalog import reader
 from dlperf.envs import kinds
+from dlperf.planning.spec import PROTOCOLS, Spec
 from dlperf.proof import certificates, certify, judge
 from dlperf.proof.certify import Certifier
 from dlperf.proof.judge import Evidence
 from dlperf.proof.published import REFERENCES
-from dlperf.runs import bundle
-from dlperf.runs import execute as execute_
-from dlperf.runs.execute import Ended
+from dlperf.runs import bundle, execute
+from dlperf.runs.execute import Exit
 from dlperf.schema import Failure, Job, Trajectory
-
-ROOT = Path(__file__).parent.parent
-
 
 # --- sketches ---------------------------------------------------------------------------------------------------------
 
@@ -300,19 +297,7 @@ def toys(tmp_path, monkeypatch):
 
 
 def verify(*words, command="verify"):
-    words = [
-        sys.executable,
-        "-m",
-        f"dlperf.{command}",
-        "--env",
-        "current",
-        "-m",
-        "bert_tiny",
-        "--device",
-        "cpu",
-        *words,
-    ]
-    return subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=600)
+    return call(command, "--env", "current", "-m", "bert_tiny", "--device", "cpu", *words)
 
 
 LOSS = ("return 1.0 / self._steps", "return 1.001 / self._steps")
@@ -344,19 +329,20 @@ def test_proofs_at_work_are_named_with_their_step_their_time_and_how_many_are_le
     job = Job("i", "fake", "fake", "Fake", "bert_tiny", "bert", "cpu", "fp32", "fp32", 4, "synthetic", None, {}, "cpu")
     environment, told, now = kinds.planned(reader.adapters()["fake"], "cpu", "current"), [], [1000.0]
 
-    def execute(folder, timeout, tick, *rest):
+    def run_script(folder, timeout, tick, *rest):
         tick()
         steps = "".join(f'{{"event": "traced", "time": 1, "steps": {step}}}\n' for step in (1, 2, 3))
         (folder / "events.rank0.jsonl").write_text('{"event": "built", "time": 1}\n' + steps)
         now[0] += 45
         tick()
-        return Ended(1, False, timeout, False)
+        return Exit(1, False, timeout, False)
 
-    monkeypatch.setattr(execute_, "execute", execute)
+    monkeypatch.setattr(execute, "run_script", run_script)
     monkeypatch.setattr(certify.time, "time", lambda: now[0])
     bundle.make(tmp_path / "code", [reader.adapters()["fake"]])
-    certifier = Certifier(tmp_path, 1, 60.0, lambda line: None, busy=lambda what: told.append(what()))
-    certifier.certificates([job], {("fake", "cpu"): environment})
+    spec = Spec((), (), (), "cpu", "current", PROTOCOLS["quick"])
+    certifier = Certifier(tmp_path, spec, lambda line: None, lambda what: told.append(what()))
+    certifier.certificates([job], {job.id: environment})
     assert told == [
         "proofs at work: fake: bert_tiny_check, fp64: importing and building, 0 s; up to 1 more",
         "proofs at work: fake: bert_tiny_check, fp64: step 4 of 10, 45 s; up to 1 more",
@@ -365,6 +351,7 @@ def test_proofs_at_work_are_named_with_their_step_their_time_and_how_many_are_le
     ]
 
 
+@pytest.mark.slow
 def test_a_valid_certificate_is_used_again_and_a_hand_edited_one_refused(toys, tmp_path):
     toys("twin")
     words = ("-f", "fake,twin")
@@ -415,6 +402,7 @@ def test_what_fails_is_told_and_the_others_are_compared(change, says, toys):
     assert ended.stdout.count("same work") >= 2
 
 
+@pytest.mark.slow
 def test_a_comparison_marks_an_altered_adapter_as_not_comparable(toys, tmp_path):
     toys("twin")
     toys("altered", *LOSS)

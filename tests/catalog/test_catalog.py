@@ -158,12 +158,14 @@ def test_every_wrong_key_of_an_adapter_toml_is_named(tmp_path):
         '[environment.cpu]\npython = ["3.11"]\nmachines = ["arm"]\nunavailable = { aarch64 = "", ppc64 = "none" }\n'
         '[environment.cpu-m]\npython = ["3.11"]\nunavailable = "no wheel"\n'
         '[environment.cpu-n]\npython = ["3.11"]\nmachines = ["aarch64"]\nunavailable.aarch64 = "both"\n'
+        '[options.start]\nvalues = ["a"]\nlauncher = { a = "mpi", b = "horovod" }\nlabels = "x"\n'
     )
     with pytest.raises(UsageError) as caught:
         reader.read(tmp_path)
     fields = [problem.field.rpartition(": ")[2] for problem in caught.value.problems]
     assert {
         "colour",
+        "options.start.labels",
         "title",
         "environment",
         "support[0].status",
@@ -179,10 +181,21 @@ def test_every_wrong_key_of_an_adapter_toml_is_named(tmp_path):
         "environment.cpu-n.unavailable.aarch64",
         "new",
     } <= set(fields)
-    assert [p.value for p in caught.value.problems if p.field.endswith("options.kind.environment")] == ["b", "y"]
+    assert [str(p).rpartition("environment: ")[2] for p in caught.value.problems if "kind.environment" in p.field] == [
+        "'b' is not usable; allowed: a.",
+        "there is no [environment.cpu-y].",
+    ]
+    assert [p.value for p in caught.value.problems if p.field.endswith("options.start.launcher")] == ["mpi", "b"]
+
+
+@pytest.mark.parametrize("value", ['"torchrun"', '["mpi"]', '["torchrunn"]'])
+def test_wrong_launchers_of_an_adapter_toml(tmp_path, value):
+    (tmp_path / "adapter.toml").write_text(f'title = "x"\ndistribution = "x"\nlaunchers = {value}\n')
+    with pytest.raises(UsageError, match=r"launchers: .*allowed: .*torchrun, horovod"):
+        reader.read(tmp_path)
 
 
 def test_a_broken_adapter_toml_is_one_clear_error(tmp_path):
     (tmp_path / "adapter.toml").write_text("title = \n")
-    with pytest.raises(UsageError, match="a readable TOML file"):
+    with pytest.raises(UsageError, match=r"cannot be read as TOML: Invalid value \(at line 1, column 9\)\.$"):
         reader.read(tmp_path)

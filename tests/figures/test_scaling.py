@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from pathlib import Path
 
+import places
 import pytest
 
 from dlperf import scaling
@@ -13,8 +13,7 @@ from dlperf.figures import prediction
 from dlperf.figures.prediction import Link, Model, Step, fit
 from dlperf.scaling import Published
 
-ROOT = Path(__file__).parent.parent
-GOLDEN = Path(__file__).parent / "golden" / "scaling.txt"
+GOLDEN = places.GOLDEN / "scaling.txt"
 GRADIENTS = 4 * 25_557_032
 WITHIN, BETWEEN = Link(3e-6, 100e9), Link(10e-6, 10e9)
 SIZES = ((1, 1), (1, 2), (1, 8), (2, 8), (4, 8))
@@ -154,7 +153,7 @@ def test_a_fit_with_as_many_parameters_as_rows_says_so() -> None:
 
 
 def published() -> list[Published]:
-    lines = (ROOT / "report" / "published" / "dlperf-2020.csv").read_text(encoding="utf-8").splitlines()
+    lines = (places.ROOT / "report" / "published" / "dlperf-2020.csv").read_text(encoding="utf-8").splitlines()
     return scaling.read_published(lines)
 
 

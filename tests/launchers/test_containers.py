@@ -4,24 +4,24 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
+import places
 import pytest
 import standin
+from commands import FAKE, call, records
 
 from dlperf import launchers
 from dlperf.catalog import reader
-from dlperf.comparison import store
 from dlperf.docker import engine
 from dlperf.errors import RunError
 from dlperf.launchers import Launch
 from dlperf.launchers.containers import Container
 from dlperf.runs import failures
 from dlperf.runs.events import Stream
-from dlperf.runs.execute import Ended
+from dlperf.runs.execute import Exit
 
-GOLDEN = Path(__file__).parent / "golden" / "containers"
+GOLDEN = places.GOLDEN / "containers"
 OURS = "dlperf/mxnet:cpu-0123456789ab"
 NGC = "nvcr.io/nvidia/pytorch:25.12-py3"
 ON = {"nnodes": 2, "nproc_per_node": 2, "hosts": ("10.77.0.1", "10.77.0.2")}
@@ -131,16 +131,13 @@ def test_a_killed_container_of_a_rank_is_a_killed_rank(launcher, text, host):
     [(137, False, "killed"), (137, True, "out_of_memory"), (139, False, "killed"), (1, False, "crash")],
 )
 def test_the_exit_code_of_a_container_tells_how_its_rank_ended(tmp_path, code, memory, kind):
-    ended = Ended(code, False, 60, memory, "docker")
+    ended = Exit(code, False, 60, memory, "docker")
     found = failures.failure(ended, Stream(start={"pid": 1}), tmp_path)
     assert found.kind == kind
-    assert Ended(code, False, 60, memory).signal == 0, "outside of a container it is only a code"
+    assert Exit(code, False, 60, memory).signal == 0, "outside of a container it is only a code"
 
 
 # --- the whole path, with a stand-in ----------------------------------------------------------------------------------
-
-COMPARE = [sys.executable, "-m", "dlperf.compare", "--frameworks", "fake", "--model", "bert_tiny", "--device", "cpu"]
-FAKE = [*COMPARE, "--no-verify", "-r", "1"]
 
 
 @pytest.fixture
@@ -154,23 +151,18 @@ def bin(tmp_path, monkeypatch):
 
 
 def compare(folder, *words, **environ):
-    command = [*FAKE, "-o", str(folder / "out"), *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=600, env={**os.environ, **environ})
-
-
-def records(folder):
-    return list(store.open_folder(folder / "out").records.values())
+    return call("compare", *FAKE, "-r", 1, "-o", folder / "out", *words, **environ)
 
 
 def calls(bin):
     return [json.loads(line) for line in (bin / "calls").read_text().splitlines()]
 
 
-@pytest.mark.parametrize("kind", ["docker", "podman"])
+@pytest.mark.parametrize("kind", ["docker", pytest.param("podman", marks=pytest.mark.slow)])
 def test_a_comparison_in_containers_has_image_and_digest_in_its_records_and_report(tmp_path, bin, kind):
     ended = compare(tmp_path, "--env", kind, "--image", standin.IMAGE, "--nproc-per-node", "1,2")
     assert ended.returncode == 0, ended.stderr + ended.stdout
-    for record in records(tmp_path):
+    for record in records(tmp_path / "out"):
         assert record.failure is None
         assert record.environment["kind"] == kind
         assert record.environment["image"] == standin.IMAGE
@@ -186,6 +178,7 @@ def test_a_comparison_in_containers_has_image_and_digest_in_its_records_and_repo
     assert all("--user" in words and f"{os.getuid()}:{os.getgid()}" in words for words in runs)
 
 
+@pytest.mark.slow
 def test_ranks_that_an_engine_starts_have_a_container_each(tmp_path, bin):
     mpirun = bin / "mpirun"
     mpirun.write_text(
@@ -208,6 +201,7 @@ def test_ranks_that_an_engine_starts_have_a_container_each(tmp_path, bin):
         assert "OMPI_COMM_WORLD_RANK" in words
 
 
+@pytest.mark.slow
 def test_the_launch_script_repeats_a_run_in_its_container(tmp_path, bin):
     compare(tmp_path, "--env", "docker", "--image", standin.IMAGE)
     (path,) = tmp_path.glob("out/runs/*/0/launch.sh")
@@ -228,9 +222,7 @@ def test_an_image_that_is_not_here_is_pulled_and_ours_is_not(tmp_path, bin):
     assert ["docker", "pull", "--quiet", "registry.example/fake:2"] in calls(bin)
     assert "pulling registry.example/fake:2" in ended.stdout
     (bin / "pulled").unlink()
-    ended = subprocess.run(
-        [*FAKE, "-o", str(tmp_path / "ours"), "--env", "docker"], capture_output=True, text=True, timeout=600
-    )
+    ended = compare(tmp_path / "ours", "--env", "docker")
     assert ended.returncode == 1
     assert "is not built: python -m dlperf.images build fake --device cpu" in ended.stdout
     assert [words for words in calls(bin) if words[1] == "pull"] == [
@@ -251,7 +243,7 @@ def test_an_image_that_cannot_be_had_is_a_row_that_says_why(tmp_path, bin, said,
     words = ["--env", "docker", "--image", "registry.example/fake:2"]
     ended = compare(tmp_path, *words, DOCKER_SAYS=said, DOCKER_FAILS=verb)
     assert ended.returncode == 1
-    (record,) = records(tmp_path)
+    (record,) = records(tmp_path / "out")
     assert record.failure.kind == "environment"
     assert found in record.failure.message
     assert "Traceback" not in ended.stderr
@@ -265,7 +257,7 @@ def test_an_engine_that_refuses_a_run_is_a_row_that_says_why(tmp_path, bin):
     text = (bin / "docker").read_text().replace("verb = words[0]", "verb = 'job' if '--workdir' in words else words[0]")
     (bin / "docker").write_text(text)
     compare(tmp_path, *words, DOCKER_SAYS=said, DOCKER_FAILS="job")
-    (record,) = records(tmp_path)
+    (record,) = records(tmp_path / "out")
     assert record.failure.kind == "environment"
     assert "the disk is full where docker keeps its images" in record.failure.message
 
@@ -286,7 +278,7 @@ def test_a_signal_ends_the_client_and_so_the_container(tmp_path, bin):
     (folder / "launch.sh").write_text(text)
     with subprocess.Popen(["sh", str(folder / "launch.sh")], start_new_session=True) as running:
         os.killpg(running.pid, signal.SIGTERM)
-        assert running.wait(10) == -signal.SIGTERM
+        assert running.wait(60) == -signal.SIGTERM
 
 
 # --- the command line -------------------------------------------------------------------------------------------------
@@ -299,10 +291,7 @@ def test_every_image_of_nvidia_s_is_of_its_registry():
 
 
 def dry(*words):
-    command = [sys.executable, "-m", "dlperf.compare", "--dry-run", "-m", "bert", "-r", "1", "--no-verify", *words]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=60, env={**os.environ, "PATH": "/usr/bin:/bin"}
-    )
+    return call("compare", "--dry-run", "-m", "bert", "-r", 1, "--no-verify", *words, PATH="/usr/bin:/bin")
 
 
 def test_dry_run_prints_the_commands_without_an_engine():

@@ -1,0 +1,24 @@
+"""The trajectories that tests ask of real adapters."""
+
+from dataclasses import replace
+
+from dlperf.catalog import reader
+from dlperf.planning.checks import from_arguments
+from dlperf.planning.plan import make
+from dlperf.planning.spec import PROTOCOLS, Spec
+from dlperf.precision import ASKED
+from dlperf.proof.asked import Asked, shown
+
+ADAPTERS = reader.adapters()
+#: what a Certifier asks of a comparison
+SPEC = Spec((), (), (), "cpu", "venv", PROTOCOLS["quick"], timeout=300)
+
+
+def asked(framework: str, model: str, ranks: int, *settings: str, precision: str = "fp64") -> Asked:
+    """The first trajectory that proves a row: by so many ranks on one node. settings: as --set takes them."""
+    words = {"model": model, "precision": precision, "frameworks": framework, "device": "cpu", "env": "venv"}
+    rest = dict.fromkeys(["protocol", "compile", "timeout", "seed", "threads"])
+    places = {"nproc_per_node": str(ranks), "set": list(settings) or None}
+    arguments = {**words, **rest, **places, "data": "synthetic", "dry_run": False}
+    (job,) = make(from_arguments(arguments, ADAPTERS, ("fp64", *ASKED)), ADAPTERS).jobs
+    return replace(shown(job)[0], ranks=ranks)

@@ -1,0 +1,100 @@
+"""What a family of models is: one module that keeps the contract of dlperf.models.traits."""
+
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+from dlperf import models
+from dlperf.adapters.api import Job
+from dlperf.adapters.ranks import Ranks
+from dlperf.models import resnet, traits
+from dlperf.models.batches import Batches
+from dlperf.models.parameters import count
+
+#: as their papers and other implementations have them
+TRAINED = {"resnet50": 25_557_032, "bert_base": 110_106_428}
+
+
+def altered(**changes):
+    """ResNet's module under another name, with other traits; None takes one away."""
+    module = ModuleType("dlperf.models.resnet")
+    vars(module).update({name: value for name, value in {**vars(resnet), **changes}.items() if value is not None})
+    return module
+
+
+def test_resnet_and_bert_are_found_in_the_order_of_rows():
+    assert list(models.FAMILIES) == ["resnet", "bert"]
+    assert models.PROBLEMS == []
+
+
+@pytest.mark.parametrize(("model", "trained"), TRAINED.items())
+def test_a_model_has_the_published_number_of_parameters(model, trained):
+    assert count(models.family(model).parameters(models.config(model))) == trained
+
+
+@pytest.mark.parametrize(
+    ("trait", "value", "allowed"),
+    [
+        ("TITLES", {"resnet51": "ResNet-51"}, "names in SIZES -> texts"),
+        ("ALIASES", {"resnet50": "resnet_tiny"}, "a dict of other names -> names in SIZES"),
+        ("DEFAULT", "resnet51", "a name in SIZES or ALIASES, or empty"),
+        ("SAMPLE", None, 'a text in the plural: "images"'),
+        ("RATE_UNIT", 3, 'a text: "img/s"'),
+        ("SIZES", 3, "a dict of name -> config"),
+        ("SIZES", {"resnet_tiny": resnet.Config()}, "with X_check for each X"),
+        ("SIZES", {"big": resnet.Config(), "big_check": resnet.Config()}, "with resnet_tiny"),
+        ("DEFAULT", ["resnet50"], "a name in SIZES or ALIASES, or empty"),
+        ("BATCH_SIZE", {"cpu": 4}, 'whole numbers from 1: {"cuda": '),
+        ("EFFECTIVE", "layout", "a tuple of texts"),
+        ("flops", None, "a function flops(config)"),
+        ("batch", lambda config, count: {}, "a function batch(config, batch_size, seed, index)"),
+    ],
+)
+def test_a_trait_that_is_missing_or_wrong_is_named_with_its_module(trait, value, allowed):
+    problem = traits.wrong(altered(**{trait: value}), {})[0]
+    assert problem.trait == f"dlperf.models.resnet.{trait}"
+    assert problem.value == ("" if value is None else value)
+    assert allowed in problem.allowed
+
+
+def test_shapes_tell_v1_5_and_the_gathered_head():
+    """The first 1x1 of ResNet's stage 2 gives 56x56 in v1.5 (28x28 in v1); the MLM head sees 20 positions of 128."""
+    shapes = {model: models.family(model).shapes(models.config(model)) for model in TRAINED}
+    assert shapes["resnet50"] == {"layer2.0.conv1": (128, 56, 56), "logits": (1000,)}
+    assert shapes["bert_base"] == {"mlm_logits": (20, 30522), "nsp_logits": (2,)}
+
+
+def test_what_a_shape_shows_of_the_work_is_read_from_there():
+    """A masked-word head that computes all 128 positions says so by its logits."""
+    assert models.FAMILIES["bert"].observed({"mlm_logits": [128, 30522]}) == {
+        "masked_positions": "128",
+        "vocabulary": "30522",
+    }
+    assert models.FAMILIES["bert"].observed({"mlm_logits": [640]}) == {}
+
+
+@pytest.mark.parametrize("trace_steps", [0, 1])
+def test_each_rank_knows_the_masked_words_of_the_global_batch(trace_steps):
+    job = Job("bert_tiny", "cpu", "fp32", 3, distinct_batches=1, trace_steps=trace_steps)
+    batches = [Batches(job, Ranks(rank, 2))[0] for rank in range(2)]
+    words = [batch["masked_weights"].sum() for batch in batches]
+    assert words[0] != words[1]
+    assert [float(batch["masked_total"]) for batch in batches] == [sum(words) / 2] * 2
+    assert batches[0]["masked_total"].dtype == "float64"
+
+
+def test_all_wrong_traits_come_at_once():
+    assert len(traits.wrong(altered(SAMPLE="", RATE_UNIT="", flops=1), {})) == 3
+    assert traits.wrong(altered(), {}) == []
+
+
+def test_a_name_is_of_one_family():
+    problems = traits.wrong(altered(), models.FAMILIES)
+    assert {problem.value for problem in problems} == set(resnet.SIZES)
+    assert "resnet has it" in problems[0].allowed
+
+
+def test_importing_the_models_costs_nothing():
+    subprocess.run([sys.executable, "-c", "import dlperf.models, sys; assert 'numpy' not in sys.modules"], check=True)
