@@ -1,30 +1,57 @@
 """What the models are, independent of any framework: sizes, parameter names and shapes, weights, batches, FLOPs.
 
 Both sides import this package: the core, and every worker (Python >= 3.7, standard library and numpy only).
+numpy is imported where it is used, so that commands that compute nothing start at once.
 
     family    module                 sizes
     resnet    dlperf.models.resnet   resnet50, resnet_tiny
     bert      dlperf.models.bert     bert_base, bert_large, bert_tiny
 
-Each size X has a twin X_check: the same network and weights on smaller input, for checking in float64.
+`dlperf.models.traits` says what a family's module has; whoever has that is found. Each size X has a twin X_check: the
+same network and weights on smaller input, for checking in float64.
 """
 
-from dlperf.models import bert, resnet
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any, Dict, List, Tuple, cast
 
-FAMILIES = {"resnet": resnet, "bert": bert}
-ALIASES = {"bert": "bert_base"}
+from dlperf.models.traits import Family, Wrong, wrong
 
+#: rows of these families come first, in this order, and then those of the others, by name
+_FIRST = ("resnet", "bert")
+
+
+def _found() -> Tuple[Dict[str, Family], List[Wrong]]:
+    """The families by name, in the order of rows, and what is wrong with others."""
+    modules = {one.name: import_module(f"{__name__}.{one.name}") for one in iter_modules(__path__)}
+    names = [
+        name for name in (*_FIRST, *sorted(set(modules) - set(_FIRST))) if hasattr(modules.get(name), "parameters")
+    ]
+    sound: Dict[str, Family] = {}
+    problems: List[Wrong] = []
+    for name in names:
+        found = wrong(modules[name], sound)
+        problems += found
+        if not found:
+            sound[name] = cast(Family, modules[name])
+    return sound, problems
+
+
+#: families by name; and what keeps modules from being one, for `dlperf.catalog.reader` to say
+FAMILIES, PROBLEMS = _found()
+#: other names of models
+ALIASES = {alias: size for module in FAMILIES.values() for alias, size in module.ALIASES.items()}
 #: every model's name -> its family's name
 FAMILY_OF = {size: family for family, module in FAMILIES.items() for size in module.SIZES}
 #: the models that can be asked for
 NAMES = tuple(name for name in FAMILY_OF if not name.endswith("_check"))
 
 
-def family(model):
+def family(model: str) -> Family:
     """The module of a model's family, e.g. `bert` for "bert_base". KeyError for an unknown model."""
     return FAMILIES[FAMILY_OF[model]]
 
 
-def config(model):
+def config(model: str) -> Any:
     """The sizes of a model, e.g. `bert.Config` for "bert_base". KeyError for an unknown model."""
     return family(model).SIZES[model]

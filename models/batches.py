@@ -1,9 +1,17 @@
 """The batches of one rank: synthetic ones, or rows of a prepared data folder."""
 
-import numpy
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 from dlperf import models
 from dlperf.models import pretraining
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dlperf.adapters.api import Job
+    from dlperf.adapters.ranks import Ranks
+
+    Batch = Dict[str, NDArray[Any]]
 
 
 class Batches:
@@ -15,46 +23,56 @@ class Batches:
     `len(batches)` is the number of distinct batches; `pool()` lists them, for an adapter that puts synthetic batches
     on the device beforehand.
 
-    BERT's batches have one array more, `masked_total`, float64 (): the sum of masked_weights, averaged over the ranks.
-    The masked-word loss is divided by it, so that the mean of the ranks' losses is the loss of the global batch,
-    however many words each rank has masked.
+    A family's TOTALS are in each batch besides.
     """
 
-    def __init__(self, job, ranks):
+    def __init__(self, job: "Job", ranks: "Ranks"):
         self._job, self._ranks = job, ranks
         self._family, self._config = models.family(job.model), models.config(job.model)
         self.synthetic = job.input == "synthetic"
+        self._rows: Optional[pretraining.Rows] = None
         if self.synthetic:
-            self._batches = [self._synthetic(index) for index in range(job.distinct_batches)]
+            self._made = [self._synthetic(index) for index in range(job.distinct_batches)]
         else:
-            self._batches = pretraining.Rows(
-                job.data_dir, self._config, job.batch_size, ranks.rank, ranks.world_size, job.seed
-            )
+            place = (ranks.rank, ranks.world_size)
+            self._rows = pretraining.Rows(job.data_dir or "", self._config, job.batch_size, *place, job.seed)
 
-    def __len__(self):
-        return len(self._batches)
+    def __len__(self) -> int:
+        return len(self._made if self._rows is None else self._rows)
 
-    def __getitem__(self, step):
-        index = step % len(self._batches)
-        batch = self._batches[index]
-        return batch if self.synthetic else self._with_total(batch, self._batches.masked_words(index))
+    def __getitem__(self, step: int) -> "Batch":
+        index = step % len(self)
+        if self._rows is None:
+            return self._made[index]
+        rows = self._rows
+        return self._with_totals(rows[index], lambda field: rows.total(index, field))
 
-    def pool(self):
+    def pool(self) -> "List[Batch]":
         return [self[index] for index in range(len(self))]
 
-    def _with_total(self, batch, masked_words):
-        return dict(batch, masked_total=numpy.array(masked_words / self._ranks.world_size, "float64"))
+    def _with_totals(self, batch: "Batch", total: Callable[[str], float]) -> "Batch":
+        """total: of an array, its sum over the global batch."""
+        import numpy
 
-    def _synthetic(self, index):
+        world_size = self._ranks.world_size
+        totals = {name: numpy.array(total(field) / world_size) for name, field in self._family.TOTALS.items()}
+        return {**batch, **totals}
+
+    def _synthetic(self, index: int) -> "Batch":
         ranks = self._ranks
         batch = self._of_rank(ranks.rank, index)
-        if "masked_weights" not in batch:
+        if not self._family.TOTALS:
             return batch
-        others = (self._of_rank(rank, index) for rank in range(ranks.world_size) if rank != ranks.rank)
-        counts = [one["masked_weights"].sum(dtype="float64") for one in (batch, *others)]
-        return self._with_total(batch, sum(counts))
+        others = [self._of_rank(rank, index) for rank in range(ranks.world_size) if rank != ranks.rank]
 
-    def _of_rank(self, rank, index):
+        def total(field: str) -> float:
+            return sum(float(one[field].sum(dtype="float64")) for one in (batch, *others))
+
+        return self._with_totals(batch, total)
+
+    def _of_rank(self, rank: int, index: int) -> "Batch":
+        import numpy
+
         job, size = self._job, self._job.batch_size
         if not job.trace_steps:
             return self._family.batch(self._config, size, job.seed, rank * job.distinct_batches + index)

@@ -17,11 +17,12 @@ Loss: cross-entropy of the masked words, weighted mean over the whole batch (sum
 plus cross-entropy of next sentence, mean over the batch; in float32 or better.
 """
 
-from typing import NamedTuple
-
-import numpy
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from dlperf.models.parameters import Parameter, random_state
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class Config(NamedTuple):
@@ -38,7 +39,7 @@ class Config(NamedTuple):
     norm_eps: float = 1e-12
 
     @property
-    def head_size(self):
+    def head_size(self) -> int:
         return self.hidden // self.heads
 
 
@@ -52,11 +53,19 @@ SIZES = {
 #: for checking in float64: the same network and weights, shorter rows
 SIZES.update({name + "_check": config._replace(sequence=32, masked=5) for name, config in SIZES.items()})
 
+TITLES = {"bert_base": "BERT-base pretraining", "bert_large": "BERT-large pretraining"}
+ALIASES = {"bert": "bert_base"}
+DEFAULT = "bert"
 #: what the report counts, and its unit
 SAMPLE = "sentences"
 RATE_UNIT = "sentences/s"
 #: batch per device where none is asked: DLPerf's on an accelerator; on CPU what a step of a few seconds allows
 BATCH_SIZE = {"cuda": {"fp32": 32, "tf32": 32, "amp": 64}, "cpu": 4}
+EFFECTIVE = ("clip_norm", "dropout", "masked_positions", "gelu", "attention")
+WORK = ("clip_norm", "dropout", "masked_positions", "vocabulary")
+#: the masked-word loss is divided by it, so that the mean of the ranks' losses is the loss of the global batch, however
+#: many words each rank has masked
+TOTALS = {"masked_total": "masked_weights"}
 
 
 class Optimizer(NamedTuple):
@@ -78,12 +87,11 @@ class Optimizer(NamedTuple):
     clip_norm: float = 1.0
 
 
-def optimizer(global_batch_size):
+def optimizer(global_batch_size: int) -> Optimizer:
     return Optimizer()
 
 
-def parameters(config):
-    # type: (Config) -> List[Parameter]
+def parameters(config: Config) -> List[Parameter]:
     """Every tensor, in the order of the forward pass. BERT-base has 110,106,428 trained values."""
     hidden = config.hidden
     embeddings = "bert.embeddings."
@@ -110,14 +118,14 @@ def parameters(config):
     return result
 
 
-def _dense(name, inputs, outputs):
+def _dense(name: str, inputs: int, outputs: int) -> List[Parameter]:
     return [
         Parameter(name + ".weight", (outputs, inputs), "dense", 0.02),
         Parameter(name + ".bias", (outputs,), "bias", "zeros"),
     ]
 
 
-def _norm(name, width):
+def _norm(name: str, width: int) -> List[Parameter]:
     return [
         Parameter(name + ".weight", (width,), "scale", "ones"),
         Parameter(name + ".bias", (width,), "shift", "zeros"),
@@ -125,7 +133,7 @@ def _norm(name, width):
 
 
 #: the arrays of a batch: name -> (shape without the batch axis, dtype); `sequence` and `masked` stand for sizes
-FIELDS = {
+FIELDS: Dict[str, Tuple[Tuple[str, ...], str]] = {
     "input_ids": (("sequence",), "int32"),  # words, with [MASK] and its substitutes in place
     "token_type_ids": (("sequence",), "int32"),  # 0 first sentence, 1 second
     "lengths": ((), "int32"),  # tokens that are not padding; 3 to sequence
@@ -136,12 +144,14 @@ FIELDS = {
 }
 
 
-def batch(config, batch_size, seed, index):
+def batch(config: Config, batch_size: int, seed: int, index: int) -> "Dict[str, NDArray[Any]]":
     """Synthetic batch number `index`: the arrays of FIELDS, batch axis first.
 
     Half of the rows fill the sequence, half are shorter, as in prepared text; every system computes on the padding
     too, so that the work does not depend on it.
     """
+    import numpy
+
     random = random_state(seed, f"bert batch {index}")
     full = config.sequence
     lengths = numpy.where(numpy.arange(batch_size) % 2 == 0, full, random.randint(full // 2, full + 1, batch_size))
@@ -164,12 +174,23 @@ def batch(config, batch_size, seed, index):
     return {name: numpy.ascontiguousarray(arrays[name], dtype) for name, (_, dtype) in FIELDS.items()}
 
 
-def logits(config):
+def logits(config: Config) -> Dict[str, Tuple[int, ...]]:
     """The network's outputs: name -> shape without the batch axis."""
     return {"mlm_logits": (config.masked, config.vocabulary), "nsp_logits": (2,)}
 
 
-def flops(config):
+def shapes(config: Config) -> Dict[str, Tuple[int, ...]]:
+    """The logits: the MLM head computes 20 gathered positions, not 128."""
+    return logits(config)
+
+
+def observed(shapes: Mapping[str, Sequence[int]]) -> Dict[str, str]:
+    """Positions and words of the MLM head's logits, if they have these two axes."""
+    found = tuple(shapes.get("mlm_logits", ()))
+    return dict(zip(("masked_positions", "vocabulary"), map(str, found))) if len(found) == 2 else {}
+
+
+def flops(config: Config) -> int:
     """Floating-point operations of one training step for one sentence: 3 times the forward pass, 2 per multiply-add,
     matrix products only. BERT-base at sequence 128 and 20 masked words: 7.1e10."""
     tokens, hidden = config.sequence, config.hidden
@@ -180,7 +201,12 @@ def flops(config):
     return 3 * 2 * macs
 
 
-def activations(config):
+def normalised(config: Config) -> Dict[str, int]:
+    """No BatchNorm."""
+    return {}
+
+
+def activations(config: Config) -> int:
     """Values that the matrix products give for one sentence, which a step keeps for its gradients. BERT-base: 1.5e7."""
     tokens, hidden = config.sequence, config.hidden
     layer = tokens * (6 * hidden + config.intermediate) + config.heads * tokens * tokens

@@ -21,8 +21,12 @@ that all frameworks' loaders have.
 import json
 import math
 import os
+from typing import TYPE_CHECKING, Any, Dict, List, Tuple
 
-import numpy
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from dlperf.models.resnet import Config
 
 FORMAT = "dlperf-images"
 VERSION = 1
@@ -41,7 +45,7 @@ TRIES = 10
 PREPARE = "Prepare a folder with `python -m dlperf.data imagenet --source DIR --output DIR`"
 
 
-def describe(data_dir):
+def describe(data_dir: str) -> Dict[str, Any]:
     """What dataset.json says, as a dict. ValueError, one sentence, when the folder is not one that we can read."""
     file = os.path.join(data_dir, DESCRIPTION)
     try:
@@ -56,7 +60,7 @@ def describe(data_dir):
     return found
 
 
-def check(data_dir, config, format, global_batch):
+def check(data_dir: str, config: "Config", format: str, global_batch: int) -> List[str]:
     """Why a model cannot train on a folder: a list of sentences, empty if it can. Looks at names and sizes only."""
     try:
         found = describe(data_dir)
@@ -75,7 +79,7 @@ def check(data_dir, config, format, global_batch):
     return problems
 
 
-def _changed(data_dir, found, format):
+def _changed(data_dir: str, found: Dict[str, Any], format: str) -> List[str]:
     """The first file that is not as it was written."""
     sizes = found["formats"][format]
     files = list(sizes.items())
@@ -99,24 +103,24 @@ class Image:
 
     __slots__ = ("bytes", "label", "path")
 
-    def __init__(self, path, label, size):
+    def __init__(self, path: str, label: int, size: int):
         self.path, self.label, self.bytes = path, label, size
 
 
-def read_index(data_dir):
+def read_index(data_dir: str) -> List[Image]:
     """The images of the format "folder", in their order."""
     with open(os.path.join(data_dir, "folder", INDEX), encoding="utf-8") as stream:
         lines = [line.rstrip("\n").split("\t") for line in stream]
     return [Image(path, int(label), int(size)) for path, label, size in lines]
 
 
-def files(data_dir, format):
+def files(data_dir: str, format: str) -> List[str]:
     """Paths of the record files of a format, in their order."""
     names = [name for name in describe(data_dir)["formats"][format] if not name.endswith(".idx")]
     return [os.path.join(data_dir, format, name) for name in sorted(names)]
 
 
-def random_part(random, height, width):
+def random_part(random: Any, height: int, width: int) -> Tuple[int, int, int, int]:
     """A random part of an image, as torchvision's RandomResizedCrop draws it: top, left, height, width.
 
     random: a numpy RandomState or Generator (`uniform` is all that is used).
@@ -132,12 +136,16 @@ def random_part(random, height, width):
     return (height - h) // 2, (width - w) // 2, h, w
 
 
-def middle_part(height, width):
+def middle_part(height: int, width: int) -> Tuple[int, int, int, int]:
     """The largest square in the middle: top, left, height, width."""
     side = min(height, width)
     return (height - side) // 2, (width - side) // 2, side, side
 
 
-def normalised(pixels):
+def normalised(pixels: "ArrayLike") -> "NDArray[Any]":
     """float32 of pixels from 0 to 255 whose last axis is red, green, blue."""
-    return (numpy.asarray(pixels, "float32") - numpy.float32(MEAN)) / numpy.float32(DEVIATION)
+    import numpy
+
+    mean, deviation = numpy.array(MEAN, "float32"), numpy.array(DEVIATION, "float32")
+    found: NDArray[Any] = (numpy.asarray(pixels, "float32") - mean) / deviation
+    return found

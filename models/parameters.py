@@ -1,9 +1,11 @@
 """Parameters as every framework must hold them: canonical names, shapes, layouts and initial values."""
 
 import zlib
-from typing import NamedTuple, Tuple
+from typing import TYPE_CHECKING, Any, Iterable, NamedTuple, Tuple, Union
 
-import numpy
+if TYPE_CHECKING:
+    from numpy.random import RandomState
+    from numpy.typing import NDArray
 
 #: kinds of parameter that weight decay applies to: weights of convolutions, dense layers and embeddings
 DECAYED = frozenset(["conv", "dense", "embedding"])
@@ -23,37 +25,40 @@ class Parameter(NamedTuple):
     name: str
     shape: Tuple[int, ...]
     kind: str
-    init: object
+    init: Union[str, float]
 
     @property
-    def trained(self):
+    def trained(self) -> bool:
         return self.kind not in STATISTICS
 
     @property
-    def decayed(self):
+    def decayed(self) -> bool:
         """Whether weight decay applies: not to biases, nor to BatchNorm's or LayerNorm's scale and shift."""
         return self.kind in DECAYED
 
     @property
-    def size(self):
-        return int(numpy.prod(self.shape))
+    def size(self) -> int:
+        size = 1
+        for side in self.shape:
+            size *= side
+        return size
 
 
-def count(parameters):
+def count(parameters: Iterable[Parameter]) -> int:
     """Number of trained values, BatchNorm's running statistics left out."""
     return sum(parameter.size for parameter in parameters if parameter.trained)
 
 
-def initial(parameter, seed, dtype="float32"):
+def initial(parameter: Parameter, seed: int, dtype: str = "float32") -> "NDArray[Any]":
     """The initial value of one parameter, the same in every framework and numpy.
 
     Depends on the seed and the name only, not on the order in which tensors are made; RandomState is frozen by
     numpy (NEP 19), so old and new versions give the same numbers.
     """
-    if parameter.init == "zeros":
-        return numpy.zeros(parameter.shape, dtype)
-    if parameter.init == "ones":
-        return numpy.ones(parameter.shape, dtype)
+    import numpy
+
+    if isinstance(parameter.init, str):
+        return numpy.full(parameter.shape, {"zeros": 0, "ones": 1}[parameter.init], dtype)
     random = random_state(seed, parameter.name)
     values = random.standard_normal(parameter.size)
     values *= parameter.init
@@ -61,6 +66,8 @@ def initial(parameter, seed, dtype="float32"):
     return values.astype("float32").astype(dtype).reshape(parameter.shape)
 
 
-def random_state(seed, name):
+def random_state(seed: int, name: str) -> "RandomState":
     """numpy's frozen generator for one named thing."""
+    import numpy
+
     return numpy.random.RandomState([seed & 0xFFFFFFFF, zlib.crc32(name.encode("utf-8")) & 0xFFFFFFFF])

@@ -12,11 +12,13 @@ map: no copy, no conversion, and one page cache for all processes of a machine.
 
 import json
 import os
+from typing import TYPE_CHECKING, Any, Dict, List, Union
 
-import numpy
-
-from dlperf.models.bert import FIELDS
+from dlperf.models.bert import FIELDS, Config
 from dlperf.models.parameters import random_state
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 FORMAT = "dlperf-bert-pretraining"
 VERSION = 1
@@ -38,10 +40,12 @@ class Rows:
     the global batch to begin with, the same in every rank. Raises ValueError with all problems that `check` finds.
     """
 
-    def __init__(self, data_dir, config, batch_size, rank, world_size, seed):
+    def __init__(self, data_dir: str, config: Config, batch_size: int, rank: int, world_size: int, seed: int):
         problems = check(data_dir, config, batch_size * world_size)
         if problems:
             raise ValueError("\n".join(problems))
+        import numpy
+
         self._arrays = {field: numpy.asarray(_map(data_dir, field)) for field in FIELDS}
         self._batch_size = batch_size
         self._rank = rank
@@ -49,31 +53,31 @@ class Rows:
         self._count = len(self._arrays["lengths"]) // (batch_size * world_size)
         self._first = int(random_state(seed, "first batch").randint(self._count))
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self._count
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int) -> "Dict[str, NDArray[Any]]":
         start = self._start(index) + self._rank * self._batch_size
         return {field: array[start : start + self._batch_size] for field, array in self._arrays.items()}
 
-    def masked_words(self, index):
-        """The masked words of the whole global batch: the sum of masked_weights."""
+    def total(self, index: int, field: str) -> float:
+        """The sum of a field over the whole global batch."""
         start = self._start(index)
-        return self._arrays["masked_weights"][start : start + self._batch_size * self._world_size].sum()
+        return float(self._arrays[field][start : start + self._batch_size * self._world_size].sum(dtype="float64"))
 
-    def _start(self, index):
+    def _start(self, index: int) -> int:
         """The first row of a global batch."""
         if not 0 <= index < self._count:
             raise IndexError(f"batch {index} of {self._count}")
         return (self._first + index) % self._count * self._batch_size * self._world_size
 
 
-def path(data_dir, field):
+def path(data_dir: "Union[str, os.PathLike[str]]", field: str) -> str:
     """The file of one field."""
     return os.path.join(data_dir, field + ".npy")
 
 
-def describe(data_dir):
+def describe(data_dir: str) -> Dict[str, Any]:
     """What dataset.json says, as a dict. ValueError, one sentence, when the folder is not one that we can read."""
     file = os.path.join(data_dir, DESCRIPTION)
     if not os.path.isdir(data_dir):
@@ -83,14 +87,14 @@ def describe(data_dir):
         raise ValueError(f"{data_dir}: has no {DESCRIPTION}; allowed: a folder of prepared BERT examples. {PREPARE}.")
     try:
         with open(file, encoding="utf-8") as stream:
-            found = json.load(stream)
+            found: Dict[str, Any] = json.load(stream)
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{file}: cannot be read as JSON ({_first_line(error)}). {PREPARE} anew.") from None
     _recognise(file, found)
     return found
 
 
-def check(data_dir, config, global_batch_size=1):
+def check(data_dir: str, config: Config, global_batch_size: int = 1) -> List[str]:
     """What keeps this folder from feeding a model of these sizes: a list of sentences, empty if nothing.
 
     Each names the file, the value, what is allowed and the next step. Opens every file, reads no row.
@@ -110,7 +114,7 @@ def check(data_dir, config, global_batch_size=1):
     return problems
 
 
-def _recognise(file, found):
+def _recognise(file: str, found: Any) -> None:
     """ValueError unless `found` is a description that this version reads."""
     name = found.get("format") if isinstance(found, dict) else None
     if name != FORMAT:
@@ -124,11 +128,11 @@ def _recognise(file, found):
         raise ValueError(f"{file}: {', '.join(wrong)}; allowed: whole numbers from 1. {PREPARE} anew.")
 
 
-def _is_count(value):
+def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-def _sizes(file, found, config):
+def _sizes(file: str, found: Dict[str, Any], config: Config) -> List[str]:
     """Where the sizes of the data and of the model disagree."""
     problems = []
     for key in SIZES:
@@ -143,7 +147,7 @@ def _sizes(file, found, config):
     return problems
 
 
-def _array(data_dir, field, found):
+def _array(data_dir: str, field: str, found: Dict[str, Any]) -> List[str]:
     """Problems of one array, by what dataset.json promises."""
     file = path(data_dir, field)
     if not os.path.isfile(file):
@@ -162,9 +166,12 @@ def _array(data_dir, field, found):
     return []
 
 
-def _map(data_dir, field):
-    return numpy.load(path(data_dir, field), mmap_mode="r", allow_pickle=False)
+def _map(data_dir: str, field: str) -> "NDArray[Any]":
+    import numpy
+
+    loaded: NDArray[Any] = numpy.load(path(data_dir, field), mmap_mode="r", allow_pickle=False)
+    return loaded
 
 
-def _first_line(error):
+def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]

@@ -16,11 +16,12 @@ Loss: cross-entropy with label smoothing 0.1 (target 0.9 + 0.1/classes on the cl
 the batch, in float32 or better. Weight decay is in the optimizer, not in the loss.
 """
 
-from typing import NamedTuple, Tuple
-
-import numpy
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from dlperf.models.parameters import Parameter, random_state
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class Config(NamedTuple):
@@ -40,11 +41,17 @@ SIZES = {
 #: for checking in float64: the same network and weights, smaller images
 SIZES.update({name + "_check": config._replace(image_size=64) for name, config in SIZES.items()})
 
+TITLES = {"resnet50": "ResNet-50 v1.5"}
+ALIASES: Dict[str, str] = {}
+DEFAULT = "resnet50"
 #: what the report counts, and its unit
 SAMPLE = "images"
 RATE_UNIT = "img/s"
 #: batch per device where none is asked: DLPerf's on an accelerator; on CPU what a step of a few seconds allows
 BATCH_SIZE = {"cuda": {"fp32": 128, "tf32": 128, "amp": 256}, "cpu": 16}
+EFFECTIVE = ("layout", "label_smoothing")
+WORK = ("label_smoothing",)
+TOTALS: Dict[str, str] = {}
 
 EXPANSION = 4
 
@@ -62,7 +69,7 @@ class Optimizer(NamedTuple):
     weight_decay: float = 2.0**-15
 
 
-def optimizer(global_batch_size):
+def optimizer(global_batch_size: int) -> Optimizer:
     return Optimizer(learning_rate=0.256 * global_batch_size / 256)
 
 
@@ -76,12 +83,11 @@ class Block(NamedTuple):
     projected: bool
 
     @property
-    def channels_out(self):
+    def channels_out(self) -> int:
         return self.channels * EXPANSION
 
 
-def blocks(config):
-    # type: (Config) -> List[Block]
+def blocks(config: Config) -> List[Block]:
     """All blocks from input to output."""
     result = []
     channels_in = config.width
@@ -95,8 +101,7 @@ def blocks(config):
     return result
 
 
-def normalised(config):
-    # type: (Config) -> Dict[str, int]
+def normalised(config: Config) -> Dict[str, int]:
     """How many values of one image each BatchNorm takes the statistics of a channel from: its height times width."""
     size = config.image_size // 2
     result = {"bn1": size * size}
@@ -110,8 +115,7 @@ def normalised(config):
     return result
 
 
-def parameters(config):
-    # type: (Config) -> List[Parameter]
+def parameters(config: Config) -> List[Parameter]:
     """Every tensor, in the order of the forward pass. ResNet-50 has 25,557,032 trained values."""
     result = _conv_bn("conv1", "bn1", 3, config.width, 7)
     for block in blocks(config):
@@ -127,7 +131,9 @@ def parameters(config):
     return result
 
 
-def _conv_bn(conv, bn, channels_in, channels_out, kernel, scale="ones"):
+def _conv_bn(
+    conv: str, bn: str, channels_in: int, channels_out: int, kernel: int, scale: str = "ones"
+) -> List[Parameter]:
     # He initialisation, fan-out, as torchvision's and Goyal et al.'s; the last scale of a block starts at zero.
     deviation = (2.0 / (channels_out * kernel * kernel)) ** 0.5
     return [
@@ -139,12 +145,14 @@ def _conv_bn(conv, bn, channels_in, channels_out, kernel, scale="ones"):
     ]
 
 
-def batch(config, batch_size, seed, index):
+def batch(config: Config, batch_size: int, seed: int, index: int) -> "Dict[str, NDArray[Any]]":
     """Synthetic batch number `index`.
 
     Returns images: float32 (batch_size, 3, image_size, image_size), NCHW, with the mean and the deviation of
     normalised photographs (0 and 1, uniform); labels: int32 (batch_size,).
     """
+    import numpy
+
     random = random_state(seed, f"resnet batch {index}")
     size = (batch_size, 3, config.image_size, config.image_size)
     images = random.random_sample(size).astype("float32")
@@ -153,16 +161,27 @@ def batch(config, batch_size, seed, index):
     return {"images": images, "labels": random.randint(0, config.classes, batch_size).astype("int32")}
 
 
-def logits(config):
+def logits(config: Config) -> Dict[str, Tuple[int, ...]]:
     """The network's outputs: name -> shape without the batch axis."""
     return {"logits": (config.classes,)}
 
 
-def flops(config):
+def shapes(config: Config) -> Dict[str, Tuple[int, ...]]:
+    """The output of the first 1x1 convolution of stage 2, whose sides v1.5 halves later than v1; the logits."""
+    side = config.image_size // 4
+    return {"layer2.0.conv1": (2 * config.width, side, side), "logits": (config.classes,)}
+
+
+def observed(shapes: Mapping[str, Sequence[int]]) -> Dict[str, str]:
+    """Nothing."""
+    return {}
+
+
+def flops(config: Config) -> int:
     """Floating-point operations of one training step for one image: 3 times the forward pass (forward, gradient of
     the input, gradient of the weights), 2 per multiply-add, convolutions and the dense layer only."""
     size = config.image_size // 2
-    macs = config.width * 3 * 49 * size * size
+    macs: int = config.width * 3 * 49 * size * size
     size //= 2
     for block in blocks(config):
         inner, outer = block.channels, block.channels_out
@@ -175,7 +194,7 @@ def flops(config):
     return 3 * 2 * macs
 
 
-def activations(config):
+def activations(config: Config) -> int:
     """Values that the convolutions give for one image, which a step keeps for its gradients. ResNet-50: 1.1e7."""
     places = normalised(config)
     return sum(p.size * places[p.name.rpartition(".")[0]] for p in parameters(config) if p.kind == "scale")

@@ -1,0 +1,172 @@
+"""What a family of models is: the contract of `models/<family>.py`, and what is wrong with a module that breaks it.
+
+A family is a module of this package with a function `parameters`. Its name is the family's; `adapters/<framework>/` has
+a module of the same name for each family that the framework trains. Nothing else knows families by name.
+"""
+
+import inspect
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
+
+if TYPE_CHECKING:  # Protocol is missing in Python 3.7
+    from typing import Protocol
+
+    from numpy.typing import NDArray
+
+    from dlperf.models.parameters import Parameter
+else:
+    Protocol = object
+
+
+class Family(Protocol):
+    """The traits of a family; each module has all of them. `config` is one of SIZES, a NamedTuple.
+
+    SIZES: name -> config. The first one is what the family is known by; <family>_tiny trains in a moment, for tests.
+        Each X has a twin X_check: the same network and weights on smaller input, for checking in float64.
+    TITLES: name -> title in reports, for the sizes that --help lists; those without one go by their names.
+    ALIASES: other names that --model takes -> name. DEFAULT: the name of the family's model in a comparison without
+        --model; empty where it has none there.
+    SAMPLE: what the report counts, in the plural: "images". RATE_UNIT: of so many in a second: "img/s".
+    BATCH_SIZE: per device, where none is asked: {"cuda": {"fp32": N, "tf32": N, "amp": N}, "cpu": N}.
+    EFFECTIVE: keys that `Trainer.effective` has besides those of dlperf.adapters.api. WORK: keys of it, and options,
+        that say what work was done, besides those of dlperf.proof.judge; all others say how.
+    TOTALS: sums over the global batch, divided by the number of ranks, that each rank has with its own batch, float64
+        (): name -> the array that is summed. For a loss whose mean is over something that batches differ in.
+    """
+
+    SIZES: Mapping[str, Any]
+    TITLES: Mapping[str, str]
+    ALIASES: Mapping[str, str]
+    DEFAULT: str
+    SAMPLE: str
+    RATE_UNIT: str
+    BATCH_SIZE: Mapping[str, Any]
+    EFFECTIVE: Tuple[str, ...]
+    WORK: Tuple[str, ...]
+    TOTALS: Mapping[str, str]
+
+    def parameters(self, config: Any) -> "List[Parameter]":
+        """Every tensor, statistics too, in the order of the forward pass."""
+
+    def optimizer(self, global_batch_size: int) -> Any:
+        """The optimizer's values, a NamedTuple whose docstring is its formula."""
+
+    def batch(self, config: Any, batch_size: int, seed: int, index: int) -> "Dict[str, NDArray[Any]]":
+        """Synthetic batch number `index`: arrays by name, batch axis first."""
+
+    def logits(self, config: Any) -> Dict[str, Tuple[int, ...]]:
+        """The network's outputs: name -> shape without the batch axis."""
+
+    def shapes(self, config: Any) -> Dict[str, Tuple[int, ...]]:
+        """What `Trainer.shapes` shows, which tells this network from others with the same parameters: name -> shape
+        without the batch axis, channels first."""
+
+    def observed(self, shapes: Mapping[str, Sequence[int]]) -> Dict[str, str]:
+        """Keys of `Trainer.effective` that its shapes show, with their values: those that ran, whatever it says."""
+
+    def flops(self, config: Any) -> int:
+        """Floating-point operations of one training step for one sample."""
+
+    def activations(self, config: Any) -> int:
+        """Values of one sample that a step keeps for its gradients, roughly."""
+
+    def normalised(self, config: Any) -> Dict[str, int]:
+        """Each BatchNorm, and how many values of one sample it takes the statistics of a channel from; empty without
+        BatchNorm. They are each rank's own. A config with BatchNorm has `bn_decay`."""
+
+
+class Wrong(NamedTuple):
+    """A trait that cannot be used: its name, "dlperf.models.toy.SAMPLE", what it is, and what it may be."""
+
+    trait: str
+    value: object
+    allowed: str
+
+
+def wrong(module: ModuleType, others: Mapping[str, Family]) -> List[Wrong]:
+    """All that keeps a module from being a family beside others; empty if nothing does."""
+    found = []
+    for name, (allowed, fits) in {**_attributes(module), **_functions()}.items():
+        value = getattr(module, name, "")
+        if not _holds(fits, value):
+            found.append(Wrong(f"{module.__name__}.{name}", value, allowed))
+    for name, other in () if found else others.items():
+        for taken in sorted(_names(module) & _names(other)):
+            found.append(Wrong(f"{module.__name__}.SIZES", taken, f"names that no other family has; {name} has it"))
+    return found
+
+
+def _names(family: Any) -> Set[str]:
+    """All that --model takes for a family."""
+    return {*family.SIZES, *family.ALIASES}
+
+
+def _holds(fits: Callable[[Any], bool], value: object) -> bool:
+    try:
+        return fits(value)
+    except Exception:  # a value of another type raises whatever was asked of it
+        return False
+
+
+_Check = Tuple[str, Callable[[Any], bool]]
+
+
+def _attributes(module: ModuleType) -> Dict[str, _Check]:
+    """What each attribute may be, in words, and whether a value is that."""
+    family = module.__name__.rpartition(".")[2]
+    sizes, aliases = (getattr(module, name, {}) for name in ("SIZES", "ALIASES"))
+    named = f"a dict of name -> config with {family}_tiny, and with X_check for each X"
+    batches = 'whole numbers from 1: {"cuda": {"fp32": N, "tf32": N, "amp": N}, "cpu": N}'
+    return {
+        "SIZES": (named, lambda value: _paired(value) and f"{family}_tiny" in value),
+        "TITLES": ("a dict of names in SIZES -> texts", lambda value: _texts(value) and set(value) <= set(sizes)),
+        "ALIASES": (
+            "a dict of other names -> names in SIZES",
+            lambda value: _texts(value) and set(value.values()) <= set(sizes) and not set(value) & set(sizes),
+        ),
+        "DEFAULT": ("a name in SIZES or ALIASES, or empty", lambda value: value in {"", *sizes, *aliases}),
+        "SAMPLE": ('a text in the plural: "images"', lambda value: _text(value) and value.endswith("s")),
+        "RATE_UNIT": ('a text: "img/s"', _text),
+        "BATCH_SIZE": (batches, _batch_sizes),
+        "EFFECTIVE": ("a tuple of texts", _tuple),
+        "WORK": ("a tuple of texts", _tuple),
+        "TOTALS": ("a dict of new array -> array of `batch`", _texts),
+    }
+
+
+def _functions() -> Dict[str, _Check]:
+    """The functions, with the names of their arguments."""
+    found = {}
+    for name, function in vars(Family).items():
+        if inspect.isfunction(function):
+            arguments = list(inspect.signature(function).parameters)[1:]
+            found[name] = f"a function {name}({', '.join(arguments)})", _takes(arguments)
+    return found
+
+
+def _takes(arguments: List[str]) -> Callable[[Any], bool]:
+    return lambda value: callable(value) and list(inspect.signature(value).parameters) == arguments
+
+
+def _text(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def _texts(value: object) -> bool:
+    return isinstance(value, dict) and all(_text(key) and _text(one) for key, one in value.items())
+
+
+def _tuple(value: object) -> bool:
+    return isinstance(value, tuple) and all(_text(one) for one in value)
+
+
+def _paired(sizes: Mapping[str, Any]) -> bool:
+    usual = {name for name in sizes if not name.endswith("_check")}
+    return set(sizes) == usual | {name + "_check" for name in usual}
+
+
+def _batch_sizes(value: object) -> bool:
+    if not isinstance(value, dict) or set(value) != {"cuda", "cpu"} or not isinstance(value["cuda"], dict):
+        return False
+    counts = [value["cpu"], *value["cuda"].values()]
+    return set(value["cuda"]) == {"fp32", "tf32", "amp"} and all(isinstance(n, int) and n >= 1 for n in counts)
