@@ -5,7 +5,9 @@ per model family (`resnet.py`, `bert.py`). Each module has the two functions of 
 `Trainer`. Only the worker calls them.
 """
 
-from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Tuple, Union
+
+from dlperf import models
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # Protocol is missing in Python 3.7
@@ -26,7 +28,7 @@ PRECISIONS = {
     "amp_bf16": "mixed precision: bfloat16 where it is safe, float32 weights, no loss scaling",
 }
 
-#: keys that `Trainer.effective` must have, for every family and for each; more are welcome
+#: keys that `Trainer.effective` must have, for every family; more are welcome
 EFFECTIVE = (
     "precision",  # one of PRECISIONS, as it ran
     "compute_dtype",  # of the large matrix products: float64 | float32 | tf32 | float16 | bfloat16
@@ -34,23 +36,12 @@ EFFECTIVE = (
     "threads",  # threads that the framework may use on the CPU
     "optimizer",  # the kernel: "torch.optim.SGD (fused)" ...
     "loss_scale",  # "none", "dynamic from 65536", ...
-    "data",  # "synthetic, 4 batches on the device", "rows of DIR", "images of DIR"; see `described`
+    "data",  # "synthetic, 4 batches on the device", "rows of DIR", "images of DIR"
 )
 #: besides, with several ranks: how gradients are averaged, and over what: "DistributedDataParallel (gloo)"
 EFFECTIVE_OF_RANKS = ("communication",)
-EFFECTIVE_OF = {
-    "resnet": ("layout", "label_smoothing"),
-    "bert": ("clip_norm", "dropout", "masked_positions", "gelu", "attention"),
-}
-
-#: names in `Trainer.shapes`, per family, without the batch axis, channels first
-SHAPES_OF = {
-    "resnet": (
-        "layer2.0.conv1",
-        "logits",
-    ),  # output of the first 1x1 of stage 2: (128, 56, 56) in v1.5; (classes,)
-    "bert": ("mlm_logits", "nsp_logits"),  # (masked, vocabulary): 20 gathered positions, not 128; (2,)
-}
+#: what a family has besides these, and names in `Trainer.shapes`: EFFECTIVE and `shapes` of dlperf.models.traits.Family
+SHAPES_OF = {name: tuple(family.shapes(next(iter(family.SIZES.values())))) for name, family in models.FAMILIES.items()}
 
 
 class Job(NamedTuple):
@@ -90,6 +81,33 @@ class Job(NamedTuple):
     meeting_seconds: float = 300.0
     options: Mapping[str, str] = {}
 
+    @property
+    def mixed(self) -> bool:
+        """Whether products are in 16 bits beside float32 weights."""
+        return self.precision in ("amp_fp16", "amp_bf16")
+
+    @property
+    def weights_dtype(self) -> str:
+        """Of weights, their gradients and the optimizer's state."""
+        return "float64" if self.precision == "fp64" else "float32"
+
+    @property
+    def clip_norm(self) -> Optional[float]:
+        """The global norm to which gradients are clipped; None: they are not."""
+        asked = self.options.get("clip_norm", "off")
+        return None if asked == "off" else float(asked)
+
+
+class Sparse(NamedTuple):
+    """Some rows of a large table, as an embedding has it, in place of a whole tensor.
+
+    rows: int64 (n,), ascending, each once. values: (n, *shape[1:]). Of a gradient all other rows are zero; of a
+    parameter they are as dlperf.models made them.
+    """
+
+    rows: "ndarray"
+    values: "ndarray"
+
 
 class Trainer(Protocol):
     """A model built and ready to train. It owns no loop, no clock and no log.
@@ -98,9 +116,10 @@ class Trainer(Protocol):
     that all ranks keep the same weights. BatchNorm's statistics are each rank's own.
 
     parameter_count: trained values, as the framework counts them.
-    effective: what really runs, read back from the framework where that is possible; keys in EFFECTIVE.
+    effective: what really runs, read back from the framework where that is possible; keys in EFFECTIVE,
+        and in EFFECTIVE of the family.
     shapes: shapes of a few activations as they were in the step that ran (filled by the first step or its trace);
-        keys in SHAPES_OF. They tell ResNet v1 from v1.5, and a gathered MLM head from a full one.
+        keys as in `shapes` of the family. They tell ResNet v1 from v1.5, and a gathered MLM head from a full one.
     gradient_bytes: with several ranks, bytes that one hands over in each step to be averaged.
     input_seconds: seconds that `step` has waited for its batches so far, of `time.perf_counter`; None where they are on
         the device already, or are taken from memory.
@@ -133,16 +152,18 @@ class Trainer(Protocol):
         take, and returns the first sum when it is there. All ranks call it together. It serves as the barrier before
         a window, and, outside of windows, to measure the network."""
 
-    def parameters(self) -> "Iterable[Tuple[str, ndarray]]":
-        """All tensors that dlperf.models lists, BatchNorm's statistics included, as canonical names and layouts."""
+    def parameters(self) -> "Iterable[Tuple[str, Union[ndarray, Sparse]]]":
+        """All tensors that dlperf.models lists, BatchNorm's statistics included, as canonical names and layouts. A
+        table that is on parameter servers may be Sparse: the rows that training touched."""
 
     def logits(self) -> "Iterable[Tuple[str, ndarray]]":
         """Of the last step, with job.trace_steps: the outputs that `logits` of the family lists, batch axis first."""
 
-    def gradients(self) -> "Iterable[Tuple[str, ndarray]]":
+    def gradients(self) -> "Iterable[Tuple[str, Union[ndarray, Sparse]]]":
         """Of the last step's loss, with job.trace_steps: for every trained parameter, under canonical names and in
         canonical layouts, before clipping and weight decay, with any loss scale taken out. Empty where the framework
-        does not give them (a compiled step that keeps them to itself)."""
+        does not give them (a compiled step that keeps them to itself). Sparse where the framework's are: with rows that
+        several samples share already added up."""
 
     def peak_memory(self) -> Optional[int]:
         """Most bytes on the device so far, by the framework's allocator; None where it cannot tell, and on CPU."""
@@ -164,6 +185,11 @@ class ModelModule(Protocol):
         """Optional. After `build`: a call that multiplies two matrices of size x size in the type of the job's large
         products, and returns when it is done."""
 
+    def serve(self, job: Job, ranks: "Ranks") -> None:
+        """Optional, for parameter servers: what a process whose `ranks.role` is "server" runs in place of `build`,
+        until the workers have left. Workers and servers are counted apart, each from 0; only workers train and are
+        timed. No launcher of ours starts servers yet."""
+
     def pixels(self, job: Job) -> "Iterable[Tuple[ndarray, int]]":
         """resnet only. Each image of the data folder once, with its label (from 0), in any order: float32
         (3, size, size) as the network gets it, but of the middle part and not mirrored, see dlperf.models.images."""
@@ -171,11 +197,3 @@ class ModelModule(Protocol):
 
 class Unsupported(Exception):
     """Raised by `build` when this build of the framework cannot run the job; the message says why."""
-
-
-def described(feed: Any, job: Job) -> Mapping[str, str]:
-    """What `Trainer.effective` says of its input: that images come from files is work; by what loader ("tf.data over
-    tfrecord, 2 threads") is how."""
-    if feed.input_seconds is None:
-        return {"data": feed.description}
-    return {"data": f"images of {job.data_dir}", "loader": feed.description}

@@ -9,6 +9,7 @@ import ctypes
 import mmap
 import platform
 import sys
+from typing import Any, FrozenSet, Iterable, Mapping, Optional, Sequence, Set, Tuple
 
 #: CPUID leaf, subleaf, register (EBX 1, ECX 2, EDX 3, EAX 0) -> bit -> name. Intel's manual, volume 2A, CPUID.
 BITS = {
@@ -35,7 +36,7 @@ KERNELS = ("native", "emulated", "reference", "none")
 RUN = KERNELS[:2]
 
 
-def flags():
+def flags() -> Optional[FrozenSet[str]]:
     """Names of the instruction sets that this process may use; None where nothing tells."""
     if platform.machine() in ("x86_64", "AMD64") and sys.maxsize > 2**32:
         try:
@@ -45,7 +46,7 @@ def flags():
     return _listed()
 
 
-def _asked():
+def _asked() -> FrozenSet[str]:
     """By CPUID, less what the system does not save when it switches processes."""
     page = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
     page.write(CPUID.ljust(64, b"\0") + XGETBV)
@@ -53,13 +54,13 @@ def _asked():
     cpuid = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p)(ctypes.addressof(start))
     xgetbv = ctypes.CFUNCTYPE(ctypes.c_uint32)(ctypes.addressof(start) + 64)
 
-    def registers(leaf, subleaf=0):
+    def registers(leaf: int, subleaf: int = 0) -> Tuple[int, ...]:
         four = (ctypes.c_uint32 * 4)()
         cpuid(leaf, subleaf, ctypes.addressof(four))
         return tuple(four)
 
     saved = xgetbv() if registers(1)[2] & OSXSAVE else 0
-    found = set()
+    found: Set[str] = set()
     for (leaf, subleaf, register), names in BITS.items():
         if leaf <= registers(0)[0] and (subleaf == 0 or subleaf <= registers(leaf)[0]):
             value = registers(leaf, subleaf)[register]
@@ -67,12 +68,12 @@ def _asked():
     return frozenset(found)
 
 
-def _saves(saved, name):
+def _saves(saved: int, name: str) -> bool:
     needed = next((bits for prefix, bits in STATES if name.startswith(prefix)), 0)
     return saved & needed == needed
 
 
-def _listed():
+def _listed() -> Optional[FrozenSet[str]]:
     """What /proc/cpuinfo says of the first processor."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
@@ -85,7 +86,7 @@ def _listed():
     return None
 
 
-def kernels(entries, found):
+def kernels(entries: Iterable[Mapping[str, Any]], found: Optional[FrozenSet[str]]) -> Optional[Mapping[str, Any]]:
     """The first of an adapter's [[kernels]] entries (see dlperf.catalog.Kernels) whose `needs` are all in `found`; None
     where nothing is known: no entry is given, or `found` is None."""
     if found is None:
@@ -93,15 +94,17 @@ def kernels(entries, found):
     return next((entry for entry in entries if found.issuperset(entry["needs"])), None)
 
 
-def refusal(entries, found, allow_reference=False):
+def refusal(
+    entries: Sequence[Mapping[str, Any]], found: Optional[FrozenSet[str]], allow_reference: bool = False
+) -> str:
     """Why a row must not run on a processor that has `found`; empty if it may. entries: as in `kernels`, best first."""
     entry = kernels(entries, found)
     if entry is None or entry["kernels"] in RUN or (entry["kernels"] == "reference" and allow_reference):
         return ""
-    arm = "asimd" in found
+    arm = "asimd" in found  # type: ignore[operator]
     better = [one for one in entries if one["kernels"] in RUN and ("asimd" in one["needs"]) == arm]
-    lacking = [name for name in better[0]["needs"] if name not in found] if better else []
-    return entry["why"] + ("; this CPU lacks {}".format(", ".join(lacking)) if lacking else "")
+    lacking = [name for name in better[0]["needs"] if name not in found] if better else []  # type: ignore[operator]
+    return entry["why"] + ("; this CPU lacks {}".format(", ".join(lacking)) if lacking else "")  # type: ignore[no-any-return]
 
 
 if __name__ == "__main__":

@@ -2,18 +2,19 @@
 
 import os
 import threading
+from typing import Dict
 
-from dlperf.adapters.ranks import await_port, interface
+from dlperf.adapters.ranks import Ranks, await_port, interface
 
 
-def prepare(ranks, seconds):
+def prepare(ranks: Ranks, seconds: float) -> None:
     """Set the variables that `hvd.init()` reads, and serve the meeting of Gloo's ranks from rank 0; horovodrun has done
     both where it started them. Lost if rank 0 does not come within `seconds`."""
     if "HOROVOD_GLOO_RENDEZVOUS_ADDR" in os.environ:
         return
     address, port = ranks.addresses[0], ranks.ports[0]
     own = ranks.addresses[ranks.rank]
-    values = {
+    values: Dict[str, object] = {
         "RANK": ranks.rank,
         "SIZE": ranks.world_size,
         "LOCAL_RANK": ranks.local_rank,
@@ -35,7 +36,7 @@ def prepare(ranks, seconds):
         await_port(address, port, seconds)  # Horovod itself asks three times only
 
 
-def _serve(address, port):
+def _serve(address: str, port: int) -> None:
     from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
 
     server = RendezvousHTTPServer((address, port), RendezvousHandler, 0)

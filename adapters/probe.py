@@ -6,9 +6,10 @@ import resource
 import socket
 import subprocess
 import sys
+from typing import Any, Dict, List
 
 
-def machine():
+def machine() -> Dict[str, Any]:
     """The processor, memory and GPUs as this process may use them."""
     return {
         "host": socket.gethostname(),
@@ -20,12 +21,12 @@ def machine():
     }
 
 
-def machine_cpus():
+def machine_cpus() -> int:
     """CPUs that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()  # type: ignore[return-value]
 
 
-def gpus():
+def gpus() -> List[str]:
     """Name, memory and driver of each GPU, as nvidia-smi prints them; empty where there is none."""
     query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
     try:
@@ -35,7 +36,7 @@ def gpus():
     return [line.strip() for line in lines if line.strip()]
 
 
-def peak_memory_bytes():
+def peak_memory_bytes() -> int:
     """Largest resident size of this process so far (ru_maxrss is in KiB on Linux, in bytes on macOS)."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

@@ -10,14 +10,15 @@ import os
 import socket
 import struct
 import time
-from typing import NamedTuple, Tuple
+from typing import Any, Dict, List, Mapping, MutableMapping, NamedTuple, Optional, Sequence, Tuple
 
 
 class Ranks(NamedTuple):
     """rank of world_size processes; local_rank of local_size on this node. One process has one device.
 
     addresses, ports: by rank, the IP address at which its node is reached, and a port that was free there. ports[0] is
-    for whatever the framework's ranks meet at.
+    for whatever the framework's ranks meet at. role: "worker", or "server" for a process that keeps parameters and does
+    not train, see dlperf.adapters.api.ModelModule.serve; each role has ranks of its own.
     """
 
     rank: int = 0
@@ -26,18 +27,19 @@ class Ranks(NamedTuple):
     local_size: int = 1
     addresses: Tuple[str, ...] = ()
     ports: Tuple[int, ...] = ()
+    role: str = "worker"
 
     @property
-    def nnodes(self):
+    def nnodes(self) -> int:
         return self.world_size // self.local_size
 
     @property
-    def node_rank(self):
+    def node_rank(self) -> int:
         """Which node this is: launchers fill one node after the other."""
         return self.rank // self.local_size
 
     @property
-    def endpoints(self):
+    def endpoints(self) -> List[str]:
         """ "address:port" of each rank."""
         return [f"{address}:{port}" for address, port in zip(self.addresses, self.ports)]
 
@@ -62,16 +64,17 @@ VARIABLES = {
 }
 
 
-def from_environment(environ=os.environ):
-    """The ranks that the launcher set; one process where none is named. KeyError names a variable that it did not."""
-    launcher = environ.get("DLPERF_LAUNCHER")
+def from_environment(environ: Mapping[str, str] = os.environ) -> Ranks:
+    """The ranks and the role that the launcher set; one worker where none is named. KeyError names a variable that it
+    did not set."""
+    launcher, role = environ.get("DLPERF_LAUNCHER"), environ.get("DLPERF_ROLE", "worker")
     if not launcher:
-        return Ranks()
+        return Ranks(role=role)
     names = VARIABLES.get(launcher, VARIABLES["env"])
-    return Ranks(*(int(environ[name]) for name in names))
+    return Ranks(*(int(environ[name]) for name in names), role=role)  # type: ignore[arg-type,misc]
 
 
-def meet(place, folder, host, seconds, environ=os.environ):
+def meet(place: Ranks, folder: str, host: str, seconds: float, environ: MutableMapping[str, str] = os.environ) -> Ranks:
     """Tell the other ranks where this one is, and learn where they are. Returns `place` with addresses and ports.
 
     Sets torchrun's variables too: some frameworks read them as they are imported. Lost, which names ranks and hosts, if
@@ -85,7 +88,7 @@ def meet(place, folder, host, seconds, environ=os.environ):
     return place
 
 
-def agree(place, folder, host, versions, seconds):
+def agree(place: Ranks, folder: str, host: str, versions: Mapping[str, str], seconds: float) -> None:
     """Lost unless all ranks have the same versions."""
     found = _exchange(place, folder, "versions", {"host": host, "versions": versions}, seconds)
     for rank, one in enumerate(found):
@@ -96,7 +99,7 @@ def agree(place, folder, host, versions, seconds):
             )
 
 
-def _exchange(place, folder, name, facts, seconds):
+def _exchange(place: Ranks, folder: str, name: str, facts: Mapping[str, Any], seconds: float) -> List[Dict[str, Any]]:
     """Write a rank's facts into the shared folder, and read those of all ranks, in their order."""
     path = os.path.join(folder, f"{name}{place.rank}.json")
     with open(path + ".writing", "w", encoding="utf-8") as file:
@@ -106,7 +109,7 @@ def _exchange(place, folder, name, facts, seconds):
     return [found[rank] for rank in range(place.world_size)]
 
 
-def _gather(place, folder, name, seconds):
+def _gather(place: Ranks, folder: str, name: str, seconds: float) -> Dict[int, Dict[str, Any]]:
     """rank -> what it wrote."""
     found, pause, deadline = {}, 0.002, time.monotonic() + seconds
     while True:
@@ -127,16 +130,16 @@ def _gather(place, folder, name, seconds):
         pause = min(0.05, 1.5 * pause)
 
 
-def _listed(versions):
+def _listed(versions: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
-def ranks(numbers):
+def ranks(numbers: Sequence[int]) -> str:
     """ "rank 3", "ranks 1, 2"."""
     return ("rank " if len(numbers) == 1 else "ranks ") + ", ".join(map(str, numbers))
 
 
-def await_port(address, port, seconds):
+def await_port(address: str, port: int, seconds: float) -> None:
     """Return when something listens there: libraries ask a few times only, or look again after ten seconds. Lost if
     nothing does within `seconds`."""
     deadline = time.monotonic() + seconds
@@ -148,7 +151,7 @@ def await_port(address, port, seconds):
     raise Lost(f"nothing listened at {address}:{port} within {seconds:g} s: rank 0 may have ended, or not started")
 
 
-def _own_address(hosts):
+def _own_address(hosts: Sequence[str]) -> str:
     """The IP address at which the other hosts reach this one: that of the interface that leads to them."""
     for host in hosts:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -156,19 +159,19 @@ def _own_address(hosts):
                 probe.connect((host, 9))  # of a datagram socket: chooses the route, sends nothing
             except OSError:
                 continue
-            address = probe.getsockname()[0]
+            address: str = probe.getsockname()[0]
         if not address.startswith("127."):
             return address
     return "127.0.0.1"
 
 
-def _free_port(address):
+def _free_port(address: str) -> int:
     with socket.socket() as probe:
         probe.bind((address, 0))
-        return probe.getsockname()[1]
+        return probe.getsockname()[1]  # type: ignore[no-any-return]
 
 
-def interface(address):
+def interface(address: str) -> Optional[str]:
     """Name of the network interface with this IP address, as Gloo and NCCL want it: "eth0". None if there is none."""
     SIOCGIFADDR = 0x8915
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

@@ -12,11 +12,12 @@ import signal
 import socket
 import sys
 import time
+from typing import Dict, List, Mapping, Optional, Tuple
 
 GRACE = 3.0
 
 
-def main(argv):
+def main(argv: List[str]) -> int:
     count, command = int(argv[0]), argv[1:]
     die_with_parent()
     node, nnodes = int(os.environ.get("NODE_RANK", "0")), int(os.environ.get("NNODES", "1"))
@@ -35,7 +36,7 @@ def main(argv):
                 os.kill(pid, signal.SIGKILL)
 
 
-def _start(command, environ):
+def _start(command: List[str], environ: Mapping[str, str]) -> int:
     """The new process's id. It ends with this one from its first moment on, not only when Python runs in it."""
     parent, pid = os.getpid(), os.fork()
     if pid:
@@ -52,13 +53,14 @@ def _start(command, environ):
 VIOLENT = (signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 
 
-def _wait(pids):
+def _wait(pids: Dict[int, int]) -> int:
     """Until all have ended well, or one has not and the others had their time. Returns the exit code."""
-    failed, deadline = [], None
+    failed: List[Tuple[int, int]] = []
+    deadline: Optional[float] = None
     while pids:
         pid, status = os.waitpid(-1, os.WNOHANG if failed else 0)
         if pid == 0:
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline:  # type: ignore[operator]
                 break
             time.sleep(0.02)
             continue
@@ -71,7 +73,7 @@ def _wait(pids):
     return _tell(*(killed or failed)[0]) if failed else 0
 
 
-def _tell(rank, status):
+def _tell(rank: int, status: int) -> int:
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         how, code = f"was ended by signal {number} ({signal.Signals(number).name})", 128 + number
@@ -82,7 +84,7 @@ def _tell(rank, status):
     return code
 
 
-def die_with_parent():
+def die_with_parent() -> None:
     """Linux ends this process when its parent is killed, so that no orphan disturbs later measurements."""
     PR_SET_PDEATHSIG = 1
     with contextlib.suppress(OSError, AttributeError):

@@ -9,21 +9,28 @@ with a relative standard deviation of sqrt(2 / WIDTH): so two sketches tell how 
 import hashlib
 import os
 import time
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, TypeVar, Union
 
 import numpy
 
 from dlperf import models
-from dlperf.models.parameters import initial, random_state
+from dlperf.adapters.api import Job, Sparse, Trainer
+from dlperf.adapters.ranks import Ranks
+from dlperf.models.parameters import Parameter, initial, random_state
 
 #: a prime, so that neither rows nor columns of a tensor fall into one sum
 WIDTH = 127
+
+
+Tensor = TypeVar("Tensor", bound=Union[numpy.ndarray, Sparse])
+Sketches = Dict[str, numpy.ndarray]
 
 
 class WrongTensor(Exception):
     """What a trainer gives back has a name, shape or type that dlperf.models does not."""
 
 
-def record(trainer, job, place, folder, tell):
+def record(trainer: Trainer, job: Job, place: Ranks, folder: str, tell: Callable[[int], None]) -> Dict[str, Any]:
     """Train `job.trace_steps` steps and write trajectory.rank<N>.npz into `folder`. Returns the event's fields. Calls
     `tell` with the number of steps so far after each.
 
@@ -55,7 +62,7 @@ def record(trainer, job, place, folder, tell):
     changes, weights = _changes(trainer, job)
     sketches.update(changes)
     file = f"trajectory.rank{place.rank}.npz"
-    numpy.savez(os.path.join(folder, file), **sketches)
+    numpy.savez(os.path.join(folder, file), **sketches)  # type: ignore[arg-type]
     return {
         "file": file,
         "losses": losses,
@@ -63,21 +70,19 @@ def record(trainer, job, place, folder, tell):
         "step_seconds": step_seconds,
         "read_seconds": read_seconds,
         "weights": weights,
-        **what_ran(trainer),
+        **what_ran(trainer, job),
     }
 
 
-def what_ran(trainer):
+def what_ran(trainer: Trainer, job: Job) -> Dict[str, Dict[str, Any]]:
     """`effective` and `shapes` of a trainer after its first step, as JSON has them. What a shape shows of the work is
     read from there, whatever the trainer says."""
     shapes = {key: list(value) for key, value in trainer.shapes.items()}
-    effective = {key: str(value) for key, value in trainer.effective.items()}
-    if len(shapes.get("mlm_logits", ())) == 2:
-        effective["masked_positions"], effective["vocabulary"] = map(str, shapes["mlm_logits"])
-    return {"effective": effective, "shapes": shapes}
+    said = {key: str(value) for key, value in trainer.effective.items()}
+    return {"effective": {**said, **models.family(job.model).observed(shapes)}, "shapes": shapes}
 
 
-def sketch(name, values):
+def sketch(name: str, values: Any) -> numpy.ndarray:
     """`values`, any shape, as float64 (min(size, WIDTH),). The signs depend on the name."""
     flat = numpy.asarray(values, "float64").reshape(-1)
     if flat.size <= WIDTH:
@@ -86,10 +91,10 @@ def sketch(name, values):
     sums = numpy.zeros(-(-flat.size // WIDTH) * WIDTH)
     numpy.copysign(1.0, 0.5 - signs[: flat.size], out=sums[: flat.size])
     sums[: flat.size] *= flat
-    return sums.reshape(-1, WIDTH).sum(0)
+    return sums.reshape(-1, WIDTH).sum(0)  # type: ignore[no-any-return]
 
 
-def _logits(trainer, job, place):
+def _logits(trainer: Trainer, job: Job, place: Ranks) -> Sketches:
     shapes = models.family(job.model).logits(models.config(job.model))
     expected = {name: (job.batch_size, *shape) for name, shape in shapes.items()}
     sketches = {}
@@ -100,50 +105,80 @@ def _logits(trainer, job, place):
     return sketches
 
 
-def _gradients(trainer, job, sketched):
+def _gradients(trainer: Trainer, job: Job, sketched: bool) -> Tuple[Optional[float], Sketches]:
     """The norm of all gradients together, and their sketches; (None, {}) where the framework gives none."""
     expected = {p.name: p.shape for p in _parameters(job) if p.trained}
     square, sketches, given = 0.0, {}, False
     for name, value in _checked("gradients", trainer.gradients(), expected, job.precision, none_is_well=True):
         given = True
-        flat = numpy.asarray(value, "float64").reshape(-1)
+        flat = numpy.asarray(_whole(value, expected[name]), "float64").reshape(-1)
         square += float(numpy.dot(flat, flat))
         if sketched:
             sketches["gradient/" + name] = sketch(name, flat)
     return (square**0.5 if given else None), sketches
 
 
-def _changes(trainer, job):
+def _changes(trainer: Trainer, job: Job) -> Tuple[Sketches, str]:
     parameters = {parameter.name: parameter for parameter in _parameters(job)}
     expected = {name: parameter.shape for name, parameter in parameters.items()}
     sketches, weights = {}, hashlib.sha256()
     for name, value in _checked("parameters", trainer.parameters(), expected, job.precision):
         if parameters[name].trained:
+            start = initial(parameters[name], job.seed, "float64")
+            value = _whole(value, start.shape, start)
             weights.update(name.encode() + numpy.ascontiguousarray(value).tobytes())
-            change = numpy.asarray(value, "float64") - initial(parameters[name], job.seed, "float64")
+            change = numpy.asarray(value, "float64") - start
             sketches["change/" + name] = sketch(name, change)
         else:
             sketches["statistic/" + name] = sketch(name, value)
     return sketches, weights.hexdigest()
 
 
-def _parameters(job):
-    return models.family(job.model).parameters(models.config(job.model))
+def _whole(
+    value: Union[numpy.ndarray, Sparse], shape: Tuple[int, ...], rest: Union[float, numpy.ndarray] = 0.0
+) -> numpy.ndarray:
+    """A tensor of which only some rows were given: all others are as in `rest`."""
+    if not isinstance(value, Sparse):
+        return value
+    whole = numpy.empty(shape, value.values.dtype)
+    whole[:] = rest
+    whole[value.rows] = value.values
+    return whole
 
 
-def _checked(what, pairs, expected, precision=None, none_is_well=False):
+def _parameters(job: Job) -> List[Parameter]:
+    return list(models.family(job.model).parameters(models.config(job.model)))
+
+
+def _checked(
+    what: str,
+    pairs: Iterable[Tuple[str, Tensor]],
+    expected: Mapping[str, Tuple[int, ...]],
+    precision: Optional[str] = None,
+    none_is_well: bool = False,
+) -> Iterator[Tuple[str, Tensor]]:
     """The pairs, one after the other. WrongTensor unless they are those expected: name -> shape."""
     missing = dict(expected)
     for name, value in pairs:
         if name not in missing:
             again = "given twice" if name in expected else "not a tensor of this model"
             raise WrongTensor(f"{what}: {name}: {again}")
-        if tuple(value.shape) != tuple(missing[name]):
-            raise WrongTensor(f"{what}: {name}: shape is {tuple(value.shape)}, must be {tuple(missing[name])}")
+        values, shape = value, tuple(missing[name])  # type: Any, Tuple[int, ...]
+        if isinstance(value, Sparse):
+            values, shape = value.values, (len(value.rows), *shape[1:])
+            _check_rows(f"{what}: {name}", value.rows, missing[name][0])
+        if tuple(values.shape) != shape:
+            raise WrongTensor(f"{what}: {name}: shape is {tuple(values.shape)}, must be {shape}")
         wanted = "float64" if precision == "fp64" else "float32"
-        if precision is not None and str(value.dtype) != wanted:
-            raise WrongTensor(f"{what}: {name}: type is {value.dtype}, must be {wanted}")
+        if precision is not None and str(values.dtype) != wanted:
+            raise WrongTensor(f"{what}: {name}: type is {values.dtype}, must be {wanted}")
         del missing[name]
         yield name, value
     if missing and not (none_is_well and len(missing) == len(expected)):
         raise WrongTensor(f"{what}: {', '.join(sorted(missing)[:5])}: not given")
+
+
+def _check_rows(where: str, rows: numpy.ndarray, count: int) -> None:
+    ascending = numpy.all(rows[1:] > rows[:-1])
+    if not ascending or (len(rows) and not 0 <= rows[0] <= rows[-1] < count):
+        raise WrongTensor(f"{where}: rows must ascend, each once, from 0 to {count - 1}")

@@ -16,7 +16,8 @@ clock, so that the same lines time every framework, and writes one JSON object p
     end      peak_memory_bytes, peak_device_memory_bytes, cpu_seconds, seconds
     failed   kind (crash | out_of_memory | nan | unsupported | wrong_tensor | lost | port_taken), message, traceback
 
-A stream that does not close with `end` is a failed run.
+A stream that does not close with `end` is a failed run. A parameter server's, events.server<N>.jsonl, has `start`,
+`imported` and `end` alone.
 """
 
 import importlib
@@ -27,12 +28,13 @@ import os
 import sys
 import time
 import traceback
+from typing import Any, Callable, Dict, List, Optional, Sequence, TextIO, Tuple
 
 import numpy
 
 from dlperf import models
 from dlperf.adapters import cpu, probe, ranks, trace
-from dlperf.adapters.api import Job, Unsupported
+from dlperf.adapters.api import Job, ModelModule, Trainer, Unsupported
 from dlperf.adapters.spawn import die_with_parent
 
 
@@ -43,30 +45,31 @@ class NotFinite(Exception):
 class Events:
     """A file of JSON lines; each line has left this process before the next step runs."""
 
-    def __init__(self, file):
+    def __init__(self, file: TextIO) -> None:
         self._file = file
 
-    def write(self, event, **fields):
-        line = {"event": event, "time": time.time()}
+    def write(self, event: str, **fields: object) -> None:
+        line: Dict[str, object] = {"event": event, "time": time.time()}
         line.update(fields)
         self._file.write(json.dumps(line) + "\n")
         self._file.flush()
 
 
-def main(argv):
+def main(argv: Sequence[str]) -> int:
     job_path, events_dir = argv
     die_with_parent()
     with open(job_path, encoding="utf-8") as file:
         request = json.load(file)
     place = ranks.from_environment()
+    name = "rank" if place.role == "worker" else place.role
     if place.world_size > 1:
-        _own_log(os.path.join(events_dir, f"log.rank{place.rank}.txt"))
-    path = os.path.join(events_dir, f"events.rank{place.rank}.jsonl")
+        _own_log(os.path.join(events_dir, f"log.{name}{place.rank}.txt"))
+    path = os.path.join(events_dir, f"events.{name}{place.rank}.jsonl")
     with open(path, "w", encoding="utf-8") as file:
         return _run_and_tell(request, Job(**request["job"]), place, Events(file), events_dir)
 
 
-def _own_log(path):
+def _own_log(path: str) -> None:
     """What this process and its children print goes to a file of its own, not between the lines of other ranks."""
     with open(path, "wb") as file:
         for stream in (sys.stdout, sys.stderr):
@@ -74,7 +77,7 @@ def _own_log(path):
             os.dup2(file.fileno(), stream.fileno())
 
 
-def _run_and_tell(request, job, place, events, folder):
+def _run_and_tell(request: Dict[str, Any], job: Job, place: ranks.Ranks, events: Events, folder: str) -> int:
     """The exit code. Whatever is raised becomes the last event."""
     try:
         run(request, job, place, events, folder)
@@ -86,7 +89,7 @@ def _run_and_tell(request, job, place, events, folder):
     return 0
 
 
-def run(request, job, place, events, folder):
+def run(request: Dict[str, Any], job: Job, place: ranks.Ranks, events: Events, folder: str) -> None:
     """Build, warm up, time the windows; or, for checking, write down a trajectory in `folder`."""
     began = time.perf_counter()
     machine, adapter = probe.machine(), request["adapter"]
@@ -96,17 +99,21 @@ def run(request, job, place, events, folder):
     refused = cpu.refusal(kernels, found, request.get("allow_reference", False))
     if refused:  # before the import, which may die of an illegal instruction
         raise Unsupported(refused)
-    if place.world_size > 1:
+    if place.world_size > 1 and place.role == "worker":
         place = ranks.meet(place, folder, machine["host"], job.meeting_seconds)
-    module = importlib.import_module(f"dlperf.adapters.{adapter}.{models.FAMILY_OF[job.model]}")
+    module: Any = importlib.import_module(f"dlperf.adapters.{adapter}.{models.FAMILY_OF[job.model]}")
     versions = dict(module.versions())
     events.write("imported", versions=versions)
     if job.pixels:
         _write_pixels(module, job, folder)
         return
+    if place.role == "server":
+        module.serve(job, place)
+        events.write("end", seconds=time.perf_counter() - began)
+        return
     if place.world_size > 1:
         ranks.agree(place, folder, machine["host"], versions, job.meeting_seconds)
-    trainer = module.build(job, place)
+    trainer: Trainer = module.build(job, place)
     trainer.wait()
     events.write("built", seconds=time.perf_counter() - began, parameter_count=int(trainer.parameter_count))
     if job.trace_steps:
@@ -142,7 +149,7 @@ PRODUCT_SIZE = 512
 PRODUCTS, LONG_SECONDS = 10, 1.0
 
 
-def _product(module, job, events):
+def _product(module: ModelModule, job: Job, events: Events) -> None:
     """One matrix product as the row computes them, beside one that needs nothing but float32."""
     ones = numpy.ones((PRODUCT_SIZE, PRODUCT_SIZE), "float32")
     numpy_seconds = _least(lambda: ones @ ones)
@@ -150,9 +157,9 @@ def _product(module, job, events):
     events.write("product", size=PRODUCT_SIZE, seconds=seconds, fp32_seconds=numpy_seconds)
 
 
-def _least(multiply):
+def _least(multiply: Callable[[], Any]) -> float:
     multiply()  # compiles, starts threads
-    seconds = []
+    seconds: List[float] = []
     while len(seconds) < PRODUCTS and sum(seconds) < LONG_SECONDS:
         began = time.perf_counter()
         multiply()
@@ -160,7 +167,7 @@ def _least(multiply):
     return min(seconds)
 
 
-def _warm_up(trainer, job, events):
+def _warm_up(trainer: Trainer, job: Job, events: Events) -> None:
     """At least one step runs before the windows: the first one compiles. The second is waited for, too, so that the
     core knows the pace; those after it are not, as in a window."""
     began = time.perf_counter()
@@ -182,7 +189,7 @@ def _warm_up(trainer, job, events):
         seconds=time.perf_counter() - began,
         first_step_seconds=first,
         loss=_finite(trainer.read(loss), "warm-up"),
-        **trace.what_ran(trainer),
+        **trace.what_ran(trainer, job),
     )
 
 
@@ -191,7 +198,7 @@ MOST_PROBED = 2**26
 PROBES = 5
 
 
-def _communication(trainer, place, events):
+def _communication(trainer: Trainer, place: ranks.Ranks, events: Events) -> Callable[[], float]:
     """Measure an all-reduce of the gradients' size, and return the barrier."""
     count = max(1, min(trainer.gradient_bytes, MOST_PROBED) // 4)
     probe_network, barrier = trainer.all_reduce(count), trainer.all_reduce(1)
@@ -212,12 +219,19 @@ def _communication(trainer, place, events):
     return barrier
 
 
-def _exact(total, world_size):
+def _exact(total: float, world_size: int) -> None:
     if total != world_size:
         raise trace.WrongTensor(f"all_reduce: the sum of ones over the ranks is {total}, must be {world_size}")
 
 
-def _window(trainer, job, place, index, events, barrier):
+def _window(
+    trainer: Trainer,
+    job: Job,
+    place: ranks.Ranks,
+    index: int,
+    events: Events,
+    barrier: Optional[Callable[[], float]],
+) -> None:
     """Steps are enqueued without a wait in between, since a wait at each step punishes asynchronous frameworks. All
     ranks begin together; the core takes the slowest rank's seconds."""
     trainer.wait()
@@ -239,7 +253,7 @@ def _window(trainer, job, place, index, events, barrier):
         seconds=seconds,
         cpu_seconds=cpu_seconds,
         loss=_finite(trainer.read(loss), f"window {index}"),
-        input_seconds=None if waited is None else trainer.input_seconds - waited,
+        input_seconds=None if waited is None else trainer.input_seconds - waited,  # type: ignore[operator]
     )
 
 
@@ -248,7 +262,7 @@ def _window(trainer, job, place, index, events, barrier):
 LOADER_SECONDS = 2.0
 
 
-def _input(trainer, job, events, barrier):
+def _input(trainer: Trainer, job: Job, events: Events, barrier: Optional[Callable[[], float]]) -> None:
     """The loader alone, without training: what this rank's made, and in how long."""
     _fetch(trainer)
     if barrier:
@@ -257,7 +271,7 @@ def _input(trainer, job, events, barrier):
     events.write("input", samples=batches * job.batch_size, seconds=seconds)
 
 
-def _fetch(trainer):
+def _fetch(trainer: Trainer) -> Tuple[int, float]:
     began, batches = time.perf_counter(), 0
     while time.perf_counter() - began < LOADER_SECONDS:
         trainer.fetch()
@@ -265,7 +279,7 @@ def _fetch(trainer):
     return batches, time.perf_counter() - began
 
 
-def _write_pixels(module, job, folder):
+def _write_pixels(module: ModelModule, job: Job, folder: str) -> None:
     images, labels = [], []
     for image, label in module.pixels(job):
         images.append(numpy.asarray(image, "float32"))
@@ -275,7 +289,7 @@ def _write_pixels(module, job, folder):
     numpy.savez(os.path.join(folder, "pixels.npz"), images=numpy.stack(images), labels=labels)
 
 
-def _finite(loss, where):
+def _finite(loss: float, where: str) -> float:
     if not math.isfinite(loss):
         raise NotFinite(f"the loss is {loss} after {where}")
     return loss
@@ -290,7 +304,7 @@ _OUT_OF_MEMORY = (
 )
 
 
-def _kind(error):
+def _kind(error: BaseException) -> str:
     """The word for the report's table. Frameworks raise their own classes, so the text decides."""
     if isinstance(error, NotFinite):
         return "nan"

@@ -10,7 +10,7 @@ import time
 import numpy
 
 from dlperf import models
-from dlperf.adapters.api import EFFECTIVE, EFFECTIVE_OF, SHAPES_OF
+from dlperf.adapters.api import EFFECTIVE
 from dlperf.models.batches import Batches
 from dlperf.models.parameters import count, initial
 
@@ -89,8 +89,8 @@ class Trainer:
 
     def __init__(self, job, ranks):
         self._job = job
-        self._family = models.FAMILY_OF[job.model]
-        self._parameters = models.family(job.model).parameters(models.config(job.model))
+        family, config = models.family(job.model), models.config(job.model)
+        self._parameters = family.parameters(config)
         self._batches = Batches(job, ranks)
         self._seconds = float(job.options.get("step_seconds", "0.001"))
         concerned = job.options.get("rank", "all") in ("all", str(ranks.rank))
@@ -108,12 +108,12 @@ class Trainer:
         self.parameter_count = count(self._parameters)
         self.gradient_bytes = 4 * self.parameter_count
         self.input_seconds = None
-        self.effective = dict.fromkeys(EFFECTIVE + EFFECTIVE_OF[self._family], "none")
+        self.effective = dict.fromkeys(EFFECTIVE + family.EFFECTIVE, "none")
         self.effective.update(precision=job.precision, threads="1", compute_dtype=DTYPES[job.precision])
         if self._star:
             self.effective["communication"] = "sockets"
             self._star.total(0.0)
-        self.shapes = dict.fromkeys(SHAPES_OF[self._family], (1,))
+        self.shapes = family.shapes(config)
 
     def step(self):
         self._batches[self._steps]

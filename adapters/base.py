@@ -1,0 +1,113 @@
+"""What feeds, loaders and trainers share in every framework: which batch is next, what was waited for it, and what is
+said of it. The classes of an adapter derive from these."""
+
+import time
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+from dlperf import models
+from dlperf.adapters.api import Job
+from dlperf.adapters.ranks import Ranks
+from dlperf.models.batches import Batches
+from dlperf.models.parameters import Parameter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from numpy import ndarray
+
+
+def parameters(job: Job) -> List[Parameter]:
+    """All tensors of the job's model, as dlperf.models lists them."""
+    return list(models.family(job.model).parameters(models.config(job.model)))
+
+
+def logits(job: Job) -> Dict[str, Tuple[int, ...]]:
+    """The outputs of the job's model, by name: their shapes without the batch axis."""
+    return dict(models.family(job.model).logits(models.config(job.model)))
+
+
+class Feed:
+    """Batches on the device: synthetic ones wait there, rows of a data folder are copied at each step.
+
+    A subclass says how an array becomes a tensor; what it needs for that it sets before this constructor runs.
+    """
+
+    input_seconds: Optional[float] = None
+
+    def __init__(self, job: Job, ranks: Ranks) -> None:
+        self._batches = Batches(job, ranks)
+        self._ready = [self._place(batch) for batch in self._batches.pool()] if self._batches.synthetic else []
+        count = len(self._ready)
+        #: what `Trainer.effective` says of the input
+        self.effective = {"data": f"synthetic, {count} batches on the device" if count else f"rows of {job.data_dir}"}
+
+    def __getitem__(self, step: int) -> Any:
+        return self._ready[step % len(self._ready)] if self._ready else self._place(self._batches[step])
+
+    def _place(self, batch: "Mapping[str, ndarray]") -> Any:
+        return {name: self._tensor(array) for name, array in batch.items()}
+
+    def _tensor(self, array: "ndarray") -> Any:
+        """On the device; floats in job.weights_dtype. A copy where it would share memory: rows are views of a file."""
+        raise NotImplementedError
+
+
+class Loader:
+    """An endless stream of batches of images on the device, as Feed has them. A subclass makes the next one.
+
+    input_seconds: that was waited for them so far.
+    """
+
+    def __init__(self, job: Job, description: str) -> None:
+        self.input_seconds = 0.0
+        # that the input is images is part of the work; by what they are loaded ("tf.data over tfrecord") is not
+        self.effective = {"data": f"images of {job.data_dir}", "loader": description}
+
+    def __getitem__(self, step: int) -> Any:
+        began = time.perf_counter()
+        batch = self._next()
+        self.input_seconds += time.perf_counter() - began
+        return batch
+
+    def _next(self) -> Any:
+        raise NotImplementedError
+
+
+class Trainer:
+    """The part of dlperf.adapters.api.Trainer that needs no framework. A subclass has `_step` and `_observe`.
+
+    feed: a Feed or a Loader. effective: what the adapter says besides.
+    """
+
+    def __init__(self, job: Job, feed: Any, effective: Mapping[str, str]) -> None:
+        self._job, self._feed, self._steps = job, feed, 0
+        self.shapes = {}  # type: Dict[str, Tuple[int, ...]]
+        self.effective = {"precision": job.precision, "loss_scale": "none"}
+        self.effective.update(feed.effective)
+        self.effective.update(effective)
+
+    @property
+    def input_seconds(self) -> Optional[float]:
+        return self._feed.input_seconds  # type: ignore[no-any-return]
+
+    def step(self) -> Any:
+        batch = self._feed[self._steps]
+        loss = self._step(batch)
+        self._steps += 1
+        if self._steps == 1:
+            self._observe(batch)
+        return loss
+
+    def _step(self, batch: Any) -> Any:
+        """Enqueue a step on this batch, and return its loss, unread."""
+        raise NotImplementedError
+
+    def _observe(self, batch: Any) -> None:
+        """Read back into `effective` and `shapes` what the first step, on this batch, really did."""
+        raise NotImplementedError
+
+    def fetch(self) -> None:
+        self._feed[self._steps]
+        self.wait()
+
+    def wait(self) -> None:
+        raise NotImplementedError
