@@ -5,7 +5,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from dlperf import models
-from dlperf.adapters.jax import runtime
+from dlperf.adapters.jax import optimizers, runtime
+from dlperf.adapters.jax.linear import linear, wide
 from dlperf.adapters.jax.runtime import product, versions
 from dlperf.models import bert
 
@@ -15,13 +16,11 @@ __all__ = ["Network", "build", "loss", "product", "versions"]
 def build(job, ranks):
     runtime.configure(job, ranks)
     config = models.config(job.model)
-    network = Network(config, runtime.compute_dtype(job), config.dropout if job.dropout else 0.0)
-    recipe = bert.optimizer(job.batch_size * ranks.world_size)
-    clip_norm = None if job.options["clip_norm"] == "off" else float(job.options["clip_norm"])
-    optimizer = runtime.AdamW(recipe, runtime.decayed(job), clip_norm)
+    network = Network(config, runtime.DTYPES[job.precision], config.dropout if job.dropout else 0.0)
+    optimizer = optimizers.AdamW(job, bert.optimizer(job.batch_size * ranks.world_size))
     feed = runtime.Feed(job, ranks)
     effective = {
-        "clip_norm": str(clip_norm or "off"),
+        "clip_norm": str(job.clip_norm or "off"),
         "dropout": str(network.dropout),
         "masked_positions": str(config.masked),
         "gelu": "erf",
@@ -34,11 +33,11 @@ def loss(network, weights, statistics, batch, key):
     mlm, nsp = network(weights, batch, key)
     words = cross_entropy(mlm, batch["masked_ids"])
     of_words = (words * batch["masked_weights"]).sum() / batch["masked_total"]
-    return of_words + cross_entropy(nsp, batch["next_sentence_labels"]).mean(), statistics, (mlm, nsp)
+    return of_words + cross_entropy(nsp, batch["next_sentence_labels"]).mean(), (mlm, nsp), statistics
 
 
 def cross_entropy(logits, labels):
-    logs = jax.nn.log_softmax(runtime.wide(logits))
+    logs = jax.nn.log_softmax(wide(logits))
     return -jnp.take_along_axis(logs, labels[..., None], axis=-1)[..., 0]
 
 
@@ -88,9 +87,9 @@ class Network:
 
         query, key = (split(kind, (0, 2, 1, 3), columns, size) for kind in ("query", "key"))
         value = split("value", (0, 2, 3, 1), size, columns)
-        scores = runtime.wide(runtime.linear(query, key)).reshape(rows, heads, columns, columns) / size**0.5
+        scores = wide(linear(query, key)).reshape(rows, heads, columns, columns) / size**0.5
         shares = jax.nn.softmax(jnp.where(mask, scores, -jnp.inf)).astype(x.dtype)
-        context = runtime.linear(part.dropout(shares).reshape(-1, columns, columns), value)
+        context = linear(part.dropout(shares).reshape(-1, columns, columns), value)
         return context.reshape(rows, heads, columns, size).transpose(0, 2, 1, 3).reshape(x.shape)
 
     def _predict(self, part, weights, x):
@@ -98,7 +97,7 @@ class Network:
         x = jax.nn.gelu(part.dense(x, name + "transform.dense"), approximate=False)
         x = part.norm(x, name + "transform.LayerNorm")
         decoder = weights["bert.embeddings.word_embeddings.weight"]
-        flat = runtime.linear(x.reshape(-1, x.shape[-1]), decoder) + weights[name + "bias"].astype(x.dtype)
+        flat = linear(x.reshape(-1, x.shape[-1]), decoder) + weights[name + "bias"].astype(x.dtype)
         return flat.reshape(*x.shape[:-1], -1)
 
 
@@ -109,12 +108,12 @@ class Parts:
         self._config, self._weights, self.dropout = config, weights, dropout
 
     def dense(self, x, name):
-        flat = runtime.linear(x.reshape(-1, x.shape[-1]), self._weights[name + ".weight"])
-        flat = (runtime.wide(flat) + self._weights[name + ".bias"]).astype(x.dtype)
+        flat = linear(x.reshape(-1, x.shape[-1]), self._weights[name + ".weight"])
+        flat = (wide(flat) + self._weights[name + ".bias"]).astype(x.dtype)
         return flat.reshape(*x.shape[:-1], -1)
 
     def norm(self, x, name):
-        values = runtime.wide(x)
+        values = wide(x)
         mean = values.mean(-1, keepdims=True)
         variance = jnp.square(values - mean).mean(-1, keepdims=True)
         normal = (values - mean) * lax.rsqrt(variance + self._config.norm_eps)

@@ -1,7 +1,6 @@
 """ResNet's images in JAX: Grain, whose threads read JPEG files and decode them with OpenCV; or DALI."""
 
 import os
-import time
 from functools import partial
 
 import jax
@@ -9,8 +8,9 @@ import jax.numpy as jnp
 import numpy
 
 from dlperf import models
-from dlperf.adapters import dali, opencv
+from dlperf.adapters import base, dali, opencv
 from dlperf.adapters.jax import runtime
+from dlperf.adapters.jax.communication import OWN, Devices
 from dlperf.adapters.ranks import Ranks
 from dlperf.models import images
 
@@ -37,33 +37,21 @@ class Files:
         return opencv.scaled(pixels, images.middle_part(*pixels.shape[:2]), self._size), numpy.int32(one.label)
 
 
-class Loader:
-    """An endless stream of batches on the device, as Feed has them. input_seconds: that was waited for them so far."""
-
+class Loader(base.Loader):
     def __init__(self, job, ranks):
+        native = f"Grain's MapDataset over {job.format}, OpenCV, {job.threads} threads"
+        super().__init__(job, dali.describe(job) if job.input == "dali" else native)
+        self._devices = Devices(ranks)
         size = models.config(job.model).image_size
-        self._devices = runtime.Devices(ranks)
-        self._batches = (dali_batches if job.input == "dali" else native_batches)(job, ranks, size)
-        self._network_input = self._devices.compiled(partial(network_input, dtype=float_type(job)), runtime.OWN)
-        self.input_seconds = 0.0
-        self.description = (
-            dali.describe(job)
-            if job.input == "dali"
-            else f"Grain's MapDataset over {job.format}, OpenCV, {job.threads} threads"
-        )
+        self._batches = dali_batches(job, ranks, size) if job.input == "dali" else native_batches(job, ranks, size)
+        self._network_input = self._devices.compiled(partial(network_input, dtype=job.weights_dtype), OWN)
 
-    def __getitem__(self, step):
-        began = time.perf_counter()
+    def _next(self):
         pixels, labels = next(self._batches)
         batch = {"images": jax.device_put(pixels), "labels": jax.device_put(labels)}
-        batch = self._devices.spread(runtime.OWN, batch)
+        batch = self._devices.spread(OWN, batch)
         batch["images"] = self._network_input(batch["images"])
-        self.input_seconds += time.perf_counter() - began
         return batch
-
-
-def float_type(job):
-    return jnp.float64 if job.precision == "fp64" else jnp.float32
 
 
 def network_input(pixels, dtype):
@@ -105,7 +93,7 @@ def dali_batches(job, ranks, size):
 def pixels(job):
     runtime.configure(job, Ranks())
     size = models.config(job.model).image_size
-    files, normalised = Files(job.data_dir, size), jax.jit(partial(network_input, dtype=float_type(job)))
+    files, normalised = Files(job.data_dir, size), jax.jit(partial(network_input, dtype=job.weights_dtype))
     found = dali.pixels(job, size) if job.input == "dali" else map(files.checking, images.read_index(job.data_dir))
     for image, label in found:
         yield numpy.asarray(normalised(image)).transpose(2, 0, 1), label

@@ -5,8 +5,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from dlperf import models
-from dlperf.adapters.jax import runtime
+from dlperf.adapters.jax import optimizers, runtime
 from dlperf.adapters.jax.images import Loader, pixels
+from dlperf.adapters.jax.linear import linear, wide
 from dlperf.adapters.jax.runtime import product, versions
 from dlperf.models import resnet
 
@@ -16,9 +17,8 @@ __all__ = ["Network", "build", "loss", "pixels", "product", "versions"]
 def build(job, ranks):
     runtime.configure(job, ranks)
     config = models.config(job.model)
-    network = Network(config, runtime.compute_dtype(job))
-    recipe = resnet.optimizer(job.batch_size * ranks.world_size)
-    optimizer = runtime.SGD(recipe, runtime.decayed(job))
+    network = Network(config, runtime.DTYPES[job.precision])
+    optimizer = optimizers.SGD(job, resnet.optimizer(job.batch_size * ranks.world_size))
     feed = (runtime.Feed if job.input == "synthetic" else Loader)(job, ranks)
     effective = {
         "layout": "NHWC",
@@ -30,10 +30,10 @@ def build(job, ranks):
 
 def loss(network, weights, statistics, batch, key):
     logits, statistics = network(weights, statistics, batch["images"])
-    logs = jax.nn.log_softmax(runtime.wide(logits))
+    logs = jax.nn.log_softmax(wide(logits))
     smoothing = network.config.label_smoothing
     right = jnp.take_along_axis(logs, batch["labels"][:, None], axis=1)
-    return -((1 - smoothing) * right.mean() + smoothing * logs.mean()), statistics, (logits,)
+    return -((1 - smoothing) * right.mean() + smoothing * logs.mean()), (logits,), statistics
 
 
 class Network:
@@ -50,8 +50,8 @@ class Network:
         x = max_pool(jax.nn.relu(norm(x, "bn1")))
         for block in resnet.blocks(self.config):
             x = self._bottleneck(x, block, weights, norm)
-        x = runtime.wide(x).mean((1, 2)).astype(self.dtype)
-        logits = runtime.linear(x, weights["fc.weight"]) + weights["fc.bias"].astype(self.dtype)
+        x = wide(x).mean((1, 2)).astype(self.dtype)
+        logits = linear(x, weights["fc.weight"]) + weights["fc.bias"].astype(self.dtype)
         self.shapes["logits"] = logits.shape[1:]
         return logits, norm.updated
 
@@ -74,7 +74,7 @@ def conv(x, weight, stride=1):
     """weight: (height, width, in, out), or (out, in) for 1x1, which is faster as a matrix product on a CPU."""
     if weight.ndim == 2:
         x = x[:, ::stride, ::stride]
-        return runtime.linear(x.reshape(-1, x.shape[-1]), weight).reshape(*x.shape[:-1], -1)
+        return linear(x.reshape(-1, x.shape[-1]), weight).reshape(*x.shape[:-1], -1)
     padding = (weight.shape[0] // 2, weight.shape[0] // 2)
     return lax.conv_general_dilated(
         x, weight.astype(x.dtype), (stride, stride), (padding, padding), dimension_numbers=("NHWC", "HWIO", "NHWC")
@@ -94,7 +94,7 @@ class Norm:
         self.updated = {}
 
     def __call__(self, x, name):
-        values = runtime.wide(x)
+        values = wide(x)
         mean = values.mean((0, 1, 2))
         variance = jnp.square(values - mean).mean((0, 1, 2))
         count = x.size // x.shape[-1]
