@@ -1,15 +1,11 @@
 """BERT pretraining in MXNet: gluon, hybridized with static memory; batched products for attention, fused AdamW."""
 
 import numpy as np
+from mxnet.gluon import HybridBlock, nn
 
 from dlperf import models
-from dlperf.adapters.mxnet import runtime
-from dlperf.adapters.mxnet.runtime import (
-    HybridBlock,
-    nn,
-    product,
-    versions,
-)  # which sees to what comes before the import
+from dlperf.adapters.mxnet import optimizers, runtime
+from dlperf.adapters.mxnet.runtime import product, versions
 from dlperf.models import bert
 
 __all__ = ["Network", "build", "loss", "product", "versions"]
@@ -22,20 +18,18 @@ def build(job, ranks):
     config = models.config(job.model)
     precision = runtime.Precision(job)
     network = Network(config, config.dropout if job.dropout else 0.0, precision, job.trace_steps > 0)
-    pairs = runtime.load(network, job, device, precision.dtype)
-    recipe = bert.optimizer(job.batch_size * ranks.world_size)
-    clip_norm = None if job.options["clip_norm"] == "off" else float(job.options["clip_norm"])
-    optimizer = runtime.AdamW(job, device, pairs, recipe, clip_norm)
-    feed = runtime.Feed(job, ranks, device, precision.dtype)
+    runtime.load(network, job, device)
+    optimizer = optimizers.AdamW(job, network, bert.optimizer(job.batch_size * ranks.world_size))
+    feed = runtime.Feed(job, ranks, device)
     observed = {"mlm_logits": network.cls.predictions, "nsp_logits": network.cls.seq_relationship}
     effective = {
-        "clip_norm": str(clip_norm or "off"),
+        "clip_norm": str(job.clip_norm or "off"),
         "dropout": str(network.dropout),
         "masked_positions": str(config.masked),
         "gelu": "erf" if precision.dtype == "float64" else "erf (LeakyReLU's kernel)",
         "attention": "batch_dot, softmax",
     }
-    return runtime.Trainer(job, ranks, device, network, pairs, optimizer, feed, observed, effective)
+    return runtime.Trainer(job, ranks, network, optimizer, feed, observed, effective)
 
 
 def loss(F, mlm, nsp, masked_ids, masked_weights, next_sentence_labels, masked_total):

@@ -4,41 +4,37 @@ or DALI."""
 import multiprocessing
 import os
 import random
-import time
 
+import mxnet as mx
 import numpy as np
+from mxnet import nd
 
 from dlperf import models
-from dlperf.adapters import dali
-from dlperf.adapters.mxnet.runtime import mx, nd  # which sees to what comes before the import
+from dlperf.adapters import base, dali
 from dlperf.adapters.ranks import Ranks
 from dlperf.adapters.spawn import die_with_parent
 from dlperf.models import images
 
 
-class Loader:
-    """An endless stream of batches on the device, as Feed has them. input_seconds: that was waited for them so far."""
-
-    def __init__(self, job, ranks, device, dtype):
-        self._device, self._dtype = device, dtype
+class Loader(base.Loader):
+    def __init__(self, job, ranks, device):
+        self._device, self._dtype = device, job.weights_dtype
         size = models.config(job.model).image_size
         if job.input == "dali":
-            self._batches, self.description = dali_batches(job, ranks, size), dali.describe(job)
+            self._batches, description = dali_batches(job, ranks, size), dali.describe(job)
         elif job.format == "recordio":
             self._batches = record_batches(job, ranks, size)
-            self.description = f"ImageRecordIter over recordio, {job.threads} threads"
+            description = f"ImageRecordIter over recordio, {job.threads} threads"
         else:
             self._batches = file_batches(job, ranks, size)
-            self.description = f"gluon's DataLoader over folder, {job.threads} processes"
-        self.input_seconds = 0.0
+            description = f"gluon's DataLoader over folder, {job.threads} processes"
+        super().__init__(job, description)
 
-    def __getitem__(self, step):
-        began = time.perf_counter()
+    def _next(self):
         pixels, labels = (array.as_in_context(self._device) for array in next(self._batches))
-        self.input_seconds += time.perf_counter() - began
         if pixels.dtype == np.uint8:
             pixels = normalised(pixels)
-        return [pixels.astype(self._dtype, copy=False), labels.reshape(-1)]
+        return {"images": pixels.astype(self._dtype, copy=False), "labels": labels.reshape(-1)}
 
 
 def normalised(pixels):

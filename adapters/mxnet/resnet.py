@@ -1,14 +1,11 @@
 """ResNet-50 v1.5 in MXNet: gluon, hybridized with static memory; NCHW, which oneDNN turns into its own layouts."""
 
+from mxnet.gluon import HybridBlock, nn
+
 from dlperf import models
-from dlperf.adapters.mxnet import runtime
+from dlperf.adapters.mxnet import optimizers, runtime
 from dlperf.adapters.mxnet.images import Loader, pixels
-from dlperf.adapters.mxnet.runtime import (
-    HybridBlock,
-    nn,
-    product,
-    versions,
-)  # which sees to what comes before the import
+from dlperf.adapters.mxnet.runtime import product, versions
 from dlperf.models import resnet
 
 __all__ = ["Network", "build", "loss", "pixels", "product", "versions"]
@@ -19,10 +16,9 @@ def build(job, ranks):
     config = models.config(job.model)
     precision = runtime.Precision(job)
     network = Network(config, precision, job.device == "cpu" and job.precision == "fp32", job.trace_steps > 0)
-    pairs = runtime.load(network, job, device, precision.dtype)
-    recipe = resnet.optimizer(job.batch_size * ranks.world_size)
-    optimizer = runtime.SGD(job, device, pairs, recipe)
-    feed = (runtime.Feed if job.input == "synthetic" else Loader)(job, ranks, device, precision.dtype)
+    runtime.load(network, job, device)
+    optimizer = optimizers.SGD(job, network, resnet.optimizer(job.batch_size * ranks.world_size))
+    feed = (runtime.Feed if job.input == "synthetic" else Loader)(job, ranks, device)
     observed = {"layer2.0.conv1": network.layer2[0].conv1, "logits": network.fc}
     effective = {
         "layout": "NCHW",
@@ -32,7 +28,7 @@ def build(job, ranks):
         else "biased (MXNet has no other on the CPU)",
         "bn_decay": f"{config.bn_decay}, as float32",  # the kernel's parameter, in float64 too
     }
-    return runtime.Trainer(job, ranks, device, network, pairs, optimizer, feed, observed, effective)
+    return runtime.Trainer(job, ranks, network, optimizer, feed, observed, effective)
 
 
 def loss(F, logits, labels, config):

@@ -1,9 +1,4 @@
-"""Sums over the ranks by MXNet's parameter servers: a KVStore, over ps-lite and ZeroMQ.
-
-Beside the workers it needs a scheduler, where all meet, and servers, each of which adds up a part of the gradients.
-MXNet's launcher starts them all; ours start ranks alone. So they are children of ranks: rank 0 has the scheduler, and
-each rank a server, which makes as many servers as MXNet's launcher has unless told.
-"""
+"""How ranks add up their gradients in MXNet: a KVStore (parameter servers, over ps-lite and ZeroMQ), or Horovod."""
 
 import contextlib
 import os
@@ -14,6 +9,7 @@ import threading
 import mxnet as mx
 from mxnet import nd
 
+from dlperf.adapters import horovod
 from dlperf.adapters.ranks import await_port
 
 # Importing mxnet in a process with such a role runs it, until all workers have left
@@ -23,11 +19,36 @@ SECONDS_TO_LEAVE = 2
 SECONDS_TO_MEET = 120
 
 
-class Sums:
-    """Sums of arrays over all ranks, in place. The engine sends each array as soon as it is computed."""
+def between(job, ranks, gradients):
+    """What adds up the gradients of these ranks, in place."""
+    if ranks.world_size == 1:
+        return OneRank()
+    kind = Horovod if job.options["communication"] == "horovod" else KVStore
+    return kind(job, ranks, gradients)
 
-    def __init__(self, job, ranks, device, gradients):
-        self._device, self._gradients, self._leaving = device, gradients, False
+
+class OneRank:
+    """Nothing to add up."""
+
+    description = None
+
+    def add_gradients(self):
+        pass
+
+    def close(self):
+        pass
+
+
+class KVStore(OneRank):
+    """The engine sends each array as soon as it is computed.
+
+    Beside the workers a KVStore needs a scheduler, where all meet, and servers, each of which adds up a part of the
+    gradients. MXNet's launcher starts them all; ours start ranks alone. So they are children of ranks: rank 0 has the
+    scheduler, and each rank a server, which makes as many servers as MXNet's launcher has unless told.
+    """
+
+    def __init__(self, job, ranks, gradients):
+        self._gradients, self._leaving = gradients, False
         self._ranks, self._exact = ranks, job.precision == "fp64"
         self._helpers = start(ranks)
         for role, helper in self._helpers:
@@ -68,9 +89,9 @@ class Sums:
         gradient[:] = parts.astype("float64").sum(axis=(0, 1)).reshape(gradient.shape)
         gradient.wait_to_read()  # one array after the other, or the parts of all would be there at once
 
-    def of_ones(self, count):
-        """A call that adds up `count` ones and returns the first sum."""
-        key, values = len(self._keys), nd.zeros(count, ctx=self._device)
+    def all_reduce(self, count):
+        """See dlperf.adapters.api.Trainer.all_reduce."""
+        key, values = len(self._keys), nd.zeros(count, ctx=self._gradients[0].context)
         self._keys.append(key)
         self._store.init(key, values)
 
@@ -136,3 +157,36 @@ def start(ranks):
 def give_up():
     print("MXNet's KVStore did not come together in time", file=sys.stderr, flush=True)
     os._exit(1)
+
+
+class Horovod(OneRank):
+    """Its sums are operations of the engine, too."""
+
+    def __init__(self, job, ranks, gradients):
+        import horovod.mxnet as hvd
+
+        horovod.prepare(ranks, job.meeting_seconds)
+        hvd.init()
+        self._hvd, self._gradients = hvd, gradients
+        self.description = f"horovod.mxnet.allreduce_ ({'nccl' if hvd.nccl_built() else 'gloo'})"
+
+    def add_gradients(self):
+        for key in reversed(range(len(self._gradients))):  # as the backward pass computes them
+            self._add_up(self._gradients[key], name=f"gradient {key}", priority=-key)
+
+    def all_reduce(self, count):
+        """See dlperf.adapters.api.Trainer.all_reduce."""
+        values = nd.zeros(count, ctx=self._gradients[0].context)
+
+        def add_up():
+            values[:] = 1
+            self._add_up(values, name=f"ones {count}")
+            return values[:1].asscalar().item()
+
+        return add_up
+
+    def _add_up(self, values, **how):
+        self._hvd.allreduce_(values, op=self._hvd.Sum, **how)
+
+    def close(self):
+        self._hvd.shutdown()
