@@ -1,9 +1,9 @@
 """ResNet's images in OneFlow: its own readers and decoders of OFRecord, eagerly, one batch ahead of the training."""
 
 import os
-import time
 
 from dlperf import models
+from dlperf.adapters import base
 from dlperf.adapters.api import Unsupported
 from dlperf.adapters.oneflow import runtime
 from dlperf.adapters.oneflow.runtime import flow, nn
@@ -62,28 +62,23 @@ class Records(nn.Module):
         return self._normalise(pixels, self._mirror()), self._labels(record)
 
 
-class Loader:
-    """An endless stream of batches on the device, as Feed has them. input_seconds: that was waited for them so far.
-
-    Eager operations on the CPU run on a thread of their own, and a Graph on others: a batch is made while the Graph
+class Loader(base.Loader):
+    """Eager operations on the CPU run on a thread of their own, and a Graph on others: a batch is made while the Graph
     trains on the one before. In float64, where training is eager too, they take turns.
     """
 
     def __init__(self, job, ranks, device):
+        super().__init__(job, f"OFRecordReader, {job.threads} threads")
         self._records, self._device = Records(job, ranks, training=True), device
-        self._dtype = flow.float64 if job.precision == "fp64" else flow.float32
+        self._dtype = getattr(flow, job.weights_dtype)
         self._world_size = ranks.world_size
-        self._next = self._records()
-        self.input_seconds = 0.0
-        self.description = f"OFRecordReader, {job.threads} threads"
+        self._ahead = self._records()
 
-    def __getitem__(self, step):
-        began = time.perf_counter()
-        pixels, labels = self._next
+    def _next(self):
+        pixels, labels = self._ahead
         pixels[0, 0, 0, 0].item()  # waits until it is there: the next one is not enqueued yet
         batch = {"images": self._placed(pixels.to(self._dtype)), "labels": self._placed(labels)}
-        self._next = self._records()
-        self.input_seconds += time.perf_counter() - began
+        self._ahead = self._records()
         return batch
 
     def _placed(self, tensor):

@@ -5,10 +5,8 @@ import re
 import time
 
 from dlperf import models
-from dlperf.adapters import cpu
-from dlperf.adapters.api import described
+from dlperf.adapters import base, cpu
 from dlperf.adapters.ranks import await_port, from_environment, interface
-from dlperf.models.batches import Batches
 from dlperf.models.parameters import initial
 
 
@@ -144,26 +142,13 @@ def part_of_global(batch):
     return batch.to_global(everywhere, flow.sbp.split(0), check_meta=False)  # all ranks' batches have one size
 
 
-class Feed:
-    """Batches as tensors: synthetic ones wait on the device, rows of a data folder are copied at each step.
-
-    With several ranks they are global tensors, the global batch, of which each rank has its own batch."""
+class Feed(base.Feed):
+    """With several ranks, batches are global tensors: the global batch, of which each rank has its own."""
 
     def __init__(self, job, ranks, device):
-        self._batches = Batches(job, ranks)
-        self._device = device
-        self._dtype = flow.float64 if job.precision == "fp64" else flow.float32
+        self._device, self._dtype = device, getattr(flow, job.weights_dtype)
         self._world_size = ranks.world_size
-        self._ready = [self._place(batch) for batch in self._batches.pool()] if self._batches.synthetic else []
-        self.input_seconds = None
-        count = len(self._ready)
-        self.description = f"synthetic, {count} batches on the device" if count else f"rows of {job.data_dir}"
-
-    def __getitem__(self, step):
-        return self._ready[step % len(self._ready)] if self._ready else self._place(self._batches[step])
-
-    def _place(self, batch):
-        return {name: self._tensor(array) for name, array in batch.items()}
+        super().__init__(job, ranks)
 
     def _tensor(self, array):
         tensor = flow.tensor(array)  # a copy: rows are read-only views of a file
@@ -259,7 +244,7 @@ class Trainer:
             "threads": str(len(os.sched_getaffinity(0))),
             "optimizer": f"{type(optimizer).__module__}.{type(optimizer).__name__}",
             "loss_scale": "dynamic from 65536" if job.precision == "amp_fp16" else "none",
-            **described(feed, job),
+            **feed.effective,
         }
         self.effective.update(effective)
 
