@@ -5,7 +5,7 @@ import paddle.nn.functional as F
 from paddle import nn
 
 from dlperf import models
-from dlperf.adapters.paddle import runtime
+from dlperf.adapters.paddle import optimizers, runtime
 from dlperf.adapters.paddle.runtime import product, versions
 from dlperf.models import bert
 
@@ -15,28 +15,16 @@ __all__ = ["Network", "build", "loss", "product", "versions"]
 def build(job, ranks):
     runtime.configure(job, ranks)
     config = models.config(job.model)
-    half = runtime.AMP.get(job.precision)
+    half = runtime.DTYPES[job.precision] if job.mixed else None
     # the kernel needs half precision and an Ampere or newer GPU
     flash = half if half and paddle.device.cuda.get_device_capability()[0] >= 8 else None
     network = Network(config, config.dropout if job.dropout else 0.0, flash)
     runtime.load(network, job)
     recipe = bert.optimizer(job.batch_size * ranks.world_size)
-    clip = None if job.options["clip_norm"] == "off" else nn.ClipGradByGlobalNorm(float(job.options["clip_norm"]))
-    # one group, since the norm to clip to would be that of each group
-    decayed = {tensor.name for parameter, tensor in runtime.tensors(network, job) if parameter.decayed}
-    optimizer = paddle.optimizer.AdamW(
-        learning_rate=recipe.learning_rate,
-        beta1=recipe.beta1,
-        beta2=recipe.beta2,
-        epsilon=recipe.eps,
-        parameters=network.parameters(),
-        weight_decay=recipe.weight_decay,
-        apply_decay_param_fun=decayed.__contains__,
-        grad_clip=clip,
-    )
-    feed = runtime.Feed(job, ranks, None)
+    optimizer = optimizers.adamw(job, network, recipe)
+    feed = runtime.Feed(job, ranks)
     effective = {
-        "clip_norm": str(clip.clip_norm) if clip else "off",
+        "clip_norm": str(job.clip_norm or "off"),
         "dropout": str(network.dropout),
         "masked_positions": str(config.masked),
         "gelu": "erf",
@@ -47,11 +35,11 @@ def build(job, ranks):
 
 
 def loss(network, batch):
-    mlm, nsp, seen = network(batch)
+    mlm, nsp = network(batch)
     words = F.cross_entropy(mlm, batch["masked_ids"].flatten(), reduction="none").flatten()
     of_words = (words * batch["masked_weights"].flatten()).sum() / batch["masked_total"]
     follows = F.cross_entropy(nsp, batch["next_sentence_labels"])
-    return of_words + follows, seen, (mlm, nsp)
+    return of_words + follows, (mlm, nsp)
 
 
 class Network(nn.Layer):
@@ -63,6 +51,7 @@ class Network(nn.Layer):
     def __init__(self, config, dropout, flash=None):
         super().__init__()
         self.config, self.dropout, self.flash = config, dropout, flash
+        self.seen = {}  # see runtime.Replica
         self.bert = nn.LayerDict(
             {
                 "embeddings": Embeddings(config, dropout),
@@ -84,8 +73,8 @@ class Network(nn.Layer):
         masked = paddle.gather(hidden.reshape([-1, width]), (batch["masked_positions"] + starts).flatten())
         product, mlm = self.cls["predictions"](masked, self.bert["embeddings"].word_embeddings.weight)
         nsp = self.cls["seq_relationship"](paddle.tanh(self.bert["pooler"]["dense"](hidden[:, 0])))
-        seen = product.detach().reshape([rows, self.config.masked, -1]), nsp.detach()
-        return mlm, nsp, seen
+        self.seen = {"mlm_logits": product.detach().reshape([rows, self.config.masked, -1]), "nsp_logits": nsp.detach()}
+        return mlm, nsp
 
     def _mask(self, lengths, rows, columns, dtype):
         """What is added to the scores: 0 inside a row, -10000 in its padding. (rows, 1, 1 or columns, columns)"""

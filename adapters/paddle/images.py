@@ -1,14 +1,13 @@
 """ResNet's images in PaddlePaddle: a DataLoader, whose processes read files and decode them with OpenCV; or DALI."""
 
 import os
-import time
 
 import numpy
 import paddle
 from paddle.io import DataLoader, Dataset, DistributedBatchSampler, get_worker_info
 
 from dlperf import models
-from dlperf.adapters import dali, opencv
+from dlperf.adapters import base, dali, opencv
 from dlperf.adapters.paddle import runtime
 from dlperf.adapters.ranks import Ranks
 from dlperf.adapters.spawn import die_with_parent
@@ -50,28 +49,21 @@ class Endless(DistributedBatchSampler):
             yield from super().__iter__()  # each in an order of its own
 
 
-class Loader:
-    """An endless stream of batches on the device, as Feed has them. input_seconds: that was waited for them so far."""
-
+class Loader(base.Loader):
     def __init__(self, job, ranks, layout):
+        native = f"DataLoader over {job.format}, OpenCV, {job.threads} processes"
+        by_dali = f"{dali.describe(job)}, {DALI_BY[job.device]}"
+        super().__init__(job, by_dali if job.input == "dali" else native)
         size = models.config(job.model).image_size
+        self._dtype = job.weights_dtype
         self._batches = (dali_batches if job.input == "dali" else native_batches)(job, ranks, size, layout)
-        self.input_seconds = 0.0
-        self.description = (
-            f"{dali.describe(job)}, {DALI_BY[job.device]}"
-            if job.input == "dali"
-            else f"DataLoader over {job.format}, OpenCV, {job.threads} processes"
-        )
-
-    def __getitem__(self, step):
-        began = time.perf_counter()
-        pixels, labels = next(self._batches)
-        batch = {"images": pixels.astype(paddle.get_default_dtype()), "labels": labels}
-        self.input_seconds += time.perf_counter() - began
-        return batch
 
     def copied(self):
         """Nothing here waits for the device."""
+
+    def _next(self):
+        pixels, labels = next(self._batches)
+        return {"images": pixels.astype(self._dtype), "labels": labels}
 
 
 class NetworkInput:

@@ -5,7 +5,7 @@ import paddle.nn.functional as F
 from paddle import nn
 
 from dlperf import models
-from dlperf.adapters.paddle import runtime
+from dlperf.adapters.paddle import optimizers, runtime
 from dlperf.adapters.paddle.images import Loader, pixels
 from dlperf.adapters.paddle.runtime import product, versions
 from dlperf.models import resnet
@@ -16,15 +16,12 @@ __all__ = ["Network", "build", "loss", "pixels", "product", "versions"]
 def build(job, ranks):
     runtime.configure(job, ranks)
     config = models.config(job.model)
-    layout = _layout(job)
+    layout = job.options["layout"].upper()
+    if layout == "AUTO":  # NHWC for tensor cores; Paddle's CPU kernels are NCHW, with transposes around
+        layout = "NHWC" if job.mixed else "NCHW"
     network = Network(config, layout)
     runtime.load(network, job)
-    recipe = resnet.optimizer(job.batch_size * ranks.world_size)
-    optimizer = paddle.optimizer.Momentum(
-        learning_rate=recipe.learning_rate,
-        momentum=recipe.momentum,
-        parameters=_parameter_groups(network, job, recipe.weight_decay),
-    )
+    optimizer = optimizers.sgd(job, network, resnet.optimizer(job.batch_size * ranks.world_size))
     feed = (runtime.Feed if job.input == "synthetic" else Loader)(job, ranks, layout)
     effective = {
         "layout": network.layer2[0].conv2._data_format,
@@ -39,30 +36,14 @@ def build(job, ranks):
     return runtime.Trainer(job, ranks, network, loss, optimizer, feed, effective)
 
 
-def _layout(job):
-    """`auto` is NHWC for tensor cores, and NCHW elsewhere: Paddle's CPU kernels are NCHW, with transposes around."""
-    if job.options["layout"] == "auto":
-        return "NHWC" if job.precision in runtime.AMP else "NCHW"
-    return job.options["layout"].upper()
-
-
-def _parameter_groups(network, job, weight_decay):
-    """Weights that decay, and the rest, as paddle.optimizer takes them."""
-    groups = [{"params": [], "weight_decay": weight_decay}, {"params": [], "weight_decay": 0.0}]
-    for parameter, tensor in runtime.tensors(network, job):
-        if parameter.trained:
-            groups[0 if parameter.decayed else 1]["params"].append(tensor)
-    return groups
-
-
 def loss(network, batch):
-    logits, first = network(batch["images"])
+    logits = network(batch["images"])
     config, dtype = network.config, paddle.get_default_dtype()
     # as tensors, because label_smooth's epsilon, and in a graph every Python float, is a float32: too little for fp64
     hit = paddle.full([1], 1 - config.label_smoothing, dtype)
     miss = paddle.full([1], config.label_smoothing / config.classes, dtype)
     targets = F.one_hot(batch["labels"], config.classes).astype(dtype) * hit + miss
-    return F.cross_entropy(logits.astype(dtype), targets, soft_label=True), (first, logits.detach()), (logits,)
+    return F.cross_entropy(logits.astype(dtype), targets, soft_label=True), (logits,)
 
 
 class Network(nn.Layer):
@@ -71,6 +52,7 @@ class Network(nn.Layer):
     def __init__(self, config, layout):
         super().__init__()
         self.config, self.layout = config, layout
+        self.seen = {}  # see runtime.Replica
         self.conv1 = conv(3, config.width, 7, layout, stride=2)
         self.bn1 = norm(config.width, config, layout)
         blocks = resnet.blocks(config)
@@ -88,7 +70,8 @@ class Network(nn.Layer):
         x = F.adaptive_avg_pool2d(x, 1, data_format=self.layout)
         logits = self.fc(paddle.flatten(x, 1))
         first, self.layer2[0].first = self.layer2[0].first, None
-        return logits, first
+        self.seen = {"layer2.0.conv1": first, "logits": logits.detach()}
+        return logits
 
 
 class Bottleneck(nn.Layer):
@@ -100,7 +83,7 @@ class Bottleneck(nn.Layer):
         self.bn2 = norm(block.channels, config, layout)
         self.conv3 = conv(block.channels, block.channels_out, 1, layout)
         self.bn3 = norm(block.channels_out, config, layout)
-        self.first = None  # output of conv1, for Trainer.shapes
+        self.first = None  # output of conv1, for Network.seen
         self.downsample = None
         if block.projected:
             projection = conv(block.channels_in, block.channels_out, 1, layout, stride=block.stride)
