@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from dlperf import models
-from dlperf.adapters.pytorch import runtime
+from dlperf.adapters.pytorch import optimizers, runtime
 from dlperf.adapters.pytorch.runtime import product, versions
 from dlperf.models import bert
 
@@ -15,33 +15,26 @@ __all__ = ["Network", "build", "loss", "product", "versions"]
 def build(job, ranks):
     device = runtime.configure(job, ranks)
     config = models.config(job.model)
-    dtype = torch.float64 if job.precision == "fp64" else torch.float32
-    network = Network(config, config.dropout if job.dropout else 0.0).to(device=device, dtype=dtype)
+    network = Network(config, config.dropout if job.dropout else 0.0)
+    network.to(device=device, dtype=getattr(torch, job.weights_dtype))
     runtime.load(network, job)
-    recipe = bert.optimizer(job.batch_size * ranks.world_size)
-    groups = runtime.parameter_groups(network, job, recipe.weight_decay)
-    adam = {"lr": recipe.learning_rate, "betas": (recipe.beta1, recipe.beta2), "eps": recipe.eps}
-    if job.options["optimizer"] == "apex":
-        optimizer = runtime.apex(job).FusedAdam(groups, adam_w_mode=True, **adam)
-    else:
-        optimizer = torch.optim.AdamW(groups, fused=True, **adam)
-    clip_norm = None if job.options["clip_norm"] == "off" else float(job.options["clip_norm"])
-    feed = runtime.Feed(job, ranks, device, torch.contiguous_format)
+    optimizer = optimizers.adamw(job, network, bert.optimizer(job.batch_size * ranks.world_size))
+    feed = runtime.Feed(job, ranks, device)
     effective = {
-        "clip_norm": str(clip_norm or "off"),
+        "clip_norm": str(job.clip_norm or "off"),
         "dropout": str(network.dropout),
         "masked_positions": str(config.masked),
         "gelu": "erf",
         "attention": "scaled_dot_product_attention",
     }
-    return runtime.Trainer(job, ranks, device, network, loss, optimizer, feed, clip_norm, effective)
+    return runtime.Trainer(job, ranks, network, loss, optimizer, feed, effective)
 
 
 def loss(network, batch):
     mlm, nsp = network(batch)
     words = F.cross_entropy(mlm.flatten(0, 1), batch["masked_ids"].flatten().long(), reduction="none")
     of_words = (words * batch["masked_weights"].flatten()).sum() / batch["masked_total"]
-    return of_words + F.cross_entropy(nsp, batch["next_sentence_labels"].long())
+    return of_words + F.cross_entropy(nsp, batch["next_sentence_labels"].long()), (mlm, nsp)
 
 
 class Network(nn.Module):

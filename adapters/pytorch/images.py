@@ -2,14 +2,13 @@
 
 import os
 import random
-import time
 
 import numpy
 import torch
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 from dlperf import models
-from dlperf.adapters import dali, opencv
+from dlperf.adapters import base, dali, opencv
 from dlperf.adapters.api import Unsupported
 from dlperf.models import images
 
@@ -46,31 +45,22 @@ class Endless(DistributedSampler):
             self.set_epoch(self.epoch + 1)  # each in an order of its own
 
 
-class Loader:
-    """An endless stream of batches on the device, as Feed has them. input_seconds: that was waited for them so far."""
-
+class Loader(base.Loader):
     def __init__(self, job, ranks, device, layout):
+        native = f"DataLoader over {job.format}, OpenCV, {job.threads} processes"
+        super().__init__(job, dali.describe(job) if job.input == "dali" else native)
         self._job, self._device, self._layout = job, device, layout
-        self._dtype = torch.float64 if job.precision == "fp64" else torch.float32
+        self._dtype = getattr(torch, job.weights_dtype)
         size = models.config(job.model).image_size
         self._batches = dali_batches(job, ranks, size) if job.input == "dali" else native_batches(job, ranks, size)
         mean, deviation = (
             torch.tensor(values, device=device, dtype=self._dtype) for values in (images.MEAN, images.DEVIATION)
         )
         self._mean, self._deviation = mean.view(1, 3, 1, 1), deviation.view(1, 3, 1, 1)
-        self.input_seconds = 0.0
-        self.description = (
-            dali.describe(job)
-            if job.input == "dali"
-            else f"DataLoader over {job.format}, OpenCV, {job.threads} processes"
-        )
 
-    def __getitem__(self, step):
-        began = time.perf_counter()
+    def _next(self):
         pixels, labels = next(self._batches)
-        batch = {"images": self._network_input(pixels), "labels": labels.to(self._device, non_blocking=True).flatten()}
-        self.input_seconds += time.perf_counter() - began
-        return batch
+        return {"images": self._network_input(pixels), "labels": labels.to(self._device, non_blocking=True).flatten()}
 
     def _network_input(self, pixels):
         """NHWC as the loaders give it to NCHW: a view, which is channels_last."""

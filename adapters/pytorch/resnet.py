@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from dlperf import models
-from dlperf.adapters.pytorch import runtime
+from dlperf.adapters.pytorch import optimizers, runtime
 from dlperf.adapters.pytorch.images import Loader, pixels
 from dlperf.adapters.pytorch.runtime import product, versions
 from dlperf.models import resnet
@@ -19,24 +19,20 @@ def build(job, ranks):
     device = runtime.configure(job, ranks)
     config = models.config(job.model)
     layout = LAYOUTS[job.options["layout"]]
-    dtype = torch.float64 if job.precision == "fp64" else torch.float32
-    network = Network(config).to(device=device, dtype=dtype, memory_format=layout)
+    network = Network(config)
+    network.to(device=device, dtype=getattr(torch, job.weights_dtype), memory_format=layout)
     runtime.load(network, job)
-    recipe = resnet.optimizer(job.batch_size * ranks.world_size)
-    groups = runtime.parameter_groups(network, job, recipe.weight_decay)
-    if job.options["optimizer"] == "apex":
-        optimizer = runtime.apex(job).FusedSGD(groups, lr=recipe.learning_rate, momentum=recipe.momentum)
-    else:
-        optimizer = torch.optim.SGD(groups, lr=recipe.learning_rate, momentum=recipe.momentum, fused=True)
+    optimizer = optimizers.sgd(job, network, resnet.optimizer(job.batch_size * ranks.world_size))
     feed = (runtime.Feed if job.input == "synthetic" else Loader)(job, ranks, device, layout)
     nhwc = network.layer2[0].conv2.weight.is_contiguous(memory_format=torch.channels_last)
     effective = {"layout": "NHWC" if nhwc else "NCHW", "label_smoothing": str(config.label_smoothing)}
-    return runtime.Trainer(job, ranks, device, network, loss, optimizer, feed, None, effective)
+    return runtime.Trainer(job, ranks, network, loss, optimizer, feed, effective)
 
 
 def loss(network, batch):
     logits = network(batch["images"])
-    return F.cross_entropy(logits, batch["labels"].long(), label_smoothing=network.config.label_smoothing)
+    mean = F.cross_entropy(logits, batch["labels"].long(), label_smoothing=network.config.label_smoothing)
+    return mean, (logits,)
 
 
 class Network(nn.Module):

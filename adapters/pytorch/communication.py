@@ -1,0 +1,132 @@
+"""How ranks average their gradients in PyTorch: DistributedDataParallel, or Horovod."""
+
+import contextlib
+import os
+import warnings
+
+import torch
+from torch import distributed, nn
+
+from dlperf.adapters import horovod
+from dlperf.adapters.ranks import interface
+
+
+def join(job, ranks, device):
+    """Make the group of all ranks, before the first tensor."""
+    if uses_horovod(job):
+        import horovod.torch as hvd
+
+        horovod.prepare(ranks, job.meeting_seconds)
+        hvd.init()
+        return
+    network = interface(ranks.addresses[ranks.rank])  # else Gloo takes what the host's own name resolves to
+    for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+        if network and ranks.nnodes > 1:
+            os.environ.setdefault(name, network)
+    store = distributed.TCPStore(ranks.addresses[0], ranks.ports[0], ranks.world_size, is_master=ranks.rank == 0)
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    distributed.init_process_group(backend, store=store, rank=ranks.rank, world_size=ranks.world_size)
+
+
+def uses_horovod(job):
+    return job.options["communication"] == "horovod"
+
+
+def between(job, ranks):
+    """What averages the gradients of these ranks."""
+    if ranks.world_size == 1:
+        return OneRank()
+    return Horovod() if uses_horovod(job) else DataParallel()
+
+
+class OneRank:
+    """Nothing to average. replica: a module from a batch to its loss, and what else the step needs."""
+
+    description = None
+
+    def spread(self, replica, network, optimizer):
+        """The replica and the optimizer that average over the ranks."""
+        return replica, optimizer
+
+    def averaged(self, optimizer):
+        """Called between the backward pass and whatever reads the gradients. Returns the context of the update."""
+        return contextlib.nullcontext()
+
+    def close(self):
+        pass
+
+
+class DataParallel(OneRank):
+    """backward() averages while it goes on computing."""
+
+    @property
+    def description(self):
+        return f"DistributedDataParallel ({distributed.get_backend()})"
+
+    def spread(self, replica, network, optimizer):
+        device = next(network.parameters()).device
+        with warnings.catch_warnings():
+            # what is to follow broadcast_buffers is not there yet for buffers that differ from the start
+            warnings.simplefilter("ignore", FutureWarning)
+            parallel = nn.parallel.DistributedDataParallel(
+                replica,
+                device_ids=[device] if device.type == "cuda" else None,
+                broadcast_buffers=False,  # BatchNorm's statistics stay each rank's own
+                gradient_as_bucket_view=True,
+            )
+        return parallel, optimizer
+
+    def add_up(self, values):
+        distributed.all_reduce(values)
+
+    def close(self):
+        distributed.destroy_process_group()
+
+
+class InOrder:
+    """A view of a channels_last gradient in the order of its memory: Horovod takes no other. Nothing is compressed."""
+
+    @staticmethod
+    def compress(tensor):
+        plain = tensor.is_contiguous()
+        return tensor if plain else tensor.permute(0, 2, 3, 1), plain
+
+    @staticmethod
+    def decompress(tensor, plain):
+        return tensor if plain else tensor.permute(0, 3, 1, 2)
+
+
+class Horovod(OneRank):
+    """An optimizer whose hooks average each gradient while the backward pass goes on."""
+
+    def __init__(self):
+        import horovod.torch as hvd
+
+        self._hvd = hvd
+        self.description = f"horovod.torch.DistributedOptimizer ({'nccl' if hvd.nccl_built() else 'gloo'})"
+
+    def spread(self, replica, network, optimizer):
+        names = network.named_parameters()
+        return replica, self._hvd.DistributedOptimizer(optimizer, named_parameters=names, compression=InOrder)
+
+    def averaged(self, optimizer):
+        optimizer.synchronize()
+        return optimizer.skip_synchronize()
+
+    def add_up(self, values):
+        self._hvd.allreduce_(values, op=self._hvd.Sum, name="sum")
+
+    def close(self):
+        self._hvd.shutdown()
+
+
+def all_reduce(communication, count, device):
+    """See dlperf.adapters.api.Trainer.all_reduce."""
+    values = torch.empty(count, device=device)
+
+    def add_up():
+        values.fill_(1)
+        communication.add_up(values)
+        return values[0].item()
+
+    return add_up

@@ -1,0 +1,60 @@
+"""The optimizers of PyTorch and of NVIDIA's apex."""
+
+import torch
+
+from dlperf.adapters.api import Unsupported
+from dlperf.adapters.base import parameters
+
+
+def sgd(job, network, recipe):
+    """As dlperf.models.resnet.Optimizer says."""
+    groups = parameter_groups(network, job, recipe.weight_decay)
+    settings = {"lr": recipe.learning_rate, "momentum": recipe.momentum}
+    if job.options["optimizer"] == "apex":
+        return apex(job).FusedSGD(groups, **settings)
+    return torch.optim.SGD(groups, fused=True, **settings)
+
+
+def adamw(job, network, recipe):
+    """As dlperf.models.bert.Optimizer says, but for clipping."""
+    groups = parameter_groups(network, job, recipe.weight_decay)
+    settings = {"lr": recipe.learning_rate, "betas": (recipe.beta1, recipe.beta2), "eps": recipe.eps}
+    if job.options["optimizer"] == "apex":
+        return apex(job).FusedAdam(groups, adam_w_mode=True, **settings)
+    return torch.optim.AdamW(groups, fused=True, **settings)
+
+
+def parameter_groups(network, job, weight_decay):
+    """Weights that decay, and the rest, as torch.optim takes them."""
+    trained = dict(network.named_parameters())
+    groups = [{"params": [], "weight_decay": weight_decay}, {"params": [], "weight_decay": 0.0}]
+    for parameter in parameters(job):
+        if parameter.trained:
+            groups[0 if parameter.decayed else 1]["params"].append(trained[parameter.name])
+    return groups
+
+
+def apex(job):
+    """The optimizers of NVIDIA's apex. FusedLAMB is none of them here: it would be another optimizer."""
+    if job.device != "cuda":
+        raise Unsupported("optimizer=apex: apex's fused optimizers run on CUDA only")
+    try:
+        from apex import optimizers
+    except ImportError:
+        raise Unsupported("optimizer=apex: this environment has no apex; NVIDIA's images of PyTorch have it") from None
+    return optimizers
+
+
+def kernel(optimizer):
+    """What updates the weights, in words."""
+    name = type(optimizer).__name__
+    if type(optimizer).__module__.startswith("apex"):
+        return f"apex.optimizers.{name}"
+    return f"torch.optim.{name} (fused={optimizer.param_groups[0]['fused']})"
+
+
+def clip(gradients, clip_norm):
+    """Scale gradients in place so that the norm of all together is at most clip_norm."""
+    # torch.nn.utils.clip_grad_norm_ divides by norm + 1e-6; the other frameworks, and the paper, by the norm
+    norm = torch.nn.utils.get_total_norm(gradients)
+    torch._foreach_mul_(gradients, (clip_norm / norm).clamp(max=1.0))
