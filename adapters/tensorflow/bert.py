@@ -3,8 +3,9 @@
 import tensorflow as tf
 
 from dlperf import models
-from dlperf.adapters.tensorflow import runtime
+from dlperf.adapters.tensorflow import optimizers, runtime
 from dlperf.adapters.tensorflow.runtime import product, versions
+from dlperf.models import bert
 
 __all__ = ["Network", "build", "loss", "product", "versions"]
 
@@ -14,17 +15,17 @@ def build(job, ranks):
     config = models.config(job.model)
     weights = runtime.load(job)
     dropout = config.dropout if job.dropout else 0.0
-    network = Network(config, weights, runtime.DTYPES.get(job.precision, tf.float32), dropout)
-    clip_norm = None if job.options["clip_norm"] == "off" else float(job.options["clip_norm"])
+    network = Network(config, weights, runtime.DTYPES[job.precision], dropout)
+    optimizer = optimizers.AdamW(job, weights, bert.optimizer(job.batch_size * ranks.world_size))
     feed = runtime.Feed(job, ranks)
     effective = {
-        "clip_norm": str(clip_norm or "off"),
+        "clip_norm": str(job.clip_norm or "off"),
         "dropout": str(dropout),
         "masked_positions": str(config.masked),
         "gelu": "erf" if job.precision != "fp64" else "erf, written out (tf.nn.gelu has a float32 constant)",
         "attention": "written out",
     }
-    return runtime.Trainer(job, ranks, strategy, weights, network, loss, runtime.AdamW, feed, clip_norm, effective)
+    return runtime.Trainer(job, strategy, network, loss, optimizer, feed, effective)
 
 
 def loss(network, batch):
@@ -43,7 +44,7 @@ class Network:
     """
 
     def __init__(self, config, weights, dtype, dropout):
-        self.config, self._weights = config, weights
+        self.config, self.weights = config, weights
         self.shapes, self.compute_dtype = {}, None
         self._embeddings = Embeddings(config, weights, dtype, dropout)
         self._layers = [Layer(index, config, weights, dropout) for index in range(config.layers)]
@@ -65,7 +66,7 @@ class Network:
         self.compute_dtype = mlm.dtype
         mlm = tf.reshape(mlm, [size, self.config.masked, -1])
         self.shapes.update(mlm_logits=tuple(mlm.shape[1:]), nsp_logits=tuple(nsp.shape[1:]))
-        result = self._weights["cls.predictions.bias"].dtype
+        result = self.weights["cls.predictions.bias"].dtype
         return tf.cast(mlm, result), tf.cast(nsp, result)
 
 

@@ -1,12 +1,11 @@
 """ResNet's images in TensorFlow: tf.data over TFRecord files or a folder, all in its own threads; or DALI's dataset."""
 
 import os
-import time
 
 import tensorflow as tf
 
 from dlperf import models
-from dlperf.adapters import dali
+from dlperf.adapters import base, dali
 from dlperf.adapters.ranks import Ranks
 from dlperf.models import images
 
@@ -20,29 +19,23 @@ SHUFFLED = 1024
 OPEN_FILES = 8
 
 
-class Loader:
-    """An endless stream of batches on the device, as Feed has them. input_seconds: that was waited for them so far."""
-
+class Loader(base.Loader):
     def __init__(self, job, ranks):
+        native = f"tf.data over {job.format}, {job.threads} threads"
+        super().__init__(job, dali.describe(job) if job.input == "dali" else native)
         self.device = "/GPU:0" if job.device == "cuda" else "/CPU:0"
-        self._dtype = tf.float64 if job.precision == "fp64" else tf.float32
+        self._dtype = job.weights_dtype
         size = models.config(job.model).image_size
         if job.input == "dali":
             with tf.device(self.device):
                 self._batches = iter(dali_batches(job, ranks, size))
-            self.description = dali.describe(job)
         else:
             self._batches = iter(native_batches(job, ranks, size))
-            self.description = f"tf.data over {job.format}, {job.threads} threads"
-        self.input_seconds = 0.0
 
-    def __getitem__(self, step):
-        began = time.perf_counter()
+    def _next(self):
         pixels, labels = next(self._batches)
         with tf.device(self.device):
-            batch = {"images": tf.cast(pixels, self._dtype), "labels": tf.reshape(labels, [-1])}
-        self.input_seconds += time.perf_counter() - began
-        return batch
+            return {"images": tf.cast(pixels, self._dtype), "labels": tf.reshape(labels, [-1])}
 
 
 def native_batches(job, ranks, size):

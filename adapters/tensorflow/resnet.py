@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from dlperf import models
-from dlperf.adapters.tensorflow import runtime
+from dlperf.adapters.tensorflow import optimizers, runtime
 from dlperf.adapters.tensorflow.images import AUGMENTATION, Loader, pixels
 from dlperf.adapters.tensorflow.runtime import product, versions
 from dlperf.models import resnet
@@ -15,13 +15,14 @@ def build(job, ranks):
     strategy = runtime.configure(job, ranks)
     config = models.config(job.model)
     weights = runtime.load(job)
-    network = Network(config, weights, runtime.DTYPES.get(job.precision, tf.float32))
+    network = Network(config, weights, runtime.DTYPES[job.precision])
     fused = "FusedBatchNormV3" if job.precision != "fp64" else "written out (FusedBatchNormV3 has no float64)"
+    optimizer = optimizers.SGD(job, weights, resnet.optimizer(job.batch_size * ranks.world_size))
     feed = (runtime.Feed if job.input == "synthetic" else Loader)(job, ranks)
     effective = {"layout": "NHWC", "label_smoothing": str(config.label_smoothing), "batch_norm": fused}
     if job.input == "native":
         effective["augmentation"] = AUGMENTATION
-    return runtime.Trainer(job, ranks, strategy, weights, network, loss, runtime.SGD, feed, None, effective)
+    return runtime.Trainer(job, strategy, network, loss, optimizer, feed, effective)
 
 
 def loss(network, batch):
@@ -36,7 +37,7 @@ class Network:
     """Names are the canonical ones of dlperf.models.resnet; dtype is that of convolutions."""
 
     def __init__(self, config, weights, dtype):
-        self.config, self._weights, self._dtype = config, weights, dtype
+        self.config, self.weights, self._dtype = config, weights, dtype
         self.shapes, self.compute_dtype = {}, None
         self._conv1 = conv(weights, "conv1", stride=2)
         self._bn1 = norm(weights, "bn1", config)
@@ -51,8 +52,8 @@ class Network:
             if block.name == "layer2.0":
                 self._observe(block.observed)
         x = tf.reduce_mean(x, (1, 2))
-        x = tf.matmul(x, tf.cast(self._weights["fc.weight"], x.dtype))
-        logits = tf.cast(x, self._weights["fc.bias"].dtype) + self._weights["fc.bias"]
+        x = tf.matmul(x, tf.cast(self.weights["fc.weight"], x.dtype))
+        logits = tf.cast(x, self.weights["fc.bias"].dtype) + self.weights["fc.bias"]
         self.shapes["logits"] = tuple(logits.shape[1:])
         return logits
 
