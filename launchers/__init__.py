@@ -16,9 +16,10 @@ BUILT_IN = ("local", "torchrun", "mpi", "horovod", "slurm", "kubernetes")
 GROUP = "dlperf.launchers"
 
 
-def names() -> tuple[str, ...]:
-    """All launchers that there are."""
-    return (*BUILT_IN, *sorted({entry.name for entry in entry_points(group=GROUP)} - set(BUILT_IN)))
+def names(nnodes: int = 1) -> tuple[str, ...]:
+    """All launchers that reach so many nodes."""
+    known = (*BUILT_IN, *sorted({entry.name for entry in entry_points(group=GROUP)} - set(BUILT_IN)))
+    return tuple(name for name in known if nnodes == 1 or find(name).many_nodes)
 
 
 def find(name: str) -> Launcher:

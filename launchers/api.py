@@ -13,6 +13,7 @@ import os
 import re
 import select
 import shlex
+import shutil
 import signal
 import subprocess
 import time
@@ -83,11 +84,12 @@ class Launcher:
     """An engine that places ranks. Subclasses say what they take, and write the script.
 
     arguments: key of --launcher-arg -> what it is. required: those that must be given. programs: program that must be
-    on PATH -> the Debian package, or other place, that has it. many_nodes: whether it reaches other machines;
-    needs_hosts: whether it must be told which. In what the engine printed, `ended` finds the first rank that ended by a
-    signal, with groups rank, host, how, and `cause` the line that says why it could not start or keep the ranks.
-    no_containers: why its ranks can't run in containers; empty if they can. `ended_inside` finds the first rank whose
-    container ended with a signal, with groups rank, host (which may be empty) and code.
+    on PATH -> the Debian package, or other place, that has it. in_environment: whether its program comes with some
+    frameworks' environments instead; it starts only the adapters whose adapter.toml names it. many_nodes: whether it
+    reaches other machines; needs_hosts: whether it must be told which. no_containers: why its ranks can't run in
+    containers; empty if they can. In what the engine printed, `ended` finds the first rank that a signal killed, with
+    groups rank, host, how; `ended_inside` the first whose container ended that way, with groups rank, host (which may
+    be empty) and code; and `cause` the line that says why the ranks could not be started or kept.
     """
 
     name = ""
@@ -95,6 +97,7 @@ class Launcher:
     arguments: ClassVar[Mapping[str, str]] = {}
     required: tuple[str, ...] = ()
     programs: ClassVar[Mapping[str, str]] = {}
+    in_environment = False
     many_nodes = False
     needs_hosts = False
     no_containers = ""
@@ -109,9 +112,18 @@ class Launcher:
         """The text of launch.sh. Pure."""
         raise NotImplementedError
 
-    def refuses(self, adapter: str, options: Mapping[str, str]) -> str:
-        """Why this engine cannot start an adapter with these options; empty if it can."""
-        return ""
+    def missing(self) -> str:
+        """Which of its programs are not on PATH, and where to get them; empty if none."""
+        programs = [program for program in self.programs if not shutil.which(program)]
+        if not programs:
+            return ""
+        are, them = ("is", "it") if len(programs) == 1 else ("are", "them")
+        where = "; ".join(dict.fromkeys(self.programs[program] for program in programs))
+        return f"{', '.join(programs)} {are} not on PATH. Install {them} ({where})"
+
+    def elsewhere(self, nnodes: int, hosts: Sequence[str]) -> bool:
+        """Whether ranks run on other machines than this one: those that are named, or that the engine finds."""
+        return bool(hosts) or nnodes > 1 or (self.many_nodes and not self.needs_hosts)
 
     def start(self, folder: Path, variables: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
         """Run launch.sh as a process group of its own, with its output in stdout.log and stderr.log."""

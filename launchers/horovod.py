@@ -19,14 +19,9 @@ class Horovod(Launcher):
         "port": "ssh's port",
         "extra": "words for horovodrun as they are",
     }
-    many_nodes = needs_hosts = True
+    in_environment = many_nodes = needs_hosts = True
     no_containers = "horovodrun is in no image: the launchers local and mpi start Horovod's ranks in containers too"
     ended = re.compile(r"Process (?P<rank>\d+)(?P<host>) (?P<how>exit with status code -\d+)")
-
-    def refuses(self, adapter: str, options: Mapping[str, str]) -> str:
-        if adapter == "fake" or options.get("communication") == "horovod":
-            return ""
-        return "horovodrun starts Horovod's ranks: --set communication=horovod"
 
     def script(self, launch: Launch) -> str:
         hosts = launch.hosts[: launch.nnodes] or ("localhost",)

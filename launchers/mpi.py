@@ -18,7 +18,7 @@ class Mpi(Launcher):
         "network": "the network between the hosts, as 10.0.0.0/24 or as the name of an interface",
         "extra": "words for mpirun as they are",
     }
-    programs: ClassVar[Mapping[str, str]] = {"mpirun": "Debian's openmpi-bin"}
+    programs: ClassVar[Mapping[str, str]] = {"mpirun": "Debian: openmpi-bin"}
     many_nodes = needs_hosts = True
     ended = re.compile(
         r"process rank (?P<rank>\d+) with PID \d+ on node\s+(?P<host>\S+)\s+(?P<how>exited on\s+signal[^.]*)"

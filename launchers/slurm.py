@@ -52,7 +52,7 @@ class Slurm(Launcher):
     about = "Slurm: sbatch, and srun inside"
     arguments: ClassVar[Mapping[str, str]] = {**SBATCH, **SRUN, "extra": "words for sbatch as they are"}
     programs: ClassVar[Mapping[str, str]] = {
-        name: "Debian's slurm-client" for name in ("sbatch", "scontrol", "squeue", "scancel")
+        name: "Debian: slurm-client" for name in ("sbatch", "scontrol", "squeue", "scancel")
     }
     many_nodes = True
     ended = re.compile(

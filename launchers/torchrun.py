@@ -20,14 +20,11 @@ class Torchrun(Launcher):
         "port": f"where the agents meet, on the first host; default: {PORT}",
         "extra": "words for torchrun as they are",
     }
-    many_nodes = needs_hosts = True
+    in_environment = many_nodes = needs_hosts = True
     ended = re.compile(
         r"Root Cause \(first observed failure\):\n.*\n\s*time .*\n\s*host\s*: (?P<host>\S+)\n"
         r"\s*rank\s*: (?P<rank>\d+) .*\n\s*exitcode\s*: -\d+ .*\n.*\n\s*traceback : (?P<how>Signal .*)"
     )
-
-    def refuses(self, adapter: str, options: Mapping[str, str]) -> str:
-        return "" if adapter in ("pytorch", "fake") else "torchrun comes with PyTorch's environment only"
 
     def script(self, launch: Launch) -> str:
         rank = worker(launch, {"DLPERF_LAUNCHER": self.name, "DLPERF_HOSTS": ",".join(launch.hosts)})
