@@ -29,13 +29,7 @@ def text(spec: Spec, planned: Plan, adapters: Mapping[str, Adapter], folder: Pat
         for name, one in wanted.items():
             environment = _planned(spec, one.job, adapters)
             head = f"# {folder / 'proofs' / name / 'run' / 'launch.sh'}, unless there is a valid certificate"
-            lines += [
-                "",
-                head,
-                certify.script(
-                    one, environment, spec.threads, spec.hosts, spec.launcher_arguments, spec.container_arguments
-                ).rstrip(),
-            ]
+            lines += ["", head, certify.script(one, environment, spec).rstrip()]
     for repeat, job in plan.order(planned, spec.protocol.repeats, spec.seed):
         environment = _planned(spec, job, adapters)
         script = _system(job, adapters).script(adapters[job.adapter], job, spec, repeat, environment)
@@ -44,8 +38,8 @@ def text(spec: Spec, planned: Plan, adapters: Mapping[str, Adapter], folder: Pat
 
 
 def environment_commands(spec: Spec, planned: Plan, adapters: Mapping[str, Adapter]) -> dict[str, str]:
-    """How each environment would be made, by "adapter environment", where there is something to make."""
-    jobs = {f"{job.adapter} {job.environment}": job for job in planned.jobs}
+    """How each environment would be made, by adapter and its key, or image, where there is something to make."""
+    jobs = {f"{job.adapter} {job.image or job.environment}": job for job in planned.jobs}
     found = {key: _system(job, adapters).commands(adapters[job.adapter], job, spec) for key, job in jobs.items()}
     return {key: commands for key, commands in found.items() if commands}
 

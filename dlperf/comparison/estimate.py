@@ -1,11 +1,11 @@
 """What a comparison will take: time, disk and memory, told before it starts.
 
 One rate for all frameworks: what six of them trained with, in the mean over their time, so that a table of several is
-met better than a lone row. Held against the published reports (`tests/test_estimate.py`): all runs of a report together
-took 0.98 to 1.31 times what is expected here, a single one 0.46 (MXNet) to 2.4 times (OneFlow, PaddlePaddle); all
-proofs of a report 0.86 to 1.1 times, a single one 0.47 to 2.7 times. Memory is meant to be the most that a run takes:
-they took 0.5 to 1.0 of it. Nothing was measured on a GPU, on Arm, or on more than two cores: the first two get no time,
-and many cores are taken to be used as well as two, which they will not be.
+met better than a lone row. Held against the published reports (`tests/comparison/test_estimate.py`): all runs of a
+report together took 0.98 to 1.31 times what is expected here, a single one 0.46 (MXNet) to 2.4 times (OneFlow,
+PaddlePaddle); all proofs of a report 0.86 to 1.1 times, a single one 0.47 to 2.7 times. Memory is meant to be the most
+that a run takes: they took 0.5 to 1.0 of it. Nothing was measured on a GPU, on Arm, or on more than two cores: the
+first two get no time, and many cores are taken to be used as well as two, which they will not be.
 """
 
 from __future__ import annotations
@@ -141,13 +141,12 @@ def free(folder: Path) -> int | None:
 
 
 def _in_venv(job: Job, spec: Spec, adapters: Mapping[str, Adapter]) -> bool:
-    return spec.env == "venv" and job.environment in adapters[job.adapter].environments
+    return spec.env == "venv" and not job.image and job.environment in adapters[job.adapter].environments
 
 
 def _elsewhere(spec: Spec) -> bool:
     """Whether the ranks run on other machines: named, or found by the launcher."""
-    launcher = launchers.find(spec.launcher)
-    return bool(spec.hosts) or max(spec.nnodes) > 1 or (launcher.many_nodes and not launcher.needs_hosts)
+    return launchers.find(spec.launcher).elsewhere(max(spec.nnodes), spec.hosts)
 
 
 # Time
@@ -179,7 +178,7 @@ def _seconds(model: str, precision: str, device: str, samples: int, threads: flo
     speed = rate(precision, device, here)
     if speed is None:
         return None
-    work = samples * int(models.family(model).flops(models.config(model))) / 1e9
+    work = samples * models.family(model).flops(models.config(model)) / 1e9
     return START / min(1.0, threads) + work / (speed * threads)
 
 
@@ -199,7 +198,7 @@ def _proof_seconds(one: Asked, threads: float, here: Here) -> float:
 
 
 def _parameters(model: str) -> int:
-    return int(count(models.family(model).parameters(models.config(model))))
+    return count(models.family(model).parameters(models.config(model)))
 
 
 # Memory
@@ -208,7 +207,7 @@ def _parameters(model: str) -> int:
 def run_memory(job: Job, adapter: Adapter) -> int:
     """Bytes that all ranks of one node take, at the most."""
     config, family = models.config(job.model), models.family(job.model)
-    activations = job.batch_size * int(family.activations(config))
+    activations = job.batch_size * family.activations(config)
     known = adapter.environments.get(job.environment)
     rank = (PER_PARAMETER * _parameters(job.model) + PER_ACTIVATION * activations) * (known.memory if known else 1.0)
     exchange = TO_EXCHANGE * _parameters(job.model) if job.world_size > 1 else 0

@@ -356,7 +356,7 @@ def _kind(job: Job) -> tuple[str, str, int]:
 def _unit(job: Job) -> str:
     from dlperf import models
 
-    return str(models.FAMILIES[job.family].RATE_UNIT)
+    return models.FAMILIES[job.family].RATE_UNIT
 
 
 def choose(quiet: bool) -> Progress:

@@ -15,15 +15,15 @@ from dlperf.comparison.store import Store
 from dlperf.envs.environment import Environment
 from dlperf.errors import Problem, RunError, UsageError
 from dlperf.figures import summaries
+from dlperf.launchers import Launcher
 from dlperf.planning import plan
 from dlperf.proof.certify import Certifier
-from dlperf.runs import bundle, execute, failures, run
-from dlperf.runs.execute import Enough
-from dlperf.runs.run import Outcome
+from dlperf.runs import bundle, failures, worker
+from dlperf.runs.events import Stream
+from dlperf.runs.execute import Enough, Exit, Outcome, execute, now
 from dlperf.schema import Failure, Job, Record
 from dlperf.shell import quote
 from dlperf.systems import kinds as systems
-from dlperf.systems import native
 from dlperf.systems.kinds import System
 
 #: failures of what surrounds a run, not of the run: `--resume` tries them again
@@ -55,40 +55,38 @@ class Runner:
         for line in estimate.text(expected) if runs else ():
             self.progress.note(line)
         self.progress.begin([job for _, job in runs], self.store.spec, expected.each)
-        environments = self._environments(list(jobs.values()), runs)
+        environments = self._environments(runs)
         self._look_for_folder(list(jobs.values()), environments)
         self._prove(environments)
         for repeat, job in runs:
-            key = (job.adapter, job.environment)
-            if key in environments and not summaries.given_up(self._records(job)):
+            if job.id in environments and not summaries.given_up(self._records(job)):
                 self.progress.started(job, repeat)
-                self._one(job, repeat, environments[key])
+                self._one(job, repeat, environments[job.id])
             elif (job.id, repeat) not in self.store.records:
                 self.progress.passed(job)
 
-    def _look_for_folder(self, jobs: Sequence[Job], environments: Mapping[tuple[str, str], Environment]) -> None:
+    def _look_for_folder(self, jobs: Sequence[Job], environments: Mapping[str, Environment]) -> None:
         """UsageError if some node does not see the folder of the comparison, or the environments. A node that cannot
         be reached is not told here: each of its rows says so."""
-        wide = [job for job in jobs if job.nnodes > 1 and (job.adapter, job.environment) in environments]
+        wide = [job for job in jobs if job.nnodes > 1 and job.id in environments]
         if not wide:
             return
         folder, spec = self.store.folder / "look", self.store.spec
         widest = max(wide, key=lambda job: job.nnodes)
-        environment, launcher = environments[widest.adapter, widest.environment], launchers.find(widest.launcher)
+        environment, launcher = environments[widest.id], launchers.find(widest.launcher)
         python = "" if environment.image else f"test -x {quote(environment.python)} && "
         look = f'{python}test -f job.json && echo > "seen.$(hostname)"'
         look += f' || {{ echo "$(hostname): {NOT_THERE[0]}" >&2; exit 1; }}'
-        of_row = native.launch(spec, widest, 0, environment)
-        launch = replace(of_row, code=Path("../code"), nproc_per_node=1, instead=look)
-        execute.prepare(folder, {}, launcher.script(launch))
+        one_each, title = replace(widest, nproc_per_node=1), f"who sees this folder, for {widest.id}"
+        of_row = worker.launch(one_each, environment, spec, f"{widest.id}-look", title)
+        launch = replace(of_row, code=Path("../code"), instead=look)
+        script, timeout = launcher.script(launch), min(60.0, spec.timeout)
         busy = partial(self.progress.busy, lambda: f"looking for {self.store.folder} on {widest.nnodes} nodes")
-        ended = execute.execute(folder, min(60.0, spec.timeout), busy, launcher, environment.engine)
-        printed = failures.printed(folder)
-        if ended.code and not ended.timed_out and any(sign in printed for sign in NOT_THERE):
-            seen = sorted(file.name.removeprefix("seen.") for file in folder.glob("seen.*"))
-            step = f"It is seen on {', '.join(seen) or 'none of them'}; see {folder / 'stderr.log'}."
-            allowed = f"a folder that all {widest.nnodes} nodes share, as they must share {cache.folder()}"
-            raise UsageError([Problem("--output", self.store.folder, allowed, step)])
+        looked = execute(folder, {}, script, Stream, _not_seen, timeout, busy, launcher, environment.engine)
+        if looked.failure:
+            where = f"of {widest.nnodes} nodes, {looked.failure.message} can see it and {cache.folder()}"
+            says = f"{where}. All nodes must share both; see {folder / 'stderr.log'}."
+            raise UsageError([Problem("--output", self.store.folder, says=says)])
 
     def _missing(self) -> Iterator[tuple[int, Job]]:
         for repeat, job in plan.order(self.store.plan, self.store.spec.protocol.repeats, self.store.spec.seed):
@@ -102,53 +100,41 @@ class Runner:
     def _records(self, job: Job) -> list[Record]:
         return [record for record in self.store.records.values() if record.job.id == job.id]
 
-    def _environments(self, jobs: list[Job], runs: list[tuple[int, Job]]) -> dict[tuple[str, str], Environment]:
-        """The environment of each adapter; one that can't be made becomes a failed record of each of its jobs."""
-        needed = {(job.adapter, job.environment): job for job in jobs}
-        found: dict[tuple[str, str], Environment] = {}
+    def _environments(self, runs: Sequence[tuple[int, Job]]) -> dict[str, Environment]:
+        """The environment of each row, by Job.id, as far as `runs` need it; one that can't be made becomes a failed
+        record of each row in `runs`."""
+        following = {job.id: repeat for repeat, job in reversed(runs)}
+        sharing: dict[tuple[str, str, str], list[Job]] = {}
+        for job in self.store.plan.jobs:
+            sharing.setdefault((job.adapter, job.environment, job.image), []).append(job)
+        needed = [jobs for jobs in sharing.values() if any(job.id in following for job in jobs)]
+        found: dict[str, Environment] = {}
         for system in systems.SYSTEMS:
-            mine = [job for job in needed.values() if self._system(job) is system]
-            wanted = [(self.adapters[job.adapter], job) for job in mine]
+            mine = [jobs for jobs in needed if self._system(jobs[0]) is system]
+            wanted = [(self.adapters[jobs[0].adapter], jobs[0]) for jobs in mine]
             made = system.environments(wanted, self.store.spec, self.store.folder, self.progress.note)
-            for job, one in zip(mine, made, strict=True):
+            for job, one in [(job, one) for jobs, one in zip(mine, made, strict=True) for job in jobs]:
                 if isinstance(one, Environment):
-                    found[job.adapter, job.environment] = one
-                else:
-                    self._without(job, runs, one)
+                    found[job.id] = one
+                elif job.id in following:
+                    self._never_ran(job, following[job.id], one)
         return found
-
-    def _without(self, job: Job, runs: list[tuple[int, Job]], error: RunError) -> None:
-        """One failed record for each row in the environment that cannot be made."""
-        rows = [(n, one) for n, one in runs if (one.adapter, one.environment) == (job.adapter, job.environment)]
-        for repeat, one in {one.id: (n, one) for n, one in reversed(rows)}.values():
-            self._never_ran(one, repeat, error)
 
     def _system(self, job: Job) -> System:
         return systems.of(self.adapters[job.adapter])
 
-    def _prove(self, environments: Mapping[tuple[str, str], Environment]) -> None:
+    def _prove(self, environments: Mapping[str, Environment]) -> None:
         """Certificates of the rows whose scripts are ours, unless an earlier call had them all."""
         spec, folder = self.store.spec, self.store.folder
         jobs = [job for job in self.store.plan.jobs if self._system(job).PROVEN]
         if all(job.id in self.store.proofs for job in jobs):
             return
-        threads = spec.threads * max(spec.nproc_per_node)
-        certifier = Certifier(
-            folder,
-            threads,
-            spec.timeout,
-            self.progress.note,
-            spec.verify,
-            spec.hosts,
-            spec.launcher_arguments,
-            spec.container_arguments,
-            self.progress.busy,
-        )
+        certifier = Certifier(folder, spec, self.progress.note, self.progress.busy)
         self.store.prove({**self.store.proofs, **certifier.certificates(jobs, environments)})
 
     def _never_ran(self, job: Job, repeat: int, error: RunError) -> None:
         failure = Failure(error.kind, str(error), error.lines)
-        record = Record(job, repeat, run.now(), 0.0, "", "", environment={"kind": self.store.spec.env}, failure=failure)
+        record = Record(job, repeat, now(), 0.0, "", "", environment={"kind": self.store.spec.env}, failure=failure)
         self._finish(record)
 
     def _one(self, job: Job, repeat: int, environment: Environment) -> None:
@@ -166,7 +152,7 @@ class Runner:
                 raise Enough
 
         command = system.script(adapter, job, spec, repeat, environment)
-        outcome = run.run(
+        outcome = execute(
             folder,
             system.request(adapter, job, spec),
             command,
@@ -175,13 +161,22 @@ class Runner:
             spec.timeout,
             tick,
             launchers.find(job.launcher),
-            system.engine(environment, spec),
+            environment.engine,
         )
         self._finish(_record(job, repeat, command, system.stored(adapter, job, spec, environment), outcome))
 
     def _finish(self, record: Record) -> None:
         self.store.append(record)
         self.progress.finished(record)
+
+
+def _not_seen(ended: Exit, stream: Stream, folder: Path, launcher: Launcher) -> Failure | None:
+    """That some node does not see a folder; the message names those that do."""
+    printed = failures.printed(folder)
+    if not ended.code or ended.timed_out or not any(sign in printed for sign in NOT_THERE):
+        return None
+    seen = sorted(file.name.removeprefix("seen.") for file in folder.glob("seen.*"))
+    return Failure("launcher", ", ".join(seen) or "none")
 
 
 def _record(job: Job, repeat: int, command: str, environment: Mapping[str, str], outcome: Outcome) -> Record:

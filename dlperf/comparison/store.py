@@ -140,11 +140,10 @@ def claim(folder: Path) -> None:
         if not used:
             (folder / "lock").touch()
     except OSError as error:
-        problem = Problem("--output", folder, "a folder that can be written", f"{error.strerror or error}.")
-        raise UsageError([problem]) from None
+        raise UsageError([Problem("--output", folder, says=f"cannot be written: {error.strerror or error}.")]) from None
     if used:
-        step = f"Continue with --resume {folder}, or choose another folder."
-        raise UsageError([Problem("--output", folder, "a new or empty folder", step)])
+        says = f"this folder is not empty. Continue with --resume {folder}, or choose another folder."
+        raise UsageError([Problem("--output", folder, says=says)])
 
 
 def open_folder(folder: Path) -> Store:
@@ -153,15 +152,15 @@ def open_folder(folder: Path) -> Store:
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         if manifest["schema"] != SCHEMA:
-            allowed = f"schema {SCHEMA}, which this version of dlperf reads"
-            raise UsageError([Problem(str(path), f"schema {manifest['schema']}", allowed)])
+            says = f"it has schema {manifest['schema']}; this version of dlperf reads schema {SCHEMA}."
+            raise UsageError([Problem(str(path), "", says=says)])
         return Store(folder, manifest)
     except OSError as error:
-        problem = Problem("--resume", folder, f"the folder of a comparison, with {MANIFEST}", f"{error.strerror}.")
-        raise UsageError([problem]) from None
+        says = f"not the folder of a comparison: {MANIFEST}: {error.strerror}."
+        raise UsageError([Problem("--resume", folder, says=says)]) from None
     except (ValueError, TypeError, KeyError) as error:
-        problem = Problem(str(path), error, "the file that dlperf wrote", "Start the comparison anew.")
-        raise UsageError([problem]) from None
+        says = f"not what dlperf wrote ({error}). Start the comparison again, in another folder."
+        raise UsageError([Problem(str(path), "", says=says)]) from None
 
 
 @contextmanager
@@ -171,6 +170,6 @@ def locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            problem = Problem("--resume", folder, "a comparison that no other process runs", "Wait for it to end.")
-            raise UsageError([problem]) from None
+            says = "another process is running this comparison. Wait until it is done."
+            raise UsageError([Problem("--resume", folder, says=says)]) from None
         yield

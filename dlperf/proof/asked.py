@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from dlperf import models
 from dlperf.models.parameters import count
 from dlperf.planning.plan import file_name
-from dlperf.proof.judge import BARS, WORK
+from dlperf.proof.judge import BARS, work_options
 from dlperf.schema import Job
 
 #: of every trajectory; the seed is that of the weights and the batches
@@ -38,14 +38,25 @@ class Asked:
         return f"{self.job.system}: {self.model}, {self.precision}{of_ranks(', {} ranks', self.ranks)}"
 
     @property
-    def nnodes(self) -> int:
-        """Ranks are placed as in the row: on one node if it has several there, else on several nodes."""
-        return 1 if self.job.nproc_per_node >= self.ranks else self.ranks
+    def run(self) -> Job:
+        """The job that makes it, on synthetic input. Ranks are placed as in the row: on one node if it has several
+        there, else on several nodes."""
+        nnodes = 1 if self.job.nproc_per_node >= self.ranks else self.ranks
+        return replace(
+            self.job,
+            model=self.model,
+            precision=self.precision,
+            batch_size=BATCH_SIZE // self.ranks,
+            data_dir=None,
+            nnodes=nnodes,
+            nproc_per_node=self.ranks // nnodes,
+            launcher=self.job.launcher if self.ranks > 1 else "local",
+        )
 
     @property
     def pool(self) -> tuple[object, ...]:
         """What must be the same for two trajectories to be compared."""
-        work = tuple(sorted((k, v) for k, v in self.job.options.items() if k in WORK))
+        work = tuple(sorted(work_options(self.job).items()))
         return self.model, self.precision, self.job.device, work, self.ranks
 
 
@@ -81,12 +92,12 @@ def _float64(job: Job) -> Asked:
 
 def own_statistics(model: str) -> bool:
     """Whether each rank normalises over its own part of the batch."""
-    return hasattr(models.family(model), "normalised")
+    return bool(models.family(model).normalised(models.config(model)))
 
 
 def memory(model: str) -> int:
     """Bytes that a run takes, roughly."""
-    return BESIDES + PER_PARAMETER * int(count(models.family(model).parameters(models.config(model))))
+    return BESIDES + PER_PARAMETER * count(models.family(model).parameters(models.config(model)))
 
 
 def at_once(alone: Sequence[Asked], threads: int, available: int) -> int:

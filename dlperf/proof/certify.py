@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
@@ -14,14 +14,15 @@ from dlperf import launchers, machine
 from dlperf.envs import kinds
 from dlperf.envs.environment import Environment
 from dlperf.errors import RunError
-from dlperf.launchers import Launch
+from dlperf.planning.spec import Spec
 from dlperf.proof import judge
-from dlperf.proof.asked import BATCH_SIZE, SEED, STEPS, Asked, at_once, needed, own_statistics, shown
+from dlperf.proof.asked import SEED, STEPS, Asked, at_once, needed, own_statistics, shown
 from dlperf.proof.certificates import CERTIFICATE, FROM_WORKER, blank, digest, keep, place, read, sketches, update
 from dlperf.proof.judge import BARS, Evidence
 from dlperf.proof.published import reference
-from dlperf.runs import bundle, events, failures, run
+from dlperf.runs import bundle, events, failures, worker
 from dlperf.runs.events import Stream
+from dlperf.runs.execute import execute, now
 from dlperf.schema import Certificate, Failure, Job, Trajectory
 
 
@@ -29,53 +30,47 @@ from dlperf.schema import Certificate, Failure, Job, Trajectory
 class Certifier:
     """Makes certificates for the rows of one comparison.
 
-    folder: has code/, the bundle; runs go to proofs/ in it. make: whether to run what no cached certificate proves.
-    hosts, arguments: for the launcher of rows of several ranks. container: --container-arg. busy: called once a second
-    while something is at work, with what says in words what it is.
+    folder: has code/, the bundle; runs go to proofs/ in it. spec: of the comparison; with `verify` off, nothing is run
+    that no cached certificate proves. busy: called once a second while something is at work, with what says in words
+    what it is.
     """
 
     folder: Path
-    threads: int
-    timeout: float
+    spec: Spec
     note: Callable[[str], None]
-    make: bool = True
-    hosts: tuple[str, ...] = ()
-    arguments: Mapping[str, str] = field(default_factory=dict)
-    container: Mapping[str, str] = field(default_factory=dict)
     busy: Callable[[Callable[[], str]], None] = lambda what: None
 
     def __post_init__(self) -> None:
+        self._threads = self.spec.threads * max(self.spec.nproc_per_node)
         self._stopped, self._turn = threading.Event(), threading.Lock()
         self._at_work: dict[str, tuple[Asked, float]] = {}
         self._waiting = 0
 
     def certificates(
-        self, jobs: Sequence[Job], environments: Mapping[tuple[str, str], Environment], **which: bool
+        self, jobs: Sequence[Job], environments: Mapping[str, Environment], **which: bool
     ) -> dict[str, tuple[Certificate, ...]]:
-        """The certificates of each row whose environment there is, by Job.id. which: see `shown`."""
-        rows = [job for job in jobs if (job.adapter, job.environment) in environments]
+        """The certificates of each row whose environment there is; both by Job.id. which: see `shown`."""
+        rows = [job for job in jobs if job.id in environments]
         wanted = {one.name: one for job in rows for one in needed(job, **which)}
         self._waiting = len(wanted)
         evidence = self._all(wanted, environments)
         verdicts = self._judge(wanted, evidence)
         return {job.id: tuple(verdicts[one.name] for one in shown(job, **which)) for job in rows}
 
-    def _all(
-        self, wanted: Mapping[str, Asked], environments: Mapping[tuple[str, str], Environment]
-    ) -> dict[str, Evidence]:
+    def _all(self, wanted: Mapping[str, Asked], environments: Mapping[str, Environment]) -> dict[str, Evidence]:
         """Two at a time on a CPU, each with half of the threads: much of a run is start-up, and on one core. Those of
         several ranks one at a time, after the others."""
         alone = [one for one in wanted.values() if one.ranks == 1]
-        count = at_once(alone, self.threads, machine.available_memory())
+        count = at_once(alone, self._threads, machine.available_memory())
         found = self._at_once(count, alone, environments)
         together = [one for one in wanted.values() if one.ranks > 1]
         return {**found, **self._at_once(1, together, environments)}
 
     def _at_once(
-        self, count: int, wanted: Sequence[Asked], environments: Mapping[tuple[str, str], Environment]
+        self, count: int, wanted: Sequence[Asked], environments: Mapping[str, Environment]
     ) -> dict[str, Evidence]:
         def evidence(one: Asked) -> Evidence:
-            return self._evidence(one, environments[one.job.adapter, one.job.environment], self.threads // count)
+            return self._evidence(one, environments[one.job.id], self._threads // count)
 
         pool = ThreadPoolExecutor(count)
         try:
@@ -118,7 +113,7 @@ class Certifier:
         found = self._cached(blank)
         if found:
             return found
-        if not self.make:
+        if not self.spec.verify:
             failure = Failure("unproven", "no certificate was asked for (--no-verify), and none is there")
             return Evidence(replace(blank, failure=failure), {})
         self._say(f"proof of the same work: {one.title}")
@@ -143,18 +138,19 @@ class Certifier:
         """A new trajectory; a run that failed is one with its failure."""
         folder = self.folder / "proofs" / one.name / "run"
         began = time.monotonic()
-        command = script(one, environment, threads, self.hosts, self.arguments, self.container)
-        launcher = launchers.find(one.job.launcher if one.ranks > 1 else "local")
+        spec = replace(self.spec, threads=threads, seed=SEED)
+        command = script(one, environment, spec)
+        launcher = launchers.find(one.run.launcher)
         try:
             kinds.check(environment)
             self._at_work[one.name] = one, time.time()
-            outcome = run.run(
+            outcome = execute(
                 folder,
-                request(one, threads),
+                worker.request(one.run, spec, distinct_batches=STEPS, dropout=False, trace_steps=STEPS),
                 command,
                 lambda: events.of_job(folder, one.ranks),
                 lambda ended, stream, *where: failures.failure(ended, stream, *where) or _parted(stream),
-                self.timeout,
+                spec.timeout,
                 self._tick,
                 launcher,
                 environment.engine,
@@ -166,7 +162,7 @@ class Certifier:
             self._at_work.pop(one.name, None)
         made = replace(
             self._blank(one, environment),
-            made=run.now(),
+            made=now(),
             seconds=time.monotonic() - began,
             command=command,
             versions=stream.start.get("versions", {}),
@@ -250,50 +246,7 @@ def _merge(folder: Path, ranks: int) -> None:
     numpy.savez(folder / FROM_WORKER, **whole)
 
 
-def script(
-    one: Asked,
-    environment: Environment,
-    threads: int,
-    hosts: tuple[str, ...] = (),
-    arguments: Mapping[str, str] | None = None,
-    container: Mapping[str, str] | None = None,
-) -> str:
-    """What `sh` runs for a trajectory, in its folder. hosts, arguments: for the launcher of several ranks. container:
-    --container-arg."""
-    several = one.ranks > 1
-    return launchers.find(one.job.launcher if several else "local").script(
-        Launch(
-            title=f"proof of the same work, {one.title}",
-            name=one.name,
-            python=environment.python,
-            code=Path("../../../code"),
-            device=one.job.device,
-            threads=threads,
-            variables=environment.variables,
-            nnodes=one.nnodes,
-            nproc_per_node=one.ranks // one.nnodes,
-            hosts=hosts[: one.nnodes] if several else (),
-            arguments=(arguments or {}) if several else {},
-            container=environment.container(one.job.device, container or {}),
-            emulated=environment.emulated,
-        )
-    )
-
-
-def request(one: Asked, threads: int) -> dict[str, object]:
-    """The content of job.json, see dlperf.adapters.api.Job."""
-    return {
-        "adapter": one.job.adapter,
-        "job": {
-            "model": one.model,
-            "device": one.job.device,
-            "precision": one.precision,
-            "batch_size": BATCH_SIZE // one.ranks,
-            "distinct_batches": STEPS,
-            "dropout": False,
-            "trace_steps": STEPS,
-            "seed": SEED,
-            "threads": threads,
-            "options": dict(one.job.options),
-        },
-    }
+def script(one: Asked, environment: Environment, spec: Spec) -> str:
+    """What `sh` runs for a trajectory, in its folder. spec: its threads are those of each rank."""
+    launch = worker.launch(one.run, environment, spec, one.name, f"proof of the same work, {one.title}")
+    return launchers.find(one.run.launcher).script(launch)

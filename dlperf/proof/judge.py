@@ -32,8 +32,9 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
+from dlperf import models
 from dlperf.precision import TABLE
-from dlperf.schema import Bound, Certificate, Difference, Trajectory
+from dlperf.schema import Bound, Certificate, Difference, Job, Trajectory
 
 if TYPE_CHECKING:
     import numpy
@@ -48,18 +49,18 @@ READ_SECONDS = 0.01
 ROUNDINGS = 3
 REFERENCE = "reference"
 SORTS = ("logits", "gradient", "change", "statistic")
-#: keys of Trainer.effective, and options, that say what work was done; all others say how
-WORK = (
-    "precision",
-    "compute_dtype",
-    "loss_scale",
-    "clip_norm",
-    "dropout",
-    "masked_positions",
-    "label_smoothing",
-    "vocabulary",
-    "data",
-)
+#: keys of Trainer.effective that say of every model what work was done
+COMMON_WORK = ("precision", "compute_dtype", "loss_scale", "data")
+
+
+def work_keys(family: str) -> tuple[str, ...]:
+    """Keys of Trainer.effective, and options, that say what work was done; all others say how."""
+    return (*COMMON_WORK, *(models.FAMILIES[family].WORK if family in models.FAMILIES else ()))
+
+
+def work_options(of: Job | Trajectory) -> dict[str, str]:
+    """Of its options those that change the work."""
+    return {key: value for key, value in of.options.items() if key in work_keys(of.family)}
 
 
 @dataclass(frozen=True)
@@ -349,7 +350,6 @@ def _corrected(one: Evidence) -> tuple[Evidence, tuple[str, ...]]:
         return one, said
     import numpy
 
-    from dlperf import models
     from dlperf.adapters.trace import sketch
 
     config = models.config(trajectory.model)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dlperf.proof.asked import of_ranks, own_statistics
 from dlperf.proof.certificates import SKETCHES, place, sketches
-from dlperf.proof.judge import REFERENCE, WORK, Evidence
+from dlperf.proof.judge import REFERENCE, Evidence, work_options
 from dlperf.schema import Certificate, Trajectory, trajectory_from
 
 #: where the published trajectories are
@@ -25,9 +25,8 @@ def reference(like: Trajectory) -> Evidence | None:
     if not (REFERENCES / f"{name}.json").exists():
         return None
     trajectory = published(name)
-    work = {key: value for key, value in like.options.items() if key in WORK}
     same = (trajectory.definition, trajectory.batch_size, trajectory.steps, trajectory.seed, trajectory.options)
-    if same != (like.definition, like.batch_size, like.steps, like.seed, work):
+    if same != (like.definition, like.batch_size, like.steps, like.seed, work_options(like)):
         return None
     return Evidence(trajectory, sketches(REFERENCES / f"{name}.npz"))
 
@@ -45,12 +44,11 @@ def published(name: str) -> Trajectory:
 def publish(certificate: Certificate, folder: Path = REFERENCES) -> None:
     """Make a certificate's trajectory the published one of its model: without what says where it was made."""
     trajectory = certificate.trajectory
-    work = {key: value for key, value in trajectory.options.items() if key in WORK}
     public = replace(
         trajectory,
         system=REFERENCE,
         title="published reference",
-        options=work,
+        options=work_options(trajectory),
         environment={},
         command="",
         code="",

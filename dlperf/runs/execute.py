@@ -1,31 +1,24 @@
-"""Executes a run's launch.sh, and leaves nothing of it behind."""
+"""One run: a script is executed in a folder of its own, nothing of it is left behind, and what it wrote is read."""
 
 from __future__ import annotations
 
 import json
 import signal
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
-from dlperf import launchers
 from dlperf.docker import engine as engine_
 from dlperf.launchers import Launcher
-
-
-def prepare(folder: Path, job: Mapping[str, object], command: str) -> None:
-    """A fresh folder for one run; what an interrupted attempt left is moved out of the way, not lost."""
-    if folder.exists():
-        earlier = sum(1 for _ in folder.parent.glob(folder.name + ".earlier*"))
-        folder.rename(folder.with_name(f"{folder.name}.earlier{earlier}"))
-    folder.mkdir(parents=True)
-    (folder / "job.json").write_text(json.dumps(job, indent=1), encoding="utf-8")
-    (folder / "launch.sh").write_text(command, encoding="utf-8")
+from dlperf.runs.events import Stream
+from dlperf.schema import Failure
 
 
 @dataclass(frozen=True)
-class Ended:
+class Exit:
     """How a process group ended: `code` as Popen.returncode has it. engine: of its containers, if it had some."""
 
     code: int
@@ -45,26 +38,64 @@ class Enough(Exception):
     """Raised by `tick`: the run has done what it is for, and is to be ended."""
 
 
-def execute(
-    folder: Path, timeout: float, tick: Callable[[], None], launcher: Launcher | None = None, engine: str = ""
-) -> Ended:
-    """Run launch.sh by its launcher (default: local); nothing of it is left when this returns or raises.
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run. started: as ISO 8601 has it, in UTC. seconds: until all its processes had ended."""
 
-    engine: of the containers in which it runs, if it does.
+    started: str
+    seconds: float
+    stream: Stream
+    failure: Failure | None
+
+
+def execute(
+    folder: Path,
+    request: Mapping[str, object],
+    script: str,
+    read: Callable[[], Stream],
+    failure: Callable[[Exit, Stream, Path, Launcher], Failure | None],
+    timeout: float,
+    tick: Callable[[], None],
+    launcher: Launcher,
+    engine: str = "",
+) -> Outcome:
+    """Run a script in a new folder, and read what it left there.
+
+    request: the content of job.json. tick: called once a second; it may raise Enough. engine: of the containers in
+    which it runs, if it does.
     """
-    launcher = launcher or launchers.find("local")
+    _prepare(folder, request, script)
+    started, began = now(), time.monotonic()
+    ended = run_script(folder, timeout, tick, launcher, engine)
+    seconds = time.monotonic() - began
+    stream = read()
+    return Outcome(started, seconds, stream, failure(ended, stream, folder, launcher))
+
+
+def _prepare(folder: Path, job: Mapping[str, object], command: str) -> None:
+    """A fresh folder for one run; what an interrupted attempt left is moved out of the way, not lost."""
+    if folder.exists():
+        earlier = sum(1 for _ in folder.parent.glob(folder.name + ".earlier*"))
+        folder.rename(folder.with_name(f"{folder.name}.earlier{earlier}"))
+    folder.mkdir(parents=True)
+    (folder / "job.json").write_text(json.dumps(job, indent=1), encoding="utf-8")
+    (folder / "launch.sh").write_text(command, encoding="utf-8")
+
+
+def run_script(folder: Path, timeout: float, tick: Callable[[], None], launcher: Launcher, engine: str = "") -> Exit:
+    """Run launch.sh by its launcher; nothing of it is left when this returns or raises."""
     kills = _oom_kills()
     process = launcher.start(folder)
     try:
         timed_out = not launcher.wait(process, timeout, tick)
     except Enough:
         launcher.stop(process)
-        return Ended(0, False, timeout, False)
+        return Exit(0, False, timeout, False)
     finally:
         launcher.stop(process)
         if engine:
             engine_.end(engine, folder)
-    return Ended(process.returncode, timed_out, timeout, _oom_kills() > kills, engine)
+    return Exit(process.returncode, timed_out, timeout, _oom_kills() > kills, engine)
 
 
 def _oom_kills() -> int:
@@ -72,3 +103,7 @@ def _oom_kills() -> int:
     with suppress(OSError), open("/proc/vmstat", encoding="ascii") as file:
         return sum(int(line.split()[1]) for line in file if line.startswith("oom_kill "))
     return 0
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -12,11 +12,11 @@ from dlperf.docker import engine as engine_
 from dlperf.docker.engine import REFUSED
 from dlperf.launchers import Launcher
 from dlperf.runs.events import Stream
-from dlperf.runs.execute import Ended
+from dlperf.runs.execute import Exit
 from dlperf.schema import Failure
 
 
-def failure(ended: Ended, stream: Stream, folder: Path, launcher: Launcher | None = None) -> Failure | None:
+def failure(ended: Exit, stream: Stream, folder: Path, launcher: Launcher | None = None) -> Failure | None:
     """What the outside saw goes before what the workers wrote: a killed worker writes nothing, and the ranks that lost
     it write only that."""
     lines = last_lines(folder)
@@ -43,7 +43,7 @@ def failure(ended: Ended, stream: Stream, folder: Path, launcher: Launcher | Non
     return dataclasses.replace(told, lines=told.lines or lines) if told else None
 
 
-def outside(ended: Ended, lines: tuple[str, ...], where: str = "") -> Failure | None:
+def outside(ended: Exit, lines: tuple[str, ...], where: str = "") -> Failure | None:
     """What the end of the process alone tells: that it took too long, or by which signal it ended."""
     if ended.timed_out:
         message = f"timed out after {ended.timeout:g} s (--timeout); all its processes were killed"
@@ -77,7 +77,7 @@ STAGES = (
 )
 
 
-def _launcher_said(ended: Ended, stream: Stream, folder: Path, launcher: Launcher | None) -> str:
+def _launcher_said(ended: Exit, stream: Stream, folder: Path, launcher: Launcher | None) -> str:
     """No rank has said why: what the engine says, or else its last words, and which ranks it had not started."""
     text = printed(folder)
     found = launcher.cause.search(text) if launcher else None

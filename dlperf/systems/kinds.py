@@ -12,7 +12,7 @@ from dlperf.errors import RunError
 from dlperf.launchers import Launcher
 from dlperf.planning.spec import Spec
 from dlperf.runs.events import Stream
-from dlperf.runs.execute import Ended
+from dlperf.runs.execute import Exit
 from dlperf.schema import Failure, Job
 from dlperf.systems import native, upstream
 
@@ -46,13 +46,10 @@ class System(Protocol):
     def complete(self, adapter: Adapter, job: Job, spec: Spec, folder: Path) -> bool:
         """Whether a run that is still at work has done what it is for, and is to be ended."""
 
-    def engine(self, environment: Environment, spec: Spec) -> str:
-        """Of the containers that a run starts; empty for none."""
-
     def read(self, adapter: Adapter, job: Job, spec: Spec, environment: Environment, folder: Path) -> Stream:
         """What a run that has ended tells."""
 
-    def failure(self, ended: Ended, stream: Stream, folder: Path, launcher: Launcher) -> Failure | None:
+    def failure(self, ended: Exit, stream: Stream, folder: Path, launcher: Launcher) -> Failure | None:
         """What went wrong with a run; None if nothing."""
 
     def stored(self, adapter: Adapter, job: Job, spec: Spec, environment: Environment) -> Mapping[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +11,8 @@ from dlperf.catalog.adapter import Adapter
 from dlperf.envs import kinds
 from dlperf.envs.environment import Environment, Progress
 from dlperf.errors import RunError
-from dlperf.launchers import Launch
 from dlperf.planning.spec import Spec
-from dlperf.runs import events, failures
+from dlperf.runs import events, failures, worker
 from dlperf.runs.events import Stream
 from dlperf.schema import Job
 
@@ -49,64 +47,30 @@ def _on_cpu(environment: Environment, spec: Spec) -> Environment:
 
 
 def script(adapter: Adapter, job: Job, spec: Spec, repeat: int, environment: Environment) -> str:
-    return launchers.find(job.launcher).script(launch(spec, job, repeat, environment))
-
-
-def launch(spec: Spec, job: Job, repeat: int, environment: Environment) -> Launch:
-    """What a launcher is told of one run."""
-    return Launch(
-        title=f"{job.id}, repeat {repeat + 1} of {spec.protocol.repeats}",
-        name=f"{job.id}-r{repeat + 1}",
-        python=environment.python,
-        code=Path("../../../code"),
-        device=job.device,
-        threads=spec.threads,
-        variables=environment.variables,
-        nnodes=job.nnodes,
-        nproc_per_node=job.nproc_per_node,
-        hosts=spec.hosts[: job.nnodes],
-        arguments=spec.launcher_arguments,
-        container=environment.container(job.device, spec.container_arguments, _data(job)),
-        emulated=environment.emulated,
-    )
-
-
-def _data(job: Job) -> str | None:
-    return os.path.abspath(job.data_dir) if job.data_dir else None
+    title = f"{job.id}, repeat {repeat + 1} of {spec.protocol.repeats}"
+    launch = worker.launch(job, environment, spec, f"{job.id}-r{repeat + 1}", title)
+    return launchers.find(job.launcher).script(launch)
 
 
 def request(adapter: Adapter, job: Job, spec: Spec) -> dict[str, object]:
-    """The content of job.json, see dlperf.adapters.api.Job."""
-    return {
-        "adapter": job.adapter,
-        "kernels": adapter.kernels_of(job.family, job.device, job.precision, job.options),
-        "allow_reference": spec.allow_reference,
-        "job": {
-            "model": job.model,
-            "device": job.device,
-            "precision": job.precision,
-            "batch_size": job.batch_size,
-            "input": job.input,
-            "data_dir": _data(job),
-            "format": job.format,
-            "warmup_steps": spec.protocol.warmup_steps,
-            "windows": spec.protocol.windows,
-            "steps_per_window": spec.protocol.steps_per_window,
-            "seed": spec.seed,
-            "threads": spec.threads,
-            "meeting_seconds": min(300.0, spec.timeout / 2),
-            "options": dict(job.options),
-        },
-    }
+    asked = worker.request(
+        job,
+        spec,
+        input=job.input,
+        data_dir=worker.data_of(job),
+        format=job.format,
+        warmup_steps=spec.protocol.warmup_steps,
+        windows=spec.protocol.windows,
+        steps_per_window=spec.protocol.steps_per_window,
+        meeting_seconds=min(300.0, spec.timeout / 2),
+    )
+    kernels = adapter.kernels_of(job.family, job.device, job.precision, job.options)
+    return {**asked, "kernels": kernels, "allow_reference": spec.allow_reference}
 
 
 def complete(adapter: Adapter, job: Job, spec: Spec, folder: Path) -> bool:
     """Never: a worker ends by itself."""
     return False
-
-
-def engine(environment: Environment, spec: Spec) -> str:
-    return environment.engine
 
 
 def read(adapter: Adapter, job: Job, spec: Spec, environment: Environment, folder: Path) -> Stream:

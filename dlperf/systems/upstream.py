@@ -12,7 +12,7 @@ from dlperf.errors import RunError
 from dlperf.launchers import Launcher
 from dlperf.planning.spec import Spec
 from dlperf.runs.events import Stream
-from dlperf.runs.execute import Ended
+from dlperf.runs.execute import Exit
 from dlperf.schema import Failure, Job
 from dlperf.systems import native
 from dlperf.upstream import commands as commands_
@@ -44,16 +44,12 @@ def check(environment: Environment) -> None:
 
 
 def script(adapter: Adapter, job: Job, spec: Spec, repeat: int, environment: Environment) -> str:
-    return commands_.launch(adapter, job, spec, repeat, str(environment.python), environment.kind == "image")
+    return commands_.launch(adapter, job, spec, repeat, environment)
 
 
 def complete(adapter: Adapter, job: Job, spec: Spec, folder: Path) -> bool:
     theirs = adapter.scripts[job.model]
     return not theirs.stops and logs.complete(folder, theirs, job, spec.protocol)
-
-
-def engine(environment: Environment, spec: Spec) -> str:
-    return setup.engine(spec) if environment.kind == "image" else ""
 
 
 def read(adapter: Adapter, job: Job, spec: Spec, environment: Environment, folder: Path) -> Stream:
@@ -63,15 +59,10 @@ def read(adapter: Adapter, job: Job, spec: Spec, environment: Environment, folde
     return logs.read(folder, adapter.scripts[job.model], job, spec.protocol, versions)
 
 
-def failure(ended: Ended, stream: Stream, folder: Path, launcher: Launcher) -> Failure | None:
+def failure(ended: Exit, stream: Stream, folder: Path, launcher: Launcher) -> Failure | None:
     return logs.failure(ended, stream, folder)
 
 
 def stored(adapter: Adapter, job: Job, spec: Spec, environment: Environment) -> dict[str, str]:
-    return {
-        "kind": environment.kind,
-        "python": environment.python_version,
-        "digest": environment.digest,
-        "image": job.upstream["image"] if environment.kind == "image" else "",
-        "source": job.upstream["script"] if job.adapter in spec.sources else "in the image, not checked",
-    }
+    source = job.upstream["script"] if job.adapter in spec.sources else "in the image, not checked"
+    return {**environment.stored, "source": source}
