@@ -1,4 +1,4 @@
-"""Errors that a user reads: each names the field, the value, what is allowed and what to do next."""
+"""Errors that a user reads: each names the field and the value, and says what is wrong or allowed and what to do."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ from typing import NamedTuple, NoReturn
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong with what was asked.
+    """One thing that is wrong with what was asked: `field`, a flag, file or key, has `value`.
 
-    `field` is the flag, file or key; `value` what was given; `allowed` what it may be; `step` what to do.
+    allowed: what it may be, where that is a closed set, a range or a form; step: what to do, a sentence. says: in place
+    of both, for all else: sentences that say what is wrong and what to do.
     """
 
     field: str
     value: object
-    allowed: str
+    allowed: str = ""
     step: str = ""
+    says: str = ""
 
     def __str__(self) -> str:
+        if self.says:
+            return f"{' '.join(filter(None, (self.field, str(self.value))))}: {self.says}"
         step = f" {self.step}" if self.step else ""
         return f"{self.field}: {str(self.value)!r} is not usable; allowed: {self.allowed}.{step}"
 
@@ -59,6 +63,11 @@ def did_you_mean(value: str, known: Iterable[str]) -> str:
     """A sentence with the nearest known name, or nothing."""
     near = nearest(value, known)
     return f"Did you mean {near!r}?" if near else ""
+
+
+def either(names: Sequence[str]) -> str:
+    """ "mpi, slurm or kubernetes"."""
+    return " or ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 def heed_signals() -> None:

@@ -18,7 +18,8 @@ class Job:
     id: a file name, unique in the comparison. system: the adapter, with what sets it apart from the adapter's
     defaults, e.g. "pytorch+compile" or "pytorch clip_norm=off". precision_asked: what the user wrote ("amp");
     precision: what it means on this device ("amp_bf16"). batch_size: per device. options: all options of the adapter
-    that apply, defaults included. environment: key of the adapter's environment that they need, e.g. "cpu-horovod".
+    that apply, defaults included. environment: key of the adapter's environment that they need, e.g. "cpu-horovod",
+    whether the adapter has one or not. image: reference of the image that a third-party script runs in; empty for none.
     launcher: what starts the ranks. untested: nobody of us has run this combination. format: of the images in data_dir.
     upstream: of a row whose script is others', what a reader must know of it, see UPSTREAM; empty for a native one.
     """
@@ -43,6 +44,7 @@ class Job:
     untested: bool = False
     format: str = ""
     upstream: Mapping[str, str] = field(default_factory=dict)
+    image: str = ""
 
     @property
     def world_size(self) -> int:
@@ -275,7 +277,11 @@ def to_json(value: Any) -> str:
 
 
 def job_from(data: Mapping[str, Any]) -> Job:
-    return Job(**{"environment": data["device"], **data})  # older comparisons do not name it
+    """The inverse of to_json for a Job; errors as in record_from."""
+    fields = {"environment": data["device"], **data}  # older comparisons do not name it
+    if "image" not in data and fields["environment"] == data.get("upstream", {}).get("image"):
+        fields |= {"image": fields["environment"], "environment": data["device"]}  # they had one field for both
+    return Job(**fields)
 
 
 def record_from(data: Mapping[str, Any]) -> Record:

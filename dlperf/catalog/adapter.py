@@ -26,6 +26,7 @@ class Option:
 
     labels: value -> what the system's name gets, e.g. {"on": "inductor"} makes "pytorch+inductor".
     environment: value -> variant of the environment that it needs, e.g. {"horovod": "horovod"} for "cpu-horovod".
+    launcher: value -> launcher whose program that environment has, see Adapter.launchers.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Option:
     family: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    launcher: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def default(self) -> str:
@@ -96,7 +98,8 @@ class Adapter:
 
     distribution: the packages that may bring the framework (tensorflow, tensorflow-cpu); one is installed.
     formats: input -> formats of dlperf.models.images that its loaders read, the best first. images: by device. source,
-    scripts: of an adapter whose training scripts are others' (an upstream system), by model.
+    scripts: of an adapter whose training scripts are others' (an upstream system), by model. launchers: those that are
+    not on PATH but in an environment (Launcher.in_environment), and are in this framework's.
     """
 
     name: str
@@ -114,6 +117,7 @@ class Adapter:
     source: Source | None = None
     scripts: Mapping[str, Script] = field(default_factory=dict)
     kernels: Sequence[Kernels] = ()
+    launchers: tuple[str, ...] = ()
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -126,6 +130,10 @@ class Adapter:
         named = self.images[device].named if device in self.images else {}
         chosen = options.get("image", "")
         return named.get(chosen, chosen) if named else ""
+
+    def has_lock(self, key: str) -> bool:
+        """Whether an environment can be made from a lock."""
+        return key in self.environments and self.environments[key].lock.exists()
 
     def distributed_on(self, device: str) -> Distributed:
         """The one entry that covers a device."""
@@ -156,6 +164,19 @@ class Adapter:
 
     def options_of(self, family: str) -> dict[str, Option]:
         return {name: option for name, option in self.options.items() if not option.family or family in option.family}
+
+    def lacks_launcher(self, launcher: str, options: Mapping[str, str]) -> str:
+        """Why the environment that these options need does not have a launcher's program; empty if it does."""
+        settings = [
+            f"{name}={value}"
+            for name, option in self.options.items()
+            for value, brought in option.launcher.items()
+            if brought == launcher
+        ]
+        if launcher in self.launchers or any(f"{name}={value}" in settings for name, value in options.items()):
+            return ""
+        step = f"; --set {' or '.join(settings)} brings it" if settings else ""
+        return f"its environment does not have the launcher {launcher}{step}"
 
     def environment_key(self, device: str, options: Mapping[str, str], input: str = "synthetic") -> str:
         """The environment that these options and this input need on a device, whether there is one or not."""

@@ -28,24 +28,23 @@ def problem(adapter: Adapter, folder: Path, models: Iterable[str]) -> Problem | 
     """Why a folder is no clean checkout of what the adapter runs for some models, and what to do; None if it is.
     What the scripts do not need may have changed."""
     source = _source(adapter)
-    allowed = f"a clean checkout of {source.repository} at {source.commit}"
     if not folder.is_dir():
-        return Problem("--source", folder, allowed, f"There is no such folder. Make it: {source.checkout}")
+        return Problem("--source", folder, says=f"there is no such folder. Make it: {source.checkout}")
     top, said = _git(folder, "rev-parse", "--show-toplevel")
     if top is None or Path(top).resolve() != folder.resolve():
-        why = said or f"It is no checkout of its own; it lies in {top}."
-        return Problem("--source", folder, allowed, f"{why} Make one: {source.checkout}")
+        why = said or f"it is part of the checkout {top}, not a checkout of {source.repository}."
+        return Problem("--source", folder, says=f"{why} Make one: {source.checkout}")
     head, said = _git(folder, "rev-parse", "HEAD")
     asked = _resolved(folder, source.commit)
     if head is None or head != asked:
         fetch = "" if asked else f"git -C {folder} fetch {source.repository} {source.commit} && "
-        step = f"It is at {head or said}. Do: {fetch}git -C {folder} checkout {source.commit}"
-        return Problem("--source", folder, allowed, step)
+        at = f"it is at {head}, not at {source.commit}." if head else said
+        return Problem("--source", folder, says=f"{at} Run: {fetch}git -C {folder} checkout {source.commit}")
     changed, said = _git(folder, "status", "--porcelain", "--untracked-files=no", "--", *folders(adapter, models))
     if changed is None or changed:
         first = (changed or said).splitlines()[0].strip()
-        step = f"It has changes ({first}). Keep them with git -C {folder} stash, or make a new checkout."
-        return Problem("--source", folder, allowed, step)
+        step = f"Keep them with git -C {folder} stash, or make a new checkout."
+        return Problem("--source", folder, says=f"it has changes ({first}). {step}")
     return None
 
 

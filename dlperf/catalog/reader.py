@@ -16,15 +16,17 @@ from pathlib import Path
 from typing import Any
 
 import dlperf.adapters
+from dlperf import launchers
 from dlperf.adapters import cpu
 from dlperf.catalog.adapter import DEVICES, INPUTS, RUNNABLE, STATUSES, Adapter, Distributed, Kernels, Option, Support
 from dlperf.catalog.environment import MACHINES, EnvironmentSpec, ImageSpec, Replacement, SourceBuild
 from dlperf.catalog.script import BATCHES, RATES, Log, Part, Script, Source
 from dlperf.catalog.tables import Tables
 from dlperf.errors import Problem, UsageError
-from dlperf.models import FAMILIES, FAMILY_OF, NAMES, images
+from dlperf.models import FAMILIES, FAMILY_OF, NAMES, PROBLEMS, images
 from dlperf.precision import TABLE as PRECISIONS
 
+REASON = "missing; give the reason, which the report shows."
 #: conditions that `when` may have besides an adapter's options, and their values
 CONDITIONS = {
     "device": DEVICES,
@@ -35,9 +37,10 @@ CONDITIONS = {
 
 
 def adapters() -> dict[str, Adapter]:
-    """All adapters by name, in alphabetical order. UsageError names every adapter.toml that is wrong."""
+    """All adapters by name, in alphabetical order. UsageError names every adapter.toml that is wrong, and every trait
+    of a family that is."""
     found: dict[str, Adapter] = {}
-    problems: list[Problem] = []
+    problems = [Problem(*one) for one in PROBLEMS]
     for folder in _folders():
         try:
             found.setdefault(folder.name, read(folder))
@@ -60,10 +63,10 @@ def read(folder: Path) -> Adapter:
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, tomllib.TOMLDecodeError) as error:
-        raise UsageError([Problem(str(path), error, "a readable TOML file")]) from None
+        raise UsageError([Problem(str(path), "", says=f"cannot be read as TOML: {error}.")]) from None
     reader = _Reader(path)
     keys = {"title", "homepage", "distribution", "default", "environment", "support", "distributed", "options"}
-    reader.known("", data, {*keys, "formats", "source", "script", "image", "kernels"})
+    reader.known("", data, {*keys, "formats", "source", "script", "image", "kernels", "launchers"})
     adapter = Adapter(
         name=folder.name,
         folder=folder,
@@ -80,6 +83,7 @@ def read(folder: Path) -> Adapter:
         formats=reader.formats(data.get("formats", {})),
         images={device: reader.image(device, table) for device, table in data.get("image", {}).items()},
         kernels=[reader.kernels(index, table) for index, table in enumerate(data.get("kernels", []))],
+        launchers=reader.launchers("launchers", data.get("launchers", [])),
     )
     reader.complete(adapter)
     reader.variants(adapter)
@@ -97,10 +101,9 @@ class _Reader(Tables):
         keys = {"python", "extra_index", "variables", "build", "machines", "unavailable", "gigabytes", "memory"}
         self.known(where + ".", table, keys)
         if key.partition("-")[0] not in DEVICES:
-            allowed = f"{', '.join(DEVICES)}, or one of these with a variant: cpu-horovod"
-            self.problems.append(Problem(f"{self.path}: environment", key, allowed))
+            self.wrong("environment", key, f"{', '.join(DEVICES)}, or one of these with a variant: cpu-horovod")
         if not table.get("python"):
-            self.problems.append(Problem(f"{self.path}: {where}.python", "", "minor versions, best first"))
+            self.says(where + ".python", "missing; list the minor versions, best first.")
         return EnvironmentSpec(
             key=key,
             python=tuple(table.get("python", ())),
@@ -118,17 +121,17 @@ class _Reader(Tables):
         """Reasons, by machine that the lock does not serve."""
         where, reasons = where + ".unavailable", table.get("unavailable", {})
         if not isinstance(reasons, dict):
-            self.wrong(where, reasons, "a table of reasons by machine")
+            self.says(where, f"must be a table of reasons by machine, not {reasons!r}.")
             return {}
         self.known(where + ".", reasons, {one for one in MACHINES if one not in table.get("machines", MACHINES[:1])})
         for machine, why in reasons.items():
             if not isinstance(why, str) or not why:
-                self.wrong(f"{where}.{machine}", why, "the reason, for the report's cell")
+                self.says(f"{where}.{machine}", REASON)
         return {machine: str(why) for machine, why in reasons.items()}
 
     def image(self, device: str, table: Mapping[str, Any]) -> ImageSpec:
         if device not in DEVICES:
-            self.problems.append(Problem(f"{self.path}: image", device, ", ".join(DEVICES)))
+            self.wrong("image", device, ", ".join(DEVICES))
         self.known(f"image.{device}.", table, {"ngc", "packages", "named"})
         packages = self.texts(table, "packages") if "packages" in table else ()
         named = {str(name): str(reference) for name, reference in table.get("named", {}).items()}
@@ -165,7 +168,7 @@ class _Reader(Tables):
             ),
         )
         if not re.fullmatch(r"[\w][\w./-]*", source.commit):
-            self.wrong("source.commit", source.commit, "a commit's hash, or where nobody tells it a tag or branch")
+            self.wrong("source.commit", source.commit, "a commit's hash, or if that is unknown a tag or branch")
         return source
 
     def script(self, model: str, table: Mapping[str, Any]) -> Script:
@@ -210,9 +213,9 @@ class _Reader(Tables):
             try:
                 words = tuple(shlex.split(rest.get("words", "")))
             except ValueError as error:
-                self.wrong(place + ".words", rest["words"], f"a command line ({error})")
+                self.says(place + ".words", f"a shell cannot split it into words: {error}.")
             if content != "values" and not rest.get(content):
-                self.wrong(f"{place}.{content}", "", "a text")
+                self.says(f"{place}.{content}", "missing.")
             found.append(Part(when, words, rest if content == "values" else {}, rest.get("text", "")))
         return tuple(found)
 
@@ -226,14 +229,15 @@ class _Reader(Tables):
         try:
             line = re.compile(text)
         except re.error as error:
-            self.wrong(where + ".line", text, f"a regular expression ({error})")
+            self.says(where + ".line", f"not a regular expression: {error}.")
             line = re.compile("")
         groups = set(line.groupindex)
         timed = groups & {"timestamp", "seconds", "rate"}
         if "step" not in groups or len(timed) != 1 or groups - timed - {"step", "loss"}:
-            self.wrong(where + ".line", text, "named groups: step, one of timestamp, seconds and rate, and maybe loss")
+            needed = "step, and exactly one of timestamp, seconds and rate; it may have loss"
+            self.says(where + ".line", f"must have the named groups {needed}.")
         if ("timestamp" in groups) != bool(table.get("timestamp")):
-            self.wrong(where + ".timestamp", table.get("timestamp", ""), "the format of the group timestamp")
+            self.says(where + ".timestamp", "give the format of the group timestamp, if and only if the line has one.")
         return Log(
             line=line,
             first=self.number(where + ".first", table.get("first", 0)),
@@ -247,15 +251,11 @@ class _Reader(Tables):
     def upstream(self, adapter: Adapter) -> None:
         """Scripts have a source, conditions that can hold, and images that an option names."""
         if bool(adapter.scripts) != bool(adapter.source):
-            self.wrong("source", adapter.source or "", "a table with repository and commit, where there are [script.*]")
+            self.says("source", "[source] and [script.*] belong together; one of them is missing.")
         for device, one in adapter.images.items():
             values = adapter.options["image"].values if "image" in adapter.options else ()
             if set(one.named) != set(values):
-                self.wrong(
-                    f"image.{device}.named",
-                    ", ".join(one.named),
-                    f"the values of the option image: {', '.join(values)}",
-                )
+                self.wrong(f"image.{device}.named", ", ".join(one.named), f"the option image's: {', '.join(values)}")
         for script in adapter.scripts.values():
             for part in (*script.command, *script.variables, *script.effective, *script.differs):
                 options = adapter.options_of(FAMILY_OF.get(script.model, ""))
@@ -271,14 +271,17 @@ class _Reader(Tables):
                     self.one_of(f"{where}.when.{name}", value, known[name])
 
     def variants(self, adapter: Adapter) -> None:
-        """An option's environments are of its values, and some device has them."""
+        """An option's environments and launchers are of its values, and some device has the environments."""
         for name, option in adapter.options.items():
-            for value, variant in option.environment.items():
-                where = f"{self.path}: options.{name}.environment"
+            for value in option.launcher:
                 if not option.accepts(value):
-                    self.problems.append(Problem(where, value, f"a value of {name}: {', '.join(option.values)}"))
+                    self.wrong(f"options.{name}.launcher", value, ", ".join(option.values))
+            for value, variant in option.environment.items():
+                where = f"options.{name}.environment"
+                if not option.accepts(value):
+                    self.wrong(where, value, ", ".join(option.values))
                 if not any(f"{device}-{variant}" in adapter.environments for device in DEVICES):
-                    self.problems.append(Problem(where, variant, f"the variant of a table [environment.cpu-{variant}]"))
+                    self.says(where, f"there is no [environment.cpu-{variant}].")
 
     def support(self, index: int, table: Mapping[str, Any]) -> Support:
         where = f"support[{index}]"
@@ -297,9 +300,9 @@ class _Reader(Tables):
         """Status, and the reason, which those that do not run must have."""
         status, why = str(table.get("status", "")), str(table.get("why", ""))
         if status not in STATUSES:
-            self.problems.append(Problem(f"{self.path}: {where}.status", status, ", ".join(STATUSES)))
+            self.wrong(f"{where}.status", status, ", ".join(STATUSES))
         if status not in RUNNABLE and not why:
-            self.problems.append(Problem(f"{self.path}: {where}.why", why, "the reason, for the report's cell"))
+            self.says(f"{where}.why", REASON)
         return status, why
 
     def kernels(self, index: int, table: Mapping[str, Any]) -> Kernels:
@@ -307,7 +310,7 @@ class _Reader(Tables):
         self.known(where + ".", table, {"family", "device", "precision", "needs", "kernels", "why", "options"})
         kind, why = self.one_of(f"{where}.kernels", table.get("kernels", ""), cpu.KERNELS), str(table.get("why", ""))
         if kind != "native" and not why:
-            self.wrong(f"{where}.why", why, "the reason, for the report")
+            self.says(f"{where}.why", REASON)
         return Kernels(
             family=self.choices(where, table, "family", tuple(FAMILIES)),
             device=self.choices(where, {"device": ["cpu"], **table}, "device", DEVICES),
@@ -324,7 +327,7 @@ class _Reader(Tables):
             entries = adapter.kernels_of(family, device, precision)
             if entries and entries[-1]["needs"]:
                 where = f"kernels ({family}, {device}, {precision})"
-                self.wrong(where, ", ".join(entries[-1]["needs"]), "a last entry without needs")
+                self.says(where, "the last entry must have no needs, so that it covers all other processors.")
         for one in adapter.kernels:
             for name, value in one.options.items():
                 known = adapter.options[name].values if name in adapter.options else ()
@@ -336,18 +339,29 @@ class _Reader(Tables):
         status, why = self.status(where, table)
         return Distributed(status, why, self.choices(where, table, "device", DEVICES))
 
+    def launchers(self, where: str, named: object) -> tuple[str, ...]:
+        """Launchers that an environment has."""
+        allowed = [name for name in launchers.names() if named and launchers.find(name).in_environment]
+        if not isinstance(named, list):
+            self.wrong(where, named, f"a list of {', '.join(allowed)}")
+            return ()
+        return tuple(self.one_of(where, name, allowed) for name in named)
+
     def option(self, name: str, table: Mapping[str, Any]) -> Option:
         where = f"options.{name}"
-        self.known(where + ".", table, {"about", "values", "any", "family", "labels", "environment"})
+        self.known(where + ".", table, {"about", "values", "any", "family", "labels", "environment", "launcher"})
+        brought = self.strings(where + ".launcher", table.get("launcher", {}))
+        self.launchers(where + ".launcher", list(brought.values()))
         values = tuple(str(value) for value in table.get("values", ()))
         if not values:
-            self.problems.append(Problem(f"{self.path}: {where}.values", "", "at least the default"))
+            self.says(f"{where}.values", "missing; list at least the default.")
         return Option(
             name=name,
             about=str(table.get("about", "")),
             values=values,
             any=bool(table.get("any", False)),
             family=self.choices(where, table, "family", tuple(FAMILIES)) if "family" in table else (),
-            labels={str(value): str(label) for value, label in table.get("labels", {}).items()},
-            environment={str(value): str(variant) for value, variant in table.get("environment", {}).items()},
+            labels=self.strings(where + ".labels", table.get("labels", {})),
+            environment=self.strings(where + ".environment", table.get("environment", {})),
+            launcher=brought,
         )

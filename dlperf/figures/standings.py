@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from dlperf.figures.statistics import Estimate, ratio
 from dlperf.figures.summaries import Summary, rates_of
 from dlperf.proof import judge
-from dlperf.proof.judge import WORK
 from dlperf.schema import Comparison, Record
 
 
@@ -55,13 +54,13 @@ def obstacles(comparison: Comparison) -> dict[str, str]:
 
 def _other_work(comparison: Comparison) -> Iterator[tuple[str, str]]:
     """Rows whose runs say that they did other work than most rows of the same model, precision and device."""
-    groups: dict[tuple[str, str, str], dict[str, Record]] = {}
+    groups: dict[tuple[str, ...], dict[str, Record]] = {}
     for record in comparison.records:
         if record.done and not record.job.upstream:
-            group = (record.job.model, record.job.precision_asked, record.job.device)
+            group = (record.job.family, record.job.model, record.job.precision_asked, record.job.device)
             groups.setdefault(group, {})[record.job.id] = record
-    for records in groups.values():
-        for key in WORK:
+    for (family, *_), records in groups.items():
+        for key in judge.work_keys(family):
             values = {
                 id_: work(key, record.effective[key]) for id_, record in records.items() if key in record.effective
             }

@@ -16,7 +16,12 @@ class Arguments:
         self.problems: list[Problem] = []
 
     def wrong(self, field: str, value: object, allowed: str, step: str = "") -> None:
-        self.problems.append(Problem("--" + field.replace("_", "-"), value, allowed, step))
+        """Of a closed set, a range or a form."""
+        self.problems.append(Problem(_flag(field), value, allowed, step))
+
+    def problem(self, field: str, value: object, says: str) -> None:
+        """In its own sentences."""
+        self.problems.append(Problem(_flag(field), value, says=says))
 
     def listed(self, name: str, allowed: Sequence[str]) -> tuple[str, ...]:
         values = split(self.arguments[name])
@@ -50,18 +55,18 @@ class Arguments:
         except ValueError:
             value = -1.0
         if not 0 < value < float("inf"):
-            self.wrong(name, text, "seconds, more than 0")
+            self.wrong(name, text, "a number of seconds, more than 0")
             return default
         return value
 
     def counts(self, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
-        """Whole numbers with commas."""
+        """Whole numbers, separated by commas."""
         text = self.arguments.get(name)
         if text is None:
             return default
         numbers = tuple(number for word in split(text) if (number := whole(word)))
         if not numbers or len(numbers) < len(split(text)):
-            self.wrong(name, text, "whole numbers, 1 or more, with commas")
+            self.wrong(name, text, "whole numbers, 1 or more, separated by commas")
             return default or (1,)
         return numbers
 
@@ -73,10 +78,14 @@ class Arguments:
             if not sign or not key or not value:
                 self.wrong(name, text, allowed)
             elif found.get(key, value) != value:
-                self.wrong(name, text, f"one value for {key}", f"It was already set to {found[key]!r}.")
+                self.problem(name, text, f"{key} was already set to {found[key]}. Give it one value.")
             else:
                 found[key] = value
         return found
+
+
+def _flag(field: str) -> str:
+    return "--" + field.replace("_", "-")
 
 
 def split(text: str) -> list[str]:

@@ -18,7 +18,7 @@ from dlperf import launchers, machine, models
 from dlperf.adapters import cpu, probe
 from dlperf.catalog import checkout
 from dlperf.catalog.adapter import DEVICES, Adapter
-from dlperf.errors import UsageError, did_you_mean
+from dlperf.errors import UsageError, did_you_mean, either
 from dlperf.launchers import Launcher, containers
 from dlperf.launchers.api import EMULATOR
 from dlperf.launchers.containers import ARGUMENTS, ENGINES
@@ -115,24 +115,20 @@ class _Checker(Arguments):
         alone = places["launcher"] == "local" and max(places["nproc_per_node"]) == 1
         alone = alone and not any(one.scripts for one in chosen)
         if model and (device != "cpu" or not alone or self.arguments["env"] not in ("venv", "current")):
-            allowed = "only for native rows of one rank on this machine's CPU, with --env venv or current"
-            self.wrong("emulate_cpu", model, allowed, "Leave out --emulate-cpu.")
+            fits = "native rows of one rank on this machine's CPU, with --env venv or current"
+            self.problem("emulate_cpu", model, f"only {fits}, can run on an emulated CPU. Leave out --emulate-cpu.")
         elif model and not shutil.which(EMULATOR):
-            self.wrong(
-                "emulate_cpu", model, "a CPU that qemu-user emulates", "Debian: apt-get install qemu-user-static"
-            )
+            self.problem("emulate_cpu", model, f"{EMULATOR} is not on PATH. Install it (Debian: qemu-user-static).")
         elif model and emulated_flags(model) is None:
-            step = f"{EMULATOR} -cpu help lists them."
-            self.wrong("emulate_cpu", model, "a CPU that qemu-user emulates and that runs Python: Haswell, ...", step)
+            says = f"Python does not run on it. Choose another CPU, such as Haswell; {EMULATOR} -cpu help lists them."
+            self.problem("emulate_cpu", model, says)
         else:
             return model
         return ""
 
     def instructions(self, device: str, places: Mapping[str, Any], emulated: str) -> frozenset[str] | None:
         """Of the CPU that runs the rows, where that is this machine's."""
-        if device != "cpu" or places["hosts"] or max(places["nnodes"]) > 1:
-            return None
-        if launchers.find(places["launcher"]).many_nodes and places["launcher"] != "torchrun":
+        if device != "cpu" or launchers.find(places["launcher"]).elsewhere(max(places["nnodes"]), places["hosts"]):
             return None
         return emulated_flags(emulated) if emulated else cpu.flags()
 
@@ -151,7 +147,8 @@ class _Checker(Arguments):
             return device
         gpus = probe.gpus()
         if device == "cuda" and not gpus and not self.arguments["dry_run"]:
-            self.wrong("device", "cuda", "cpu on this machine", "nvidia-smi finds no GPU: is the driver installed?")
+            says = "nvidia-smi finds no GPU. Is the driver installed? Without a GPU, choose --device cpu."
+            self.problem("device", "cuda", says)
         if device == "auto" and all(adapter.devices == ("cuda",) for adapter in chosen):
             return "cuda"  # without a GPU, their rows say so
         return device if device == "cuda" else ("cuda" if gpus else "cpu")
@@ -163,18 +160,17 @@ class _Checker(Arguments):
         for word in split(self.arguments.get("source") or ""):
             name, sign, folder = word.partition("=")
             if sign and name not in scripts:
-                allowed = ", ".join(scripts) or "a framework whose scripts are others', in --frameworks"
-                self.wrong("source", word, f"ADAPTER=DIR with {allowed}", did_you_mean(name, scripts))
+                known = ", ".join(scripts) or "none, as no framework in --frameworks runs a third-party script"
+                self.wrong("source", name, known, did_you_mean(name, scripts))
                 continue
             if (
                 not sign
                 and len(scripts) != 1
                 and len({one.source.commit for one in scripts.values() if one.source}) != 1
             ):
-                allowed = (
-                    f"ADAPTER=DIR for each of {', '.join(scripts)}" if scripts else "left out: no chosen row uses it"
-                )
-                self.wrong("source", word, allowed)
+                says = f"it is for one script. Name one for each: {','.join(f'{name}=DIR' for name in scripts)}."
+                none = "no framework in --frameworks runs a third-party script. Leave it out."
+                self.problem("source", word, says if scripts else none)
                 continue
             for adapter in [scripts[name]] if sign else scripts.values():
                 wrong = checkout.problem(adapter, Path(folder if sign else word), chosen_models)
@@ -200,10 +196,12 @@ class _Checker(Arguments):
         nnodes = self.counts("nnodes", (len(hosts) or 1,))
         nproc = self.counts("nproc_per_node", (1,))
         if hosts and max(nnodes) > len(hosts):
-            step = "Name more hosts, or ask for fewer nodes."
-            self.wrong("nnodes", max(nnodes), f"at most {len(hosts)}, the number of hosts named", step)
+            named = "1 host is" if len(hosts) == 1 else f"{len(hosts)} hosts are"
+            self.problem("nnodes", max(nnodes), f"only {named} named. Name more hosts, or ask for fewer nodes.")
         for name, slots in hosts_.too_small(hosts[: max(nnodes)], max(nproc)).items():
-            self.wrong("nproc_per_node", max(nproc), f"at most {slots}, the slots of {name}")
+            self.problem(
+                "nproc_per_node", max(nproc), f"{name} has slots for {slots}. Ask for fewer ranks on each node."
+            )
         launcher = self.launcher(max(nnodes), hosts)
         return {
             "nnodes": nnodes,
@@ -216,12 +214,12 @@ class _Checker(Arguments):
     def hosts(self) -> tuple[Host, ...]:
         flag, file = self.arguments.get("hosts"), self.arguments.get("hostfile")
         if flag and file:
-            self.wrong("hostfile", file, "one of the two", "Leave out --hosts or --hostfile.")
+            self.problem("hostfile", file, "--hosts is given too. Leave out one of them.")
         if not flag and not file:
             return ()
         found = hosts_.from_flag(str(flag), self.problems) if flag else hosts_.from_file(str(file), self.problems)
         for name in [] if self.arguments["dry_run"] else hosts_.unknown(found):
-            self.wrong("hosts" if flag else "hostfile", name, "names that this machine can resolve")
+            self.problem("hosts" if flag else "hostfile", name, "this machine cannot resolve that name.")
         return found
 
     def launcher(self, nnodes: int, hosts: Sequence[Host]) -> Launcher:
@@ -230,17 +228,19 @@ class _Checker(Arguments):
             name = "mpi" if hosts else "slurm" if nnodes > 1 else "local"
             if name == "slurm" and not shutil.which("sbatch"):
                 step = "Name them with --hosts or --hostfile (Open MPI over ssh), or choose another --launcher."
-                self.wrong("nnodes", nnodes, "1, unless other machines are named", step)
+                self.problem("nnodes", nnodes, f"no host is named, and Slurm's sbatch is not on PATH. {step}")
                 return launchers.find("local")
         found = launchers.find(name)
         if nnodes > 1 and not found.many_nodes:
-            others = [one for one in launchers.names() if launchers.find(one).many_nodes]
-            self.wrong("launcher", name, f"for {nnodes} nodes: {', '.join(others)}", f"{name} starts {found.about}.")
+            step = f"For {nnodes} nodes choose {either(launchers.names(nnodes))}."
+            self.problem("launcher", name, f"it starts {found.about}. {step}")
         elif nnodes > 1 and found.needs_hosts and not hosts:
-            self.wrong("launcher", name, f"{name} with --hosts or --hostfile", "It must be told where the nodes are.")
-        for program, package in {} if self.arguments["dry_run"] else found.programs.items():
-            if not shutil.which(program):
-                self.wrong("launcher", name, f"{name} where {program} is installed", f"{package} has it.")
+            self.problem("launcher", name, "it needs the names of the nodes. Give them with --hosts or --hostfile.")
+        missing = "" if self.arguments["dry_run"] else found.missing()
+        if missing:
+            others = [launchers.find(one) for one in launchers.names(nnodes)]
+            usable = [one.name for one in others if not one.missing() and not one.in_environment]
+            self.problem("launcher", name, missing + (f", or choose {either(usable)}." if usable else "."))
         return found
 
     def images(self, frameworks: Sequence[str]) -> dict[str, str]:
@@ -249,11 +249,10 @@ class _Checker(Arguments):
         for word in split(self.arguments.get("image") or ""):
             adapter, sign, reference = word.rpartition("=")
             if sign and adapter not in frameworks:
-                self.wrong(
-                    "image", word, f"FRAMEWORK=REF for {', '.join(frameworks)}", did_you_mean(adapter, frameworks)
-                )
+                self.wrong("image", adapter, ", ".join(frameworks), did_you_mean(adapter, frameworks))
             elif adapter in found:
-                self.wrong("image", word, f"one image for {adapter or 'all frameworks'}", f"It was {found[adapter]!r}.")
+                whom = adapter or "all frameworks"
+                self.problem("image", word, f"{whom} already had the image {found[adapter]}. Name one.")
             else:
                 found[adapter] = reference
         return found
@@ -266,11 +265,11 @@ class _Checker(Arguments):
                 allowed = ", ".join(ARGUMENTS)
                 self.wrong("container_arg", key, allowed, did_you_mean(key, ARGUMENTS))
             elif key in checks and not re.fullmatch(checks[key], value):
-                self.wrong("container_arg", f"{key}={value}", f"{key}: {ARGUMENTS[key]}")
+                self.problem("container_arg", f"{key}={value}", f"{key} takes {ARGUMENTS[key]}.")
         try:
             shlex.split(given.get("extra", ""))
         except ValueError as error:
-            self.wrong("container_arg", f"extra={given['extra']}", "words as a shell takes them", f"{error}.")
+            self.problem("container_arg", f"extra={given['extra']}", f"a shell cannot split it into words: {error}.")
         return given
 
     def containers(self, spec: Spec) -> None:
@@ -278,19 +277,20 @@ class _Checker(Arguments):
         if spec.env not in ENGINES:
             for name in ("image", "container_arg"):
                 if self.arguments.get(name):
-                    allowed = f"nothing with --env {spec.env}"
-                    self.wrong(name, self.arguments[name], allowed, f"Choose --env {', '.join(ENGINES)}.")
+                    says = f"--env {spec.env} uses no container. Choose --env {either(list(ENGINES))}, or leave it out."
+                    self.problem(name, self.arguments[name], says)
             return
         for reference in spec.images.values():
             if allowed := containers.wrong(reference, spec.env):
                 self.wrong("image", reference, allowed)
         launcher = launchers.find(spec.launcher)
         if launcher.no_containers:
-            self.wrong("launcher", spec.launcher, f"another with --env {spec.env}", f"{launcher.no_containers}.")
+            self.problem("launcher", spec.launcher, f"{launcher.no_containers}.")
         folder = str(self.arguments.get("output") or self.arguments.get("resume") or os.getcwd())
         for name, path in (("output", folder), ("data", spec.data)):
             if set(path) & set(',"'):
-                self.wrong(name, path, "a folder without comma and quotation mark in its name, for containers")
+                says = "containers take no folder whose name has a comma or a quotation mark. Choose another folder."
+                self.problem(name, path, says)
 
     def launcher_arguments(self, launcher: Launcher) -> dict[str, str]:
         given = self.pairs("launcher_arg", "KEY=VALUE")
@@ -298,28 +298,25 @@ class _Checker(Arguments):
         for key in given:
             if key not in launcher.arguments:
                 hint = did_you_mean(key, launcher.arguments)
-                self.wrong("launcher_arg", key, f"an argument of {launcher.name}: {allowed}", hint)
+                self.wrong("launcher_arg", key, f"{allowed} (launcher {launcher.name})", hint)
         in_container = self.arguments.get("env") in ENGINES  # then the pods' image is that of the run
         for key in launcher.required:
             if key not in given and not (key == "image" and in_container):
-                self.wrong(
-                    "launcher",
-                    launcher.name,
-                    f"{launcher.name} with --launcher-arg {key}=...",
-                    f"It is {launcher.arguments[key]}.",
+                self.problem(
+                    "launcher", launcher.name, f"--launcher-arg {key}=... is missing: {launcher.arguments[key]}."
                 )
         return given
 
     def batch_sizes(self, spec: Spec) -> None:
         if spec.batch_size is not None and spec.global_batch_size is not None:
-            both = f"{spec.batch_size} with --global-batch-size {spec.global_batch_size}"
-            self.wrong("batch_size", both, "one of the two", "Leave out --batch-size or --global-batch-size.")
+            says = f"--global-batch-size {spec.global_batch_size} is given too. Leave out one of them."
+            self.problem("batch_size", spec.batch_size, says)
         elif spec.global_batch_size is not None:
             uneven = [str(size) for size in spec.world_sizes if spec.global_batch_size % size]
             if uneven:
-                allowed = f"a multiple of {math.lcm(*spec.world_sizes)}"
-                step = f"It does not divide among {' or '.join(uneven)} devices."
-                self.wrong("global_batch_size", spec.global_batch_size, allowed, step)
+                says = f"it does not divide evenly among {' or '.join(uneven)} devices. "
+                says += f"Choose a multiple of {math.lcm(*spec.world_sizes)}."
+                self.problem("global_batch_size", spec.global_batch_size, says)
 
     def settings(self) -> dict[str, str]:
         return self.pairs("set", "OPTION=VALUE or FRAMEWORK.OPTION=VALUE")
@@ -332,14 +329,14 @@ class _Checker(Arguments):
     def _option(self, spec: Spec, adapters: Mapping[str, Adapter], key: str, value: str) -> None:
         framework, dot, option = key.rpartition(".")
         if dot and framework not in spec.frameworks:
-            self.wrong("set", key, ", ".join(spec.frameworks), did_you_mean(framework, spec.frameworks))
+            self.wrong("set", framework, ", ".join(spec.frameworks), did_you_mean(framework, spec.frameworks))
             return
         chosen = [adapters[name] for name in ([framework] if dot else spec.frameworks)]
         families = {models.FAMILY_OF[model] for model in spec.models}
         available = {n: o for adapter in chosen for family in families for n, o in adapter.options_of(family).items()}
         if option not in available:
-            names = "an option of the chosen frameworks and models: " + (", ".join(sorted(available)) or "none")
-            self.wrong("set", key, names, did_you_mean(option, available))
+            names = ", ".join(sorted(available)) or "none, for these frameworks and models"
+            self.wrong("set", option, names, did_you_mean(option, available))
             return
         fitting = [o for a in chosen for f in families for n, o in a.options_of(f).items() if n == option]
         if not any(one.accepts(value) for one in fitting):
@@ -349,8 +346,8 @@ class _Checker(Arguments):
     def inputs(self) -> tuple[str, ...]:
         if self.arguments["data"] == "synthetic":
             if self.arguments.get("input"):
-                step = "Name a prepared folder with --data, or leave out --input."
-                self.wrong("input", self.arguments["input"], "synthetic without --data", step)
+                says = "without --data, input is synthetic. Name a prepared folder with --data, or leave out --input."
+                self.problem("input", self.arguments["input"], says)
             return ("synthetic",)
         return self.listed("input", ("native", "dali")) if self.arguments.get("input") else ("native",)
 
@@ -363,10 +360,8 @@ class _Checker(Arguments):
             return ()
         found = tuple(format for format in asked if format in there)
         if not found:
-            step = "Prepare it with python -m dlperf.data imagenet --format."
-            self.wrong(
-                "format", self.arguments["format"], f"{', '.join(there)}, which {self.arguments['data']} has", step
-            )
+            step = f"To make another: python -m dlperf.data imagenet --format {self.arguments['format']}."
+            self.problem("format", self.arguments["format"], f"{self.arguments['data']} has {', '.join(there)}. {step}")
         return found
 
     def data(self, spec: Spec, adapters: Mapping[str, Adapter]) -> None:
@@ -374,10 +369,10 @@ class _Checker(Arguments):
             return
         folder = Path(spec.data)
         if not folder.is_dir():
-            self.wrong("data", spec.data, "synthetic, or an existing folder", "Make one with python -m dlperf.data.")
+            self.problem("data", spec.data, "there is no such folder. Make it with python -m dlperf.data.")
             return
         if not os.access(folder, os.R_OK | os.X_OK):
-            self.wrong("data", spec.data, "a folder that you may read")
+            self.problem("data", spec.data, "you do not have permission to read this folder.")
             return
         if all(adapters[name].scripts for name in spec.frameworks):
             return  # others' scripts have formats of their own
@@ -386,7 +381,7 @@ class _Checker(Arguments):
                 each = spec.batch_size or default_batch_size(model, spec.device, "fp32")
                 batch = spec.global_batch_size or each * max(spec.world_sizes)
                 for problem in pretraining.check(spec.data, models.config(model), batch):
-                    self.wrong("data", spec.data, f"a folder made by python -m dlperf.data bert: {problem}")
+                    self.problem("data", "", problem)
             else:
                 self._images(spec, model)
 
@@ -395,4 +390,4 @@ class _Checker(Arguments):
         batch = spec.global_batch_size or each * max(spec.world_sizes)
         checked = (images.check(spec.data, models.config(model), one, batch) for one in spec.formats or ("folder",))
         for problem in dict.fromkeys(problem for problems in checked for problem in problems):
-            self.wrong("data", spec.data, f"a folder made by python -m dlperf.data imagenet: {problem}")
+            self.problem("data", "", problem)

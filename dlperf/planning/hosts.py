@@ -30,13 +30,13 @@ def from_file(path: str, problems: list[Problem]) -> tuple[Host, ...]:
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text"
-        problems.append(Problem("--hostfile", path, "a text file with one host a line", f"{reason}."))
+        reason = getattr(error, "strerror", None) or "it is not a text file"
+        problems.append(Problem("--hostfile", path, says=f"cannot be read: {reason}."))
         return ()
     numbered = ((number, line.partition("#")[0].split()) for number, line in enumerate(lines, 1))
     entries = [(f"{path}, line {number}", " ".join(words), words) for number, words in numbered if words]
     if not entries:
-        problems.append(Problem("--hostfile", path, "one host a line", "The file names none."))
+        problems.append(Problem("--hostfile", path, says="it names no host. Write one on each line."))
     return _checked(entries, problems)
 
 
@@ -49,7 +49,8 @@ def _checked(entries: Iterable[tuple[str, str, list[str]]], problems: list[Probl
         if host is None:
             problems.append(Problem(where, text, ALLOWED))
         elif host.name in found:
-            problems.append(Problem(where, text, "each host once", f"It stands in {found[host.name]} already."))
+            first = f", first in {found[host.name]}" if found[host.name] != where else ""
+            problems.append(Problem(where, text, says=f"this host is named twice{first}. Name it once."))
         else:
             found[host.name] = where
             hosts.append(host)

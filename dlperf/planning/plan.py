@@ -61,9 +61,10 @@ def _placed(spec: Spec, adapter: Adapter, row: Job, nnodes: int, nproc: int) -> 
     world = nnodes * nproc
     batch_size = spec.global_batch_size // world if spec.global_batch_size else row.batch_size
     support = adapter.distributed_on(spec.device)
-    refused = "" if row.upstream else launchers.find(spec.launcher).refuses(adapter.name, row.options)
-    if refused:
-        return _skip(row, "option", refused, nnodes, nproc)
+    ours = not row.upstream and launchers.find(spec.launcher).in_environment
+    lacks = adapter.lacks_launcher(spec.launcher, row.options) if ours else ""
+    if lacks:
+        return _skip(row, "option", lacks, nnodes, nproc)
     if world > 1 and support.status not in RUNNABLE:
         return _skip(row, support.status, support.why, nnodes, nproc)
     placed = replace(
@@ -102,7 +103,7 @@ def _row(
         why = _misfit(adapter, family, mine) or ("" if script else _unread(spec, adapter, family, input))
         status = "option" if why else status
     image = adapter.image(spec.device, options) if spec.env != "current" else ""
-    environment = image or adapter.environment_key(spec.device, options, "" if script else input)
+    environment = adapter.environment_key(spec.device, options, "" if script else input)
     if status in RUNNABLE and spec.env == "venv" and not image:
         why = _unbuilt(adapter, environment, spec.device)
         status = "not_yet" if why else status
@@ -138,6 +139,7 @@ def _row(
         data_dir=None if "synthetic" in (input, spec.data) else spec.data,
         options=options,
         environment=environment,
+        image=image,
         untested=status == "untested",
         upstream=upstream,
         format="" if script else _format(spec, adapter, family, input),
