@@ -6,7 +6,8 @@ import importlib
 import sys
 
 from dlperf import __version__
-from dlperf.errors import did_you_mean
+from dlperf.cli import exit_code
+from dlperf.errors import Problem, did_you_mean
 
 COMMANDS = {
     "compare": "train the same models in several frameworks and report who was faster",
@@ -26,6 +27,11 @@ def main() -> int:
     if name in COMMANDS:
         command = importlib.import_module(f"dlperf.{name}" + (".__main__" if name in PACKAGES else ""))
         return int(command.main(sys.argv[2:]))
+    return exit_code(lambda: _usage(name))
+
+
+def _usage(name: str) -> int:
+    """Of --help, --version and a command that does not exist."""
     if name == "--version":
         print(f"dlperf {__version__}")
         return 0
@@ -35,10 +41,7 @@ def main() -> int:
     )
     if name in ("-h", "--help"):
         return 0
-    print(
-        f"\ncommand: {name!r} is unknown; allowed: {', '.join(COMMANDS)}. {did_you_mean(name, COMMANDS)}",
-        file=sys.stderr,
-    )
+    print(f"\n{Problem('command', name, ', '.join(COMMANDS), did_you_mean(name, COMMANDS))}", file=sys.stderr)
     return 2
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn, TypeVar
 
 from dlperf import __version__
-from dlperf.errors import RunError, UsageError, heed_signals, nearest
+from dlperf.errors import Problem, RunError, UsageError, did_you_mean, heed_signals, nearest
+
+Named = TypeVar("Named")
 
 
 class Parser(argparse.ArgumentParser):
@@ -53,6 +55,14 @@ def exit_code(action: Callable[[], int | None], kept: str = "", interrupted: str
     except OSError as error:
         print(f"{error.filename or 'output'}: {error.strerror or error}. {kept}".rstrip(), file=sys.stderr)
         return 1
+
+
+def named(names: Sequence[str], known: Mapping[str, Named]) -> list[Named]:
+    """Those that a command line names, each once. UsageError for all that are unknown."""
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise UsageError(Problem("NAME", name, ", ".join(known), did_you_mean(name, known)) for name in unknown)
+    return [known[name] for name in dict.fromkeys(names)]
 
 
 def say(line: str) -> None:

@@ -26,7 +26,7 @@ from dlperf.planning import plan
 from dlperf.planning import spec as spec_
 from dlperf.planning.checks import from_arguments
 from dlperf.planning.spec import AUTO
-from dlperf.runs import run
+from dlperf.runs.execute import now
 from dlperf.schema import Comparison
 
 
@@ -59,7 +59,7 @@ def _compare(arguments: Mapping[str, object]) -> int:
         return 0
     from dlperf import machine
 
-    created = run.now()
+    created = now()
     commands = dry_run.environment_commands(spec, planned, adapters)
     made = store.create(folder, spec, planned, commands, machine.describe(), created, __version__)
     return _run(made, adapters, arguments)
@@ -69,12 +69,13 @@ def _resume(arguments: Mapping[str, object], adapters: Mapping[str, Adapter]) ->
     contradictions = [name for name in [*DEFAULTS, "output", "dry_run"] if arguments[name]]
     if contradictions:
         flags = ", ".join("--" + name.replace("_", "-") for name in contradictions)
-        step = f"Leave out {flags}: the comparison keeps what it was started with."
-        raise UsageError([Problem("--resume", arguments["resume"], "no other request beside it", step)])
+        says = f"the comparison keeps what it was started with. Leave out {flags}."
+        raise UsageError([Problem("--resume", arguments["resume"], says=says)])
     opened = store.open_folder(Path(str(arguments["resume"])))
     gone = sorted({job.adapter for job in opened.plan.jobs} - set(adapters))
     if gone:
-        raise UsageError([Problem("--resume", ", ".join(gone), f"adapters that there are: {', '.join(adapters)}")])
+        says = f"it has rows of {', '.join(gone)}, but no such adapter is here. Set DLPERF_ADAPTERS as it was."
+        raise UsageError([Problem("--resume", arguments["resume"], says=says)])
     return _run(opened, adapters, arguments)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dlperf import launchers
 from dlperf.launchers.containers import ARGUMENTS, ENGINES
+from dlperf.models import ALIASES, FAMILIES
 from dlperf.models.images import FORMATS
 
 
@@ -34,6 +35,13 @@ class Flag:
         return next(name for name in self.names.split() if name.startswith("--"))[2:].replace("-", "_")
 
 
+def _models() -> str:
+    """Those that have a title: "resnet50, bert (= bert_base), bert_large"."""
+    shorter = {name: alias for alias, name in ALIASES.items()}
+    titled = [name for family in FAMILIES.values() for name in family.TITLES]
+    return ", ".join(f"{shorter[name]} (= {name})" if name in shorter else name for name in titled)
+
+
 WHAT, WHERE, RANKS, OFTEN, OUTPUT = (
     "what to compare",
     "where",
@@ -45,12 +53,12 @@ PRECISION = (
     "fp32, tf32, amp (fp16 on CUDA, bf16 on CPU), fp16, bf16; default: fp32; auto: amp, or fp32 where fewer than three "
     "frameworks have kernels for amp"
 )
-MODELS = "resnet50, bert (= bert_base), bert_large; default: resnet50,bert"
+MODELS = ",".join(family.DEFAULT for family in FAMILIES.values() if family.DEFAULT)
 SOURCE = "checkout of a third-party script, for --frameworks ngc-...; or NAME=DIR,..."
 REFERENCE = "run rows whose kernels on this CPU are slow reference loops"
 EMULATE = "run the workers on a CPU that qemu-user emulates: Haswell; no speed is real"
 FLAGS = (
-    Flag(WHAT, "-m --model", "M,...", MODELS, "", default="resnet50,bert"),
+    Flag(WHAT, "-m --model", "M,...", f"{_models()}; default: {MODELS}", "", default=MODELS),
     Flag(WHAT, "-p --precision", "P,...", PRECISION, "fp64 (default), fp32, tf32, amp, fp16, bf16", default="fp32"),
     Flag(WHAT, "-f --frameworks", "F,...", "default: all", "", default="all"),
     Flag(WHAT, "-b --batch-size --batch-size-per-device", "N", "per device; default: DLPerf's on CUDA"),

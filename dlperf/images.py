@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from dlperf.catalog.adapter import DEVICES, Adapter
 from dlperf.catalog.reader import adapters
-from dlperf.cli import Parser, columns, exit_code, say, tell
+from dlperf.cli import Parser, columns, exit_code, named, say, tell
 from dlperf.docker import build, dockerfile, engine
 from dlperf.docker.build import BUILDERS
 from dlperf.docker.dockerfile import PREFIX
 from dlperf.docker.engine import Image
 from dlperf.envs import wheels
-from dlperf.errors import Problem, RunError, UsageError, did_you_mean
+from dlperf.errors import Problem, RunError, UsageError
 from dlperf.launchers import containers
 from dlperf.launchers.containers import Container
 from dlperf.shell import quote
@@ -38,34 +38,23 @@ def _command(arguments: Sequence[str] | None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     cut = given.index("--") if "--" in given else len(given)
     asked = parser.parse_args(given[:cut])
-    chosen = _chosen(asked.names, known)
+    chosen = named(asked.names, known) or [one for one in known.values() if one.default]
     store = BUILDERS[asked.builder]
     if asked.verb == "list":
         devices = [asked.device] if asked.device else list(DEVICES)
-        print(_table(store, [(one, key) for one in chosen for key in devices if _possible(one, key)]))
+        print(_table(store, [(one, key) for one in chosen for key in devices if one.has_lock(key)]))
         return 0
     pairs = [(one, asked.device or "cpu") for one in chosen]
     for one, key in pairs:
-        if not _possible(one, key):
+        if not one.has_lock(key):
             raise RunError("environment", f"{one.name} has no environment {key}, so no image of it can be built")
     if asked.verb == "build":
         return _build_all(pairs, asked.builder, asked.base_image, asked.dry_run)
     if asked.verb == "inspect":
         return _inspect(store, pairs)
     if len(pairs) != 1:
-        raise UsageError([Problem("NAME", " ".join(asked.names), "one adapter, to run its image")])
+        raise UsageError([Problem("NAME", " ".join(asked.names), says="name one adapter, whose image is to run.")])
     return _run(store, *pairs[0], given[cut + 1 :], asked.dry_run)
-
-
-def _chosen(names: Sequence[str], known: Mapping[str, Adapter]) -> list[Adapter]:
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise UsageError(Problem("NAME", name, ", ".join(known), did_you_mean(name, known)) for name in unknown)
-    return [known[name] for name in dict.fromkeys(names)] or [one for one in known.values() if one.default]
-
-
-def _possible(adapter: Adapter, key: str) -> bool:
-    return key in adapter.environments and adapter.environments[key].lock.exists()
 
 
 def _build_all(pairs: Sequence[tuple[Adapter, str]], builder: str, base: str, dry_run: bool) -> int:

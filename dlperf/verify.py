@@ -26,7 +26,8 @@ from dlperf.planning.spec import Spec
 from dlperf.precision import ASKED
 from dlperf.proof import asked, certify, published
 from dlperf.proof.certify import Certifier
-from dlperf.runs import bundle, run
+from dlperf.runs import bundle
+from dlperf.runs.execute import now
 from dlperf.schema import Certificate, Comparison, Failure, Job, Record, Skip
 
 
@@ -51,8 +52,8 @@ def _verify(arguments: Mapping[str, object]) -> int:
     spec = from_arguments(asked, adapters, ("fp64", *ASKED))
     theirs = [name for name in spec.frameworks if adapters[name].source]
     if theirs:
-        step = "Third-party scripts hand out no tensors."
-        raise UsageError([Problem("--frameworks", ",".join(theirs), "frameworks whose scripts are ours", step)])
+        says = "third-party scripts hand out no tensors, so nothing can be verified. Leave them out."
+        raise UsageError([Problem("--frameworks", ",".join(theirs), says=says)])
     planned = plan.make(spec, adapters)
     if arguments["dry_run"]:
         print(_dry_run(spec, planned.jobs, adapters, full_size=bool(arguments["full_size"])))
@@ -84,17 +85,14 @@ def _certificates(
     keys = list(dict.fromkeys((job.adapter, job.environment) for job in jobs))
     pairs = [(adapters[name], device) for name, device in keys]
     made = dict(zip(keys, kinds.ensure_all(pairs, spec.env, shown.note, spec.images), strict=True))
-    ready = {key: one for key, one in made.items() if isinstance(one, Environment)}
-    errors = {job.id: made[job.adapter, job.environment] for job in jobs}
-    failed = {id_: error for id_, error in errors.items() if isinstance(error, RunError)}
+    of_rows = {job.id: made[job.adapter, job.environment] for job in jobs}
+    ready = {id_: one for id_, one in of_rows.items() if isinstance(one, Environment)}
+    failed = {id_: one for id_, one in of_rows.items() if isinstance(one, RunError)}
     root = cache.folder() / "certificates"
     root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".work-", dir=root) as folder:
         bundle.make(Path(folder, "code"), [adapters[name] for name in dict.fromkeys(job.adapter for job in jobs)])
-        threads = spec.threads * max(spec.nproc_per_node)
-        certifier = Certifier(
-            Path(folder), threads, spec.timeout, shown.note, container=spec.container_arguments, busy=shown.busy
-        )
+        certifier = Certifier(Path(folder), spec, shown.note, shown.busy)
         return certifier.certificates(jobs, ready, alone=True, full_size=full_size), failed
 
 
@@ -109,9 +107,8 @@ def _comparison(
         for job in planned.jobs
         if (error := failed.get(job.id))
     )
-    created = run.now()
     return Comparison(
-        asdict(spec), machine.describe(), created, __version__, 0, planned.jobs, lost, planned.skips, proofs=proofs
+        asdict(spec), machine.describe(), now(), __version__, 0, planned.jobs, lost, planned.skips, proofs=proofs
     )
 
 
@@ -144,7 +141,7 @@ def _dry_run(spec: Spec, jobs: Sequence[Job], adapters: Mapping[str, Adapter], f
     lines = [f"# {len(wanted)} runs, each unless there is a valid certificate"]
     for name, one in wanted.items():
         environment = kinds.planned(adapters[one.job.adapter], one.job.environment, spec.env, spec.images)
-        script = certify.script(one, environment, spec.threads, container=spec.container_arguments)
+        script = certify.script(one, environment, spec)
         lines += ["", f"# {name}", script.rstrip()]
     return "\n".join(lines)
 

@@ -75,7 +75,8 @@ def options(asked: argparse.Namespace) -> Options:
         words, wrong = read_vocabulary(asked.vocab)
         problems += wrong
         if asked.vocab_size is not None:
-            problems.append(Problem("--vocab-size", asked.vocab_size, "nothing beside --vocab", "Leave one out."))
+            says = "--vocab is given too, which has its own size. Leave out one of them."
+            problems.append(Problem("--vocab-size", asked.vocab_size, says=says))
     problems += _corpus_problems(asked.corpus) + output_problems(asked.output, "--corpus", asked.corpus)
     if problems:
         raise UsageError(problems)
@@ -98,16 +99,16 @@ def _numbers(given: dict[str, str | None]) -> tuple[dict[str, Any], list[Problem
 
 
 def _corpus_problems(corpus: Path) -> list[Problem]:
-    allowed = "a folder with text files, *.txt"
-    if not corpus.is_dir():
-        what = "is a file" if corpus.exists() else "does not exist"
-        return [Problem("--corpus", corpus, allowed, f"This {what}.")]
     files = text_files(corpus)
-    if not files:
-        return [Problem("--corpus", corpus, allowed, "There is no *.txt in it; rename your text files.")]
-    if not any(file.stat().st_size for file in files):
-        return [Problem("--corpus", corpus, allowed, f"All {len(files)} are empty.")]
-    return []
+    says = ""
+    if not corpus.is_dir():
+        what = "this is a file" if corpus.exists() else "there is no such folder"
+        says = f"{what}. Name a folder of text files, *.txt."
+    elif not files:
+        says = "it has no *.txt. Rename your text files."
+    elif not any(file.stat().st_size for file in files):
+        says = f"all its text files ({len(files)}) are empty."
+    return [Problem("--corpus", corpus, says=says)] if says else []
 
 
 def prepare(options: Options, quiet: bool = False) -> dict[str, Any]:
@@ -137,7 +138,7 @@ def _prepare_in(data: Path, tokens: Path, options: Options, quiet: bool) -> dict
     with stage("tokens", size, quiet) as advance:
         corpus = tokenize(batches(files, advance), words, tokens)
     if len(corpus.sentences) < 3:
-        raise UsageError([Problem("--corpus", options.corpus, "text of at least two sentences", "Add text.")])
+        raise UsageError([Problem("--corpus", options.corpus, says="it has fewer than two sentences. Add text.")])
     with stage("pairs", options.duplicate_factor * (len(corpus.documents) - 1), quiet) as advance:
         found = pairs(corpus, options, advance)
     with stage("rows", len(found[0]), quiet) as advance:

@@ -17,17 +17,18 @@ Advance = Callable[[int], None]
 
 def output_problems(output: Path, flag: str, source: Path) -> list[Problem]:
     """Why a folder cannot be made there; flag, source: what it is made from."""
-    allowed = "a folder that does not exist yet, or an empty one"
     if output.exists() and not output.is_dir():
-        return [Problem("--output", output, allowed, "This is a file.")]
+        return [Problem("--output", output, says="this is a file. Name a folder.")]
     if output.is_dir() and any(output.iterdir()):
-        return [Problem("--output", output, allowed, "Choose another one, or remove it.")]
+        return [Problem("--output", output, says="this folder is not empty. Remove it, or choose another.")]
     if output.resolve().is_relative_to(source.resolve()):
         # What is made would be taken for a source the next time.
-        return [Problem("--output", output, f"a folder outside {flag}", "Choose another one.")]
+        return [Problem("--output", output, says=f"it is inside {flag}. Choose a folder outside.")]
     parent = next(folder for folder in output.absolute().parents if folder.exists())
-    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        return [Problem("--output", output, "a folder that can be written", f"{parent} is not one.")]
+    if not parent.is_dir():
+        return [Problem("--output", output, says=f"{parent} is not a folder.")]
+    if not os.access(parent, os.W_OK | os.X_OK):
+        return [Problem("--output", output, says=f"you do not have permission to write to {parent}.")]
     return []
 
 
@@ -40,8 +41,7 @@ def aside(output: Path) -> Iterator[Path]:
         final.parent.mkdir(parents=True, exist_ok=True)
         temporary = tempfile.TemporaryDirectory(prefix=f".{final.name}.", dir=final.parent)
     except OSError as error:
-        step = f"{error.strerror or error}."
-        raise UsageError([Problem("--output", output, "a folder that can be written", step)]) from None
+        raise UsageError([Problem("--output", output, says=f"cannot be made: {error.strerror or error}.")]) from None
     try:
         with temporary:
             data = Path(temporary.name, "data")

@@ -101,19 +101,17 @@ def _whole(flag: str, text: str, least: int, problems: list[Problem]) -> int:
 
 
 def _source_problems(source: Path) -> list[Problem]:
-    allowed = "a folder with one subfolder of images for each class"
+    step = "Name a folder with one subfolder of images for each class."
     if not source.is_dir():
-        return [Problem("--source", source, allowed, "This is a file." if source.exists() else "It does not exist.")]
+        what = "this is a file" if source.exists() else "there is no such folder"
+        return [Problem("--source", source, says=f"{what}. {step}")]
     classes = classes_of(source)
     if not classes:
-        return [Problem("--source", source, allowed, "It has no subfolders.")]
+        return [Problem("--source", source, says=f"it has no subfolders. {step}")]
     if set(classes) == {"train", "val"}:
-        return [Problem("--source", source, allowed, f"Name {source / 'train'}.")]
+        return [Problem("--source", source, says=f"train and val are no classes. Name {source / 'train'}.")]
     empty = [name for name in classes if not any(one.is_file() for one in os.scandir(source / name))]
-    return [
-        Problem("--source", source / name, "a class with images", "It is empty: fill it, or remove it.")
-        for name in empty
-    ]
+    return [Problem("--source", source / name, says="this class is empty. Fill it or remove it.") for name in empty]
 
 
 def classes_of(source: Path) -> list[str]:
@@ -213,8 +211,8 @@ def _check_classes(source: Path, classes: Sequence[str], kept: Sequence[Found], 
     for label, name in enumerate(classes):
         if not count[label]:
             file, why = next(((path, why) for path, why in left_out.items() if path.startswith(name + "/")), ("", ""))
-            step = f"None of its files is one; {file}: {why}." if file else "It has no files."
-            problems.append(Problem("--source", source / name, "a class with images", step))
+            says = f"none of its files is an image; {file}: {why}." if file else "it has no files."
+            problems.append(Problem("--source", source / name, says=says))
     if problems:
         raise UsageError(problems)
 
@@ -244,7 +242,7 @@ def draw_asked(asked: argparse.Namespace) -> None:
     )
     seed = _whole("--seed", asked.seed, 0, problems)
     if asked.output.exists():
-        problems.append(Problem("--output", asked.output, "a folder that does not exist yet", "Choose another one."))
+        problems.append(Problem("--output", asked.output, says="it exists already. Choose another folder."))
     if problems:
         raise UsageError(problems)
     draw(asked.output, classes, per_class, seed)

@@ -39,10 +39,10 @@ def scan(files: Sequence[Path], advance: Advance) -> Counter[str]:
             for text in _decoded(file, advance):
                 characters.update(text)
         except _NotText as error:
-            step = f"Byte {error.position} is 0x{error.value:02x}; convert it: iconv -f latin1 -t utf-8."
-            problems.append(Problem("--corpus", file, "UTF-8 text", step))
+            says = f"not UTF-8: byte {error.position} is 0x{error.value:02x}. Convert it: iconv -f latin1 -t utf-8."
+            problems.append(Problem("--corpus", file, says=says))
         except OSError as error:
-            problems.append(Problem("--corpus", file, "a file that can be read", f"{error.strerror}."))
+            problems.append(Problem("--corpus", file, says=f"cannot be read: {error.strerror}."))
     if problems:
         raise UsageError(problems)
     return characters
@@ -106,22 +106,24 @@ def _cut(sentence: str) -> Iterator[str]:
 
 
 def read_vocabulary(file: Path) -> tuple[list[str], list[Problem]]:
-    allowed = f"a text file with one word per line, {' '.join(SPECIAL)} among them"
     try:
         words = file.read_text("utf-8-sig").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
-        return [], [Problem("--vocab", file, allowed, f"Byte {error.start} is not UTF-8.")]
+        return [], [
+            Problem("--vocab", file, says=f"not UTF-8: byte {error.start} is 0x{error.object[error.start]:02x}.")
+        ]
     except OSError as error:
-        return [], [Problem("--vocab", file, allowed, f"{error.strerror}.")]
+        return [], [Problem("--vocab", file, says=f"cannot be read: {error.strerror}.")]
     missing = [token for token in SPECIAL if token not in words]
-    if missing:
-        return [], [Problem("--vocab", file, allowed, f"{' '.join(missing)} missing; is it BERT's vocab.txt?")]
     word, times = Counter(words).most_common(1)[0]
-    if times > 1:
-        return [], [Problem("--vocab", file, allowed, f"{word!r} is there {times} times; keep one.")]
-    if len(words) == len(SPECIAL):
-        return [], [Problem("--vocab", file, allowed, "There is no other word.")]
-    return words, []
+    says = ""
+    if missing:
+        says = f"it lacks {' '.join(missing)}. Give BERT's vocab.txt, with one word per line."
+    elif times > 1:
+        says = f"{word!r} is there {times} times. Keep one."
+    elif len(words) == len(SPECIAL):
+        says = f"it has no word besides {' '.join(SPECIAL)}."
+    return ([], [Problem("--vocab", file, says=says)]) if says else (words, [])
 
 
 def tokenizer(words: Sequence[str]) -> Tokenizer:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from dlperf.cli import Parser, columns, exit_code, say, tell
+from dlperf.catalog.adapter import Adapter
+from dlperf.catalog.reader import adapters
+from dlperf.cli import Parser, columns, exit_code, named, say, tell
 from dlperf.envs import pythons
 from dlperf.envs.explain import gigabytes
 from dlperf.envs.guard import is_held
 from dlperf.envs.kinds import ensure_all
 from dlperf.envs.target import from_here, marker_of, older_folders, target_of
 from dlperf.envs.venv import remove
-from dlperf.errors import Problem, RunError, UsageError, did_you_mean
-
-if TYPE_CHECKING:
-    from dlperf.catalog.adapter import Adapter
+from dlperf.errors import RunError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,8 +23,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _command(arguments: Sequence[str] | None) -> int:
-    from dlperf.catalog.reader import adapters
-
     known = adapters()
     every_key = list(dict.fromkeys(key for one in known.values() for key in one.environments))
     parser = Parser(prog="python -m dlperf.envs", description="Environments of the frameworks.")
@@ -38,26 +34,15 @@ def _command(arguments: Sequence[str] | None) -> int:
     parser.add_argument("--device", choices=every_key, help=about)
     asked = parser.parse_args(arguments)
     every = [one for one in known.values() if one.default or asked.verb != "install"]
-    chosen = _chosen(asked.names, known) if asked.names else every
+    chosen = named(asked.names, known) or every
     keys = [asked.device] if asked.device else ["cpu"] if asked.verb == "install" else every_key
     # an environment may be missing or have no lock, but saying so is due only where one asked for it
-    has = _has_lock if asked.verb != "install" else lambda one, key: bool(asked.names) or key in one.environments
+    has = Adapter.has_lock if asked.verb != "install" else lambda one, key: bool(asked.names) or key in one.environments
     pairs = [(one, key) for one in chosen for key in keys if has(one, key)]
     if asked.verb == "list":
         print(_table(pairs))
         return 0
     return _install_all(pairs) if asked.verb == "install" else _remove_all(pairs)
-
-
-def _has_lock(adapter: Adapter, key: str) -> bool:
-    return key in adapter.environments and adapter.environments[key].lock.exists()
-
-
-def _chosen(names: Sequence[str], known: Mapping[str, Adapter]) -> list[Adapter]:
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise UsageError(Problem("NAME", name, ", ".join(known), did_you_mean(name, known)) for name in unknown)
-    return [known[name] for name in dict.fromkeys(names)]
 
 
 def _install_all(pairs: Sequence[tuple[Adapter, str]]) -> int:

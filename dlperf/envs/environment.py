@@ -23,11 +23,12 @@ def silent(line: str) -> None:
 class Environment:
     """An environment that is ready to use.
 
-    key: device, or device and variant: "cpu", "cpu-horovod". kind: "venv", or "current" for the interpreter that runs
-    this, or an engine of containers. python: its interpreter. digest: of what defines it: locks, source build, Python
-    version, recipe; for "current" of the names and versions installed; of an image its own. folder: None but for
-    "venv". variables: to be set for every worker. image: its reference, or file; empty but for containers. public: the
-    digest by which its registry has the image. emulated: the CPU that qemu-user emulates for its workers.
+    key: device, or device and variant: "cpu", "cpu-horovod". kind: which of dlperf.envs.kinds.KINDS it is: "venv",
+    "current", "docker", "podman" or "apptainer"; "none" where there is none. python: its interpreter. digest: of what
+    defines it: locks, source build, Python version, recipe; for "current" of the names and versions installed; of an
+    image its own. folder: None but for "venv". variables: to be set for every worker. image: its reference, or file;
+    empty but for containers. public: the digest by which its registry has the image. emulated: the CPU that qemu-user
+    emulates for its workers.
     """
 
     adapter: str
@@ -57,6 +58,11 @@ class Environment:
     def container(self, device: str, arguments: Mapping[str, str], data: str | None = None) -> Container | None:
         """What its workers run in. arguments: --container-arg. data: a folder to read."""
         return Container(self.kind, self.image, device, data or "", arguments) if self.image else None
+
+
+def none(adapter: str, key: str) -> Environment:
+    """For what runs in none, or in one that is not made here."""
+    return Environment(adapter, key, "none", Path("python3"), "", "", None, {})
 
 
 NO_IMAGES: Mapping[str, str] = {}

@@ -42,13 +42,14 @@ AS_ANY = {
 
 
 def plain() -> dict[str, str]:
-    """The user's variables without what would lead Python, pip or uv to other folders."""
+    """The user's variables without what would lead Python, pip or uv to other folders, or wrap the errors that we read
+    to the terminal's width."""
     kept = {
         name: value
         for name, value in os.environ.items()
         if name not in REDIRECT and (not name.startswith("UV_") or HONOURED.fullmatch(name))
     }
-    return {**kept, "PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
+    return {**kept, "PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "COLUMNS": "1000"}
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ from typing import NamedTuple
 from dlperf.catalog.adapter import Adapter
 from dlperf.catalog.checkout import FOLDER
 from dlperf.catalog.script import Script
+from dlperf.envs.environment import Environment
 from dlperf.launchers.containers import LABEL
 from dlperf.planning.scripts import declared, holds
 from dlperf.planning.spec import Protocol, Spec
 from dlperf.schema import Job
 from dlperf.shell import quote
-from dlperf.upstream.setup import engine
 
 #: where a script works, in its run's folder; removed afterwards, since scripts leave checkpoints
 WORK = "work"
@@ -104,12 +104,9 @@ def _values(adapter: Adapter, job: Job, spec: Spec, source: str, python: str, da
     }
 
 
-def launch(adapter: Adapter, job: Job, spec: Spec, repeat: int, python: str, contained: bool) -> str:
-    """What `sh` runs for one run of a script, in the run's folder: launch.sh. Pure.
-
-    contained: whether it runs in its image, or with `python` of an environment.
-    """
-    script, image = adapter.scripts[job.model], adapter.image(job.device, job.options)
+def launch(adapter: Adapter, job: Job, spec: Spec, repeat: int, environment: Environment) -> str:
+    """What `sh` runs for one run of a script, in the run's folder: launch.sh. Pure."""
+    script, contained, python = adapter.scripts[job.model], bool(environment.image), str(environment.python)
     copied = f"../../../{FOLDER}/{adapter.name}/{script.folder}"
     own = os.path.abspath(job.data_dir) if job.data_dir else ""
     data = script.data if contained else own or script.data or "DIR"
@@ -122,7 +119,7 @@ def launch(adapter: Adapter, job: Job, spec: Spec, repeat: int, python: str, con
         mounts = {'"$PWD"/' + WORK: "/dlperf"}
         mounts.update({f'"$(cd {quote(copied)} && pwd)"': script.inside} if adapter.name in spec.sources else {})
         mounts.update({quote(own): script.data} if own else {})
-        line = in_container(spec, image, mounts, line)
+        line = in_container(environment, mounts, line)
     else:
         line = f"cd {WORK} &&\nexec {line} 2>&1\n"
     head = f"#!/bin/sh\n# {job.id}, repeat {repeat + 1} of {spec.protocol.repeats}\n"
@@ -142,18 +139,19 @@ def _folded(words: Iterable[str], width: int = 110) -> str:
     return " \\\n    ".join(lines)
 
 
-def in_container(spec: Spec, image: str, mounts: Mapping[str, str], line: str) -> str:
+def in_container(environment: Environment, mounts: Mapping[str, str], line: str) -> str:
     """The shell's lines that run a command in an image: DLPerf's documented flags, which are others than those of
     containers.script, since scripts write as root and find data at their own paths; and what ends it with the run.
     """
+    engine = environment.engine
     flags = "--rm --init --gpus all --shm-size=16g --ulimit memlock=-1 --ulimit stack=67108864 --privileged --net=host"
     volumes = " \\\n".join(f"  -v {host}:{quote(inside)}" for host, inside in mounts.items())
     return (
         'name="dlperf-$$"\n'
-        f"trap '{engine(spec)} kill \"$name\" >/dev/null 2>&1; exit 143' TERM INT\n"
-        f"{engine(spec)} run {flags} \\\n"
+        f"trap '{engine} kill \"$name\" >/dev/null 2>&1; exit 143' TERM INT\n"
+        f"{engine} run {flags} \\\n"
         f'  --name "$name" --label "{LABEL}=$(pwd -P)" -w /dlperf \\\n{volumes} \\\n'
-        f"  {quote(image)} \\\n  {line} 2>&1 &\nwait $!\n"
+        f"  {quote(environment.image)} \\\n  {line} 2>&1 &\nwait $!\n"
     )
 
 

@@ -24,7 +24,7 @@ from dlperf.planning.scripts import declared
 from dlperf.planning.spec import Protocol
 from dlperf.runs import failures
 from dlperf.runs.events import Stream
-from dlperf.runs.execute import Ended
+from dlperf.runs.execute import Exit
 from dlperf.schema import Failure, Job, Window
 from dlperf.upstream.commands import Steps, steps
 
@@ -223,7 +223,7 @@ def _lack(
     return None
 
 
-def failure(ended: Ended, stream: Stream, folder: Path) -> Failure | None:
+def failure(ended: Exit, stream: Stream, folder: Path) -> Failure | None:
     """What went wrong with a run: what its end tells, then what its log does."""
     tail, inside = failures.last_lines(folder), stream.failure
     outside = failures.outside(ended, tail)

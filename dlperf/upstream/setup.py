@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 from dlperf.adapters import probe
@@ -10,7 +11,7 @@ from dlperf.catalog import checkout, locks
 from dlperf.catalog.adapter import Adapter
 from dlperf.catalog.checkout import FOLDER
 from dlperf.envs import kinds
-from dlperf.envs.environment import Environment, Progress
+from dlperf.envs.environment import Environment, Progress, none
 from dlperf.errors import RunError
 from dlperf.launchers.containers import ENGINES
 from dlperf.planning.spec import Spec
@@ -23,7 +24,7 @@ def environment(adapter: Adapter, job: Job, spec: Spec, folder: Path, note: Prog
     RunError (kind "environment") says what is missing and how to get it.
     """
     assert adapter.source is not None
-    contained = in_image(adapter, job, spec)
+    contained = bool(job.image)
     if not contained and spec.env in ENGINES:
         raise RunError("environment", f"{adapter.name} runs in no image: leave out --env {spec.env}")
     given = spec.sources.get(adapter.name)
@@ -35,7 +36,7 @@ def environment(adapter: Adapter, job: Job, spec: Spec, folder: Path, note: Prog
             raise RunError("environment", str(wrong))
         checkout.copy(adapter, Path(given), target, spec.models)
     if contained:
-        made = _image(adapter, job, engine(spec))
+        made = _found(planned(adapter, job, spec), job)
     elif spec.env != "current" and job.environment not in adapter.environments:
         step = f"make one as {adapter.homepage} tells, and run dlperf in it with --env current"
         raise RunError("environment", f"{adapter.name} has no environment of ours on {job.device}: {step}")
@@ -53,19 +54,14 @@ def environment(adapter: Adapter, job: Job, spec: Spec, folder: Path, note: Prog
 
 def planned(adapter: Adapter, job: Job, spec: Spec) -> Environment:
     """What `environment` would return. Runs nothing."""
-    if in_image(adapter, job, spec):
-        return Environment(adapter.name, job.environment, "image", Path("python3"), "", "", None, {})
+    if job.image:
+        return replace(none(adapter.name, job.environment), kind=_engine(spec), image=job.image)
     if spec.env == "current" or job.environment in adapter.environments:
         return kinds.planned(adapter, job.environment, spec.env)
-    return Environment(adapter.name, job.environment, "none", Path("python3"), "", "", None, {})
+    return none(adapter.name, job.environment)
 
 
-def in_image(adapter: Adapter, job: Job, spec: Spec) -> bool:
-    """Whether a job runs in an image; with --env current we are in one, or do without."""
-    return spec.env != "current" and bool(adapter.image(job.device, job.options))
-
-
-def engine(spec: Spec) -> str:
+def _engine(spec: Spec) -> str:
     """What containers of third-party scripts are started with."""
     return spec.env if spec.env in ENGINES else "docker"
 
@@ -74,18 +70,19 @@ def get(adapter: Adapter, job: Job, spec: Spec) -> str:
     """The commands that bring what a job needs, as text."""
     assert adapter.source is not None
     lines = [] if adapter.name in spec.sources else [adapter.source.checkout]
-    if in_image(adapter, job, spec):
-        lines.append(f"{engine(spec)} pull {job.environment}")
+    if job.image:
+        lines.append(f"{_engine(spec)} pull {job.image}")
     elif spec.env == "venv" and job.environment in adapter.environments:
         lines += kinds.commands(adapter, job.environment)
     return "\n".join(lines)
 
 
-def _image(adapter: Adapter, job: Job, engine: str) -> Environment:
-    image = job.environment
+def _found(wanted: Environment, job: Job) -> Environment:
+    """An image, with the digest that its engine knows it by."""
+    engine, image = wanted.kind, wanted.image
     pull = f"image {image} is not here: {engine} pull {image}"
     if engine == "apptainer":
-        raise RunError("environment", f"{adapter.name} runs as root in its image: choose --env docker or podman")
+        raise RunError("environment", f"{job.adapter} runs as root in its image: choose --env docker or podman")
     try:
         words = [engine, "image", "inspect", "--format", "{{.Id}}", image]
         found = subprocess.run(words, capture_output=True, text=True, timeout=30)
@@ -95,13 +92,13 @@ def _image(adapter: Adapter, job: Job, engine: str) -> Environment:
         said = found.stderr.strip().splitlines()[-1:]
         raise RunError("environment", f"{pull} ({' '.join(said) or f'{engine} gives no reason'})")
     if job.device == "cuda" and not probe.gpus():
-        raise RunError("environment", f"{adapter.name} needs CUDA, and nvidia-smi finds no GPU here")
-    return Environment(adapter.name, image, "image", Path("python3"), "", found.stdout.strip(), None, {})
+        raise RunError("environment", f"{job.adapter} needs CUDA, and nvidia-smi finds no GPU here")
+    return replace(wanted, digest=found.stdout.strip())
 
 
 def versions(adapter: Adapter, environment: Environment) -> dict[str, str]:
     """Of the framework, where a lock says so."""
-    if environment.kind != "venv":
+    if environment.folder is None:
         return {}
     pinned = locks.read(adapter.environments[environment.key].lock)
     return {one.name: one.version for one in pinned if one.name in adapter.distribution}
