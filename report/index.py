@@ -9,7 +9,7 @@ from dlperf.report.view import view
 from dlperf.schema import Comparison
 
 HEAD = """\
-<!-- Made from each folder's results.json: `make test TEST_ARGS="--update-golden tests/test_report.py"`. -->
+<!-- Made from each folder's results.json: `make test TEST_ARGS="--update-golden tests/report/test_report.py"`. -->
 # Published reports
 
 Each folder holds the whole report (`report.md`, `report.html`), its data (`results.csv`, `results.json`) and charts.

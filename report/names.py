@@ -9,9 +9,6 @@ from dlperf.precision import TABLE
 from dlperf.report.text import count
 from dlperf.schema import Job, Skip, Trajectory
 
-#: models whose usual name differs from their id
-MODELS = {"resnet50": "ResNet-50 v1.5", "bert_base": "BERT-base pretraining", "bert_large": "BERT-large pretraining"}
-
 #: Skip.status and Failure.kind in words
 STATUSES = {
     "not_yet": "not supported by dlperf yet",
@@ -82,7 +79,7 @@ def rows(jobs: Iterable[Job], skips: Iterable[Skip]) -> list[Job | Skip]:
 
 
 def model(name: str) -> str:
-    return MODELS.get(name, name)
+    return models.family(name).TITLES.get(name, name) if name in models.FAMILY_OF else name
 
 
 def system(row: Job | Skip | Trajectory) -> str:
@@ -122,19 +119,19 @@ def precision_short(row: Job | Skip) -> str:
 
 
 def rate_unit(family: str) -> str:
-    return getattr(models.FAMILIES.get(family), "RATE_UNIT", "samples/s")
+    return models.FAMILIES[family].RATE_UNIT if family in models.FAMILIES else "samples/s"
 
 
 def sample(family: str) -> str:
     """One of what the family counts, e.g. `image`."""
-    return str(getattr(models.FAMILIES.get(family), "SAMPLE", "samples")).removesuffix("s")
+    return (models.FAMILIES[family].SAMPLE if family in models.FAMILIES else "samples").removesuffix("s")
 
 
 def flops(model_name: str) -> int | None:
     """Floating-point operations of a training step per sample; None for a model that this version does not know."""
     if model_name not in models.FAMILY_OF:
         return None
-    return int(models.family(model_name).flops(models.config(model_name)))
+    return models.family(model_name).flops(models.config(model_name))
 
 
 def size(job: Job) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from dlperf import models
 from dlperf.proof import judge
-from dlperf.proof.judge import BARS, REFERENCE, SORTS, WORK, Bars
+from dlperf.proof.judge import BARS, REFERENCE, SORTS, Bars, work_options
 from dlperf.report import names, text
 from dlperf.report.shape import Column, Proof, Row, Table
 from dlperf.schema import Certificate, Comparison, Difference, Record, Trajectory
@@ -32,7 +32,7 @@ def proofs(comparison: Comparison) -> list[Proof]:
     for certificates in comparison.proofs.values():
         for one in certificates:
             t = one.trajectory
-            work = tuple(value for key, value in sorted(t.options.items()) if key in WORK)
+            work = tuple(sorted(work_options(t).items()))
             groups.setdefault((t.model, t.device, t.precision, t.batch_size, t.ranks, work), {})[t.system] = one
     return [_proof(list(group.values()), comparison.records) for group in groups.values()]
 
@@ -59,7 +59,7 @@ def _about(trajectory: Trajectory, referred: bool) -> Iterable[str]:
     config = models.config(trajectory.model)
     side = getattr(config, "image_size", None)
     size = f"images of {side} x {side}" if side else f"{config.sequence} tokens, {config.masked} masked"
-    work = ", ".join(f"{key}={value}" for key, value in trajectory.options.items() if key in WORK)
+    work = ", ".join(f"{key}={value}" for key, value in work_options(trajectory).items())
     together = f" of {trajectory.ranks} ranks together" if trajectory.ranks > 1 else ""
     yield f"Batch {trajectory.batch_size}{together}, {size}{f', {work}' if work else ''}; {trajectory.steps} steps."
     bars = BARS.get(trajectory.precision)

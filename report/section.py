@@ -10,7 +10,7 @@ from dlperf.figures import statistics, summaries
 from dlperf.figures.standings import Standing
 from dlperf.figures.summaries import Summary
 from dlperf.proof import judge
-from dlperf.proof.judge import WORK
+from dlperf.proof.judge import work_keys
 from dlperf.report import inputs, names, text, upstream
 from dlperf.report.scaling import scaling
 from dlperf.report.shape import Bar, Chart, Column, Row, Section, Table
@@ -335,8 +335,9 @@ def _effective(summaries: list[Summary]) -> tuple[Table | None, Table | None, Ta
     keys = list(dict.fromkeys(key for values in columns.values() for key in values))
     cells = {key: [text.alternatives(values.get(key, [])) for values in columns.values()] for key in keys}
     alike = [key for key in keys if len({standings_.work(key, cell) for cell in cells[key]}) == 1]
-    work = [key for key in keys if key not in alike and key in WORK]
-    how = [key for key in keys if key not in alike and key not in WORK]
+    of_work = {key for summary in summaries for key in work_keys(summary.job.family)}
+    work = [key for key in keys if key not in alike and key in of_work]
+    how = [key for key in keys if key not in alike and key not in of_work]
     one = (Column("key"), Column("all systems" if len(columns) > 1 else next(iter(columns), "")))
     each = (Column("key"), *(Column(name) for name in columns), Column("what it is"))
     return (
