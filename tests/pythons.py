@@ -50,12 +50,17 @@ def found() -> dict[tuple[int, ...], Path]:
     return {k: p for k, p in sorted(everywhere.items()) if newest[k[:2]] == k or p.parent == Path("/usr/bin")}
 
 
+def left_out(folder: str, names: list[str]) -> set[str]:
+    """What is made, not written. `runs` and `build` are such at the top only: dlperf/runs is a package."""
+    made = (".*", "*.egg-info", "build", "runs") if Path(folder) == ROOT else ()
+    return shutil.ignore_patterns("__pycache__", *made)(folder, names)
+
+
 def run(python: Path, number: int, folder: Path, words: list[str]) -> bool:
     """Whether the tests pass with a Python, in a copy of the tree below a folder."""
     environ, umask = SETTINGS[number % len(SETTINGS)]
     tree = folder / "a copy"
-    ignore = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "runs")
-    shutil.copytree(ROOT, tree, ignore=ignore)
+    shutil.copytree(ROOT, tree, ignore=left_out)
     nobody = os.getuid() == 0 and python.parent == Path("/usr/bin")
     print(f"{python}: {environ}, umask {umask:03o}{', as nobody' if nobody else ''}", flush=True)
     if nobody:
