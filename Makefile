@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-FAST := not framework and not cluster and not images
+# what needs no framework, no second host and no engine of images
+ALONE := not framework and not cluster and not images
 N ?= 30
 ARGS ?= --model bert --precision auto
 REFERENCE_ARGS := --frameworks pytorch --device cpu --model resnet50,bert
@@ -39,7 +40,7 @@ test-cluster: $(VENV)/ready
 
 # Builds Horovod for PyTorch, TensorFlow and MXNet if it is not there, and tries it. One: TEST_ARGS="-k mxnet".
 test-horovod: $(VENV)/ready
-	$(BIN)/python -m pytest -v -m horovod tests/test_horovod.py $(TEST_ARGS)
+	$(BIN)/python -m pytest -v -m horovod tests/conformance/test_horovod.py $(TEST_ARGS)
 
 # Builds the frameworks' images on a Docker engine of its own, and runs in them. Needs root; installs docker.io, iptables
 # and debootstrap. DLPERF_TEST_DOCKER names a folder that keeps the images.
@@ -64,19 +65,20 @@ test-arm: $(VENV)/ready
 test-dali: $(VENV)/ready
 	$(BIN)/python -m pytest -v -m dali tests/conformance/test_pixels.py $(TEST_ARGS)
 
-# The part to run before each commit: format, lint, types, the tests that need no framework and no cluster.
+# The part to run before each commit, in less than a minute: format, lint, types, and the tests that start few processes.
 check: lint types
-	$(BIN)/python -m pytest -m "$(FAST)"
+	$(BIN)/python -m pytest -m "$(ALONE) and not slow"
 
-# The same tests with every Python from 3.11 on that is found here, each with other settings: see tests/pythons.py.
+# All tests that need no framework, with every Python from 3.11 on that is found here, each with other settings: see
+# tests/pythons.py.
 test-pythons:
-	$(PYTHON) tests/pythons.py -q -m "$(FAST)" $(TEST_ARGS)
+	$(PYTHON) tests/pythons.py -q -m "$(ALONE)" $(TEST_ARGS)
 
 # The same tests in N random orders, until one fails. `make test TEST_ARGS=--randomly-seed=SEED` has the same order.
 test-orders: $(VENV)/ready
 	@for seed in $$(shuf -i 1-999999 -n $(N)); do \
 	  echo "order of seed $$seed"; \
-	  $(BIN)/python -m pytest -q --randomly-seed=$$seed -m "$(FAST)" $(TEST_ARGS) || exit 1; \
+	  $(BIN)/python -m pytest -q --randomly-seed=$$seed -m "$(ALONE)" $(TEST_ARGS) || exit 1; \
 	done
 
 lint: $(VENV)/ready
@@ -95,10 +97,12 @@ bench: $(VENV)/ready
 bench-containers: $(VENV)/ready
 	$(BIN)/python tests/bench/containers.py $(BENCH_ARGS)
 
-# mypy does not know setup.cfg's package_dir, so links lay the folders out as the package that they are.
+# mypy does not know setup.cfg's package_dir, so links lay the folders out as the package that they are; of adapters/ only
+# what adapters share, since frameworks are not installed beside the core.
 types: $(VENV)/ready
-	@rm -rf .typing && mkdir -p .typing/dlperf
-	@cd .typing/dlperf && ln -s ../../dlperf/*.py $$(ls -d ../../dlperf/*/) ../../adapters ../../models ../../launchers ../../report ../../docker .
+	@rm -rf .typing/dlperf && mkdir -p .typing/dlperf/adapters
+	@cd .typing/dlperf && ln -s ../../dlperf/*.py $$(ls -d ../../dlperf/*/) ../../models ../../launchers ../../report ../../docker .
+	@cd .typing/dlperf/adapters && ln -s ../../../adapters/*.py .
 	cd .typing && ../$(BIN)/mypy --config-file ../pyproject.toml -p dlperf
 
 # `ready` is touched last, so that an interrupted set-up is never taken for a finished one.
