@@ -34,7 +34,7 @@ for step in range(10):
     for rank in range(ranks):
         rows = slice(rank * batch_size // ranks, (rank + 1) * batch_size // ranks)
         part = {"images": whole["images"][rows].double(), "labels": whole["labels"][rows]}
-        loss = adapter.loss(network, part) / ranks
+        loss = adapter.loss(network, part)[0] / ranks
         loss.backward()
         total += loss.item()
     losses.append(total)
