@@ -28,6 +28,10 @@ PRECISIONS = {
     "amp_bf16": "mixed precision: bfloat16 where it is safe, float32 weights, no loss scaling",
 }
 
+#: values of a sketch at most (dlperf.adapters.trace); a prime, so that neither rows nor columns of a tensor fall into one
+#: sum. It is here since the core needs it without numpy.
+WIDTH = 127
+
 #: keys that `Trainer.effective` must have, for every family; more are welcome
 EFFECTIVE = (
     "precision",  # one of PRECISIONS, as it ran

@@ -14,13 +14,9 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optio
 import numpy
 
 from dlperf import models
-from dlperf.adapters.api import Job, Sparse, Trainer
+from dlperf.adapters.api import WIDTH, Job, Sparse, Trainer
 from dlperf.adapters.ranks import Ranks
 from dlperf.models.parameters import Parameter, initial, random_state
-
-#: a prime, so that neither rows nor columns of a tensor fall into one sum
-WIDTH = 127
-
 
 Tensor = TypeVar("Tensor", bound=Union[numpy.ndarray, Sparse])
 Sketches = Dict[str, numpy.ndarray]

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from dlperf import cache, models
-from dlperf.adapters import trace
+from dlperf.adapters.api import WIDTH
 from dlperf.envs.environment import Environment
 from dlperf.models.parameters import initial
 from dlperf.proof.asked import BATCH_SIZE, SEED, STEPS, Asked, of_ranks
@@ -59,7 +59,7 @@ def definition(model: str) -> str:
     """Digest of what a trajectory of this model starts from: sizes, optimizer, parameters, some weights, a batch."""
     family, config = models.family(model), models.config(model)
     parameters = family.parameters(config)
-    total = hashlib.sha256(repr((trace.WIDTH, STEPS, SEED, config, family.optimizer(BATCH_SIZE))).encode())
+    total = hashlib.sha256(repr((WIDTH, STEPS, SEED, config, family.optimizer(BATCH_SIZE))).encode())
     total.update(repr(parameters).encode())
     smallest = min((one for one in parameters if not isinstance(one.init, str)), key=lambda one: one.size)
     total.update(initial(smallest, SEED).tobytes())

@@ -14,6 +14,7 @@ from places import ROOT
 
 from dlperf import models
 from dlperf.adapters import trace
+from dlperf.adapters.api import WIDTH
 from dlperf.catalog import reader
 from dlperf.envs import kinds
 from dlperf.planning.spec import PROTOCOLS, Spec
@@ -35,7 +36,7 @@ def test_the_distance_of_sketches_is_the_distance_of_tensors(shape):
     a, b = random.standard_normal(shape), random.standard_normal(shape)
     found = numpy.linalg.norm(trace.sketch("x", a) - trace.sketch("x", b))
     true = numpy.linalg.norm(a - b)
-    within = 1e-12 if a.size <= trace.WIDTH else 4 * (2 / trace.WIDTH) ** 0.5
+    within = 1e-12 if a.size <= WIDTH else 4 * (2 / WIDTH) ** 0.5
     assert abs(found**2 / true**2 - 1) <= within
 
 
@@ -65,7 +66,7 @@ def evidence(system, loss=0.0, gradient=0.0, change=0.0, statistic=0.0, **fields
     random = numpy.random.RandomState(0)
     sketches = {"logits/logits": random.standard_normal(64)}
     for parameter in parameters:
-        width = min(parameter.size, trace.WIDTH)
+        width = min(parameter.size, WIDTH)
         if parameter.trained:
             sketches["gradient/" + parameter.name] = random.standard_normal(width)
             sketches["change/" + parameter.name] = random.standard_normal(width)
