@@ -28,8 +28,8 @@ PRECISIONS = {
     "amp_bf16": "mixed precision: bfloat16 where it is safe, float32 weights, no loss scaling",
 }
 
-#: values of a sketch at most (dlperf.adapters.trace); a prime, so that neither rows nor columns of a tensor fall into one
-#: sum. It is here since the core needs it without numpy.
+#: values of a sketch at most (dlperf.adapters.trace), a prime, so that neither rows nor columns of a tensor fall into
+#: one sum; here, since the core needs it without numpy
 WIDTH = 127
 
 #: keys that `Trainer.effective` must have, for every family; more are welcome

@@ -87,7 +87,8 @@ def sketch(name: str, values: Any) -> numpy.ndarray:
     sums = numpy.zeros(-(-flat.size // WIDTH) * WIDTH)
     numpy.copysign(1.0, 0.5 - signs[: flat.size], out=sums[: flat.size])
     sums[: flat.size] *= flat
-    return sums.reshape(-1, WIDTH).sum(0)  # type: ignore[no-any-return]
+    sketched: numpy.ndarray = sums.reshape(-1, WIDTH).sum(0)
+    return sketched
 
 
 def _logits(trainer: Trainer, job: Job, place: Ranks) -> Sketches:
