@@ -281,6 +281,7 @@ def test_a_product_that_is_ten_times_slower_is_a_caveat(seconds, told):
     assert ("100 times as long as NumPy's in float32" in text) is told
 
 
+@pytest.mark.slow
 def test_the_worker_times_a_product(tmp_path):
     call("compare", *FAKE, "-r", 1, "--set", "behave=reference", "-o", tmp_path / "out")
     (record,) = records(tmp_path / "out")

@@ -78,6 +78,7 @@ def test_frameworks_that_meet_as_they_are_imported_find_the_variables(tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_a_rank_that_does_not_come_is_named(tmp_path):
     found = [at_once(lambda number=number: meet(tmp_path, number, seconds=0.2))[0] for number in (0, 2, 0)]
     assert [str(one) for one in found[1:]] == [
@@ -99,6 +100,7 @@ def test_the_interface_of_an_address():
     assert ranks.interface("192.0.2.1") is None  # of documentation: nobody's
 
 
+@pytest.mark.slow
 def test_a_worker_whose_partner_never_comes_says_so_in_its_stream(tmp_path):
     bundle.make(tmp_path / "code", [reader.adapters()["fake"]])
     job = {"model": "bert_tiny", "device": "cpu", "precision": "fp32", "batch_size": 2, "meeting_seconds": 0.3}
@@ -157,6 +159,7 @@ def test_a_rank_without_its_end_fails_the_job():
 # --- the command ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_each_number_of_ranks_is_a_row_with_all_its_samples(tmp_path):
     ended = compare(tmp_path, "--nproc-per-node", "1,2", "--set", "step_seconds=0.1", "-b", 4)
     assert ended.returncode == 0, ended.stderr
@@ -176,6 +179,7 @@ def test_strong_scaling_divides_the_global_batch(tmp_path):
     assert sizes == {1: (8, 8), 2: (4, 8), 4: (2, 8)}
 
 
+@pytest.mark.slow
 def test_the_slowest_rank_counts_and_the_skew_is_recorded(tmp_path):
     words = ["--set", "behave=slow", "--set", "rank=1", "--set", "clock=virtual", "--set", "step_seconds=0.1"]
     compare(tmp_path, "--nproc-per-node", 2, *words)
@@ -193,6 +197,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 def test_a_port_that_somebody_has_taken_is_a_row_that_names_who_needed_it(tmp_path):
     """Between the moment that it was found free and the framework's own bind."""
     compare(tmp_path, "--nproc-per-node", 2, "--set", "behave=port_taken", "--set", "rank=0")
@@ -202,6 +207,7 @@ def test_a_port_that_somebody_has_taken_is_a_row_that_names_who_needed_it(tmp_pa
     assert not left_behind(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("behave", FAULTS)
 def test_a_fault_of_one_rank_is_a_row_that_names_it(tmp_path, behave):
     compare(tmp_path, "--nproc-per-node", 2, "--set", f"behave={behave}", "--set", "rank=1")
@@ -211,6 +217,7 @@ def test_a_fault_of_one_rank_is_a_row_that_names_it(tmp_path, behave):
     assert not left_behind(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_rank_that_hangs_ends_with_the_timeout_and_is_named(tmp_path, monkeypatch):
     time_is_up_when(monkeypatch, lambda: "sleep 1000 " in working_in(tmp_path))
     compare(tmp_path, "--nproc-per-node", 2, "--set", "behave=hang", "--set", "rank=1")

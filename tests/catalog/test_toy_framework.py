@@ -140,6 +140,7 @@ def compare(tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_one_two_and_three_ranks_run_and_are_reported(compare, tmp_path):
     ended = compare("--nproc-per-node", "1,2,3", "-p", "fp32,amp")
     assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -150,6 +151,7 @@ def test_one_two_and_three_ranks_run_and_are_reported(compare, tmp_path):
     assert all(text in report for text in ("Toy", "2 devices", "3 devices", "a toy has one precision")), report
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("launcher", "words"), [
     ("torchrun", ()),
     ("horovod", ("--set", "communication=horovod")),

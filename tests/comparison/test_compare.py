@@ -62,6 +62,7 @@ def test_the_folder_has_the_report_the_records_and_the_code_that_ran(tmp_path):
     assert (frame["throughput_samples_per_second"] > 0).all()
 
 
+@pytest.mark.slow
 def test_the_launch_script_repeats_a_run(tmp_path):
     compare(*FAKE, "-r", 1, "-o", tmp_path / "out")
     (script,) = tmp_path.glob("out/runs/*/0/launch.sh")
@@ -70,6 +71,7 @@ def test_the_launch_script_repeats_a_run(tmp_path):
     assert events.read(script.parent / "events.rank0.jsonl").end
 
 
+@pytest.mark.slow
 def test_a_seventh_framework_needs_one_folder_and_no_line_of_the_core(tmp_path):
     shutil.copytree(ROOT / "adapters" / "fake", tmp_path / "adapters" / "toy")
     toml = tmp_path / "adapters" / "toy" / "adapter.toml"
@@ -89,6 +91,7 @@ def test_a_seventh_framework_needs_one_folder_and_no_line_of_the_core(tmp_path):
 # --- faults -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("behave", "kind", "says"),
     [
@@ -141,6 +144,7 @@ def test_a_failing_system_does_not_end_the_comparison(tmp_path):
     assert "libfast.so.3" in by_system["broken"][0].failure.message
 
 
+@pytest.mark.slow
 def test_an_environment_that_is_not_there_is_a_row(tmp_path):
     ended = compare(*FAKE, "-f", "fake,mxnet", "-r", 1, "-o", tmp_path / "out")
     assert ended.returncode == 0
@@ -176,6 +180,7 @@ class DeletesEnvironment(Progress):
             shutil.rmtree(self.folder)
 
 
+@pytest.mark.slow
 def test_an_environment_deleted_while_running_costs_its_rows_and_nothing_else(tmp_path, monkeypatch):
     environment = ready_environment(tmp_path / "cache", monkeypatch)
     protocol = Protocol("quick", 1, 1, 1, 4)
@@ -239,6 +244,7 @@ def test_finished_runs_survive_kill_9_of_the_core(tmp_path):
     resumed(out, kept)
 
 
+@pytest.mark.slow
 def test_a_half_written_record_is_passed_over_and_run_again(tmp_path):
     out = tmp_path / "out"
     compare(*FAKE, "-r", 2, "-o", out)
@@ -259,6 +265,7 @@ def test_half_written_events_are_a_failed_run(tmp_path):
     assert events.read(tmp_path / "nowhere").failure.kind == "crash"
 
 
+@pytest.mark.slow
 def test_failed_runs_stay_failed_unless_asked(tmp_path):
     out = tmp_path / "out"
     compare(*FAKE, "--set", "behave=crash", "-r", 1, "-o", out)
@@ -297,6 +304,7 @@ def test_a_used_output_folder_is_refused_and_untouched(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} <= {"precious.txt", "lock"}
 
 
+@pytest.mark.slow
 def test_one_folder_is_run_by_one_process(tmp_path):
     compare(*FAKE, "-r", 1, "-o", tmp_path / "out")
     with store.locked(tmp_path / "out"):

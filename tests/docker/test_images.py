@@ -137,6 +137,7 @@ def test_a_docker_without_buildkit_is_passed_over_for_one_that_has_it(bin, wheel
     assert (tmp_path / "old" / "built").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("said", "verb", "found"),
     [

@@ -158,6 +158,7 @@ def calls(bin):
     return [json.loads(line) for line in (bin / "calls").read_text().splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["docker", pytest.param("podman", marks=pytest.mark.slow)])
 def test_a_comparison_in_containers_has_image_and_digest_in_its_records_and_report(tmp_path, bin, kind):
     ended = compare(tmp_path, "--env", kind, "--image", standin.IMAGE, "--nproc-per-node", "1,2")
@@ -210,6 +211,7 @@ def test_the_launch_script_repeats_a_run_in_its_container(tmp_path, bin):
     assert (path.parent / "events.rank0.jsonl").stat().st_size
 
 
+@pytest.mark.slow
 def test_what_a_run_leaves_is_removed_by_its_folder(tmp_path, bin):
     ended = compare(tmp_path, "--env", "docker", "--image", standin.IMAGE)
     assert ended.returncode == 0
@@ -230,6 +232,7 @@ def test_an_image_that_is_not_here_is_pulled_and_ours_is_not(tmp_path, bin):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("said", "verb", "found"),
     [

@@ -66,6 +66,7 @@ def records(folder):
     return list(store.open_folder(folder / "out").records.values())
 
 
+@pytest.mark.slow
 def test_it_starts_the_ranks_of_a_comparison(compare, tmp_path):
     ended = compare("--nproc-per-node", "1,3", "--launcher-arg", "nice=1")
     assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -79,6 +80,7 @@ def test_it_starts_the_ranks_of_a_comparison(compare, tmp_path):
     assert "3 devices" in (tmp_path / "out" / "report.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_rank_that_it_says_was_killed_is_named(compare, tmp_path):
     ended = compare("--nproc-per-node", "2", "--set", "behave=killed", "--set", "rank=1")
     assert ended.returncode == 1

@@ -304,6 +304,7 @@ def verify(*words, command="verify"):
 LOSS = ("return 1.0 / self._steps", "return 1.001 / self._steps")
 
 
+@pytest.mark.slow
 def test_verify_prints_the_table_and_says_who_parts(toys, tmp_path):
     toys("twin")
     toys("altered", *LOSS)
@@ -374,6 +375,7 @@ def test_a_valid_certificate_is_used_again_and_a_hand_edited_one_refused(toys, t
     assert "proof of the same work:" not in verify(*words).stdout
 
 
+@pytest.mark.slow
 def test_a_change_of_the_code_makes_a_certificate_stale(toys):
     folder = toys("twin")
     verify("-f", "fake,twin")
@@ -384,6 +386,7 @@ def test_a_change_of_the_code_makes_a_certificate_stale(toys):
     assert "proof of the same work: twin:" in again.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "says"),
     [
