@@ -110,7 +110,7 @@ def test_a_worker_whose_partner_never_comes_says_so_in_its_stream(tmp_path):
         [sys.executable, "-m", "dlperf.adapters.worker", "job.json", "."],
         env={**os.environ, **place, "PYTHONPATH": str(tmp_path / "code")},
         cwd=tmp_path,
-        timeout=60,
+        timeout=300,
     )
     failure = events.of_job(tmp_path, 2).failure
     assert ended.returncode == 1

@@ -36,7 +36,7 @@ def test_the_worker_runs_on_python_3_7_with_numpy_alone(old_python, tmp_path):
         (tmp_path / "job.json").write_text(json.dumps({"adapter": "fake", "job": job}))
         command = [old_python, "-W", "error", "-m", "dlperf.adapters.worker", tmp_path / "job.json", tmp_path]
         environ = {**os.environ, "PYTHONPATH": str(tmp_path / "code")}
-        ended = subprocess.run(command, env=environ, cwd=tmp_path, timeout=120)
+        ended = subprocess.run(command, env=environ, cwd=tmp_path, timeout=300)
         stream = events.read(tmp_path / "events.rank0.jsonl")
         assert (ended.returncode, stream.failure) == (0, None)
         assert stream.start["machine"]["python"].startswith("3.7.")

@@ -79,8 +79,8 @@ def one_row(testbed, folder, engine, *words, **kwargs):
     """The failure of one row of two nodes, of which nothing is left."""
     compare(testbed, folder, *FAKE, *engine, "--nnodes", 2, *words, **kwargs)
     (record,) = records(folder)
-    wait_for(lambda: not left_behind(folder), 20)
-    wait_for(lambda: not any(queue(testbed)), 60)
+    wait_for(lambda: not left_behind(folder))
+    wait_for(lambda: not any(queue(testbed)))
     return record.failure
 
 
@@ -126,7 +126,7 @@ def slurm_while(testbed, folder, action, *words):
         out = folder / "out" / "runs"
         with contextlib.suppress(AssertionError):
             wait_for(lambda: list(out.glob("*/0/events.rank1.jsonl")))
-            subprocess.run(action, env=environ, check=False, timeout=60, cwd=folder)
+            subprocess.run(action, env=environ, check=False, timeout=300, cwd=folder)
 
     thread = threading.Thread(target=act)
     thread.start()
@@ -165,7 +165,7 @@ def test_ctrl_c_cancels_the_slurm_job(testbed, tmp_path):
     process = start(testbed, tmp_path, *FAKE, "--launcher", "slurm", "--nnodes", 2, "--set", "step_seconds=30")
     wait_for(lambda: list((tmp_path / "out" / "runs").glob("*/0/events.rank1.jsonl")))
     process.terminate()
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     assert process.returncode == 130
     wait_for(lambda: not any(queue(testbed)))
     wait_for(lambda: not left_behind(tmp_path))
@@ -228,7 +228,7 @@ def test_torchrun_has_an_agent_on_each_host(testbed, tmp_path):
 
 @pytest.mark.framework
 def test_a_slow_network_shows_in_the_all_reduce(testbed, tmp_path):
-    """At 100 Mb/s an all-reduce takes many times as long as on the unshaped link of the same machine."""
+    """At 100 Mb/s an all-reduce takes at least as long as its bytes take through the link, once each way."""
     words = ["-f", "pytorch", "-m", "resnet50", "-p", "fp32", "--device", "cpu", "-r", 1, "--threads", 1, "--no-verify"]
     short = ["-b", 1, "--warmup-steps", 1, "--windows", 1, "--steps-per-window", 1, "--nnodes", 2]
     mpi = engines(testbed)["mpi"]
@@ -243,4 +243,5 @@ def test_a_slow_network_shows_in_the_all_reduce(testbed, tmp_path):
         (record,) = records(tmp_path / f"at{rate}")
         assert record.failure is None
         seconds[rate] = record.communication["all_reduce_seconds"]
-    assert seconds["100mbit"] > 3 * seconds[""], seconds
+    assert seconds["100mbit"] >= 0.9 * record.communication["all_reduce_bytes"] * 8 / 100e6
+    assert seconds["100mbit"] > seconds[""], seconds

@@ -575,7 +575,7 @@ def in_process(corpus, output, before):
     modules = "import sys; from dlperf.data import __main__ as command, bert, pretraining"
     code = f"{modules}\n{before}\nsys.exit(command.main(sys.argv[1:]))"
     command = [sys.executable, "-c", code, "bert", "--corpus", str(corpus), "--output", str(output)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
 
 KILLED = """

@@ -47,7 +47,7 @@ def test_there_is_no_other_dockerfile():
 
 def test_hadolint_has_nothing_to_say():
     files = [str(text(*one)) for one in OURS]
-    ended = subprocess.run([str(HADOLINT), *files], capture_output=True, text=True, timeout=60)
+    ended = subprocess.run([str(HADOLINT), *files], capture_output=True, text=True, timeout=300)
     assert (ended.returncode, ended.stdout) == (0, ""), ended.stdout + ended.stderr
 
 

@@ -510,7 +510,7 @@ def test_ctrl_c_ends_pip_and_kill_9_leaves_what_the_next_call_cleans(tmp_path, o
 
     process = start()
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 130
     assert err == "interrupted; nothing half-made is left\n"
     assert left(own_cache) == []
@@ -518,7 +518,7 @@ def test_ctrl_c_ends_pip_and_kill_9_leaves_what_the_next_call_cleans(tmp_path, o
 
     process = start()
     process.kill()
-    process.communicate(timeout=30)
+    process.communicate(timeout=300)
     assert building.name in left(own_cache)
     with pytest.raises(RunError, match="another process is making it"):  # its pip still writes
         venv_.remove(adapter, "cpu")
@@ -588,7 +588,7 @@ def test_of_two_callers_one_makes_it_and_the_other_waits(tmp_path, own_cache, mo
         assert command.main(["remove", "toy"]) == 1
         assert command.main(["list", "toy"]) == 0
         assert "building" in capsys.readouterr().out
-    said = [caller.communicate(timeout=60)[0] for caller in callers]
+    said = [caller.communicate(timeout=300)[0] for caller in callers]
     assert [caller.returncode for caller in callers] == [0, 0]
     assert sum("installing" in text for text in said) == 1
     assert left(own_cache) == [folder.name]

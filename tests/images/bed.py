@@ -85,7 +85,7 @@ class Bed:
 
     def docker(self, *words: str) -> str:
         """What a command of the client prints."""
-        asked = subprocess.run(["docker", *words], env=self._environ, capture_output=True, text=True, timeout=120)
+        asked = subprocess.run(["docker", *words], env=self._environ, capture_output=True, text=True, timeout=300)
         assert asked.returncode == 0, asked.stderr
         return asked.stdout
 
