@@ -24,7 +24,7 @@ doctor: $(VENV)/ready
 verify: $(VENV)/ready
 	$(BIN)/python -m dlperf.verify $(VERIFY_ARGS)
 
-# After a change of models/: the published trajectories anew, from one framework; then `make verify` must agree.
+# After a change of models/: the published trajectories again, from one framework; then `make verify` must agree.
 reference: $(VENV)/ready
 	$(BIN)/python -m dlperf.verify $(REFERENCE_ARGS) --publish
 	$(BIN)/python -m dlperf.verify $(REFERENCE_ARGS) --publish --full-size

@@ -54,7 +54,7 @@ VIOLENT = (signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.
 
 
 def _wait(pids: Dict[int, int]) -> int:
-    """Until all have ended well, or one has not and the others had their time. Returns the exit code."""
+    """Until all have succeeded, or one has not and the others had their time. Returns the exit code."""
     failed: List[Tuple[int, int]] = []
     deadline: Optional[float] = None
     while pids:

@@ -21,7 +21,7 @@ BUILDERS = {"docker": "docker", "buildah": "podman", "podman": "podman"}
 
 
 def labels(adapter: Adapter, key: str, base: str) -> dict[str, str]:
-    """What an image says of itself. Given on the command line, so that a new revision does not build anew."""
+    """What an image says of itself. Given on the command line, so that a new revision does not build again."""
     lock = adapter.environments[key].lock
     packages = [one for one in locks.read(lock) if one.name in adapter.distribution]
     return {

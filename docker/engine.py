@@ -167,7 +167,7 @@ MEANINGS: tuple[tuple[str, str], ...] = (
     (
         r"permission denied.*(?:docker|daemon|sock)|dial unix.*permission denied",
         "you may not use the socket of docker's daemon. Join the group docker (sudo usermod -aG docker $USER, then log "
-        "in anew), or use --env podman",
+        "in again), or use --env podman",
     ),
     (
         r"Cannot connect to the Docker daemon|failed to connect to the docker API|Is the docker daemon running|"

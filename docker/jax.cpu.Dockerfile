@@ -1,4 +1,4 @@
-# JAX on cpu, from Dockerfile.j2; `pytest --update-golden tests/docker/test_images.py` writes it anew.
+# JAX on cpu, from Dockerfile.j2; `pytest --update-golden tests/docker/test_images.py` rewrites it.
 # `python -m dlperf.images build jax --device cpu` makes the context: the lock, and in wheels/ all it lists.
 ARG BASE=python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b
 FROM ${BASE}

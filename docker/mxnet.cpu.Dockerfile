@@ -1,4 +1,4 @@
-# Apache MXNet on cpu, from Dockerfile.j2; `pytest --update-golden tests/docker/test_images.py` writes it anew.
+# Apache MXNet on cpu, from Dockerfile.j2; `pytest --update-golden tests/docker/test_images.py` rewrites it.
 # `python -m dlperf.images build mxnet --device cpu` makes the context: the lock, and in wheels/ all it lists.
 ARG BASE=python:3.10-slim-bookworm@sha256:68d914ec641a0b69267ce65184d000a2bc3a9ee2590ab702b82250ab2385735a
 FROM ${BASE}

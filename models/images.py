@@ -56,7 +56,7 @@ def describe(data_dir: str) -> Dict[str, Any]:
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise ValueError(f"{file}: is not of prepared images. {PREPARE}.")
     if found.get("version") != VERSION or any(key not in found for key in KEYS):
-        raise ValueError(f"{file}: is of version {found.get('version')}, this dlperf reads {VERSION}. {PREPARE} anew.")
+        raise ValueError(f"{file}: is of version {found.get('version')}, this dlperf reads {VERSION}. {PREPARE} again.")
     return found
 
 
@@ -92,9 +92,9 @@ def _changed(data_dir: str, found: Dict[str, Any], format: str) -> List[str]:
         try:
             now = os.path.getsize(file)
         except OSError:
-            return [f"{file}: is missing. {PREPARE} anew."]
+            return [f"{file}: is missing. {PREPARE} again."]
         if now != size:
-            return [f"{file}: has {now} bytes, and had {size} when it was written. {PREPARE} anew."]
+            return [f"{file}: has {now} bytes, and had {size} when it was written. {PREPARE} again."]
     return []
 
 

@@ -89,7 +89,7 @@ def describe(data_dir: str) -> Dict[str, Any]:
         with open(file, encoding="utf-8") as stream:
             found: Dict[str, Any] = json.load(stream)
     except (OSError, ValueError, RecursionError) as error:
-        raise ValueError(f"{file}: cannot be read as JSON ({_first_line(error)}). {PREPARE} anew.") from None
+        raise ValueError(f"{file}: cannot be read as JSON ({_first_line(error)}). {PREPARE} again.") from None
     _recognise(file, found)
     return found
 
@@ -121,11 +121,11 @@ def _recognise(file: str, found: Any) -> None:
         raise ValueError(f"{file}: format is {name!r:.60}; allowed: {FORMAT!r}. {PREPARE}.")
     if found.get("version") != VERSION:
         raise ValueError(
-            f"{file}: version is {found.get('version')!r:.60}; this dlperf reads {VERSION}. {PREPARE} anew."
+            f"{file}: version is {found.get('version')!r:.60}; this dlperf reads {VERSION}. {PREPARE} again."
         )
     wrong = [f"{key} is {found.get(key)!r:.60}" for key in KEYS if not _is_count(found.get(key))]
     if wrong:
-        raise ValueError(f"{file}: {', '.join(wrong)}; allowed: whole numbers from 1. {PREPARE} anew.")
+        raise ValueError(f"{file}: {', '.join(wrong)}; allowed: whole numbers from 1. {PREPARE} again.")
 
 
 def _is_count(value: object) -> bool:
@@ -151,7 +151,7 @@ def _array(data_dir: str, field: str, found: Dict[str, Any]) -> List[str]:
     """Problems of one array, by what dataset.json promises."""
     file = path(data_dir, field)
     if not os.path.isfile(file):
-        return [f"{file}: is missing. {PREPARE} anew."]
+        return [f"{file}: is missing. {PREPARE} again."]
     axes, dtype = FIELDS[field]
     promised = (dtype, (found["rows"], *(found[axis] for axis in axes)))
     try:
@@ -159,10 +159,10 @@ def _array(data_dir: str, field: str, found: Dict[str, Any]) -> List[str]:
         actual = (str(array.dtype), array.shape)
         ordered = array.flags.c_contiguous
     except Exception as error:  # for a damaged file numpy raises whatever its parser met
-        return [f"{file}: is damaged or cut short ({_first_line(error)}). {PREPARE} anew."]
+        return [f"{file}: is damaged or cut short ({_first_line(error)}). {PREPARE} again."]
     if actual != promised or not ordered:
         order = "" if ordered else " in Fortran order"
-        return [f"{file}: holds {actual}{order}; {DESCRIPTION} promises {promised}. {PREPARE} anew."]
+        return [f"{file}: holds {actual}{order}; {DESCRIPTION} promises {promised}. {PREPARE} again."]
     return []
 
 

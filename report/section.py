@@ -249,7 +249,7 @@ def _kinds(summary: Summary) -> str:
 
 
 def _unfinished(summary: Summary, columns: int, several: bool, repeats: int) -> Row:
-    """A row without a figure: none of its runs ended well."""
+    """A row without a figure: none of its runs succeeded."""
     job = summary.job
     reasons = text.listing(_reason(record.failure) for record in summary.failed if record.failure)
     failures = [f"{len(summary.failed)} of {text.count(repeats, 'run')} failed: {reasons}"] if summary.failed else []

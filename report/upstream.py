@@ -87,7 +87,7 @@ def _notes(summary: Summary, repeats: int) -> list[str]:
         notes.append(f"{len(summary.failed)} of {text.count(repeats, 'run')} failed: {reasons}")
     left = summaries.missing_runs(summary, repeats)
     notes += [f"{text.count(left, 'run')} not made yet"] if left else []
-    return notes + (["never run by us"] if job.untested else [])
+    return notes + (["never run here"] if job.untested else [])
 
 
 def _reason(failure: Failure) -> str:

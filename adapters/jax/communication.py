@@ -61,7 +61,7 @@ class Devices:
     def spread(self, spec, tree):
         """This rank's arrays as its part of the ranks' arrays, without a copy. Scalars are the same in all ranks."""
         if self.mesh is None:
-            # A program is compiled anew for arrays that are bound to their device, as DALI's are and results of them
+            # A program is compiled again for arrays that are bound to their device, as DALI's are and results of them
             return jax.device_put(tree, jax.local_devices()[0])
         return jax.tree.map(lambda array: self._spread(spec if array.ndim else COMMON, array), tree)
 

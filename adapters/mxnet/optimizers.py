@@ -17,7 +17,7 @@ class Optimizer:
     def __init__(self, job, network, recipe, states, group):
         self.recipe, self.exact, self.steps = recipe, job.precision == "fp64", 0
         trained = [(p.data(), p.grad(), parameter.decayed) for parameter, p in pairs(network, job) if parameter.trained]
-        if self.exact:  # by pieces: Linux maps large intermediate results anew each time, half the time of a step
+        if self.exact:  # by pieces: Linux maps large intermediate results again each time, half the time of a step
             trained = [(w, g, decayed) for *arrays, decayed in trained for w, g in zip(*map(pieces, arrays))]
         self.gradients = [gradient for _, gradient, _ in trained]
         self.groups = []

@@ -24,7 +24,7 @@ class Records(nn.Module):
         if len(files) < ranks.world_size:
             raise Unsupported(
                 f"{job.data_dir}: has {len(files)} files of {job.format}, of which OneFlow gives each of "
-                f"{ranks.world_size} ranks at least one. {images.PREPARE} --shards {ranks.world_size} anew."
+                f"{ranks.world_size} ranks at least one. {images.PREPARE} --shards {ranks.world_size} again."
             )
         self._reader = nn.OFRecordReader(
             os.path.dirname(files[0]),

@@ -37,7 +37,7 @@ def configure(job, ranks):
     paddle.set_default_dtype(job.weights_dtype)
     core = paddle.base.core
     # Importing paddle sets MKL and OpenMP to FLAGS_paddle_num_threads, 1, whatever OMP_NUM_THREADS says. This sets
-    # them anew, for the calling thread, which in dygraph runs all kernels.
+    # them again, for the calling thread, which in dygraph runs all kernels.
     core.set_num_threads(job.threads)
     if job.device == "cpu":
         paddle.set_device("cpu")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from dlperf.catalog.adapter import Adapter
 from dlperf.errors import RunError
 
-#: part of every digest: raise it when environments must be made anew although no lock changed
+#: part of every digest: raise it when environments must be made again although no lock changed
 RECIPE = 2
 
 
@@ -61,7 +61,7 @@ def logical_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def wrong(path: Path, number: int, what: str) -> RunError:
-    step = "Restore the file from the repository, or make it anew with `make lock`."
+    step = "Restore the file from the repository, or make it again with `make lock`."
     return RunError("environment", f"{path}, line {number}: {what}. {step}")
 
 

@@ -59,7 +59,7 @@ class Store:
                 )
 
     def _read_proofs(self) -> dict[str, tuple[Certificate, ...]]:
-        """A missing or damaged file costs nothing: certificates come from the cache again, or are made anew."""
+        """A missing or damaged file costs nothing: certificates come from the cache again, or are made again."""
         try:
             return proofs_from(json.loads((self.folder / PROOFS).read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError, KeyError):

@@ -2,7 +2,7 @@
 
 The files that come out are described in `dlperf.models.images`. Every image is decoded once, here: a broken one is left
 out, counted and named, so that none stops a run. JPEG files in RGB are kept byte for byte; what is none (PNG, CMYK,
-grey) or has an orientation for viewers, which decoders heed or don't, is encoded anew. Records come in a random order
+grey) or has an orientation for viewers, which decoders heed or don't, is re-encoded. Records come in a random order
 that the seed chooses, since they are read one after the other; the index of folders is in the order of names.
 """
 
@@ -164,7 +164,7 @@ def _prepare_in(data: Path, options: Options, quiet: bool) -> dict[str, Any]:
     classes = classes_of(options.source)
     everything = find(options.source, classes)
     kept: list[Found] = []
-    anew: dict[str, bytes] = {}
+    reencoded: dict[str, bytes] = {}
     left_out: dict[str, str] = {}
     with stage("look", len(everything), quiet) as advance, ProcessPoolExecutor(probe.machine_cpus()) as pool:
         seen = pool.map(look, (str(options.source / one.path) for one in everything), chunksize=64)
@@ -174,12 +174,12 @@ def _prepare_in(data: Path, options: Options, quiet: bool) -> dict[str, Any]:
             else:
                 kept.append(one)
                 if what.jpeg is not None:
-                    anew[one.path] = what.jpeg
+                    reencoded[one.path] = what.jpeg
             advance(1)
     _check_classes(options.source, classes, kept, left_out)
 
     def jpeg(one: Found) -> bytes:
-        return anew[one.path] if one.path in anew else (options.source / one.path).read_bytes()
+        return reencoded[one.path] if one.path in reencoded else (options.source / one.path).read_bytes()
 
     order = random_state(options.seed, "order of records").permutation(len(kept))
     shuffled = [kept[index] for index in order]
@@ -197,7 +197,7 @@ def _prepare_in(data: Path, options: Options, quiet: bool) -> dict[str, Any]:
         "classes": classes,
         "formats": formats,
         "seed": options.seed,
-        "encoded_anew": len(anew),
+        "reencoded": len(reencoded),
         "left_out": len(left_out),
         "left_out_files": dict(list(left_out.items())[:NAMED]),
     }
@@ -221,7 +221,7 @@ def _summary(description: Mapping[str, Any], output: Path, seconds: float) -> No
     left_out = description["left_out"]
     print(
         f"{output}: {description['images']:,} images of {len(description['classes'])} classes as "
-        f"{', '.join(description['formats'])} in {seconds:.1f} s; {description['encoded_anew']:,} encoded anew, "
+        f"{', '.join(description['formats'])} in {seconds:.1f} s; {description['reencoded']:,} re-encoded, "
         f"{left_out:,} left out"
     )
     for file, why in list(description["left_out_files"].items())[:10]:

@@ -13,7 +13,7 @@ from dlperf.schema import Job, Record
 
 @dataclass(frozen=True)
 class Summary:
-    """One row's figures. `done` are the runs that ended well, `failed` the others; figures are None without any.
+    """One row's figures. `done` are the runs that succeeded, `failed` the others; figures are None without any.
 
     throughput in samples/s; peak memory in bytes; cpu_use in cores; first_step_seconds includes compilation.
     Of rows with several devices: skew as a share of the windows, gradient_bytes of a step, all_reduce_bandwidth in
@@ -69,7 +69,7 @@ def summarize(job: Job, records: Iterable[Record]) -> Summary:
 
 
 def given_up(records: Sequence[Record]) -> bool:
-    """Whether a row with these runs gets no more of them, unless asked: two failed and none ended well, or its
+    """Whether a row with these runs gets no more of them, unless asked: two failed and none succeeded, or its
     environment could not be made."""
     failed = [record.failure.kind for record in records if record.failure]
     return len(failed) == len(records) and (len(failed) >= 2 or "environment" in failed)

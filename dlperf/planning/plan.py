@@ -202,7 +202,7 @@ def _unbuilt(adapter: Adapter, environment: str, device: str) -> str:
     variant = environment.removeprefix(device).removeprefix("-")
     if not variant or environment in adapter.environments:
         return ""
-    return f"{variant} on {device} is not built by us yet"
+    return f"{variant} on {device} is not built yet"
 
 
 def _from_lock(spec: Spec, adapter: Adapter) -> bool:
@@ -221,7 +221,7 @@ def no_image(adapter: Adapter, environment: str, device: str, images: Mapping[st
             else f"NVIDIA's registry has no image of {adapter.title} for {device} that we know of"
         )
     if not asked and (environment != device or environment not in adapter.environments):
-        return f"an image of {environment} is not built by us; --image {adapter.name}=REF names one that has it"
+        return f"dlperf builds no image of {environment}; --image {adapter.name}=REF names one that has it"
     return ""
 
 

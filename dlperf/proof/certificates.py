@@ -6,7 +6,7 @@ One folder in `<cache>/certificates` for each system, model, precision, environm
     trajectory.npz     sketches of its tensors, see dlperf.adapters.trace
 
 Its name ends in a digest of all that it depends on, so that a change of the adapter's code, of the model or of the
-environment finds none. A file that does not fit its seal is refused, and made anew.
+environment finds none. A file that does not fit its seal is refused, and made again.
 """
 
 from __future__ import annotations

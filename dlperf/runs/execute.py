@@ -99,7 +99,7 @@ def run_script(folder: Path, timeout: float, tick: Callable[[], None], launcher:
 
 
 def _oom_kills() -> int:
-    """How many processes the kernel has ended for want of memory since the machine started."""
+    """How many processes the kernel has ended because memory ran out since the machine started."""
     with suppress(OSError), open("/proc/vmstat", encoding="ascii") as file:
         return sum(int(line.split()[1]) for line in file if line.startswith("oom_kill "))
     return 0

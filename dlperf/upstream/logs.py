@@ -91,7 +91,7 @@ def _time(groups: Mapping[str, str], log: Log, job: Job) -> float:
 
 def marks(found: Sequence[Line], log: Log) -> list[Mark]:
     """Of the lines of one rank. A step that is told again is a step whose update was skipped before: the last line
-    counts, and all the time. Where steps count backwards, training began anew, and the rest is left out."""
+    counts, and all the time. Where steps count backwards, training started over, and the rest is left out."""
     made: list[Mark] = []
     if found and not log.timestamp:
         made = [Mark(found[0].step - log.every, 0.0, found[0].number - 1, found[0].number, None)]

@@ -98,7 +98,7 @@ def test_broken_and_other_files_are_left_out_counted_and_named(drawn, tmp_path, 
     assert "class000/image0000.jpg: " in out
 
 
-def test_what_decoders_read_differently_is_encoded_anew(drawn, tmp_path):
+def test_what_decoders_read_differently_is_reencoded(drawn, tmp_path):
     Image.fromarray(numpy.zeros((40, 30, 4), "uint8"), "CMYK").save(drawn / "class000" / "a.jpg")
     Image.fromarray(numpy.zeros((40, 30, 3), "uint8")).save(drawn / "class000" / "b.png")
     Image.fromarray(numpy.zeros((40, 30), "uint8")).save(drawn / "class000" / "d.jpg")
@@ -107,7 +107,7 @@ def test_what_decoders_read_differently_is_encoded_anew(drawn, tmp_path):
     Image.fromarray(numpy.zeros((40, 30, 3), "uint8")).save(drawn / "class000" / "c.jpg", exif=exif)
     assert prepare(drawn, tmp_path / "out") == 0
     described = json.loads((tmp_path / "out" / "dataset.json").read_text())
-    assert described["encoded_anew"] == 4
+    assert described["reencoded"] == 4
     for name in ("a.jpg", "b.png.jpg", "c.jpg", "d.jpg"):
         with Image.open(tmp_path / "out" / "folder" / "class000" / name) as image:
             assert (image.format, image.mode, image.size) == ("JPEG", "RGB", (30, 40))

@@ -172,7 +172,7 @@ COMMAND = [sys.executable, "-u", "-m", "dlperf.envs"]
 @pytest.fixture(scope="module")
 def seed_wheels(tmp_path_factory):
     """What uv puts where something is built from source: two empty packages, and a pip that is this interpreter's, by a
-    .pth file, for it takes seconds to compile one anew."""
+    .pth file, for it takes seconds to compile one again."""
     folder = tmp_path_factory.mktemp("seeds")
     (folder / "elsewhere").mkdir()
     (folder / "elsewhere" / "pip").symlink_to(importlib.metadata.distribution("pip").locate_file("pip"))
@@ -274,7 +274,7 @@ def test_a_changed_lock_is_another_environment_and_the_old_one_is_stale(tmp_path
     assert venv_.remove(adapter, "cpu") == [old.folder]
 
 
-def test_an_environment_whose_python_is_gone_is_made_anew(tmp_path, monkeypatch):
+def test_an_environment_whose_python_is_gone_is_made_again(tmp_path, monkeypatch):
     url, lock = index(tmp_path / "index", "tiny")
     monkeypatch.setenv("PIP_INDEX_URL", url)
     adapter = toy(tmp_path, lock)

@@ -184,7 +184,7 @@ def test_an_environment_that_nobody_builds_yet_is_a_skip(monkeypatch):
     monkeypatch.setattr(checks.probe, "gpus", lambda: [{"name": "some GPU"}])
     (skip,) = planned(*words).skips
     assert (skip.system, skip.status) == ("pytorch+horovod", "not_yet")
-    assert skip.why == "horovod on cuda is not built by us yet"
+    assert skip.why == "horovod on cuda is not built yet"
     assert [job.environment for job in planned(*words, "--env", "current").jobs] == ["cuda-horovod"]
 
 

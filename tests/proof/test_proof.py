@@ -454,7 +454,7 @@ def test_wrong_requests_exit_with_2_and_no_traceback(words, says):
 
 @pytest.mark.parametrize("model", ["resnet50_check", "bert_base_check", "resnet50", "bert_base"])
 def test_the_published_trajectory_is_of_the_models_as_they_are(model):
-    """`make reference` makes them anew after a change of dlperf.models."""
+    """`make reference` makes them again after a change of dlperf.models."""
     path = REFERENCES / f"{model}.json"
     assert json.loads(path.read_text())["definition"] == certificates.definition(model)
 

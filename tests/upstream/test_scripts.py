@@ -814,7 +814,7 @@ def test_a_loss_that_is_nan_while_the_loss_scale_is_found_is_none_of_ours(tmp_pa
     assert stream(tmp_path, job, text).failure is None
 
 
-def test_training_that_begins_anew_ends_the_log(tmp_path):
+def test_training_that_starts_over_ends_the_log(tmp_path):
     _, job = planned("pytorch-examples", batch_size="32")
     found = stream(tmp_path, job, [*pytorch_examples(60, 32), *pytorch_examples(120, 32)])
     assert found.failure is not None
