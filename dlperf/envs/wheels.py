@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from packaging.markers import Marker
+
 from dlperf import cache
-from dlperf.catalog.locks import read
+from dlperf.catalog.locks import logical_lines, read
 from dlperf.envs.environment import Progress, silent
 from dlperf.envs.explain import os_error
 from dlperf.envs.guard import discard, guard, sweep
@@ -38,8 +41,8 @@ def folder(adapter: Adapter, key: str) -> Path:
 def commands(adapter: Adapter, key: str) -> list[str]:
     """The shell commands by which `wheels` would fill its folder."""
     target = _wheels_target(adapter, key)
-    download = _pip_download(target)
-    download[0] = "python3"  # any that has pip
+    download = _pip_download(target, target.spec.lock)
+    download[0] = f"python{target.spec.python[0]}"  # pip takes markers for the Python that runs it, see `_chosen`
     lines = [
         ["mkdir", "-p", str(target.building)],
         ["cp", str(target.spec.lock), str(target.building / LOCKED)],
@@ -67,10 +70,22 @@ def fetch(adapter: Adapter, key: str, progress: Progress = silent) -> Path:
     return target.folder
 
 
-def _pip_download(target: Target) -> list[str]:
+def _pip_download(target: Target, lock: Path) -> list[str]:
     options = ["--require-hashes", "--no-deps", "--only-binary", ":all:", "--progress-bar", "off"]
     place = ["--python-version", target.spec.python[0], "--dest", str(target.building / WHEELS)]
-    return [sys.executable, "-I", "-m", "pip", "download", *options, *place, "-r", str(target.spec.lock)]
+    return [sys.executable, "-I", "-m", "pip", "download", *options, *place, "-r", str(lock)]
+
+
+def _chosen(target: Target) -> str:
+    """The lines of the lock that hold for the environment's Python: with --python-version, pip chooses wheels for that
+    one, but asks the markers of the one that runs it."""
+    python = {"python_version": target.spec.python[0], "python_full_version": f"{target.spec.python[0]}.0"}
+    found = []
+    for _, line in logical_lines(target.spec.lock):
+        marker = re.search(r";\s*(.*?)\s+--hash", line)
+        if marker is None or Marker(marker[1]).evaluate(python):
+            found.append(line.replace(marker[0], " --hash", 1) if marker else line)
+    return "".join(f"{line}\n" for line in found)
 
 
 def _download(making: Making) -> None:
@@ -80,7 +95,10 @@ def _download(making: Making) -> None:
     sweep(target.root)
     try:
         (target.building / WHEELS).mkdir(parents=True)
-        from_indexes(making, _pip_download(target), making.session.sources().for_pip)
+        chosen = target.building / "chosen.txt"
+        chosen.write_text(_chosen(target), encoding="utf-8")
+        from_indexes(making, _pip_download(target, chosen), making.session.sources().for_pip)
+        chosen.unlink()
         shutil.copy(target.spec.lock, target.building / LOCKED)
         os.rename(target.building, target.folder)
     finally:

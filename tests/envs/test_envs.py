@@ -468,6 +468,18 @@ def test_wheels_are_downloaded_aside_once_and_with_the_lock(tmp_path, own_cache,
 
 
 @pytest.mark.slow
+def test_wheels_are_those_of_the_environments_python_whatever_runs_pip(tmp_path, own_cache, monkeypatch):
+    url, lock = index(tmp_path / "index", "tiny", "other")
+    monkeypatch.setenv("PIP_INDEX_URL", url)
+    marked = [
+        line.replace(" --hash", f" ; python_full_version {which} '3.9.*' --hash", 1)
+        for which, line in zip(("==", "!="), lock, strict=True)
+    ]
+    folder = wheels.fetch(toy(tmp_path, marked, python=("3.9",)), "cpu")
+    assert [path.name for path in (folder / "wheels").iterdir()] == ["tiny-1.0-py3-none-any.whl"]
+
+
+@pytest.mark.slow
 def test_wheels_that_cannot_be_had_leave_nothing(tmp_path, own_cache, monkeypatch):
     url, lock = index(tmp_path / "index", "tiny")
     shutil.rmtree(tmp_path / "index" / "tiny")
