@@ -34,20 +34,22 @@ def record(trainer: Trainer, job: Job, place: Ranks, folder: str, tell: Callable
     "change/<parameter>": the parameter less its initial value, or "statistic/<name>": BatchNorm's running statistic.
 
     losses, gradient_norms: of each step; a norm is that of all gradients together, computed here, or None.
-    step_seconds, read_seconds: of `step` and `wait`, and of the `read` after them.
+    step_seconds, read_seconds: of `step` and `wait`, and of the `read` after them. On a CPU, where the process itself
+    computes, its processor time: other processes do not count, and a wait takes none.
     weights: digest of all trained parameters after the last step, which all ranks must have in common.
 
     With several ranks, the losses are of the rank's own batch and "logits/<name>" is the sketch of the global batch's
     logits with zeros in place of the other ranks': sums over the ranks give the sketch of the whole.
     """
     sketches, losses, norms, step_seconds, read_seconds = {}, [], [], [], []
+    clock = time.process_time if job.device == "cpu" else time.perf_counter
     for step in range(job.trace_steps):
-        began = time.perf_counter()
+        began = clock()
         loss = trainer.step()
         trainer.wait()
-        waited = time.perf_counter()
+        waited = clock()
         losses.append(trainer.read(loss))
-        read_seconds.append(time.perf_counter() - waited)
+        read_seconds.append(clock() - waited)
         step_seconds.append(waited - began)
         if step == 0:
             sketches.update(_logits(trainer, job, place))

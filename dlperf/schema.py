@@ -158,7 +158,8 @@ class Trajectory:
 
     system, adapter, title: as in Job; "reference" is the published trajectory of the model. model: what was trained,
     e.g. "resnet50_check"; of: the model whose proof this is. losses, gradient_norms: of each step; a norm is None
-    where the framework hides its gradients. step_seconds, read_seconds: of `step` and `wait`, of the `read` after it.
+    where the framework hides its gradients. step_seconds, read_seconds: of `step` and `wait`, of the `read` after it;
+    on a CPU, of processor time.
     environment: kind, python, digest. code: digest of the adapter's code, the contract's and dlperf.models'.
     definition: digest of what was asked: sizes, optimizer, weights, batches. sketches: digest of the file of sketches.
     ranks: how many trained it together; batch_size is of all of them, losses are means over them, running statistics

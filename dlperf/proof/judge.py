@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FLOOR = 1e-3
-#: share of a step's time that `read` may take after `wait`: more in every step, and `wait` had not waited
+#: share of a step's time that `read` may take after `wait`: more in most steps, and `wait` had not waited
 READ_SHARE = 0.1
 #: seconds that a `read` may take in any case: in tiny models the call itself is a good part of a step
 READ_SECONDS = 0.01
@@ -298,13 +298,13 @@ def _fault(one: Evidence) -> str:
 
 
 def _unwaited(steps: Sequence[float], reads: Sequence[float]) -> str:
-    """By the shortest read: on a busy machine some take long, but those that wait for their step all do."""
+    """By medians: a step whose work was done before it was waited for shows nothing."""
     if not reads:
         return ""
-    read, total = min(reads), median(step + read for step, read in zip(steps, reads, strict=True))
+    read, total = median(reads), median(step + read for step, read in zip(steps, reads, strict=True))
     if read <= max(READ_SHARE * total, READ_SECONDS):
         return ""
-    return f"its `wait` does not wait: to read a loss after it took {read / total:.0%} of a step or more"
+    return f"its `wait` does not wait: reading a loss after it took {read / total:.0%} of a step"
 
 
 def verdict(certificates: Sequence[Certificate]) -> tuple[str, str]:

@@ -170,15 +170,17 @@ def test_a_short_read_of_a_short_step_is_a_call_not_a_wait():
     assert verdicts(evidence("a"), tiny) == ["same", "same"]
 
 
-def test_reads_that_a_busy_machine_delays_are_no_waits():
-    """OneFlow's of resnet_tiny beside a load of 17 on two cores: each passes the loss through several threads."""
-    steps = (0.0, 0.038, 0.045, 0.047, 0.053, 0.057, 0.066, 0.066, 0.076, 0.081)
-    reads = (0.0, 0.0195, 0.0082, 0.0098, 0.0113, 0.0139, 0.014, 0.0143, 0.0149, 0.0072)
-    assert verdicts(evidence("a"), evidence("b", step_seconds=steps, read_seconds=reads)) == ["same", "same"]
-    slow = evidence("b", step_seconds=(1.0,) * 10, read_seconds=(0.3, 0.01, *(0.9,) * 8))
-    assert verdicts(evidence("a"), slow) == ["same", "same"], "one read took 10 ms, so `wait` had waited"
-    some = evidence("b", step_seconds=(0.5,) * 10, read_seconds=(0.2,) * 10)
-    assert verdicts(evidence("a"), some) == ["unproven", "different"]
+def test_a_step_that_was_done_before_it_was_waited_for_shows_nothing():
+    """Processor time of MXNet's resnet50 without a wait beside a load of 9 on two cores, with three reads made short;
+    and of OneFlow's resnet_tiny there as it is, whose read passes several threads."""
+    steps = (0.165, 0.119, 0.163, 0.109, 0.123, 0.148, 0.172, 0.255, 0.175, 0.129)
+    reads = (0.171, 0.0001, 0.194, 0.22, 0.0001, 0.096, 0.103, 0.0001, 0.119, 0.099)
+    hasty = evidence("b", step_seconds=steps, read_seconds=reads)
+    assert verdicts(evidence("a"), hasty) == ["unproven", "different"]
+    steps = (0.0, 0.0321, 0.0311, 0.0317, 0.0326, 0.0284, 0.028, 0.0321, 0.032, 0.0337)
+    reads = (0.0, 0.0025, 0.0044, 0.0041, 0.0029, 0.0034, 0.0039, 0.0036, 0.0036, 0.002)
+    waited = evidence("b", step_seconds=steps, read_seconds=reads)
+    assert verdicts(evidence("a"), waited) == ["same", "same"]
 
 
 def test_tensors_that_are_zero_but_for_rounding_are_not_compared_with_themselves():
