@@ -84,33 +84,25 @@ def observe_one_batch(subject):
 
 
 def observe_time(subject):
-    """Seconds of K and of 2K steps, each ended by `wait`, and of a read right after it. K steps take about 0.3 s.
-
-    Other work on the machine lengthens rounds; so there are more of them, to a limit, until the least ones of both
-    kinds fit. A `wait` that does not wait fits in none.
-    """
+    """Seconds of processor time, which other work on the machine does not lengthen, of steps that are ended by `wait`,
+    and of a read right after it: three rounds of steps that take about 0.3 s."""
     trainer = subject.build(TINY[subject.family], batch_size=32)
     _timed(trainer, 3)
-    steps = max(2, int(0.3 / (min(_timed(trainer, 3)[0] for _ in range(3)) / 3)))
-    once, twice, read_after_wait = [], [], []
-    while len(once) < 3 or (len(once) < 20 and not 1.6 < min(twice) / min(once) < 2.4):
-        seconds, reading = _timed(trainer, steps)
-        once.append(seconds)
-        read_after_wait.append(reading)
-        twice.append(_timed(trainer, 2 * steps)[0])
+    steps = max(2, int(0.3 / (_timed(trainer, 3)[0] / 3)))
+    rounds = [_timed(trainer, steps) for _ in range(3)]
     trainer.close()
-    return {"steps": steps, "once": once, "twice": twice, "read_after_wait": read_after_wait}
+    return {"steps": steps, "waited": [one for one, _ in rounds], "read_after_wait": [one for _, one in rounds]}
 
 
 def _timed(trainer, steps):
     trainer.wait()
-    began = time.perf_counter()
+    began = time.process_time()
     for _ in range(steps):
         loss = trainer.step()
     trainer.wait()
-    waited = time.perf_counter()
+    waited = time.process_time()
     trainer.read(loss)
-    return waited - began, time.perf_counter() - waited
+    return waited - began, time.process_time() - waited
 
 
 def observe_full(subject):

@@ -9,6 +9,7 @@ import math
 import os
 import statistics
 import subprocess
+from statistics import median
 
 import pytest
 
@@ -150,14 +151,9 @@ def test_all_frameworks_have_the_same_float64_losses(family, seen):
 
 
 def test_wait_waits(subject):
-    """Twice the steps take about twice as long, and a read right after `wait` has nothing left to wait for.
-
-    The least of several rounds: other work on the machine can only lengthen one.
-    """
+    """A read right after `wait` has nothing left to wait for."""
     times = subject["time"]
-    ratio = min(times["twice"]) / min(times["once"])
-    assert 1.5 < ratio < 2.7, times
-    assert min(times["read_after_wait"]) < 0.5 * min(times["once"]) / times["steps"], times
+    assert median(times["read_after_wait"]) < 0.2 * median(times["waited"]) / times["steps"], times
 
 
 def test_effective_says_what_ran(subject):
