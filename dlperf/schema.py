@@ -62,8 +62,8 @@ UPSTREAM = ("script", "image", "batch", "estimator", "differs", "edits")
 
 @dataclass(frozen=True)
 class Skip:
-    """A row that is not run, and why. status: not_yet | upstream | never | option | environment | hardware. upstream:
-    see Job."""
+    """A row that is not run, and why. status: not_yet | unavailable | never | option | environment | hardware.
+    upstream: see Job."""
 
     system: str
     adapter: str
@@ -284,6 +284,12 @@ def job_from(data: Mapping[str, Any]) -> Job:
     return Job(**fields)
 
 
+def skip_from(data: Mapping[str, Any]) -> Skip:
+    """The inverse of to_json for a Skip; errors as in record_from."""
+    status = "unavailable" if data["status"] == "upstream" else data["status"]  # as older comparisons call it
+    return Skip(**{**data, "status": status})
+
+
 def record_from(data: Mapping[str, Any]) -> Record:
     """The inverse of to_json for a Record. KeyError, TypeError or ValueError when the data is something else."""
     fields = dict(data)
@@ -327,6 +333,6 @@ def comparison_from(data: Mapping[str, Any]) -> Comparison:
     fields = {key: value for key, value in data.items() if key != "schema"}
     fields["jobs"] = tuple(job_from(job) for job in fields["jobs"])
     fields["records"] = tuple(record_from(record) for record in fields["records"])
-    fields["skips"] = tuple(Skip(**skip) for skip in fields["skips"])
+    fields["skips"] = tuple(map(skip_from, fields["skips"]))
     fields["proofs"] = proofs_from(fields.get("proofs", {}))
     return Comparison(**fields)

@@ -15,7 +15,7 @@ from dlperf.precision import TABLE as PRECISIONS
 
 DEVICES = ("cpu", "cuda")
 INPUTS = ("synthetic", "native", "dali")
-STATUSES = ("yes", "untested", "not_yet", "upstream", "never")
+STATUSES = ("yes", "untested", "not_yet", "unavailable", "never")
 #: statuses that run
 RUNNABLE = frozenset(["yes", "untested"])
 

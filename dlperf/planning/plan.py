@@ -113,7 +113,7 @@ def _row(
     if status in RUNNABLE and not image and _from_lock(spec, adapter) and environment in adapter.environments:
         made = adapter.environments[environment]
         why = made.lacks(machine)
-        status = ("upstream" if machine in made.unavailable else "not_yet") if why else status
+        status = ("unavailable" if machine in made.unavailable else "not_yet") if why else status
     if status in RUNNABLE:
         why = too_old(spec, adapter, family, precision, options)
         status = "hardware" if why else status

@@ -213,8 +213,8 @@ def comparison() -> Comparison:
         jobs=jobs,
         records=tuple(records),
         skips=(
-            skip("paddle", *resnet[:3], "upstream", "PaddlePaddle 3.3 has no bfloat16 kernels on CPU"),
-            skip("oneflow", *resnet[:3], "upstream", "autocast on CPU does nothing"),
+            skip("paddle", *resnet[:3], "unavailable", "PaddlePaddle 3.3 has no bfloat16 kernels on CPU"),
+            skip("oneflow", *resnet[:3], "unavailable", "autocast on CPU does nothing"),
             skip("mxnet", *bert[:3], "environment", "no Python 3.10 was found"),
         ),
         commands={"pytorch cpu": "python3.11 -m venv ENV\nENV/bin/pip install -r requirements.cpu.txt"},
