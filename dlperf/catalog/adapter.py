@@ -10,6 +10,7 @@ from typing import Any
 
 from dlperf.catalog.environment import EnvironmentSpec, ImageSpec
 from dlperf.catalog.script import Script, Source
+from dlperf.kind import NATIVE, UPSTREAM, Kind
 from dlperf.models import FAMILIES
 from dlperf.precision import TABLE as PRECISIONS
 
@@ -118,6 +119,11 @@ class Adapter:
     scripts: Mapping[str, Script] = field(default_factory=dict)
     kernels: Sequence[Kernels] = ()
     launchers: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> Kind:
+        """Of its systems."""
+        return UPSTREAM if self.scripts else NATIVE
 
     @property
     def devices(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from dlperf.envs.environment import Environment
 from dlperf.planning import plan
 from dlperf.planning.plan import Plan
 from dlperf.planning.spec import Spec
-from dlperf.proof import asked, certify
+from dlperf.proof import certify
 from dlperf.schema import Job
 from dlperf.systems import kinds as systems
 from dlperf.systems.kinds import System
@@ -25,10 +25,9 @@ def text(spec: Spec, planned: Plan, adapters: Mapping[str, Adapter], folder: Pat
     for name, commands in environment_commands(spec, planned, adapters).items():
         lines += ["", f"# environment of {name}, unless it is there already", commands]
     if spec.verify:
-        wanted = {one.name: one for job in planned.jobs if _system(job, adapters).PROVEN for one in asked.needed(job)}
-        for name, one in wanted.items():
+        for one in estimate.proofs(planned.jobs):
             environment = _planned(spec, one.job, adapters)
-            head = f"# {folder / 'proofs' / name / 'run' / 'launch.sh'}, unless there is a valid certificate"
+            head = f"# {folder / 'proofs' / one.name / 'run' / 'launch.sh'}, unless there is a valid certificate"
             lines += ["", head, certify.script(one, environment, spec).rstrip()]
     for repeat, job in plan.order(planned, spec.protocol.repeats, spec.seed):
         environment = _planned(spec, job, adapters)

@@ -109,7 +109,7 @@ def of(spec: Spec, runs: Sequence[Job], adapters: Mapping[str, Adapter], here: H
 
 def proofs(jobs: Iterable[Job]) -> list[Asked]:
     """The trajectories that prove these rows, cached or not."""
-    return list({one.name: one for job in jobs if not job.upstream for one in asked.needed(job)}.values())
+    return list({one.name: one for job in jobs if job.traits.proven for one in asked.needed(job)}.values())
 
 
 def look(spec: Spec, jobs: Iterable[Job], wanted: Iterable[Asked], adapters: Mapping[str, Adapter]) -> Here:

@@ -68,7 +68,7 @@ class Runner:
     def _look_for_folder(self, jobs: Sequence[Job], environments: Mapping[str, Environment]) -> None:
         """UsageError if some node does not see the folder of the comparison, or the environments. A node that cannot
         be reached is not told here: each of its rows says so."""
-        wide = [job for job in jobs if job.nnodes > 1 and job.id in environments]
+        wide = [job for job in jobs if job.nnodes > 1 and job.traits.worker and job.id in environments]
         if not wide:
             return
         folder, spec = self.store.folder / "look", self.store.spec
@@ -109,7 +109,7 @@ class Runner:
             sharing.setdefault((job.adapter, job.environment, job.image), []).append(job)
         needed = [jobs for jobs in sharing.values() if any(job.id in following for job in jobs)]
         found: dict[str, Environment] = {}
-        for system in systems.SYSTEMS:
+        for system in systems.SYSTEMS.values():
             mine = [jobs for jobs in needed if self._system(jobs[0]) is system]
             wanted = [(self.adapters[jobs[0].adapter], jobs[0]) for jobs in mine]
             made = system.environments(wanted, self.store.spec, self.store.folder, self.progress.note)
@@ -124,9 +124,9 @@ class Runner:
         return systems.of(self.adapters[job.adapter])
 
     def _prove(self, environments: Mapping[str, Environment]) -> None:
-        """Certificates of the rows whose scripts are ours, unless an earlier call had them all."""
+        """Certificates of the rows that can be proven, unless an earlier call had them all."""
         spec, folder = self.store.spec, self.store.folder
-        jobs = [job for job in self.store.plan.jobs if self._system(job).PROVEN]
+        jobs = [job for job in self.store.plan.jobs if job.traits.proven]
         if all(job.id in self.store.proofs for job in jobs):
             return
         certifier = Certifier(folder, spec, self.progress.note, self.progress.busy)

@@ -45,7 +45,7 @@ def summarize(job: Job, records: Iterable[Record]) -> Summary:
     host_memory = [r.peak_memory_bytes for r in done if r.peak_memory_bytes is not None]
     device_memory = [r.peak_device_memory_bytes for r in done if r.peak_device_memory_bytes is not None]
     first_steps = [r.first_step_seconds for r in done if r.first_step_seconds is not None]
-    several = done if job.world_size > 1 and not job.upstream else ()  # others' scripts do not tell these
+    several = done if job.world_size > 1 and job.traits.worker else ()
     gradients = [r.communication["gradient_bytes"] for r in several if "gradient_bytes" in r.communication]
     bandwidths = [found for found in map(all_reduce_bandwidth, several) if found is not None]
     loaders = [record.input["samples"] / record.input["seconds"] for record in done if record.input.get("seconds")]

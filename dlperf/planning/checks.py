@@ -113,7 +113,7 @@ class _Checker(Arguments):
         """The CPU that --emulate-cpu names, if this machine can emulate it."""
         model = str(self.arguments.get("emulate_cpu") or "")
         alone = places["launcher"] == "local" and max(places["nproc_per_node"]) == 1
-        alone = alone and not any(one.scripts for one in chosen)
+        alone = alone and all(one.kind.worker for one in chosen)
         if model and (device != "cpu" or not alone or self.arguments["env"] not in ("venv", "current")):
             fits = "native rows of one rank on this machine's CPU, with --env venv or current"
             self.problem("emulate_cpu", model, f"only {fits}, can run on an emulated CPU. Leave out --emulate-cpu.")
@@ -374,7 +374,7 @@ class _Checker(Arguments):
         if not os.access(folder, os.R_OK | os.X_OK):
             self.problem("data", spec.data, "you do not have permission to read this folder.")
             return
-        if all(adapters[name].scripts for name in spec.frameworks):
+        if not any(adapters[name].kind.worker for name in spec.frameworks):
             return  # others' scripts have formats of their own
         for model in spec.models:
             if models.FAMILY_OF[model] == "bert":

@@ -61,7 +61,7 @@ def _placed(spec: Spec, adapter: Adapter, row: Job, nnodes: int, nproc: int) -> 
     world = nnodes * nproc
     batch_size = spec.global_batch_size // world if spec.global_batch_size else row.batch_size
     support = adapter.distributed_on(spec.device)
-    ours = not row.upstream and launchers.find(spec.launcher).in_environment
+    ours = row.traits.worker and launchers.find(spec.launcher).in_environment
     lacks = adapter.lacks_launcher(spec.launcher, row.options) if ours else ""
     if lacks:
         return _skip(row, "option", lacks, nnodes, nproc)
@@ -73,10 +73,10 @@ def _placed(spec: Spec, adapter: Adapter, row: Job, nnodes: int, nproc: int) -> 
         batch_size=batch_size,
         nnodes=nnodes,
         nproc_per_node=nproc,
-        launcher="local" if row.upstream else spec.launcher,  # a script starts its own ranks
+        launcher=spec.launcher if row.traits.worker else "local",  # a script starts its own ranks
         untested=row.untested or (world > 1 and support.status == "untested"),
     )
-    return replace(placed, upstream=scripts.about(adapter, placed)) if row.upstream else placed
+    return replace(placed, about=scripts.about(adapter, placed))
 
 
 def _skip(row: Job, status: str, why: str, nnodes: int, nproc: int) -> Skip:
@@ -117,10 +117,9 @@ def _row(
     if status in RUNNABLE:
         why = too_old(spec, adapter, family, precision, options)
         status = "hardware" if why else status
-    upstream = {"script": adapter.source.repository} if adapter.source else {}
     if status not in RUNNABLE:
         names = (system, adapter.name, adapter.title, model, family, spec.device, asked, precision)
-        return Skip(*names, status, why, upstream=upstream)
+        return Skip(*names, status, why, kind=adapter.kind.name)
     usual = default_batch_size(model, spec.device, precision)
     usual = script.batch_size.get(precision, usual) if script and spec.device == "cuda" else usual
     batch_size = spec.batch_size or spec.global_batch_size or usual
@@ -141,7 +140,7 @@ def _row(
         environment=environment,
         image=image,
         untested=status == "untested",
-        upstream=upstream,
+        kind=adapter.kind.name,
         format="" if script else _format(spec, adapter, family, input),
     )
 

@@ -9,6 +9,7 @@ from typing import Protocol
 from dlperf.catalog.adapter import Adapter
 from dlperf.envs.environment import Environment, Progress
 from dlperf.errors import RunError
+from dlperf.kind import NATIVE, UPSTREAM
 from dlperf.launchers import Launcher
 from dlperf.planning.spec import Spec
 from dlperf.runs.events import Stream
@@ -19,9 +20,6 @@ from dlperf.systems import native, upstream
 
 class System(Protocol):
     """What a comparison asks of a row's system. folder, in the verbs of a run: that of the run."""
-
-    #: whether it hands out what proves that it did the same work
-    PROVEN: bool
 
     def planned(self, adapter: Adapter, job: Job, spec: Spec) -> Environment:
         """The environment that `environments` would return. Runs nothing."""
@@ -56,9 +54,9 @@ class System(Protocol):
         """What a record says of the environment."""
 
 
-SYSTEMS: Sequence[System] = (native, upstream)
+SYSTEMS: Mapping[str, System] = {NATIVE.name: native, UPSTREAM.name: upstream}
 
 
 def of(adapter: Adapter) -> System:
     """The kind of an adapter's systems."""
-    return upstream if adapter.scripts else native
+    return SYSTEMS[adapter.kind.name]

@@ -16,8 +16,6 @@ from dlperf.runs import events, failures, worker
 from dlperf.runs.events import Stream
 from dlperf.schema import Job
 
-PROVEN = True
-
 check = kinds.check
 failure = failures.failure
 

@@ -18,9 +18,6 @@ from dlperf.systems import native
 from dlperf.upstream import commands as commands_
 from dlperf.upstream import logs, setup
 
-#: its scripts hand out no tensors
-PROVEN = False
-
 planned = setup.planned
 commands = setup.get
 request = native.request
@@ -64,5 +61,5 @@ def failure(ended: Exit, stream: Stream, folder: Path, launcher: Launcher) -> Fa
 
 
 def stored(adapter: Adapter, job: Job, spec: Spec, environment: Environment) -> dict[str, str]:
-    source = job.upstream["script"] if job.adapter in spec.sources else "in the image, not checked"
+    source = job.about["script"] if job.adapter in spec.sources else "in the image, not checked"
     return {**environment.stored, "source": source}

@@ -346,6 +346,22 @@ def test_results_json_gives_the_comparison_back() -> None:
     assert comparison_from(data) == comparison()
 
 
+def test_the_kind_of_a_system_is_found_in_older_files_too() -> None:
+    data = json.loads(report.results_json(comparison()))
+    for row in (*data["jobs"], *data["skips"]):
+        del row["kind"]
+    told = {"script": "theirs at 0123456", "image": "cpu"}
+    data["jobs"][0]["upstream"] = data["skips"][0]["upstream"] = told
+    del data["jobs"][0]["about"]
+    found = comparison_from(data)
+    assert [job.kind for job in found.jobs] == ["upstream"] + ["native"] * (len(found.jobs) - 1)
+    assert found.jobs[0].about == told
+    assert [skip.kind for skip in found.skips] == ["upstream", "native", "native"]
+    data["jobs"][0]["kind"] = "borrowed"
+    with pytest.raises(ValueError, match="kind is 'borrowed', not one of native, upstream"):
+        comparison_from(data)
+
+
 def test_results_csv_has_one_line_per_run() -> None:
     made = report.results_csv(comparison())
     rows = list(csv.DictReader(io.StringIO(made)))

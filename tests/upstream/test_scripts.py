@@ -447,7 +447,7 @@ def test_an_option_chooses_the_image(image, expected):
     adapter = ADAPTERS["ngc-pytorch"]
     made, job = planned("ngc-pytorch", set=[f"image={image}"])
     assert f" {expected} " in upstream.script(adapter, job, made, 0, setup.planned(adapter, job, made))
-    assert job.upstream["image"] == job.image == expected
+    assert job.about["image"] == job.image == expected
 
 
 def test_options_change_command_and_declaration_alike():
@@ -1123,7 +1123,7 @@ def test_a_script_that_does_not_stop_is_ended_when_it_has_told_enough(tmp_path, 
     (theirs,) = records(tmp_path / "out")
     assert theirs.failure is None, theirs.failure
     assert rates.throughput(theirs) == pytest.approx(4 / 0.02)
-    assert theirs.job.upstream["script"].endswith("imagenet")
+    assert theirs.job.about["script"].endswith("imagenet")
     copied = tmp_path / "out" / "source" / "theirs" / "imagenet" / "main.py"
     assert copied.read_text() == TRAIN
     assert "theirs" in ended.stdout
