@@ -14,7 +14,7 @@ from dlperf.planning.spec import Spec
 from dlperf.proof import certify
 from dlperf.schema import Job
 from dlperf.systems import kinds as systems
-from dlperf.systems.kinds import System
+from dlperf.systems.system import System
 
 
 def text(spec: Spec, planned: Plan, adapters: Mapping[str, Adapter], folder: Path) -> str:
@@ -32,7 +32,8 @@ def text(spec: Spec, planned: Plan, adapters: Mapping[str, Adapter], folder: Pat
     for repeat, job in plan.order(planned, spec.protocol.repeats, spec.seed):
         environment = _planned(spec, job, adapters)
         script = _system(job, adapters).script(adapters[job.adapter], job, spec, repeat, environment)
-        lines += ["", f"# {folder / runner.run_folder(job, repeat) / 'launch.sh'}", script.rstrip()]
+        place = folder / runner.run_folder(job, repeat)
+        lines += ["", f"# {place / 'launch.sh'}", script.rstrip()] if script else ["", f"# {place}: nothing is run"]
     return "\n".join(lines)
 
 

@@ -24,7 +24,7 @@ from dlperf.runs.execute import Enough, Exit, Outcome, execute, now
 from dlperf.schema import Failure, Job, Record
 from dlperf.shell import quote
 from dlperf.systems import kinds as systems
-from dlperf.systems.kinds import System
+from dlperf.systems.system import System
 
 #: failures of what surrounds a run, not of the run: `--resume` tries them again
 NEVER_RAN = frozenset(["environment"])
@@ -156,7 +156,7 @@ class Runner:
             folder,
             system.request(adapter, job, spec),
             command,
-            lambda: system.read(adapter, job, spec, environment, folder),
+            lambda: system.read(adapter, job, spec, repeat, environment, folder),
             system.failure,
             spec.timeout,
             tick,

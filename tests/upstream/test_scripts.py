@@ -27,7 +27,7 @@ from dlperf.planning import checks, plan, scripts
 from dlperf.planning.spec import PROTOCOLS
 from dlperf.runs.events import Stream
 from dlperf.runs.execute import Exit
-from dlperf.systems import upstream
+from dlperf.systems.upstream import Upstream
 from dlperf.upstream import commands, logs, setup
 
 compare = partial(call, "compare")
@@ -409,7 +409,7 @@ def test_golden_launch_scripts(name, model, precision, size, request):
     made, job = planned(name, model, precision=precision, **size)
     adapter = ADAPTERS[name]
     environment = dataclasses.replace(setup.planned(adapter, job, made), python=Path("/environment/bin/python"))
-    text = upstream.script(adapter, job, made, 0, environment)
+    text = Upstream().script(adapter, job, made, 0, environment)
     file = GOLDEN / f"{name}-{model}-{precision}-{job.nnodes}n{job.nproc_per_node}d.sh"
     if request.config.getoption("--update-golden"):
         GOLDEN.mkdir(exist_ok=True)
@@ -446,7 +446,7 @@ def test_steps_are_dlperfs_under_its_protocol():
 def test_an_option_chooses_the_image(image, expected):
     adapter = ADAPTERS["ngc-pytorch"]
     made, job = planned("ngc-pytorch", set=[f"image={image}"])
-    assert f" {expected} " in upstream.script(adapter, job, made, 0, setup.planned(adapter, job, made))
+    assert f" {expected} " in Upstream().script(adapter, job, made, 0, setup.planned(adapter, job, made))
     assert job.about["image"] == job.image == expected
 
 
