@@ -1,4 +1,4 @@
-"""Reads what adapter.toml says of scripts that are not ours: where they come from, how they are run and read."""
+"""Reads what adapter.toml says of scripts and of figures that are not ours."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from dlperf.catalog.adapter import DEVICES, INPUTS, Adapter, Option
 from dlperf.catalog.environment import Replacement
-from dlperf.catalog.script import BATCHES, RATES, Log, Part, Script, Source
+from dlperf.catalog.script import BATCHES, RATES, Imported, Log, Part, Script, Source
 from dlperf.catalog.tables import Tables
 from dlperf.models import FAMILY_OF, NAMES
 from dlperf.precision import TABLE as PRECISIONS
@@ -21,6 +21,8 @@ CONDITIONS = {
     "ranks": ("one", "several"),
     "nodes": ("one", "several"),
 }
+#: of imported figures, and what is meant if one is left out; the batch must be there
+SIZES = {"batch_size": 0, "nnodes": 1, "nproc_per_node": 1}
 
 
 class Foreign(Tables):
@@ -140,3 +142,34 @@ class Foreign(Tables):
             elif name not in options or not options[name].any:
                 for value in values:
                     self.one_of(f"{where}.when.{name}", value, known[name])
+
+    def imported(self, index: int, table: Mapping[str, Any]) -> Imported:
+        where = f"imported[{index}]."
+        texts = {"model", "device", "precision", "input", "source", "files", "differs"}
+        self.known(where, table, {*texts, *SIZES, "log", "rates", "effective", "versions"})
+        if ("files" in table) == ("rates" in table) or ("files" in table) != ("log" in table):
+            self.says(where + "files", "give files and a table log, or else rates.")
+        size = {name: self.number(where + name, table.get(name, default), 1) for name, default in SIZES.items()}
+        return Imported(
+            model=self.one_of(where + "model", table.get("model", ""), NAMES),
+            device=self.one_of(where + "device", table.get("device", ""), DEVICES),
+            precision=self.one_of(where + "precision", table.get("precision", ""), tuple(PRECISIONS)),
+            input=self.one_of(where + "input", table.get("input", "native"), INPUTS),
+            source=self.text(table, "source"),
+            files=tuple(self.path.parent / name for name in self.texts(table, "files")) if "files" in table else (),
+            log=self.log(where + "log", table["log"]) if "log" in table else None,
+            rates=tuple(self.positive(where + "rates", rate) for rate in table.get("rates", ())),
+            differs=str(table.get("differs", "")),
+            effective=self.strings(where + "effective", table.get("effective", {})),
+            versions=self.strings(where + "versions", table.get("versions", {})),
+            **size,
+        )
+
+    def once(self, adapter: Adapter) -> None:
+        """No two imported figures are of the same."""
+        seen = set()
+        for index, one in enumerate(adapter.imported):
+            of = (one.model, one.device, one.precision, one.size)
+            if of in seen:
+                self.says(f"imported[{index}]", "another one is of the same model and size. Its runs belong there.")
+            seen.add(of)

@@ -25,6 +25,13 @@ from dlperf.precision import TABLE as PRECISIONS
 
 REASON = "missing; give the reason, which the report shows."
 
+#: of adapter.toml; of one that has figures alone
+KEYS = {
+    *("title", "homepage", "distribution", "default", "environment", "support", "distributed", "options"),
+    *("formats", "source", "script", "imported", "image", "kernels", "launchers"),
+}
+OF_FIGURES = {"title", "homepage", "default", "imported"}
+
 
 def adapters() -> dict[str, Adapter]:
     """All adapters by name, in alphabetical order. UsageError names every adapter.toml that is wrong, and every trait
@@ -55,21 +62,22 @@ def read(folder: Path) -> Adapter:
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise UsageError([Problem(str(path), "", says=f"cannot be read as TOML: {error}.")]) from None
     reader = _Reader(path)
-    keys = {"title", "homepage", "distribution", "default", "environment", "support", "distributed", "options"}
-    reader.known("", data, {*keys, "formats", "source", "script", "image", "kernels", "launchers"})
+    reader.known("", data, OF_FIGURES if "imported" in data else KEYS)
+    theirs = "script" in data or "imported" in data
     adapter = Adapter(
         name=folder.name,
         folder=folder,
         title=reader.text(data, "title"),
         homepage=str(data.get("homepage", "")),
-        distribution=reader.texts(data, "distribution") if "script" not in data or "distribution" in data else (),
-        default=bool(data.get("default", True)),
+        distribution=() if theirs and "distribution" not in data else reader.texts(data, "distribution"),
+        default=bool(data.get("default", not theirs)),
         environments={key: reader.environment(key, table) for key, table in data.get("environment", {}).items()},
         support=[reader.support(index, table) for index, table in enumerate(data.get("support", []))],
         options={name: reader.option(name, table) for name, table in data.get("options", {}).items()},
         distributed=[reader.distributed(index, table) for index, table in enumerate(data.get("distributed", []))],
         source=reader.source(data["source"]) if "source" in data else None,
         scripts={model: reader.script(model, table) for model, table in data.get("script", {}).items()},
+        imported=[reader.imported(index, table) for index, table in enumerate(data.get("imported", []))],
         formats=reader.formats(data.get("formats", {})),
         images={device: reader.image(device, table) for device, table in data.get("image", {}).items()},
         kernels=[reader.kernels(index, table) for index, table in enumerate(data.get("kernels", []))],
@@ -78,6 +86,7 @@ def read(folder: Path) -> Adapter:
     reader.complete(adapter)
     reader.variants(adapter)
     reader.upstream(adapter)
+    reader.once(adapter)
     if reader.problems:
         raise UsageError(reader.problems)
     return adapter
