@@ -22,8 +22,10 @@ class Job:
     precision: what it means on this device ("amp_bf16"). batch_size: per device. options: all options of the adapter
     that apply, defaults included. environment: key of the adapter's environment that they need, e.g. "cpu-horovod",
     whether the adapter has one or not. image: reference of the image that a third-party script runs in; empty for none.
-    launcher: what starts the ranks. untested: nobody of us has run this combination. format: of the images in data_dir.
-    kind: of its system, a name of dlperf.kind. about: what a reader must know of a row that is not native, see ABOUT.
+    launcher: what starts the ranks; empty if nothing does. untested: nobody of us has run this combination. format: of
+    the images in data_dir. kind: of its system, a name of dlperf.kind. about: what a reader must know of a row that is
+    not native, see ABOUT. repeats: of a row whose runs were made elsewhere, how many there are; 0: as many as the
+    protocol says.
     """
 
     id: str
@@ -48,10 +50,15 @@ class Job:
     kind: str = "native"
     about: Mapping[str, str] = field(default_factory=dict)
     image: str = ""
+    repeats: int = 0
 
     @property
     def traits(self) -> Kind:
         return KINDS[self.kind]
+
+    def runs(self, repeats: int) -> int:
+        """How many runs of it there are to be. repeats: the protocol's."""
+        return self.repeats or repeats
 
     @property
     def world_size(self) -> int:
@@ -63,8 +70,9 @@ class Job:
 
 
 #: keys of Job.about: repository and commit of the script; image that it runs in; what its batch argument means; how
-#: its log is timed; what it computes otherwise than the native scripts; edits that were made to it
-ABOUT = ("script", "image", "batch", "estimator", "differs", "edits")
+#: its log is timed; what it computes otherwise than the native scripts; edits that were made to it; where imported
+#: figures are from
+ABOUT = ("script", "image", "batch", "estimator", "differs", "edits", "source")
 
 
 @dataclass(frozen=True)

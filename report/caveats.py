@@ -139,7 +139,7 @@ def _changed(records: Iterable[Record]) -> Iterator[str]:
     """Systems whose runs did not all have the same environment, as after an update between a run and its resumption."""
     found: dict[tuple[str, str], set[tuple[str, ...]]] = {}
     for record in records:
-        if record.done:
+        if record.done and record.job.traits.run:
             made = (record.environment.get("digest", ""), *map(str, record.versions.values()))
             found.setdefault((record.job.system, record.job.device), set()).add(made)
     for (system, _), all_made in found.items():

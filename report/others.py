@@ -61,7 +61,7 @@ def _row(summary: Summary, places: int, repeats: int, columns: int) -> Row:
         rest = columns - len(sizes) - 3
         cells = (names.system(job), *sizes, text.NONE, short, *(text.NONE,) * rest)
         return Row(cells, "missing", names.system(job), note or short, first=5, span=columns - 4)
-    places_of = [rates.source(record) for record in summary.done]
+    places_of = [place for record in summary.done if (place := rates.source(record))]
     cells = (
         names.system(job),
         *sizes,
@@ -69,7 +69,7 @@ def _row(summary: Summary, places: int, repeats: int, columns: int) -> Row:
         *(text.number(estimate.median, places), text.interval(estimate, places)),
         text.number(summary.first_step_seconds, 2),
         *what,
-        text.line(", ".join(places_of[:2]) + (", …" if len(places_of) > 2 else "")),
+        text.line(", ".join(places_of[:2]) + (", …" if len(places_of) > 2 else "")) or text.NONE,
     )
     return Row(cells, "incomparable", label=_label(job), note=note)
 
@@ -85,7 +85,7 @@ def _notes(summary: Summary, repeats: int) -> list[str]:
     notes += [f"edited: {edits}"] if edits else []
     if summary.failed:
         reasons = text.listing(_reason(record.failure) for record in summary.failed if record.failure)
-        notes.append(f"{len(summary.failed)} of {text.count(repeats, 'run')} failed: {reasons}")
+        notes.append(f"{len(summary.failed)} of {text.count(job.runs(repeats), 'run')} failed: {reasons}")
     left = summaries.missing_runs(summary, repeats)
     notes += [f"{text.count(left, 'run')} not made yet"] if left else []
     return notes + (["never run by us"] if job.untested else [])

@@ -19,7 +19,8 @@ from dlperf.systems.system import System
 
 def text(spec: Spec, planned: Plan, adapters: Mapping[str, Adapter], folder: Path) -> str:
     """The plan, what it will take, and every command, verbatim, as text. Nothing is run or made."""
-    expected = estimate.of(spec, planned.jobs * spec.protocol.repeats, adapters)
+    runs = plan.order(planned, spec.protocol.repeats, spec.seed)
+    expected = estimate.of(spec, [job for _, job in runs], adapters)
     lines = [f"# {line}" for line in [*estimate.text(expected), f"In {folder}"]]
     lines += [f"# not run: {s.model} {s.precision_asked} {s.system}: {s.status}: {s.why}" for s in planned.skips]
     for name, commands in environment_commands(spec, planned, adapters).items():
@@ -29,7 +30,7 @@ def text(spec: Spec, planned: Plan, adapters: Mapping[str, Adapter], folder: Pat
             environment = _planned(spec, one.job, adapters)
             head = f"# {folder / 'proofs' / one.name / 'run' / 'launch.sh'}, unless there is a valid certificate"
             lines += ["", head, certify.script(one, environment, spec).rstrip()]
-    for repeat, job in plan.order(planned, spec.protocol.repeats, spec.seed):
+    for repeat, job in runs:
         environment = _planned(spec, job, adapters)
         script = _system(job, adapters).script(adapters[job.adapter], job, spec, repeat, environment)
         place = folder / runner.run_folder(job, repeat)

@@ -103,7 +103,7 @@ class Store:
             machine=self.manifest["machine"],
             created=self.manifest["created"],
             version=self.manifest["version"],
-            planned=len(self.plan.jobs) * self.spec.protocol.repeats,
+            planned=sum(job.runs(self.spec.protocol.repeats) for job in self.plan.jobs),
             jobs=self.plan.jobs,
             records=tuple(self.records.values()),
             skips=self.plan.skips,

@@ -50,7 +50,7 @@ def _row(record: Record, proofs: Sequence[Certificate]) -> dict[str, object]:
         "global_batch_size": job.global_batch_size,
         "nnodes": job.nnodes,
         "nproc_per_node": job.nproc_per_node,
-        "launcher": job.launcher,
+        "launcher": job.launcher or None,
         "hosts": " ".join(dict.fromkeys(record.hosts)) or None,
         "origin": job.kind,
         "untested": job.untested,

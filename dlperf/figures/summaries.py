@@ -76,9 +76,9 @@ def given_up(records: Sequence[Record]) -> bool:
 
 
 def missing_runs(summary: Summary, repeats: int) -> int:
-    """Runs of a row that are still to be made of the `repeats` that were asked for."""
+    """Runs of a row that are still to be made. repeats: the protocol's."""
     made = [*summary.done, *summary.failed]
-    return 0 if given_up(made) else max(0, repeats - len(made))
+    return 0 if given_up(made) else max(0, summary.job.runs(repeats) - len(made))
 
 
 def rates_of(summary: Summary) -> list[float]:
