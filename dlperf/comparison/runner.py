@@ -49,7 +49,7 @@ class Runner:
         """Make environments, then run what is missing. KeyboardInterrupt ends every child and goes on."""
         runs = list(self._missing())
         jobs = {job.id: job for _, job in runs}
-        used = {job.adapter: self.adapters[job.adapter] for job in jobs.values()}
+        used = {job.adapter: self.adapters[job.adapter] for job in jobs.values() if job.traits.run}
         bundle.make(self.store.folder / "code", used.values())
         expected = estimate.of(self.store.spec, [job for _, job in runs], self.adapters)
         for line in estimate.text(expected) if runs else ():
@@ -160,7 +160,7 @@ class Runner:
             system.failure,
             spec.timeout,
             tick,
-            launchers.find(job.launcher),
+            launchers.find(job.launcher or "local"),
             environment.engine,
         )
         self._finish(_record(job, repeat, command, system.stored(adapter, job, spec, environment), outcome))
