@@ -143,12 +143,30 @@ class Foreign(Tables):
                 for value in values:
                     self.one_of(f"{where}.when.{name}", value, known[name])
 
-    def imported(self, index: int, table: Mapping[str, Any]) -> Imported:
-        where = f"imported[{index}]."
+    def imported(self, tables: object) -> list[Imported]:
+        """Each, and no two of the same."""
+        if not isinstance(tables, list):
+            self.says("imported", "must be [[imported]], once for each model and size.")
+            return []
+        found = [self.figures(f"imported[{index}]", table) for index, table in enumerate(tables)]
+        seen = set()
+        for index, one in enumerate(found):
+            of = (one.model, one.device, one.precision, one.size)
+            if of in seen:
+                self.says(f"imported[{index}]", "another one is of the same model and size. Its runs belong there.")
+            seen.add(of)
+        return found
+
+    def figures(self, where: str, table: Mapping[str, Any]) -> Imported:
+        where += "."
         texts = {"model", "device", "precision", "input", "source", "files", "differs"}
         self.known(where, table, {*texts, *SIZES, "log", "rates", "effective", "versions"})
-        if ("files" in table) == ("rates" in table) or ("files" in table) != ("log" in table):
+        log, rates = table.get("log"), table.get("rates", [])
+        if bool(table.get("files")) == bool(rates) or bool(table.get("files")) != isinstance(log, dict):
             self.says(where + "files", "give files and a table log, or else rates.")
+        if not isinstance(rates, list):
+            self.wrong(where + "rates", rates, "a list of numbers, one for each run")
+            rates = []
         size = {name: self.number(where + name, table.get(name, default), 1) for name, default in SIZES.items()}
         return Imported(
             model=self.one_of(where + "model", table.get("model", ""), NAMES),
@@ -157,19 +175,10 @@ class Foreign(Tables):
             input=self.one_of(where + "input", table.get("input", "native"), INPUTS),
             source=self.text(table, "source"),
             files=tuple(self.path.parent / name for name in self.texts(table, "files")) if "files" in table else (),
-            log=self.log(where + "log", table["log"]) if "log" in table else None,
-            rates=tuple(self.positive(where + "rates", rate) for rate in table.get("rates", ())),
+            log=self.log(where + "log", log) if isinstance(log, dict) else None,
+            rates=tuple(self.positive(where + "rates", rate) for rate in rates),
             differs=str(table.get("differs", "")),
             effective=self.strings(where + "effective", table.get("effective", {})),
             versions=self.strings(where + "versions", table.get("versions", {})),
             **size,
         )
-
-    def once(self, adapter: Adapter) -> None:
-        """No two imported figures are of the same."""
-        seen = set()
-        for index, one in enumerate(adapter.imported):
-            of = (one.model, one.device, one.precision, one.size)
-            if of in seen:
-                self.says(f"imported[{index}]", "another one is of the same model and size. Its runs belong there.")
-            seen.add(of)

@@ -62,8 +62,8 @@ def read(folder: Path) -> Adapter:
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise UsageError([Problem(str(path), "", says=f"cannot be read as TOML: {error}.")]) from None
     reader = _Reader(path)
-    reader.known("", data, OF_FIGURES if "imported" in data else KEYS)
-    theirs = "script" in data or "imported" in data
+    reader.known("", data, OF_FIGURES if data.get("imported") else KEYS)
+    theirs = bool(data.get("script") or data.get("imported"))
     adapter = Adapter(
         name=folder.name,
         folder=folder,
@@ -77,7 +77,7 @@ def read(folder: Path) -> Adapter:
         distributed=[reader.distributed(index, table) for index, table in enumerate(data.get("distributed", []))],
         source=reader.source(data["source"]) if "source" in data else None,
         scripts={model: reader.script(model, table) for model, table in data.get("script", {}).items()},
-        imported=[reader.imported(index, table) for index, table in enumerate(data.get("imported", []))],
+        imported=reader.imported(data.get("imported", [])),
         formats=reader.formats(data.get("formats", {})),
         images={device: reader.image(device, table) for device, table in data.get("image", {}).items()},
         kernels=[reader.kernels(index, table) for index, table in enumerate(data.get("kernels", []))],
@@ -86,7 +86,6 @@ def read(folder: Path) -> Adapter:
     reader.complete(adapter)
     reader.variants(adapter)
     reader.upstream(adapter)
-    reader.once(adapter)
     if reader.problems:
         raise UsageError(reader.problems)
     return adapter

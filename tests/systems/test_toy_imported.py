@@ -156,6 +156,9 @@ def test_all_that_is_wrong_with_its_file_is_named(toy):
     assert {"distribution", "source", "imported[2]", *(f"imported[0].{name}" for name in named)} <= set(said), said
     assert said["imported[0].files"].endswith("give files and a table log, or else rates.")
     assert "another one is of the same model and size" in said["imported[2]"]
+    (toy / "adapter.toml").write_text('title = "x"\n[imported]\nmodel = "resnet50"\n')
+    with pytest.raises(UsageError, match=r"imported: must be \[\[imported\]\]"):
+        reader.read(toy)
 
 
 def test_there_is_nothing_to_verify(toy):
