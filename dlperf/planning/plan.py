@@ -171,13 +171,15 @@ def _row(
 
 def _supported(adapter: Adapter, model: str, device: str, precision: str, input: str) -> tuple[str, str]:
     """Whether an adapter has such a row, and why not."""
-    if adapter.imported and not adapter.imported_of(model, device, precision):
+    if adapter.imported_of(model, device, precision):
+        return "yes", ""
+    if adapter.imported:
         has = dict.fromkeys(f"{one.model} {one.precision} on {one.device}" for one in adapter.imported)
         return "never", f"its figures are of {', '.join(has)}"
     if adapter.scripts and model not in adapter.scripts:
         return "never", f"its scripts train {' and '.join(adapter.scripts)}"
     support = adapter.support_of(models.FAMILY_OF[model], device, precision, input)
-    return ("yes", "") if adapter.imported else (support.status, support.why)
+    return support.status, support.why
 
 
 def too_old(spec: Spec, adapter: Adapter, family: str, precision: str, options: Mapping[str, str]) -> str:
