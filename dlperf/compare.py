@@ -122,7 +122,7 @@ def summary(comparison: Comparison) -> str:
         what = f"{job.model} {job.precision_asked:<5} {job.system}{size}"
         if row.throughput:
             remarks = [f"median of {row.throughput.n}"] + ([f"{len(row.failed)} failed"] if row.failed else [])
-            remarks += ["not comparable"] if job.id in obstacles else ["upstream"] if job.upstream else []
+            remarks += ["not comparable"] if job.id in obstacles else [] if job.traits.ranked else [job.kind]
             unit = models.FAMILIES[job.family].RATE_UNIT
             lines.append(f"{what:<40} {row.throughput.median:>9.4g} {unit} ({', '.join(remarks)})")
         elif row.failed and row.failed[-1].failure:

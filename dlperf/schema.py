@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dlperf.kind import KINDS, Kind
+
 SCHEMA = 1
 
 
@@ -20,8 +22,10 @@ class Job:
     precision: what it means on this device ("amp_bf16"). batch_size: per device. options: all options of the adapter
     that apply, defaults included. environment: key of the adapter's environment that they need, e.g. "cpu-horovod",
     whether the adapter has one or not. image: reference of the image that a third-party script runs in; empty for none.
-    launcher: what starts the ranks. untested: nobody of us has run this combination. format: of the images in data_dir.
-    upstream: of a row whose script is others', what a reader must know of it, see UPSTREAM; empty for a native one.
+    launcher: what starts the ranks; empty if nothing does. untested: nobody of us has run this combination. format: of
+    the images in data_dir. kind: of its system, a name of dlperf.kind. about: what a reader must know of a row that is
+    not native, see ABOUT. repeats: of a row whose runs were made elsewhere, how many there are; 0: as many as the
+    protocol says.
     """
 
     id: str
@@ -43,8 +47,18 @@ class Job:
     launcher: str = "local"
     untested: bool = False
     format: str = ""
-    upstream: Mapping[str, str] = field(default_factory=dict)
+    kind: str = "native"
+    about: Mapping[str, str] = field(default_factory=dict)
     image: str = ""
+    repeats: int = 0
+
+    @property
+    def traits(self) -> Kind:
+        return KINDS[self.kind]
+
+    def runs(self, repeats: int) -> int:
+        """How many runs of it there are to be. repeats: the protocol's."""
+        return self.repeats or repeats
 
     @property
     def world_size(self) -> int:
@@ -55,15 +69,16 @@ class Job:
         return self.batch_size * self.world_size
 
 
-#: keys of Job.upstream: repository and commit of the script; image that it runs in; what its batch argument means; how
-#: its log is timed; what it computes otherwise than the native scripts; edits that were made to it
-UPSTREAM = ("script", "image", "batch", "estimator", "differs", "edits")
+#: keys of Job.about: repository and commit of the script; image that it runs in; what its batch argument means; how
+#: its log is timed; what it computes otherwise than the native scripts; edits that were made to it; where imported
+#: figures are from
+ABOUT = ("script", "image", "batch", "estimator", "differs", "edits", "source")
 
 
 @dataclass(frozen=True)
 class Skip:
-    """A row that is not run, and why. status: not_yet | upstream | never | option | environment | hardware. upstream:
-    see Job."""
+    """A row that is not run, and why. status: not_yet | unavailable | never | option | environment | hardware.
+    kind: as in Job."""
 
     system: str
     adapter: str
@@ -77,7 +92,11 @@ class Skip:
     why: str
     nnodes: int = 1
     nproc_per_node: int = 1
-    upstream: Mapping[str, str] = field(default_factory=dict)
+    kind: str = "native"
+
+    @property
+    def traits(self) -> Kind:
+        return KINDS[self.kind]
 
 
 @dataclass(frozen=True)
@@ -279,10 +298,26 @@ def to_json(value: Any) -> str:
 
 def job_from(data: Mapping[str, Any]) -> Job:
     """The inverse of to_json for a Job; errors as in record_from."""
-    fields = {"environment": data["device"], **data}  # older comparisons do not name it
-    if "image" not in data and fields["environment"] == data.get("upstream", {}).get("image"):
+    fields = {"environment": data["device"], **_kind_of(data, "about")}  # older comparisons do not name it
+    if "image" not in data and fields["environment"] == fields["about"].get("image"):
         fields |= {"image": fields["environment"], "environment": data["device"]}  # they had one field for both
     return Job(**fields)
+
+
+def _kind_of(data: Mapping[str, Any], *kept: str) -> dict[str, Any]:
+    """The fields of a job or a skip with its kind, which older comparisons tell by what they say of a script."""
+    fields = dict(data)
+    told = fields.pop("upstream", {})
+    fields = {"kind": "upstream" if told else "native", **dict.fromkeys(kept, told), **fields}
+    if fields["kind"] not in KINDS:
+        raise ValueError(f"kind is {fields['kind']!r}, not one of {', '.join(KINDS)}")
+    return fields
+
+
+def skip_from(data: Mapping[str, Any]) -> Skip:
+    """The inverse of to_json for a Skip; errors as in record_from."""
+    status = "unavailable" if data["status"] == "upstream" else data["status"]  # as older comparisons call it
+    return Skip(**{**_kind_of(data), "status": status})
 
 
 def record_from(data: Mapping[str, Any]) -> Record:
@@ -328,6 +363,6 @@ def comparison_from(data: Mapping[str, Any]) -> Comparison:
     fields = {key: value for key, value in data.items() if key != "schema"}
     fields["jobs"] = tuple(job_from(job) for job in fields["jobs"])
     fields["records"] = tuple(record_from(record) for record in fields["records"])
-    fields["skips"] = tuple(Skip(**skip) for skip in fields["skips"])
+    fields["skips"] = tuple(map(skip_from, fields["skips"]))
     fields["proofs"] = proofs_from(fields.get("proofs", {}))
     return Comparison(**fields)

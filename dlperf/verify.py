@@ -50,9 +50,9 @@ def _verify(arguments: Mapping[str, object]) -> int:
     given = {name: arguments[name] for name in DEFAULTS if arguments.get(name) is not None}
     asked = {**DEFAULTS, "precision": "fp64", **given, "dry_run": arguments["dry_run"]}
     spec = from_arguments(asked, adapters, ("fp64", *ASKED))
-    theirs = [name for name in spec.frameworks if adapters[name].source]
+    theirs = [name for name in spec.frameworks if not adapters[name].kind.proven]
     if theirs:
-        says = "third-party scripts hand out no tensors, so nothing can be verified. Leave them out."
+        says = "they hand out no tensors, as only our own scripts do, so nothing can be verified. Leave them out."
         raise UsageError([Problem("--frameworks", ",".join(theirs), says=says)])
     planned = plan.make(spec, adapters)
     if arguments["dry_run"]:

@@ -7,6 +7,7 @@ from statistics import median
 
 from dlperf.figures import rates, standings
 from dlperf.figures import summaries as summaries_
+from dlperf.kind import KINDS
 from dlperf.report import names, text
 from dlperf.schema import Comparison, Record
 
@@ -86,16 +87,17 @@ def _protocol(comparison: Comparison) -> Iterator[str]:
 def _work(comparison: Comparison) -> Iterator[str]:
     """Rows that are not comparable, and numbers of parameters that are not alike."""
     barred = standings.obstacles(comparison)
-    theirs = text.listing(names.system(job) for job in comparison.jobs if job.upstream)
-    if theirs:
-        yield f"Third-party scripts, which do other work and are not ranked: {theirs}."
+    for kind in KINDS.values():
+        theirs = text.listing(names.system(job) for job in comparison.jobs if job.traits is kind)
+        if theirs and not kind.ranked:
+            yield f"{kind.called}, {kind.caveat}: {theirs}."
     without = [job for job in comparison.jobs if job.id in barred]
     if without:
         rows = text.listing(f"{names.system(job)} ({names.model(job.model)}, {job.precision_asked})" for job in without)
         yield f"Not comparable, and in no ranking, because nothing proves that they did the same work: {rows}."
     groups: dict[tuple[str, str, str], list[Record]] = {}
     for record in comparison.records:
-        if record.done and not record.job.upstream:
+        if record.done and record.job.traits.ranked:
             job = record.job
             groups.setdefault((job.model, job.precision_asked, job.device), []).append(record)
     for records in groups.values():
@@ -137,7 +139,7 @@ def _changed(records: Iterable[Record]) -> Iterator[str]:
     """Systems whose runs did not all have the same environment, as after an update between a run and its resumption."""
     found: dict[tuple[str, str], set[tuple[str, ...]]] = {}
     for record in records:
-        if record.done:
+        if record.done and record.job.traits.run:
             made = (record.environment.get("digest", ""), *map(str, record.versions.values()))
             found.setdefault((record.job.system, record.job.device), set()).add(made)
     for (system, _), all_made in found.items():

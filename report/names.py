@@ -12,7 +12,7 @@ from dlperf.schema import Job, Skip, Trajectory
 #: Skip.status and Failure.kind in words
 STATUSES = {
     "not_yet": "not supported by dlperf yet",
-    "upstream": "not supported by the framework",
+    "unavailable": "not supported by the framework",
     "never": "does not apply",
     "option": "excluded by an option",
     "environment": "environment could not be made",
@@ -34,7 +34,7 @@ STATUSES = {
 #: Skip.status in a word, for a table's cell
 SHORT = {
     "not_yet": "unsupported",
-    "upstream": "unsupported",
+    "unavailable": "unsupported",
     "never": "unsupported",
     "option": "excluded",
     "environment": "no environment",

@@ -229,7 +229,7 @@ def _scaled(value: float | None, by: float) -> float | None:
 
 def _head(job: Job) -> tuple[str, ...]:
     sizes = (f"{size:,}" for size in (job.batch_size, job.global_batch_size))
-    return f"{job.nnodes:,}", f"{job.world_size:,}", names.system(job), *sizes, job.launcher
+    return f"{job.nnodes:,}", f"{job.world_size:,}", names.system(job), *sizes, job.launcher or text.NONE
 
 
 def _row(row: Speedup, places: _Places, bandwidth: str, columns: int, obstacles: Mapping[str, str]) -> Row:

@@ -11,9 +11,10 @@ from dlperf.figures.standings import Standing
 from dlperf.figures.summaries import Summary
 from dlperf.proof import judge
 from dlperf.proof.judge import work_keys
-from dlperf.report import inputs, names, text, upstream
+from dlperf.report import inputs, names, text
+from dlperf.report.others import others
 from dlperf.report.scaling import scaling
-from dlperf.report.shape import Bar, Chart, Column, Row, Section, Table
+from dlperf.report.shape import Bar, Chart, Column, Others, Row, Section, Table
 from dlperf.schema import Comparison, Failure, Job, Skip
 
 
@@ -22,10 +23,9 @@ def section(
 ) -> Section:
     """obstacles: why a row is not comparable, by Job.id, see metrics.obstacles."""
     first = names.rows((summary.job for summary in summaries), skips)[0]
-    every, theirs = summaries, [summary for summary in summaries if summary.job.upstream]
-    their_skips = [skip for skip in skips if skip.upstream]
-    summaries = [summary for summary in summaries if not summary.job.upstream]
-    skips = [skip for skip in skips if not skip.upstream]
+    every, apart = summaries, tuple(others(summaries, skips, repeats))
+    summaries = [summary for summary in summaries if summary.job.traits.ranked]
+    skips = [skip for skip in skips if skip.traits.ranked]
     by_work: dict[tuple[int, int, int, str], list[Summary]] = {}
     for summary in summaries:
         by_work.setdefault(names.work(summary.job), []).append(summary)
@@ -38,9 +38,9 @@ def section(
         anchor=_anchor(first),
         title=_title(first),
         about=tuple(_model_facts(first, summaries)),
-        summary=" ".join(filter(None, [_summary(standings, groups, skips), upstream.sentence(theirs)])),
+        summary=" ".join(filter(None, [_summary(standings, groups, skips, apart), *(one.sentence for one in apart)])),
         throughput=_throughput(groups, standings, skips, repeats, proofs) if summaries or skips else None,
-        upstream=upstream.upstream(theirs, their_skips, repeats),
+        others=apart,
         chart=_chart(first, standings, groups, skips),
         scaling=scaling(every, f"charts/{_anchor(first)}", _title(first), devices, obstacles),
         input=inputs.table(summaries),
@@ -72,14 +72,16 @@ def _model_facts(row: Job | Skip, summaries: list[Summary]) -> list[str]:
     return [*facts, f"Input: {inputs}."] if inputs else facts
 
 
-def _summary(standings: list[list[Standing]], groups: list[list[Summary]], skips: list[Skip]) -> str:
+def _summary(
+    standings: list[list[Standing]], groups: list[list[Summary]], skips: list[Skip], apart: tuple[Others, ...]
+) -> str:
     several = len(groups) > 1
     parts = [
         (f"{text.capital(names.size(group[0].job))}: " if several else "On this machine ") + _winner(ranked)
         for ranked, group in zip(standings, groups, strict=True)
     ]
     if not groups and not skips:
-        return "Upstream systems only, in a table of their own and in no ranking."
+        return f"{text.listing(one.title for one in apart)} only, in a table of their own and in no ranking."
     missing = [names.system(s.job) for group in groups for s in group if not s.done] + [names.system(s) for s in skips]
     if missing and any(standings):
         parts.append(f"No figure for {text.listing(missing)}; the table says why.")

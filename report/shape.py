@@ -106,19 +106,23 @@ class Scaling:
 
 
 @dataclass(frozen=True)
-class Upstream:
-    """Rows whose scripts are others'. declared: what these compute, a column for each system."""
+class Others:
+    """Rows of one kind that is not ranked. sentence: their rates, for the summary; empty without any. declared: what
+    they compute, a column for each system; declared_about: what stands before it."""
 
+    title: str
     about: str
+    sentence: str
     table: Table
+    declared_about: str
     declared: Table | None
 
 
 @dataclass(frozen=True)
 class Section:
-    """One model at one precision on one kind of device. throughput: of native systems, None without any; upstream: of
-    the others. scaling: None where all rows are of one device. input: None where no row reads and decodes while it
-    trains; input_about: what stands before it.
+    """One model at one precision on one kind of device. throughput: of ranked systems, None without any;
+    others: of each other kind. scaling: None where all rows are of one device. input: None where no row reads and
+    decodes while it trains; input_about: what stands before it.
 
     What really ran: `work`, differences that change how much is done; `how`, other differences; `same`, the rest.
     """
@@ -128,7 +132,7 @@ class Section:
     about: tuple[str, ...]
     summary: str
     throughput: Table | None
-    upstream: Upstream | None
+    others: tuple[Others, ...]
     chart: Chart | None
     scaling: Scaling | None
     input: Table | None

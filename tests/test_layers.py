@@ -34,6 +34,7 @@ LAYERS = (
     ("machine",),
     ("precision",),
     ("schema",),
+    ("kind",),
     ("cache",),
     ("shell",),
     ("errors",),

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from dlperf.catalog.environment import EnvironmentSpec, ImageSpec
-from dlperf.catalog.script import Script, Source
+from dlperf.catalog.script import Imported, Script, Source
+from dlperf.kind import IMPORTED, NATIVE, UPSTREAM, Kind
 from dlperf.models import FAMILIES
 from dlperf.precision import TABLE as PRECISIONS
 
 DEVICES = ("cpu", "cuda")
 INPUTS = ("synthetic", "native", "dali")
-STATUSES = ("yes", "untested", "not_yet", "upstream", "never")
+STATUSES = ("yes", "untested", "not_yet", "unavailable", "never")
 #: statuses that run
 RUNNABLE = frozenset(["yes", "untested"])
 
@@ -98,7 +99,8 @@ class Adapter:
 
     distribution: the packages that may bring the framework (tensorflow, tensorflow-cpu); one is installed.
     formats: input -> formats of dlperf.models.images that its loaders read, the best first. images: by device. source,
-    scripts: of an adapter whose training scripts are others' (an upstream system), by model. launchers: those that are
+    scripts: of an adapter whose training scripts are others' (an upstream system), by model. imported: of one that has
+    figures alone. launchers: those that are
     not on PATH but in an environment (Launcher.in_environment), and are in this framework's.
     """
 
@@ -116,13 +118,20 @@ class Adapter:
     images: Mapping[str, ImageSpec] = field(default_factory=dict)
     source: Source | None = None
     scripts: Mapping[str, Script] = field(default_factory=dict)
+    imported: Sequence[Imported] = ()
     kernels: Sequence[Kernels] = ()
     launchers: tuple[str, ...] = ()
 
     @property
+    def kind(self) -> Kind:
+        """Of its systems."""
+        return IMPORTED if self.imported else UPSTREAM if self.scripts else NATIVE
+
+    @property
     def devices(self) -> tuple[str, ...]:
-        """Those on which anything of it runs."""
+        """Those on which anything of it runs, or ran."""
         found = {device for entry in self.support if entry.status in RUNNABLE for device in entry.device}
+        found |= {one.device for one in self.imported}
         return tuple(device for device in DEVICES if device in found)
 
     def image(self, device: str, options: Mapping[str, str]) -> str:
@@ -148,6 +157,11 @@ class Adapter:
             if entry.covers(family, device, precision, input):
                 return entry
         return Support("not_yet", "adapter.toml does not mention it", (), (), (), ())
+
+    def imported_of(self, model: str, device: str, precision: str) -> list[Imported]:
+        """Its figures of all sizes."""
+        asked = (model, device, precision)
+        return [one for one in self.imported if (one.model, one.device, one.precision) == asked]
 
     def kernels_of(
         self, family: str, device: str, precision: str, options: Mapping[str, str] | None = None

@@ -38,7 +38,7 @@ class EnvironmentSpec:
     key: its device, with a variant that some option asks for: "cpu", "cuda", "cpu-horovod". python: minor versions,
     best first. extra_index: where pip also looks if the usual index lacks a package. variables: set for every worker;
     `{site_packages}` stands for the environment's. build: what its lock cannot bring. machines: of MACHINES, those that
-    its lock serves. unavailable: why upstream has nothing for another of them. gigabytes: on disk, as
+    its lock serves. unavailable: why the framework has nothing for another of them. gigabytes: on disk, as
     `python -m dlperf.envs list` has it; None where nobody looked. memory: of its runs, over what
     dlperf.comparison.estimate expects.
     """

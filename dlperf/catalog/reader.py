@@ -7,8 +7,6 @@ colon between).
 from __future__ import annotations
 
 import os
-import re
-import shlex
 import tomllib
 from collections.abc import Mapping
 from itertools import product
@@ -20,20 +18,19 @@ from dlperf import launchers
 from dlperf.adapters import cpu
 from dlperf.catalog.adapter import DEVICES, INPUTS, RUNNABLE, STATUSES, Adapter, Distributed, Kernels, Option, Support
 from dlperf.catalog.environment import MACHINES, EnvironmentSpec, ImageSpec, Replacement, SourceBuild
-from dlperf.catalog.script import BATCHES, RATES, Log, Part, Script, Source
-from dlperf.catalog.tables import Tables
+from dlperf.catalog.foreign import Foreign
 from dlperf.errors import Problem, UsageError
-from dlperf.models import FAMILIES, FAMILY_OF, NAMES, PROBLEMS, images
+from dlperf.models import FAMILIES, PROBLEMS, images
 from dlperf.precision import TABLE as PRECISIONS
 
 REASON = "missing; give the reason, which the report shows."
-#: conditions that `when` may have besides an adapter's options, and their values
-CONDITIONS = {
-    "device": DEVICES,
-    "precision": tuple(PRECISIONS),
-    "ranks": ("one", "several"),
-    "nodes": ("one", "several"),
+
+#: of adapter.toml; of one that has figures alone
+KEYS = {
+    *("title", "homepage", "distribution", "default", "environment", "support", "distributed", "options"),
+    *("formats", "source", "script", "imported", "image", "kernels", "launchers"),
 }
+OF_FIGURES = {"title", "homepage", "default", "imported"}
 
 
 def adapters() -> dict[str, Adapter]:
@@ -65,21 +62,22 @@ def read(folder: Path) -> Adapter:
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise UsageError([Problem(str(path), "", says=f"cannot be read as TOML: {error}.")]) from None
     reader = _Reader(path)
-    keys = {"title", "homepage", "distribution", "default", "environment", "support", "distributed", "options"}
-    reader.known("", data, {*keys, "formats", "source", "script", "image", "kernels", "launchers"})
+    reader.known("", data, OF_FIGURES if data.get("imported") else KEYS)
+    theirs = bool(data.get("script") or data.get("imported"))
     adapter = Adapter(
         name=folder.name,
         folder=folder,
         title=reader.text(data, "title"),
         homepage=str(data.get("homepage", "")),
-        distribution=reader.texts(data, "distribution") if "script" not in data or "distribution" in data else (),
-        default=bool(data.get("default", True)),
+        distribution=() if theirs and "distribution" not in data else reader.texts(data, "distribution"),
+        default=bool(data.get("default", not theirs)),
         environments={key: reader.environment(key, table) for key, table in data.get("environment", {}).items()},
         support=[reader.support(index, table) for index, table in enumerate(data.get("support", []))],
         options={name: reader.option(name, table) for name, table in data.get("options", {}).items()},
         distributed=[reader.distributed(index, table) for index, table in enumerate(data.get("distributed", []))],
         source=reader.source(data["source"]) if "source" in data else None,
         scripts={model: reader.script(model, table) for model, table in data.get("script", {}).items()},
+        imported=reader.imported(data.get("imported", [])),
         formats=reader.formats(data.get("formats", {})),
         images={device: reader.image(device, table) for device, table in data.get("image", {}).items()},
         kernels=[reader.kernels(index, table) for index, table in enumerate(data.get("kernels", []))],
@@ -93,7 +91,7 @@ def read(folder: Path) -> Adapter:
     return adapter
 
 
-class _Reader(Tables):
+class _Reader(Foreign):
     """Turns tables into dataclasses and collects what is wrong."""
 
     def environment(self, key: str, table: Mapping[str, Any]) -> EnvironmentSpec:
@@ -154,121 +152,6 @@ class _Reader(Tables):
     def formats(self, table: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
         self.known("formats.", table, set(INPUTS) - {"synthetic"})
         return {input: self.choices("formats", table, input, images.FORMATS) for input in table}
-
-    def source(self, table: Mapping[str, Any]) -> Source:
-        self.known("source.", table, {"repository", "commit", "replace"})
-        for one in table.get("replace", ()):
-            self.known("source.replace.", one, {"file", "old", "new"})
-        source = Source(
-            self.text(table, "repository"),
-            self.text(table, "commit"),
-            tuple(
-                Replacement(self.text(one, "file"), self.text(one, "old"), str(one.get("new", "")))
-                for one in table.get("replace", ())
-            ),
-        )
-        if not re.fullmatch(r"[\w][\w./-]*", source.commit):
-            self.wrong("source.commit", source.commit, "a commit's hash, or if that is unknown a tag or branch")
-        return source
-
-    def script(self, model: str, table: Mapping[str, Any]) -> Script:
-        where = f"script.{model}."
-        texts = {"folder", "inside", "input", "data", "batch", "start"}
-        parts = {"command", "variables", "effective", "differs"}
-        self.known(where, table, {*texts, *parts, "stops", "warmup_steps", "extra_steps", "log", "batch_size"})
-        self.one_of("script", model, NAMES)
-        return Script(
-            model=model,
-            folder=self.text(table, "folder"),
-            inside=str(table.get("inside", "")),
-            input=self.one_of(where + "input", table.get("input", "native"), INPUTS),
-            data=str(table.get("data", "")),
-            batch=self.one_of(where + "batch", table.get("batch", ""), BATCHES),
-            batch_size={
-                self.one_of(where + "batch_size", precision, tuple(PRECISIONS)): self.number(
-                    where + "batch_size", size, 1
-                )
-                for precision, size in table.get("batch_size", {}).items()
-            },
-            start=self.one_of(where + "start", table.get("start", "once"), ("once", "node")),
-            stops=bool(table.get("stops", True)),
-            warmup_steps=self.number(where + "warmup_steps", table.get("warmup_steps", 0)),
-            extra_steps=self.number(where + "extra_steps", table.get("extra_steps", 0)),
-            log=self.log(where + "log", table.get("log", {})),
-            command=self.parts(where + "command", table, "words"),
-            variables=self.parts(where + "variables", table, "values"),
-            effective=self.parts(where + "effective", table, "values"),
-            differs=self.parts(where + "differs", table, "text"),
-        )
-
-    def parts(self, where: str, table: Mapping[str, Any], content: str) -> tuple[Part, ...]:
-        """Tables with `when` and a command line (words), NAME = VALUE (values) or a sentence (text)."""
-        found = []
-        for index, one in enumerate(table.get(where.rpartition(".")[2], ())):
-            place = f"{where}[{index}]"
-            self.known(place + ".", one, {"when", content} if content != "values" else set(one))
-            when = {str(name): self._listed(values) for name, values in one.get("when", {}).items()}
-            rest = {str(name): str(value) for name, value in one.items() if name != "when"}
-            words: tuple[str, ...] = ()
-            try:
-                words = tuple(shlex.split(rest.get("words", "")))
-            except ValueError as error:
-                self.says(place + ".words", f"a shell cannot split it into words: {error}.")
-            if content != "values" and not rest.get(content):
-                self.says(f"{place}.{content}", "missing.")
-            found.append(Part(when, words, rest if content == "values" else {}, rest.get("text", "")))
-        return tuple(found)
-
-    @staticmethod
-    def _listed(values: object) -> tuple[str, ...]:
-        return tuple(str(value) for value in values) if isinstance(values, list) else (str(values),)
-
-    def log(self, where: str, table: Mapping[str, Any]) -> Log:
-        self.known(where + ".", table, {"line", "first", "every", "timestamp", "rate_of", "milliseconds", "ranks"})
-        text = str(table.get("line", ""))
-        try:
-            line = re.compile(text)
-        except re.error as error:
-            self.says(where + ".line", f"not a regular expression: {error}.")
-            line = re.compile("")
-        groups = set(line.groupindex)
-        timed = groups & {"timestamp", "seconds", "rate"}
-        if "step" not in groups or len(timed) != 1 or groups - timed - {"step", "loss"}:
-            needed = "step, and exactly one of timestamp, seconds and rate; it may have loss"
-            self.says(where + ".line", f"must have the named groups {needed}.")
-        if ("timestamp" in groups) != bool(table.get("timestamp")):
-            self.says(where + ".timestamp", "give the format of the group timestamp, if and only if the line has one.")
-        return Log(
-            line=line,
-            first=self.number(where + ".first", table.get("first", 0)),
-            every=self.number(where + ".every", table.get("every", 1), least=1),
-            timestamp=str(table.get("timestamp", "")),
-            rate_of=self.one_of(where + ".rate_of", table.get("rate_of", "all"), RATES),
-            milliseconds=bool(table.get("milliseconds", False)),
-            ranks=self.one_of(where + ".ranks", table.get("ranks", "one"), ("one", "node", "all")),
-        )
-
-    def upstream(self, adapter: Adapter) -> None:
-        """Scripts have a source, conditions that can hold, and images that an option names."""
-        if bool(adapter.scripts) != bool(adapter.source):
-            self.says("source", "[source] and [script.*] belong together; one of them is missing.")
-        for device, one in adapter.images.items():
-            values = adapter.options["image"].values if "image" in adapter.options else ()
-            if set(one.named) != set(values):
-                self.wrong(f"image.{device}.named", ", ".join(one.named), f"the option image's: {', '.join(values)}")
-        for script in adapter.scripts.values():
-            for part in (*script.command, *script.variables, *script.effective, *script.differs):
-                options = adapter.options_of(FAMILY_OF.get(script.model, ""))
-                self.conditions(f"script.{script.model}", part, options)
-
-    def conditions(self, where: str, part: Part, options: Mapping[str, Option]) -> None:
-        known = {**CONDITIONS, **{name: option.values for name, option in options.items()}}
-        for name, values in part.when.items():
-            if name not in known:
-                self.wrong(f"{where}.when", name, ", ".join(known))
-            elif name not in options or not options[name].any:
-                for value in values:
-                    self.one_of(f"{where}.when.{name}", value, known[name])
 
     def variants(self, adapter: Adapter) -> None:
         """An option's environments and launchers are of its values, and some device has the environments."""

@@ -1,10 +1,11 @@
-"""Third-party training scripts: where one comes from, how it is run, and what its log says."""
+"""Third-party training scripts: where one comes from, how it is run, and what its log says; and imported figures."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from dlperf.catalog.environment import Replacement
 
@@ -106,3 +107,42 @@ class Script:
     variables: tuple[Part, ...]
     effective: tuple[Part, ...]
     differs: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Imported:
+    """Runs that were made elsewhere, of one model at one size, and what is known of them.
+
+    files: a log of each run, and `log` how they tell; or else rates: samples per second over all devices that were
+    published for each run. source: where they are from, for a reader of the report. precision: of dlperf.precision.
+    batch_size: per device. differs, effective, versions: as far as the source tells, see Script and Record.
+    """
+
+    model: str
+    device: str
+    precision: str
+    batch_size: int
+    nnodes: int
+    nproc_per_node: int
+    input: str
+    source: str
+    files: tuple[Path, ...] = ()
+    log: Log | None = None
+    rates: tuple[float, ...] = ()
+    differs: str = ""
+    effective: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def runs(self) -> int:
+        return len(self.files or self.rates)
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        return self.nnodes, self.nproc_per_node, self.batch_size
+
+    @property
+    def about(self) -> dict[str, str]:
+        """What a reader must know of the row, see schema.ABOUT."""
+        estimator = self.log.estimator if self.log else "the rate that was published"
+        return {"source": self.source, "estimator": estimator, "differs": self.differs}

@@ -11,29 +11,30 @@ from dlperf.envs.environment import Environment
 from dlperf.planning import plan
 from dlperf.planning.plan import Plan
 from dlperf.planning.spec import Spec
-from dlperf.proof import asked, certify
+from dlperf.proof import certify
 from dlperf.schema import Job
 from dlperf.systems import kinds as systems
-from dlperf.systems.kinds import System
+from dlperf.systems.system import System
 
 
 def text(spec: Spec, planned: Plan, adapters: Mapping[str, Adapter], folder: Path) -> str:
     """The plan, what it will take, and every command, verbatim, as text. Nothing is run or made."""
-    expected = estimate.of(spec, planned.jobs * spec.protocol.repeats, adapters)
+    runs = plan.order(planned, spec.protocol.repeats, spec.seed)
+    expected = estimate.of(spec, [job for _, job in runs], adapters)
     lines = [f"# {line}" for line in [*estimate.text(expected), f"In {folder}"]]
     lines += [f"# not run: {s.model} {s.precision_asked} {s.system}: {s.status}: {s.why}" for s in planned.skips]
     for name, commands in environment_commands(spec, planned, adapters).items():
         lines += ["", f"# environment of {name}, unless it is there already", commands]
     if spec.verify:
-        wanted = {one.name: one for job in planned.jobs if _system(job, adapters).PROVEN for one in asked.needed(job)}
-        for name, one in wanted.items():
+        for one in estimate.proofs(planned.jobs):
             environment = _planned(spec, one.job, adapters)
-            head = f"# {folder / 'proofs' / name / 'run' / 'launch.sh'}, unless there is a valid certificate"
+            head = f"# {folder / 'proofs' / one.name / 'run' / 'launch.sh'}, unless there is a valid certificate"
             lines += ["", head, certify.script(one, environment, spec).rstrip()]
-    for repeat, job in plan.order(planned, spec.protocol.repeats, spec.seed):
+    for repeat, job in runs:
         environment = _planned(spec, job, adapters)
         script = _system(job, adapters).script(adapters[job.adapter], job, spec, repeat, environment)
-        lines += ["", f"# {folder / runner.run_folder(job, repeat) / 'launch.sh'}", script.rstrip()]
+        place = folder / runner.run_folder(job, repeat)
+        lines += ["", f"# {place / 'launch.sh'}", script.rstrip()] if script else ["", f"# {place}: nothing is run"]
     return "\n".join(lines)
 
 

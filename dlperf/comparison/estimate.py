@@ -109,7 +109,7 @@ def of(spec: Spec, runs: Sequence[Job], adapters: Mapping[str, Adapter], here: H
 
 def proofs(jobs: Iterable[Job]) -> list[Asked]:
     """The trajectories that prove these rows, cached or not."""
-    return list({one.name: one for job in jobs if not job.upstream for one in asked.needed(job)}.values())
+    return list({one.name: one for job in jobs if job.traits.proven for one in asked.needed(job)}.values())
 
 
 def look(spec: Spec, jobs: Iterable[Job], wanted: Iterable[Asked], adapters: Mapping[str, Adapter]) -> Here:
@@ -166,6 +166,8 @@ def rate(precision: str, device: str, here: Here) -> float | None:
 
 def run_seconds(job: Job, spec: Spec, here: Here) -> float | None:
     """Of one run of a row; None where nothing like it was measured."""
+    if not job.traits.run:
+        return 0.0
     if spec.emulate_cpu:
         return None
     protocol = spec.protocol
@@ -215,7 +217,7 @@ def run_memory(job: Job, adapter: Adapter) -> int:
 
 
 def _memory(jobs: Iterable[Job], wanted: Iterable[Asked], adapters: Mapping[str, Adapter]) -> dict[str, int]:
-    rows = {job.id: run_memory(job, adapters[job.adapter]) for job in jobs}
+    rows = {job.id: run_memory(job, adapters[job.adapter]) for job in jobs if job.traits.run}
     most = max((one.ranks * asked.memory(one.model) for one in wanted), default=0)
     return {**rows, "": most} if most else rows
 

@@ -173,7 +173,7 @@ class Progress:
     def _look(self, folder: Path) -> str:
         """Read where the run is. Says so if it is slow, once a row. Returns its rate so far; empty if nobody knows."""
         assert self._job is not None
-        if self._job.upstream or self._spec is None:  # a script that is not ours has a log of its own
+        if not self._job.traits.worker or self._spec is None:  # a script that is not ours has a log of its own
             self._position = Position("its script is at work")
             return ""
         stream = events.read(folder / "events.rank0.jsonl")

@@ -24,7 +24,7 @@ from dlperf.runs.execute import Enough, Exit, Outcome, execute, now
 from dlperf.schema import Failure, Job, Record
 from dlperf.shell import quote
 from dlperf.systems import kinds as systems
-from dlperf.systems.kinds import System
+from dlperf.systems.system import System
 
 #: failures of what surrounds a run, not of the run: `--resume` tries them again
 NEVER_RAN = frozenset(["environment"])
@@ -49,7 +49,7 @@ class Runner:
         """Make environments, then run what is missing. KeyboardInterrupt ends every child and goes on."""
         runs = list(self._missing())
         jobs = {job.id: job for _, job in runs}
-        used = {job.adapter: self.adapters[job.adapter] for job in jobs.values()}
+        used = {job.adapter: self.adapters[job.adapter] for job in jobs.values() if job.traits.run}
         bundle.make(self.store.folder / "code", used.values())
         expected = estimate.of(self.store.spec, [job for _, job in runs], self.adapters)
         for line in estimate.text(expected) if runs else ():
@@ -68,7 +68,7 @@ class Runner:
     def _look_for_folder(self, jobs: Sequence[Job], environments: Mapping[str, Environment]) -> None:
         """UsageError if some node does not see the folder of the comparison, or the environments. A node that cannot
         be reached is not told here: each of its rows says so."""
-        wide = [job for job in jobs if job.nnodes > 1 and job.id in environments]
+        wide = [job for job in jobs if job.nnodes > 1 and job.traits.worker and job.id in environments]
         if not wide:
             return
         folder, spec = self.store.folder / "look", self.store.spec
@@ -109,7 +109,7 @@ class Runner:
             sharing.setdefault((job.adapter, job.environment, job.image), []).append(job)
         needed = [jobs for jobs in sharing.values() if any(job.id in following for job in jobs)]
         found: dict[str, Environment] = {}
-        for system in systems.SYSTEMS:
+        for system in systems.SYSTEMS.values():
             mine = [jobs for jobs in needed if self._system(jobs[0]) is system]
             wanted = [(self.adapters[jobs[0].adapter], jobs[0]) for jobs in mine]
             made = system.environments(wanted, self.store.spec, self.store.folder, self.progress.note)
@@ -124,9 +124,9 @@ class Runner:
         return systems.of(self.adapters[job.adapter])
 
     def _prove(self, environments: Mapping[str, Environment]) -> None:
-        """Certificates of the rows whose scripts are ours, unless an earlier call had them all."""
+        """Certificates of the rows that can be proven, unless an earlier call had them all."""
         spec, folder = self.store.spec, self.store.folder
-        jobs = [job for job in self.store.plan.jobs if self._system(job).PROVEN]
+        jobs = [job for job in self.store.plan.jobs if job.traits.proven]
         if all(job.id in self.store.proofs for job in jobs):
             return
         certifier = Certifier(folder, spec, self.progress.note, self.progress.busy)
@@ -156,11 +156,11 @@ class Runner:
             folder,
             system.request(adapter, job, spec),
             command,
-            lambda: system.read(adapter, job, spec, environment, folder),
+            lambda: system.read(adapter, job, spec, repeat, environment, folder),
             system.failure,
             spec.timeout,
             tick,
-            launchers.find(job.launcher),
+            launchers.find(job.launcher or "local"),
             environment.engine,
         )
         self._finish(_record(job, repeat, command, system.stored(adapter, job, spec, environment), outcome))

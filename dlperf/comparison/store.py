@@ -22,7 +22,17 @@ from typing import Any
 from dlperf.errors import Problem, UsageError
 from dlperf.planning.plan import Plan
 from dlperf.planning.spec import Spec, spec_from
-from dlperf.schema import SCHEMA, Certificate, Comparison, Record, Skip, job_from, proofs_from, record_from, to_json
+from dlperf.schema import (
+    SCHEMA,
+    Certificate,
+    Comparison,
+    Record,
+    job_from,
+    proofs_from,
+    record_from,
+    skip_from,
+    to_json,
+)
 
 MANIFEST = "comparison.json"
 RECORDS = "records.jsonl"
@@ -38,7 +48,7 @@ class Store:
         self.spec: Spec = spec_from(manifest["spec"])
         self.plan = Plan(
             jobs=tuple(job_from(job) for job in manifest["jobs"]),
-            skips=tuple(Skip(**skip) for skip in manifest["skips"]),
+            skips=tuple(map(skip_from, manifest["skips"])),
         )
         self.warnings: list[str] = []
         self.records = {(record.job.id, record.repeat): record for record in self._read()}
@@ -93,7 +103,7 @@ class Store:
             machine=self.manifest["machine"],
             created=self.manifest["created"],
             version=self.manifest["version"],
-            planned=len(self.plan.jobs) * self.spec.protocol.repeats,
+            planned=sum(job.runs(self.spec.protocol.repeats) for job in self.plan.jobs),
             jobs=self.plan.jobs,
             records=tuple(self.records.values()),
             skips=self.plan.skips,

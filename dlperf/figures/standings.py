@@ -40,11 +40,11 @@ def standings(summaries: Iterable[Summary], obstacles: Mapping[str, str]) -> lis
 def obstacles(comparison: Comparison) -> dict[str, str]:
     """Why a row takes no part in "fastest", by Job.id: no proof of the same work, or work that differs.
 
-    Upstream rows are in no ranking anyway, and not here.
+    Rows of a kind that is never ranked are not here.
     """
     found = dict(_other_work(comparison))
     for job in comparison.jobs:
-        if job.upstream:
+        if not job.traits.ranked:
             continue
         verdict, phrase = judge.verdict(comparison.proofs.get(job.id, ()))
         if verdict != "same":
@@ -56,7 +56,7 @@ def _other_work(comparison: Comparison) -> Iterator[tuple[str, str]]:
     """Rows whose runs say that they did other work than most rows of the same model, precision and device."""
     groups: dict[tuple[str, ...], dict[str, Record]] = {}
     for record in comparison.records:
-        if record.done and not record.job.upstream:
+        if record.done and record.job.traits.ranked:
             group = (record.job.family, record.job.model, record.job.precision_asked, record.job.device)
             groups.setdefault(group, {})[record.job.id] = record
     for (family, *_), records in groups.items():

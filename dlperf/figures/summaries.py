@@ -45,7 +45,7 @@ def summarize(job: Job, records: Iterable[Record]) -> Summary:
     host_memory = [r.peak_memory_bytes for r in done if r.peak_memory_bytes is not None]
     device_memory = [r.peak_device_memory_bytes for r in done if r.peak_device_memory_bytes is not None]
     first_steps = [r.first_step_seconds for r in done if r.first_step_seconds is not None]
-    several = done if job.world_size > 1 and not job.upstream else ()  # others' scripts do not tell these
+    several = done if job.world_size > 1 and job.traits.worker else ()
     gradients = [r.communication["gradient_bytes"] for r in several if "gradient_bytes" in r.communication]
     bandwidths = [found for found in map(all_reduce_bandwidth, several) if found is not None]
     loaders = [record.input["samples"] / record.input["seconds"] for record in done if record.input.get("seconds")]
@@ -76,9 +76,9 @@ def given_up(records: Sequence[Record]) -> bool:
 
 
 def missing_runs(summary: Summary, repeats: int) -> int:
-    """Runs of a row that are still to be made of the `repeats` that were asked for."""
+    """Runs of a row that are still to be made. repeats: the protocol's."""
     made = [*summary.done, *summary.failed]
-    return 0 if given_up(made) else max(0, repeats - len(made))
+    return 0 if given_up(made) else max(0, summary.job.runs(repeats) - len(made))
 
 
 def rates_of(summary: Summary) -> list[float]:

@@ -49,7 +49,7 @@ def from_arguments(
     frameworks = checker.frameworks(adapters)
     device = checker.device([adapters[name] for name in frameworks])
     protocol = checker.protocol("dlperf" if device == "cuda" else "quick")
-    places = checker.places()
+    places = checker.places(any(adapters[name].kind.run for name in frameworks))
     chosen_models = checker.models()
     emulated = checker.emulated([adapters[name] for name in frameworks], device, places)
     instructions = checker.instructions(device, places, emulated)
@@ -113,7 +113,7 @@ class _Checker(Arguments):
         """The CPU that --emulate-cpu names, if this machine can emulate it."""
         model = str(self.arguments.get("emulate_cpu") or "")
         alone = places["launcher"] == "local" and max(places["nproc_per_node"]) == 1
-        alone = alone and not any(one.scripts for one in chosen)
+        alone = alone and all(one.kind.worker for one in chosen)
         if model and (device != "cpu" or not alone or self.arguments["env"] not in ("venv", "current")):
             fits = "native rows of one rank on this machine's CPU, with --env venv or current"
             self.problem("emulate_cpu", model, f"only {fits}, can run on an emulated CPU. Leave out --emulate-cpu.")
@@ -146,7 +146,7 @@ class _Checker(Arguments):
         if device == "cpu":
             return device
         gpus = probe.gpus()
-        if device == "cuda" and not gpus and not self.arguments["dry_run"]:
+        if device == "cuda" and not gpus and any(one.kind.run for one in chosen) and not self.arguments["dry_run"]:
             says = "nvidia-smi finds no GPU. Is the driver installed? Without a GPU, choose --device cpu."
             self.problem("device", "cuda", says)
         if device == "auto" and all(adapter.devices == ("cuda",) for adapter in chosen):
@@ -190,8 +190,8 @@ class _Checker(Arguments):
             repeats=self.count("repeats", base.repeats),
         )
 
-    def places(self) -> dict[str, Any]:
-        """Where ranks go: nodes, ranks on each, hosts, launcher."""
+    def places(self, run: bool) -> dict[str, Any]:
+        """Where ranks go: nodes, ranks on each, hosts, launcher. run: whether any framework is run."""
         hosts = self.hosts()
         nnodes = self.counts("nnodes", (len(hosts) or 1,))
         nproc = self.counts("nproc_per_node", (1,))
@@ -202,7 +202,7 @@ class _Checker(Arguments):
             self.problem(
                 "nproc_per_node", max(nproc), f"{name} has slots for {slots}. Ask for fewer ranks on each node."
             )
-        launcher = self.launcher(max(nnodes), hosts)
+        launcher = self.launcher(max(nnodes), hosts) if run else launchers.find("local")
         return {
             "nnodes": nnodes,
             "nproc_per_node": nproc,
@@ -374,7 +374,7 @@ class _Checker(Arguments):
         if not os.access(folder, os.R_OK | os.X_OK):
             self.problem("data", spec.data, "you do not have permission to read this folder.")
             return
-        if all(adapters[name].scripts for name in spec.frameworks):
+        if not any(adapters[name].kind.worker for name in spec.frameworks):
             return  # others' scripts have formats of their own
         for model in spec.models:
             if models.FAMILY_OF[model] == "bert":

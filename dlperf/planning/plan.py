@@ -61,7 +61,9 @@ def _placed(spec: Spec, adapter: Adapter, row: Job, nnodes: int, nproc: int) -> 
     world = nnodes * nproc
     batch_size = spec.global_batch_size // world if spec.global_batch_size else row.batch_size
     support = adapter.distributed_on(spec.device)
-    ours = not row.upstream and launchers.find(spec.launcher).in_environment
+    if not row.traits.run:
+        return _made(spec, adapter, row, nnodes, nproc)
+    ours = row.traits.worker and launchers.find(spec.launcher).in_environment
     lacks = adapter.lacks_launcher(spec.launcher, row.options) if ours else ""
     if lacks:
         return _skip(row, "option", lacks, nnodes, nproc)
@@ -73,10 +75,34 @@ def _placed(spec: Spec, adapter: Adapter, row: Job, nnodes: int, nproc: int) -> 
         batch_size=batch_size,
         nnodes=nnodes,
         nproc_per_node=nproc,
-        launcher="local" if row.upstream else spec.launcher,  # a script starts its own ranks
+        launcher=spec.launcher if row.traits.worker else "local",  # a script starts its own ranks
         untested=row.untested or (world > 1 and support.status == "untested"),
     )
-    return replace(placed, upstream=scripts.about(adapter, placed)) if row.upstream else placed
+    return replace(placed, about=scripts.about(adapter, placed))
+
+
+def _made(spec: Spec, adapter: Adapter, row: Job, nnodes: int, nproc: int) -> Job | Skip:
+    """A row whose runs were made elsewhere: it is of their size and batch, and of no other."""
+    found = adapter.imported_of(row.model, row.device, row.precision)
+    asked = spec.global_batch_size // (nnodes * nproc) if spec.global_batch_size else spec.batch_size
+    fits = [one for one in found if one.size == (nnodes, nproc, asked or one.batch_size)]
+    if not fits:
+        sizes = ", ".join(f"{one.nnodes} x {one.nproc_per_node} devices with batch {one.batch_size}" for one in found)
+        wanted = f"{nnodes} x {nproc}" + (f" with batch {asked}" if asked else "")
+        return _skip(row, "option", f"its figures are of {sizes}, not of {wanted}", nnodes, nproc)
+    one = fits[0]
+    return replace(
+        row,
+        id=_id(row.model, row.precision, row.system, one.batch_size, nnodes, nproc),
+        batch_size=one.batch_size,
+        nnodes=nnodes,
+        nproc_per_node=nproc,
+        input=one.input,
+        data_dir=None,
+        launcher="",
+        repeats=one.runs,
+        about=one.about,
+    )
 
 
 def _skip(row: Job, status: str, why: str, nnodes: int, nproc: int) -> Skip:
@@ -94,33 +120,30 @@ def _row(
     script = adapter.scripts.get(model)
     if script:  # what feeds it is its own matter
         input = options.get("input", script.input)
-    system = system_name(adapter, family, mine, "" if script else input)
-    support = adapter.support_of(family, spec.device, precision, input)
-    status, why = support.status, support.why
-    if adapter.scripts and not script:
-        status, why = "never", f"its scripts train {' and '.join(adapter.scripts)}"
+    fed = input if adapter.kind.worker else ""
+    system = system_name(adapter, family, mine, fed)
+    status, why = _supported(adapter, model, spec.device, precision, input)
     if status in RUNNABLE:
-        why = _misfit(adapter, family, mine) or ("" if script else _unread(spec, adapter, family, input))
+        why = _misfit(adapter, family, mine) or (_unread(spec, adapter, family, fed) if fed else "")
         status = "option" if why else status
     image = adapter.image(spec.device, options) if spec.env != "current" else ""
-    environment = adapter.environment_key(spec.device, options, "" if script else input)
+    environment = adapter.environment_key(spec.device, options, fed)
     if status in RUNNABLE and spec.env == "venv" and not image:
         why = _unbuilt(adapter, environment, spec.device)
         status = "not_yet" if why else status
-    if status in RUNNABLE and spec.env in ENGINES and not image:
+    if status in RUNNABLE and spec.env in ENGINES and not image and adapter.kind.run:
         why = no_image(adapter, environment, spec.device, spec.images)
         status = "not_yet" if why else status
     if status in RUNNABLE and not image and _from_lock(spec, adapter) and environment in adapter.environments:
         made = adapter.environments[environment]
         why = made.lacks(machine)
-        status = ("upstream" if machine in made.unavailable else "not_yet") if why else status
+        status = ("unavailable" if machine in made.unavailable else "not_yet") if why else status
     if status in RUNNABLE:
         why = too_old(spec, adapter, family, precision, options)
         status = "hardware" if why else status
-    upstream = {"script": adapter.source.repository} if adapter.source else {}
     if status not in RUNNABLE:
         names = (system, adapter.name, adapter.title, model, family, spec.device, asked, precision)
-        return Skip(*names, status, why, upstream=upstream)
+        return Skip(*names, status, why, kind=adapter.kind.name)
     usual = default_batch_size(model, spec.device, precision)
     usual = script.batch_size.get(precision, usual) if script and spec.device == "cuda" else usual
     batch_size = spec.batch_size or spec.global_batch_size or usual
@@ -141,9 +164,22 @@ def _row(
         environment=environment,
         image=image,
         untested=status == "untested",
-        upstream=upstream,
-        format="" if script else _format(spec, adapter, family, input),
+        kind=adapter.kind.name,
+        format=_format(spec, adapter, family, fed) if fed else "",
     )
+
+
+def _supported(adapter: Adapter, model: str, device: str, precision: str, input: str) -> tuple[str, str]:
+    """Whether an adapter has such a row, and why not."""
+    if adapter.imported_of(model, device, precision):
+        return "yes", ""
+    if adapter.imported:
+        has = dict.fromkeys(f"{one.model} {one.precision} on {one.device}" for one in adapter.imported)
+        return "never", f"its figures are of {', '.join(has)}"
+    if adapter.scripts and model not in adapter.scripts:
+        return "never", f"its scripts train {' and '.join(adapter.scripts)}"
+    support = adapter.support_of(models.FAMILY_OF[model], device, precision, input)
+    return support.status, support.why
 
 
 def too_old(spec: Spec, adapter: Adapter, family: str, precision: str, options: Mapping[str, str]) -> str:
@@ -249,11 +285,11 @@ def file_name(text: str) -> str:
 
 
 def order(plan: Plan, repeats: int, seed: int) -> list[tuple[int, Job]]:
-    """Every run: blocks of one repeat of every job, each block in its own random order, so that a drift of the
-    machine hits all systems alike."""
+    """Every run: blocks of one repeat of every job that has as many, each block in its own random order, so that a
+    drift of the machine hits all systems alike."""
     runs = []
-    for repeat in range(repeats):
-        block = list(plan.jobs)
+    for repeat in range(max((job.runs(repeats) for job in plan.jobs), default=0)):
+        block = [job for job in plan.jobs if repeat < job.runs(repeats)]
         random.Random(f"{seed} {repeat}").shuffle(block)
         runs += [(repeat, job) for job in block]
     return runs

@@ -42,8 +42,9 @@ class _Options(dict[str, str]):
 
 
 def about(adapter: Adapter, job: Job) -> dict[str, str]:
-    """What a reader must know of an upstream row, see schema.UPSTREAM."""
-    assert adapter.source is not None
+    """What a reader must know of a row, see schema.ABOUT; nothing of a native one."""
+    if adapter.source is None:
+        return {}
     script = adapter.scripts[job.model]
     name = "/".join(adapter.source.repository.rstrip("/").split("/")[-2:])
     return {

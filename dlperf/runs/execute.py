@@ -59,15 +59,15 @@ def execute(
     launcher: Launcher,
     engine: str = "",
 ) -> Outcome:
-    """Run a script in a new folder, and read what it left there.
+    """Run a script in a new folder, and read what it left there; an empty one is not run, and takes no time.
 
     request: the content of job.json. tick: called once a second; it may raise Enough. engine: of the containers in
     which it runs, if it does.
     """
     _prepare(folder, request, script)
     started, began = now(), time.monotonic()
-    ended = run_script(folder, timeout, tick, launcher, engine)
-    seconds = time.monotonic() - began
+    ended = run_script(folder, timeout, tick, launcher, engine) if script else Exit(0, False, timeout, False)
+    seconds = time.monotonic() - began if script else 0.0
     stream = read()
     return Outcome(started, seconds, stream, failure(ended, stream, folder, launcher))
 
@@ -78,6 +78,8 @@ def _prepare(folder: Path, job: Mapping[str, object], command: str) -> None:
         earlier = sum(1 for _ in folder.parent.glob(folder.name + ".earlier*"))
         folder.rename(folder.with_name(f"{folder.name}.earlier{earlier}"))
     folder.mkdir(parents=True)
+    if not command:
+        return
     (folder / "job.json").write_text(json.dumps(job, indent=1), encoding="utf-8")
     (folder / "launch.sh").write_text(command, encoding="utf-8")
 

@@ -11,34 +11,52 @@ from dlperf.catalog.adapter import Adapter
 from dlperf.envs import kinds
 from dlperf.envs.environment import Environment, Progress
 from dlperf.errors import RunError
+from dlperf.launchers import Launcher
 from dlperf.planning.spec import Spec
 from dlperf.runs import events, failures, worker
 from dlperf.runs.events import Stream
-from dlperf.schema import Job
-
-PROVEN = True
-
-check = kinds.check
-failure = failures.failure
+from dlperf.runs.execute import Exit
+from dlperf.schema import Failure, Job
+from dlperf.systems.system import System
 
 
-def planned(adapter: Adapter, job: Job, spec: Spec) -> Environment:
-    return _on_cpu(kinds.planned(adapter, job.environment, spec.env, spec.images), spec)
+class Native(System):
+    """Its verbs are told in dlperf.systems.system."""
 
+    def planned(self, adapter: Adapter, job: Job, spec: Spec) -> Environment:
+        return _on_cpu(kinds.planned(adapter, job.environment, spec.env, spec.images), spec)
 
-def commands(adapter: Adapter, job: Job, spec: Spec) -> str:
-    try:
-        return "\n".join(kinds.commands(adapter, job.environment, spec.env, spec.images))
-    except RunError as error:
-        return f"# {error}"
+    def commands(self, adapter: Adapter, job: Job, spec: Spec) -> str:
+        try:
+            return "\n".join(kinds.commands(adapter, job.environment, spec.env, spec.images))
+        except RunError as error:
+            return f"# {error}"
 
+    def environments(
+        self, wanted: Sequence[tuple[Adapter, Job]], spec: Spec, folder: Path, note: Progress
+    ) -> list[Environment | RunError]:
+        pairs = [(adapter, job.environment) for adapter, job in wanted]
+        made = kinds.ensure_all(pairs, spec.env, note, spec.images)
+        return [one if isinstance(one, RunError) else _on_cpu(one, spec) for one in made]
 
-def environments(
-    wanted: Sequence[tuple[Adapter, Job]], spec: Spec, folder: Path, note: Progress
-) -> list[Environment | RunError]:
-    pairs = [(adapter, job.environment) for adapter, job in wanted]
-    made = kinds.ensure_all(pairs, spec.env, note, spec.images)
-    return [one if isinstance(one, RunError) else _on_cpu(one, spec) for one in made]
+    def check(self, environment: Environment) -> None:
+        kinds.check(environment)
+
+    def script(self, adapter: Adapter, job: Job, spec: Spec, repeat: int, environment: Environment) -> str:
+        title = f"{job.id}, repeat {repeat + 1} of {spec.protocol.repeats}"
+        launch = worker.launch(job, environment, spec, f"{job.id}-r{repeat + 1}", title)
+        return launchers.find(job.launcher).script(launch)
+
+    def request(self, adapter: Adapter, job: Job, spec: Spec) -> dict[str, object]:
+        return request(adapter, job, spec)
+
+    def read(
+        self, adapter: Adapter, job: Job, spec: Spec, repeat: int, environment: Environment, folder: Path
+    ) -> Stream:
+        return events.of_job(folder, job.world_size)
+
+    def failure(self, ended: Exit, stream: Stream, folder: Path, launcher: Launcher) -> Failure | None:
+        return failures.failure(ended, stream, folder, launcher)
 
 
 def _on_cpu(environment: Environment, spec: Spec) -> Environment:
@@ -46,13 +64,8 @@ def _on_cpu(environment: Environment, spec: Spec) -> Environment:
     return replace(environment, emulated=spec.emulate_cpu)
 
 
-def script(adapter: Adapter, job: Job, spec: Spec, repeat: int, environment: Environment) -> str:
-    title = f"{job.id}, repeat {repeat + 1} of {spec.protocol.repeats}"
-    launch = worker.launch(job, environment, spec, f"{job.id}-r{repeat + 1}", title)
-    return launchers.find(job.launcher).script(launch)
-
-
 def request(adapter: Adapter, job: Job, spec: Spec) -> dict[str, object]:
+    """What a run is asked for; of a third-party script, for whoever reads its folder."""
     asked = worker.request(
         job,
         spec,
@@ -66,16 +79,3 @@ def request(adapter: Adapter, job: Job, spec: Spec) -> dict[str, object]:
     )
     kernels = adapter.kernels_of(job.family, job.device, job.precision, job.options)
     return {**asked, "kernels": kernels, "allow_reference": spec.allow_reference}
-
-
-def complete(adapter: Adapter, job: Job, spec: Spec, folder: Path) -> bool:
-    """Never: a worker ends by itself."""
-    return False
-
-
-def read(adapter: Adapter, job: Job, spec: Spec, environment: Environment, folder: Path) -> Stream:
-    return events.of_job(folder, job.world_size)
-
-
-def stored(adapter: Adapter, job: Job, spec: Spec, environment: Environment) -> dict[str, str]:
-    return environment.stored

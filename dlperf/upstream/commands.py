@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from dlperf.catalog.adapter import Adapter
 from dlperf.catalog.checkout import FOLDER
-from dlperf.catalog.script import Script
+from dlperf.catalog.script import Log, Script
 from dlperf.envs.environment import Environment
 from dlperf.launchers.containers import LABEL
 from dlperf.planning.scripts import declared, holds
@@ -37,11 +37,15 @@ class Steps(NamedTuple):
 
 def steps(script: Script, protocol: Protocol) -> Steps:
     """The protocol's, as far as the script's log can tell them: whole lines of it, and no fewer."""
-    every = script.log.every
     least = script.warmup_steps if protocol.name == "dlperf" else 0
-    warmup = _up(max(protocol.warmup_steps, least), every)
-    window = _up(protocol.steps_per_window, every)
-    return Steps(warmup, window, protocol.windows, warmup + window * protocol.windows + script.extra_steps)
+    return told_steps(script.log, protocol, least, script.extra_steps)
+
+
+def told_steps(log: Log, protocol: Protocol, least: int = 0, extra: int = 0) -> Steps:
+    """The protocol's in whole lines of a log. least: of the warm-up. extra: after the last window."""
+    warmup = _up(max(protocol.warmup_steps, least), log.every)
+    window = _up(protocol.steps_per_window, log.every)
+    return Steps(warmup, window, protocol.windows, warmup + window * protocol.windows + extra)
 
 
 def _up(number: int, to: int) -> int:

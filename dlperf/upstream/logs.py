@@ -1,4 +1,4 @@
-"""Third-party training scripts: the figures in what they print.
+"""Training scripts that are not ours: the figures in what they print, or printed elsewhere.
 
 What a script prints becomes windows like those of our own workers: all samples over all seconds, after the warm-up that
 the protocol asks for, whatever the script averages itself.
@@ -108,8 +108,8 @@ def marks(found: Sequence[Line], log: Log) -> list[Mark]:
     return made
 
 
-def windows(found: Sequence[Mark], wanted: Steps, log: Log, samples_per_step: int) -> list[Window]:
-    """As many as the marks have after the warm-up, each of at least as many steps as wanted."""
+def windows(found: Sequence[Mark], wanted: Steps, log: Log, samples_per_step: int, name: str) -> list[Window]:
+    """As many as the marks have after the warm-up, each of at least as many steps as wanted. name: of the log."""
     rest = iter(found)
     made: list[Window] = []
     start = next((mark for mark in rest if mark.steps >= wanted.warmup), None)
@@ -120,7 +120,7 @@ def windows(found: Sequence[Mark], wanted: Steps, log: Log, samples_per_step: in
         since = since or (start.line if log.timestamp else mark.since)
         if mark.steps >= start.steps + wanted.window:
             count = mark.steps - start.steps
-            span, seconds = f"{LOG}:{since}-{mark.line}", mark.clock - start.clock
+            span, seconds = f"{name}:{since}-{mark.line}", mark.clock - start.clock
             made.append(Window(len(made), count, count * samples_per_step, seconds, None, mark.loss, source=span))
             start, since = mark, None
     return made
@@ -165,26 +165,32 @@ def _merged(of_ranks: Sequence[Window]) -> Window:
         seconds=max(seconds),
         skew_seconds=max(seconds) - min(seconds),
         loss=fmean(losses) if losses else None,
-        source=f"{LOG}:{min(spans)}-{max(spans)}",
+        source=f"{of_ranks[0].source.rpartition(':')[0]}:{min(spans)}-{max(spans)}",
     )
 
 
 def read(folder: Path, script: Script, job: Job, protocol: Protocol, versions: Mapping[str, str]) -> Stream:
-    """What a run's log tells, in place of a worker's events. Never raises for what the log holds."""
+    """What a run's log tells, in place of a worker's events."""
+    return told(folder / LOG, script.log, steps(script, protocol), job, versions, declared(script.effective, job))
+
+
+def told(
+    path: Path, log: Log, wanted: Steps, job: Job, versions: Mapping[str, str], effective: Mapping[str, str]
+) -> Stream:
+    """What a log tells of a job's run. Never raises for what the log holds."""
     try:
-        text = (folder / LOG).read_bytes().decode("utf-8", "replace")  # a carriage return ends no line
+        text = path.read_bytes().decode("utf-8", "replace")  # a carriage return ends no line
     except OSError:
         text = ""
-    log, wanted = script.log, steps(script, protocol)
     ranks = by_rank(lines(text, log, job), log, job)
-    of_ranks = [windows(marks(mine, log), wanted, log, job.global_batch_size) for mine in ranks.values()]
+    of_ranks = [windows(marks(mine, log), wanted, log, job.global_batch_size, path.name) for mine in ranks.values()]
     found = tuple(_merged(several) for several in zip(*of_ranks, strict=False))
     first = [mine[0].time for mine in ranks.values() if mine and mine[0].step == log.every == 1 and not log.timestamp]
-    why = _lack(ranks, found, wanted, script, job)
+    why = _lack(ranks, found, wanted, log, job, path.name)
     return Stream(
         start={"versions": dict(versions)},
         built={"seconds": None} if found else {},
-        warm={"effective": declared(script.effective, job), "first_step_seconds": max(first, default=None)},
+        warm={"effective": dict(effective), "first_step_seconds": max(first, default=None)},
         windows=found,
         end=None if why else {},
         failed={"kind": why.kind, "message": why.message} if why else None,
@@ -197,25 +203,25 @@ def complete(folder: Path, script: Script, job: Job, protocol: Protocol) -> bool
 
 
 def _lack(
-    ranks: Mapping[str, Sequence[Line]], found: Sequence[Window], wanted: Steps, script: Script, job: Job
+    ranks: Mapping[str, Sequence[Line]], found: Sequence[Window], wanted: Steps, log: Log, job: Job, name: str
 ) -> Failure | None:
     """Why a log gives no figures; None if it does."""
-    printing = _printing(script.log, job)
+    printing = _printing(log, job)
     if not ranks:
-        return Failure("no_figures", f"no line of {LOG} is of the form {script.log.line.pattern!r}")
+        return Failure("no_figures", f"no line of {name} is of the form {log.line.pattern!r}")
     if not any(ranks.values()):
-        return Failure("no_figures", f"no step is told {printing} times in {LOG}, once by each rank that should print")
-    if script.log.ranks == "all" and set(ranks) != {""} and len(ranks) < printing:
+        return Failure("no_figures", f"no step is told {printing} times in {name}, once by each rank that should print")
+    if log.ranks == "all" and set(ranks) != {""} and len(ranks) < printing:
         silent = sorted(set(map(str, range(job.world_size))) - set(ranks), key=int)
         return Failure("no_figures", f"of {job.world_size} ranks, {', '.join(silent)} printed no line with figures")
     for mine in ranks.values():
         for line in mine:
             if line.step > wanted.warmup and line.loss is not None and not math.isfinite(line.loss):
-                return Failure("nan", f"the loss is {line.loss} after step {line.step} ({LOG}:{line.number})")
+                return Failure("nan", f"the loss is {line.loss} after step {line.step} ({name}:{line.number})")
     last = min((mine[-1] for mine in ranks.values()), key=lambda line: line.step)
     if len(found) < wanted.windows:
         need = wanted.warmup + wanted.windows * wanted.window
-        message = f"the log ends after step {last.step} ({LOG}:{last.number}); the protocol needs {need}"
+        message = f"the log ends after step {last.step} ({name}:{last.number}); the protocol needs {need}"
         return Failure("no_figures", message)
     for window in found:
         if window.seconds <= 0:

@@ -31,7 +31,7 @@ from dlperf.planning.spec import Spec
 from dlperf.runs import bundle
 from dlperf.runs.execute import execute
 from dlperf.schema import Job
-from dlperf.systems import native
+from dlperf.systems.native import Native
 
 WINDOWS = 4
 
@@ -94,12 +94,13 @@ def _measure(spec: Spec, job: Job, adapter: Adapter) -> tuple[list[Rates], list[
 
 
 def _run(spec: Spec, job: Job, adapter: Adapter, repeat: int, environment: Environment, folder: Path) -> Rates:
+    native = Native()
     script = native.script(adapter, job, spec, repeat, environment)
     outcome = execute(
         folder,
         native.request(adapter, job, spec),
         script,
-        lambda: native.read(adapter, job, spec, environment, folder),
+        lambda: native.read(adapter, job, spec, repeat, environment, folder),
         native.failure,
         spec.timeout,
         lambda: None,

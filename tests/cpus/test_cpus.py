@@ -58,7 +58,7 @@ def test_a_row_runs_as_its_adapter_says(tmp_path, name, processor, family, model
             assert ran[precision].kernels["kernels"] == kernels
             assert ran[precision].environment.get("emulated_cpu", "") == processor
         else:
-            assert skipped[precision].status == ("upstream" if kernels == "unsupported" else "hardware")
+            assert skipped[precision].status == ("unavailable" if kernels == "unsupported" else "hardware")
 
 
 NONE = [

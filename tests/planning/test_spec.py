@@ -198,7 +198,7 @@ def test_what_upstream_does_not_support_is_a_skip_with_its_reason():
     made = planned("--model", "bert", "--precision", "amp")
     skipped = {skip.adapter: skip for skip in made.skips}
     assert set(skipped) == {"oneflow", "paddle"}
-    assert all(skip.status == "upstream" and skip.why for skip in skipped.values())
+    assert all(skip.status == "unavailable" and skip.why for skip in skipped.values())
 
 
 def test_job_ids_are_file_names_and_unique():
@@ -363,9 +363,9 @@ def on(machine, *words):
 def test_what_has_no_wheel_for_arm_is_a_row_that_says_so():
     rows = on("aarch64")
     assert {name for name, row in rows.items() if row is None} == {"jax", "pytorch", "tensorflow"}
-    assert rows["paddle"] == ("upstream", "PaddlePaddle 3.3.1 has no wheel for Arm Linux")
-    assert rows["oneflow"] == ("upstream", "OneFlow 0.9.0 has no wheel for Arm Linux")
-    assert rows["mxnet"][0] == "upstream"
+    assert rows["paddle"] == ("unavailable", "PaddlePaddle 3.3.1 has no wheel for Arm Linux")
+    assert rows["oneflow"] == ("unavailable", "OneFlow 0.9.0 has no wheel for Arm Linux")
+    assert rows["mxnet"][0] == "unavailable"
     assert "libarmpl_lp64_mp.so" in rows["mxnet"][1]
 
 
@@ -388,7 +388,7 @@ def test_what_we_did_not_lock_is_the_users_to_know():
     assert set(on("riscv64", "--env", "current", "--frameworks", "jax").values()) == {None}
     image = ("--env", "docker", "--frameworks", "paddle", "--image")
     assert on("aarch64", *image, "mine:1") == {"paddle": None}
-    assert on("aarch64", *image[:-1])["paddle"][0] == "upstream"
+    assert on("aarch64", *image[:-1])["paddle"][0] == "unavailable"
 
 
 def test_threads_are_no_more_than_a_control_group_allows(monkeypatch):

@@ -213,8 +213,8 @@ def comparison() -> Comparison:
         jobs=jobs,
         records=tuple(records),
         skips=(
-            skip("paddle", *resnet[:3], "upstream", "PaddlePaddle 3.3 has no bfloat16 kernels on CPU"),
-            skip("oneflow", *resnet[:3], "upstream", "autocast on CPU does nothing"),
+            skip("paddle", *resnet[:3], "unavailable", "PaddlePaddle 3.3 has no bfloat16 kernels on CPU"),
+            skip("oneflow", *resnet[:3], "unavailable", "autocast on CPU does nothing"),
             skip("mxnet", *bert[:3], "environment", "no Python 3.10 was found"),
         ),
         commands={"pytorch cpu": "python3.11 -m venv ENV\nENV/bin/pip install -r requirements.cpu.txt"},
@@ -344,6 +344,22 @@ def test_results_json_gives_the_comparison_back() -> None:
     data = json.loads(report.results_json(comparison()))
     assert data["schema"] == 1
     assert comparison_from(data) == comparison()
+
+
+def test_the_kind_of_a_system_is_found_in_older_files_too() -> None:
+    data = json.loads(report.results_json(comparison()))
+    for row in (*data["jobs"], *data["skips"]):
+        del row["kind"]
+    told = {"script": "theirs at 0123456", "image": "cpu"}
+    data["jobs"][0]["upstream"] = data["skips"][0]["upstream"] = told
+    del data["jobs"][0]["about"]
+    found = comparison_from(data)
+    assert [job.kind for job in found.jobs] == ["upstream"] + ["native"] * (len(found.jobs) - 1)
+    assert found.jobs[0].about == told
+    assert [skip.kind for skip in found.skips] == ["upstream", "native", "native"]
+    data["jobs"][0]["kind"] = "borrowed"
+    with pytest.raises(ValueError, match="kind is 'borrowed', not one of native, upstream"):
+        comparison_from(data)
 
 
 def test_results_csv_has_one_line_per_run() -> None:

@@ -27,7 +27,7 @@ from dlperf.planning import checks, plan, scripts
 from dlperf.planning.spec import PROTOCOLS
 from dlperf.runs.events import Stream
 from dlperf.runs.execute import Exit
-from dlperf.systems import upstream
+from dlperf.systems.upstream import Upstream
 from dlperf.upstream import commands, logs, setup
 
 compare = partial(call, "compare")
@@ -409,7 +409,7 @@ def test_golden_launch_scripts(name, model, precision, size, request):
     made, job = planned(name, model, precision=precision, **size)
     adapter = ADAPTERS[name]
     environment = dataclasses.replace(setup.planned(adapter, job, made), python=Path("/environment/bin/python"))
-    text = upstream.script(adapter, job, made, 0, environment)
+    text = Upstream().script(adapter, job, made, 0, environment)
     file = GOLDEN / f"{name}-{model}-{precision}-{job.nnodes}n{job.nproc_per_node}d.sh"
     if request.config.getoption("--update-golden"):
         GOLDEN.mkdir(exist_ok=True)
@@ -446,8 +446,8 @@ def test_steps_are_dlperfs_under_its_protocol():
 def test_an_option_chooses_the_image(image, expected):
     adapter = ADAPTERS["ngc-pytorch"]
     made, job = planned("ngc-pytorch", set=[f"image={image}"])
-    assert f" {expected} " in upstream.script(adapter, job, made, 0, setup.planned(adapter, job, made))
-    assert job.upstream["image"] == job.image == expected
+    assert f" {expected} " in Upstream().script(adapter, job, made, 0, setup.planned(adapter, job, made))
+    assert job.about["image"] == job.image == expected
 
 
 def test_options_change_command_and_declaration_alike():
@@ -1123,7 +1123,7 @@ def test_a_script_that_does_not_stop_is_ended_when_it_has_told_enough(tmp_path, 
     (theirs,) = records(tmp_path / "out")
     assert theirs.failure is None, theirs.failure
     assert rates.throughput(theirs) == pytest.approx(4 / 0.02)
-    assert theirs.job.upstream["script"].endswith("imagenet")
+    assert theirs.job.about["script"].endswith("imagenet")
     copied = tmp_path / "out" / "source" / "theirs" / "imagenet" / "main.py"
     assert copied.read_text() == TRAIN
     assert "theirs" in ended.stdout

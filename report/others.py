@@ -1,24 +1,27 @@
-"""Rows whose training scripts are others', apart from those that are ours: what each is, and what it computes. Pure."""
+"""Rows that are in no ranking: a table for each kind of them, of what each is, and what it computes. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from dlperf.figures import rates, summaries
 from dlperf.figures.summaries import Summary
+from dlperf.kind import KINDS, Kind
 from dlperf.report import names, text
-from dlperf.report.shape import Column, Row, Table, Upstream
+from dlperf.report.shape import Column, Others, Row, Table
 from dlperf.schema import Failure, Job, Skip
 
-ABOUT = (
-    "These systems train with the scripts that others published. Batch, data and the work of a step are theirs, so "
-    "they are in no ranking, and there is no proof. Their figures come from what the scripts print: all samples over "
-    "all seconds after the warm-up, as for native systems."
-)
+
+def others(summaries: list[Summary], skips: list[Skip], repeats: int) -> Iterator[Others]:
+    """One for each kind of these rows that is not ranked."""
+    for kind in KINDS.values():
+        mine = [summary for summary in summaries if summary.job.traits is kind]
+        mine_skipped = [skip for skip in skips if skip.traits is kind]
+        if (mine or mine_skipped) and not kind.ranked:
+            yield _of_kind(kind, mine, mine_skipped, repeats)
 
 
-def upstream(summaries: list[Summary], skips: list[Skip], repeats: int) -> Upstream | None:
-    """None where all rows are native."""
-    if not summaries and not skips:
-        return None
+def _of_kind(kind: Kind, summaries: list[Summary], skips: list[Skip], repeats: int) -> Others:
     family = names.rows((summary.job for summary in summaries), skips)[0].family
     places = text.decimals(summary.throughput for summary in summaries if summary.throughput)
     columns = (
@@ -27,18 +30,16 @@ def upstream(summaries: list[Summary], skips: list[Skip], repeats: int) -> Upstr
         Column(f"median ({names.rate_unit(family)})", numeric=True),
         Column("95 % interval", numeric=True),
         Column("first step (s)", numeric=True),
-        Column("its batch argument"),
-        Column("timed by"),
-        Column("script"),
-        Column("image"),
+        *(Column(title) for title in kind.columns.values()),
         Column("figures from"),
     )
     rows = [_row(summary, places, repeats, len(columns)) for summary in summaries]
     rows += [_skipped(skip, len(columns)) for skip in skips]
-    return Upstream(ABOUT, Table(columns, tuple(rows), noted=any(row.note for row in rows)), _declared(summaries))
+    table = Table(columns, tuple(rows), noted=any(row.note for row in rows))
+    return Others(kind.title, kind.about, _sentence(kind, summaries), table, kind.declared, _declared(summaries))
 
 
-def sentence(summaries: list[Summary]) -> str:
+def _sentence(kind: Kind, summaries: list[Summary]) -> str:
     """Their rates, for the head of the report; empty without any."""
     places = text.decimals(summary.throughput for summary in summaries if summary.throughput)
     rates = [
@@ -47,20 +48,20 @@ def sentence(summaries: list[Summary]) -> str:
         for one in summaries
         if one.throughput
     ]
-    return f"Third-party scripts, not ranked: {text.listing(rates)}." if rates else ""
+    return f"{kind.called}, not ranked: {text.listing(rates)}." if rates else ""
 
 
 def _row(summary: Summary, places: int, repeats: int, columns: int) -> Row:
     job, estimate = summary.job, summary.throughput
     sizes = [f"{size:,}" for size in (job.nnodes, job.world_size, job.batch_size, job.global_batch_size)]
-    what = [job.upstream.get(key) or text.NONE for key in ("batch", "estimator", "script", "image")]
+    what = [job.about.get(key) or text.NONE for key in job.traits.columns]
     note = "; ".join(_notes(summary, repeats))
     if estimate is None:
         short = "failed" if summary.failed else "not run yet"
         rest = columns - len(sizes) - 3
         cells = (names.system(job), *sizes, text.NONE, short, *(text.NONE,) * rest)
         return Row(cells, "missing", names.system(job), note or short, first=5, span=columns - 4)
-    places_of = [rates.source(record) for record in summary.done]
+    places_of = [place for record in summary.done if (place := rates.source(record))]
     cells = (
         names.system(job),
         *sizes,
@@ -68,7 +69,7 @@ def _row(summary: Summary, places: int, repeats: int, columns: int) -> Row:
         *(text.number(estimate.median, places), text.interval(estimate, places)),
         text.number(summary.first_step_seconds, 2),
         *what,
-        text.line(", ".join(places_of[:2]) + (", …" if len(places_of) > 2 else "")),
+        text.line(", ".join(places_of[:2]) + (", …" if len(places_of) > 2 else "")) or text.NONE,
     )
     return Row(cells, "incomparable", label=_label(job), note=note)
 
@@ -79,12 +80,12 @@ def _label(job: Job) -> str:
 
 def _notes(summary: Summary, repeats: int) -> list[str]:
     job = summary.job
-    differs, edits = job.upstream.get("differs"), job.upstream.get("edits")
+    differs, edits = job.about.get("differs"), job.about.get("edits")
     notes = [f"otherwise than the native scripts: {differs}"] if differs else []
     notes += [f"edited: {edits}"] if edits else []
     if summary.failed:
         reasons = text.listing(_reason(record.failure) for record in summary.failed if record.failure)
-        notes.append(f"{len(summary.failed)} of {text.count(repeats, 'run')} failed: {reasons}")
+        notes.append(f"{len(summary.failed)} of {text.count(job.runs(repeats), 'run')} failed: {reasons}")
     left = summaries.missing_runs(summary, repeats)
     notes += [f"{text.count(left, 'run')} not made yet"] if left else []
     return notes + (["never run here"] if job.untested else [])
