@@ -61,6 +61,7 @@ SAMPLE = "sentences"
 RATE_UNIT = "sentences/s"
 #: batch per device where none is asked: DLPerf's on an accelerator; on CPU what a step of a few seconds allows
 BATCH_SIZE = {"cuda": {"fp32": 32, "tf32": 32, "amp": 64}, "cpu": 4}
+INPUT = "pretraining"
 EFFECTIVE = ("clip_norm", "dropout", "masked_positions", "gelu", "attention")
 WORK = ("clip_norm", "dropout", "masked_positions", "vocabulary")
 #: the masked-word loss is divided by it, so that the mean of the ranks' losses is the loss of the global batch, however

@@ -97,7 +97,7 @@ class Adapter:
     """One framework's adapter. `folder` holds its adapter.toml, requirements and modules.
 
     distribution: the packages that may bring the framework (tensorflow, tensorflow-cpu); one is installed.
-    formats: input -> formats of dlperf.models.images that its loaders read, the best first. images: by device. source,
+    formats: input -> those of dlperf.models.FORMATS that its loaders read, the best first. images: by device. source,
     scripts: of an adapter whose training scripts are others' (an upstream system), by model. launchers: those that are
     not on PATH but in an environment (Launcher.in_environment), and are in this framework's.
     """

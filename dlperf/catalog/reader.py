@@ -23,7 +23,7 @@ from dlperf.catalog.environment import MACHINES, EnvironmentSpec, ImageSpec, Rep
 from dlperf.catalog.script import BATCHES, RATES, Log, Part, Script, Source
 from dlperf.catalog.tables import Tables
 from dlperf.errors import Problem, UsageError
-from dlperf.models import FAMILIES, FAMILY_OF, NAMES, PROBLEMS, images
+from dlperf.models import FAMILIES, FAMILY_OF, FORMATS, NAMES, PROBLEMS
 from dlperf.precision import TABLE as PRECISIONS
 
 REASON = "missing; give the reason, which the report shows."
@@ -153,7 +153,7 @@ class _Reader(Tables):
 
     def formats(self, table: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
         self.known("formats.", table, set(INPUTS) - {"synthetic"})
-        return {input: self.choices("formats", table, input, images.FORMATS) for input in table}
+        return {input: self.choices("formats", table, input, FORMATS) for input in table}
 
     def source(self, table: Mapping[str, Any]) -> Source:
         self.known("source.", table, {"repository", "commit", "replace"})

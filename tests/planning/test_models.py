@@ -47,6 +47,8 @@ def test_a_model_has_the_published_number_of_parameters(model, trained):
         ("SIZES", {"big": resnet.Config(), "big_check": resnet.Config()}, "with resnet_tiny"),
         ("DEFAULT", ["resnet50"], "a name in SIZES or ALIASES, or empty"),
         ("BATCH_SIZE", {"cpu": 4}, 'whole numbers from 1: {"cuda": '),
+        ("INPUT", "tables", "COMMAND, FORMATS, formats, check in a module of dlperf.models"),
+        ("INPUT", "parameters", "COMMAND, FORMATS, formats, check in a module of dlperf.models"),
         ("EFFECTIVE", "layout", "a tuple of texts"),
         ("flops", None, "a function flops(config)"),
         ("batch", lambda config, count: {}, "a function batch(config, batch_size, seed, index)"),
