@@ -32,7 +32,8 @@ class Family(Protocol):
     INPUT: the module of dlperf.models that reads its data folders, an Input: "images". Empty for a family that has
         synthetic batches alone.
     EFFECTIVE: keys that `Trainer.effective` has besides those of dlperf.adapters.api. WORK: keys of it, and options,
-        that say what work was done, besides those of dlperf.proof.judge; all others say how.
+        that say what work was done, besides those of dlperf.proof.judge; all others say how. MEANINGS: what the report
+        says of each of these, and of others that adapters may have, in one sentence each.
     TOTALS: sums over the global batch, divided by the number of ranks, that each rank has with its own batch, float64
         (): name -> the array that is summed. For a loss whose mean is over something that batches differ in.
     """
@@ -47,6 +48,7 @@ class Family(Protocol):
     INPUT: str
     EFFECTIVE: Tuple[str, ...]
     WORK: Tuple[str, ...]
+    MEANINGS: Mapping[str, str]
     TOTALS: Mapping[str, str]
 
     def parameters(self, config: Any) -> "List[Parameter]":
@@ -60,6 +62,9 @@ class Family(Protocol):
 
     def logits(self, config: Any) -> Dict[str, Tuple[int, ...]]:
         """The network's outputs: name -> shape without the batch axis."""
+
+    def samples(self, config: Any) -> str:
+        """The samples of a batch in words: "images of 224 x 224"."""
 
     def shapes(self, config: Any) -> Dict[str, Tuple[int, ...]]:
         """What `Trainer.shapes` shows, which tells this network from others with the same parameters: name -> shape
@@ -172,6 +177,10 @@ def _attributes(module: ModuleType) -> Dict[str, _Check]:
         ),
         "EFFECTIVE": ("a tuple of texts", _tuple),
         "WORK": ("a tuple of texts", _tuple),
+        "MEANINGS": (
+            "a dict of keys, those in EFFECTIVE and WORK too -> texts",
+            lambda value: _texts(value) and {*module.EFFECTIVE, *module.WORK} <= set(value),
+        ),
         "TOTALS": ("a dict of new array -> array of `batch`", _texts),
     }
 

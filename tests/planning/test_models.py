@@ -50,6 +50,7 @@ def test_a_model_has_the_published_number_of_parameters(model, trained):
         ("INPUT", "tables", "COMMAND, FORMATS, formats, check in a module of dlperf.models"),
         ("INPUT", "parameters", "COMMAND, FORMATS, formats, check in a module of dlperf.models"),
         ("EFFECTIVE", "layout", "a tuple of texts"),
+        ("MEANINGS", {"layout": "Order of axes."}, "those in EFFECTIVE and WORK too -> texts"),
         ("flops", None, "a function flops(config)"),
         ("batch", lambda config, count: {}, "a function batch(config, batch_size, seed, index)"),
     ],
