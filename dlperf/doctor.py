@@ -6,7 +6,7 @@ import platform
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from dlperf import __version__, cache, machine, models
+from dlperf import __version__, cache, machine
 from dlperf.adapters import cpu
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import RUNNABLE, Adapter
@@ -137,15 +137,15 @@ def _rows(chosen: Sequence[Adapter], found: frozenset[str] | None) -> list[str]:
 
 
 def _cell(adapter: Adapter, precision: str, found: frozenset[str] | None) -> str:
-    """Of its families the best, and the other in brackets where that differs."""
+    """One word for all its families, or one for each kind where they differ."""
     if found is None:
         return "unknown"
-    cells = dict.fromkeys(kernels(adapter, family, precision, found) for family in models.FAMILIES)
+    cells = dict.fromkeys(kernels(adapter, family, precision, found) for family in adapter.families)
     return " / ".join(cells)
 
 
 def _whys(adapter: Adapter, precision: str, found: frozenset[str] | None) -> Iterable[str]:
-    for family in models.FAMILIES if found is not None else ():
+    for family in adapter.families if found is not None else ():
         entries = adapter.kernels_of(family, "cpu", precision)
         entry = cpu.kernels(entries, found)
         if entry and entry["kernels"] != "native":

@@ -96,6 +96,7 @@ class Kernels:
 class Adapter:
     """One framework's adapter. `folder` holds its adapter.toml, requirements and modules.
 
+    families: those that it has a module or scripts for.
     distribution: the packages that may bring the framework (tensorflow, tensorflow-cpu); one is installed.
     formats: input -> those of dlperf.models.FORMATS that its loaders read, the best first. images: by device. source,
     scripts: of an adapter whose training scripts are others' (an upstream system), by model. launchers: those that are
@@ -108,6 +109,7 @@ class Adapter:
     homepage: str
     distribution: tuple[str, ...]
     default: bool
+    families: tuple[str, ...]
     environments: Mapping[str, EnvironmentSpec]
     support: Sequence[Support]
     options: Mapping[str, Option]
@@ -147,7 +149,8 @@ class Adapter:
         for entry in self.support:
             if entry.covers(family, device, precision, input):
                 return entry
-        return Support("not_yet", "adapter.toml does not mention it", (), (), (), ())
+        why = "adapter.toml does not mention it" if family in self.families else "not implemented in this adapter yet"
+        return Support("not_yet", why, (), (), (), ())
 
     def kernels_of(
         self, family: str, device: str, precision: str, options: Mapping[str, str] | None = None
@@ -186,5 +189,6 @@ class Adapter:
 
 
 def combinations() -> Iterator[tuple[str, str, str, str]]:
-    """Every (family, device, precision, input)."""
-    return product(FAMILIES, DEVICES, PRECISIONS, INPUTS)
+    """Every (family, device, precision, input); a family that reads no folder has synthetic input alone."""
+    for name, family in FAMILIES.items():
+        yield from product([name], DEVICES, PRECISIONS, INPUTS if family.INPUT else INPUTS[:1])

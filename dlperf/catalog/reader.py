@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,7 @@ def read(folder: Path) -> Adapter:
     reader = _Reader(path)
     keys = {"title", "homepage", "distribution", "default", "environment", "support", "distributed", "options"}
     reader.known("", data, {*keys, "formats", "source", "script", "image", "kernels", "launchers"})
+    families = _families(folder, data.get("script", {}))
     adapter = Adapter(
         name=folder.name,
         folder=folder,
@@ -74,8 +75,9 @@ def read(folder: Path) -> Adapter:
         homepage=str(data.get("homepage", "")),
         distribution=reader.texts(data, "distribution") if "script" not in data or "distribution" in data else (),
         default=bool(data.get("default", True)),
+        families=families,
         environments={key: reader.environment(key, table) for key, table in data.get("environment", {}).items()},
-        support=[reader.support(index, table) for index, table in enumerate(data.get("support", []))],
+        support=[reader.support(index, table, families) for index, table in enumerate(data.get("support", []))],
         options={name: reader.option(name, table) for name, table in data.get("options", {}).items()},
         distributed=[reader.distributed(index, table) for index, table in enumerate(data.get("distributed", []))],
         source=reader.source(data["source"]) if "source" in data else None,
@@ -91,6 +93,12 @@ def read(folder: Path) -> Adapter:
     if reader.problems:
         raise UsageError(reader.problems)
     return adapter
+
+
+def _families(folder: Path, scripts: Iterable[str]) -> tuple[str, ...]:
+    """Those that an adapter has a module or a script for."""
+    theirs = {FAMILY_OF.get(model) for model in scripts}
+    return tuple(name for name in FAMILIES if name in theirs or (folder / f"{name}.py").exists())
 
 
 class _Reader(Tables):
@@ -283,14 +291,15 @@ class _Reader(Tables):
                 if not any(f"{device}-{variant}" in adapter.environments for device in DEVICES):
                     self.says(where, f"there is no [environment.cpu-{variant}].")
 
-    def support(self, index: int, table: Mapping[str, Any]) -> Support:
+    def support(self, index: int, table: Mapping[str, Any], families: tuple[str, ...]) -> Support:
+        """families: what an entry that names none stands for."""
         where = f"support[{index}]"
         self.known(where + ".", table, {"family", "device", "precision", "input", "status", "why"})
         status, why = self.status(where, table)
         return Support(
             status=status,
             why=why,
-            family=self.choices(where, table, "family", tuple(FAMILIES)),
+            family=self.choices(where, table, "family", tuple(FAMILIES)) if "family" in table else families,
             device=self.choices(where, table, "device", DEVICES),
             precision=self.choices(where, table, "precision", tuple(PRECISIONS)),
             input=self.choices(where, table, "input", INPUTS),
@@ -323,7 +332,7 @@ class _Reader(Tables):
 
     def complete(self, adapter: Adapter) -> None:
         """Where kernels are told for a precision, the last entry is that of all other processors."""
-        for family, device, precision in product(FAMILIES, DEVICES, PRECISIONS):
+        for family, device, precision in product(adapter.families, DEVICES, PRECISIONS):
             entries = adapter.kernels_of(family, device, precision)
             if entries and entries[-1]["needs"]:
                 where = f"kernels ({family}, {device}, {precision})"
