@@ -17,6 +17,7 @@ Loss: cross-entropy of the masked words, weighted mean over the whole batch (sum
 plus cross-entropy of next sentence, mean over the batch; in float32 or better.
 """
 
+import math
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from dlperf.models.parameters import Parameter, random_state
@@ -191,6 +192,11 @@ def logits(config: Config) -> Dict[str, Tuple[int, ...]]:
 
 def samples(config: Config) -> str:
     return f"{config.sequence} tokens, {config.masked} masked"
+
+
+def first_loss(config: Config) -> Tuple[float, float]:
+    """That of two guesses: ln(vocabulary) + ln(2)."""
+    return math.log(config.vocabulary) + math.log(2), 0.05
 
 
 def shapes(config: Config) -> Dict[str, Tuple[int, ...]]:

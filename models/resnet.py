@@ -16,6 +16,7 @@ Loss: cross-entropy with label smoothing 0.1 (target 0.9 + 0.1/classes on the cl
 the batch, in float32 or better. Weight decay is in the optimizer, not in the loss.
 """
 
+import math
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from dlperf.models.parameters import Parameter, random_state
@@ -180,6 +181,11 @@ def logits(config: Config) -> Dict[str, Tuple[int, ...]]:
 
 def samples(config: Config) -> str:
     return f"images of {config.image_size} x {config.image_size}"
+
+
+def first_loss(config: Config) -> Tuple[float, float]:
+    """That of a guess: ln(classes)."""
+    return math.log(config.classes), 0.05
 
 
 def shapes(config: Config) -> Dict[str, Tuple[int, ...]]:

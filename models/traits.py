@@ -66,6 +66,9 @@ class Family(Protocol):
     def samples(self, config: Any) -> str:
         """The samples of a batch in words: "images of 224 x 224"."""
 
+    def first_loss(self, config: Any) -> Tuple[float, float]:
+        """What the first step's loss must be, and the share of it that random weights and a small batch may move it."""
+
     def shapes(self, config: Any) -> Dict[str, Tuple[int, ...]]:
         """What `Trainer.shapes` shows, which tells this network from others with the same parameters: name -> shape
         without the batch axis, channels first."""

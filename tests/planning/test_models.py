@@ -62,6 +62,15 @@ def test_a_trait_that_is_missing_or_wrong_is_named_with_its_module(trait, value,
     assert allowed in problem.allowed
 
 
+def test_the_first_loss_is_that_of_a_guess():
+    """Of one class in 1000; of one word in 30,522, and of a sentence that follows or does not."""
+    found = {model: models.family(model).first_loss(models.config(model)) for model in TRAINED}
+    assert found == {
+        "resnet50": (pytest.approx(6.9078, abs=1e-4), 0.05),
+        "bert_base": (pytest.approx(11.0193, abs=1e-4), 0.05),
+    }
+
+
 def test_shapes_tell_v1_5_and_the_gathered_head():
     """The first 1x1 of ResNet's stage 2 gives 56x56 in v1.5 (28x28 in v1); the MLM head sees 20 positions of 128."""
     shapes = {model: models.family(model).shapes(models.config(model)) for model in TRAINED}
