@@ -6,7 +6,7 @@ import platform
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from dlperf import __version__, cache, machine
+from dlperf import __version__, cache, machine, models
 from dlperf.adapters import cpu
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import RUNNABLE, Adapter
@@ -64,8 +64,9 @@ def table(adapters: Iterable[Adapter]) -> str:
         "What the wheels that dlperf installs compute matrix products and convolutions with. *native*: their own",
         "kernels for the precision. *emulated*: their own, which convert to float32 and back. *reference*: a plain",
         "loop of last resort, which runs with `--allow-reference` only. *none*: it fails. –: the framework has no such",
-        "precision on a CPU. Two words are for ResNet and BERT. `amp` is bfloat16 on a CPU. What was run, and what was",
-        "read in the libraries' source, stands beside each entry in adapter.toml; on Arm, PyTorch was only read.",
+        f"precision on a CPU. Several words are for {', '.join(models.FAMILIES)}. `amp` is bfloat16 on a CPU.",
+        "What was run, and what was read in the libraries' source, stands beside each entry in adapter.toml; on Arm,",
+        "PyTorch was only read.",
         "",
         "| framework | precision | " + " | ".join(kinds) + " |",
         "|---|---|" + "---|" * len(kinds),
@@ -137,11 +138,11 @@ def _rows(chosen: Sequence[Adapter], found: frozenset[str] | None) -> list[str]:
 
 
 def _cell(adapter: Adapter, precision: str, found: frozenset[str] | None) -> str:
-    """One word for all its families, or one for each kind where they differ."""
+    """One word for all its families, or one for each where they differ."""
     if found is None:
         return "unknown"
-    cells = dict.fromkeys(kernels(adapter, family, precision, found) for family in adapter.families)
-    return " / ".join(cells)
+    cells = [kernels(adapter, family, precision, found) for family in adapter.families]
+    return " / ".join(cells if len(set(cells)) > 1 else cells[:1])
 
 
 def _whys(adapter: Adapter, precision: str, found: frozenset[str] | None) -> Iterable[str]:
