@@ -175,7 +175,7 @@ def _attributes(module: ModuleType) -> Dict[str, _Check]:
         "RATE_UNIT": ('a text: "img/s"', _text),
         "BATCH_SIZE": (batches, _batch_sizes),
         "INPUT": (
-            f'{", ".join(_INPUT)} in a module of dlperf.models: "images"; or empty',
+            f'{", ".join(_INPUT)}, and Rows without FORMATS, in a module of dlperf.models: "images"; or empty',
             lambda value: value == "" or _reads(module, value),
         ),
         "EFFECTIVE": ("a tuple of texts", _tuple),
@@ -195,7 +195,7 @@ _INPUT = ("COMMAND", "FORMATS", "formats", "check")
 def _reads(family: ModuleType, name: str) -> bool:
     """Whether a module beside this one is an Input."""
     found = import_module(f"{family.__name__.rpartition('.')[0]}.{name}")
-    return all(hasattr(found, one) for one in _INPUT)
+    return all(hasattr(found, one) for one in _INPUT) and (bool(found.FORMATS) or hasattr(found, "Rows"))
 
 
 def _functions() -> Dict[str, _Check]:
