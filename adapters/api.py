@@ -53,8 +53,8 @@ class Job(NamedTuple):
 
     model: a size that dlperf.models lists, e.g. "resnet50", "bert_base".
     device: "cpu" or "cuda". precision: a key of PRECISIONS. batch_size: per device.
-    input: "synthetic", "native" or "dali"; data_dir: the prepared folder unless synthetic; format: of its images, one
-        of dlperf.models.images.FORMATS.
+    input: "synthetic", "native" or "dali"; data_dir: the prepared folder unless synthetic; format: what is read there,
+        one of dlperf.models.FORMATS, or empty where the family's folders have none.
     pixels: for checking: images that are written down as the loader gives them, see `ModelModule.pixels`, in place of
         training.
     distinct_batches: synthetic batches that differ, used in turn.
@@ -195,8 +195,9 @@ class ModelModule(Protocol):
         timed. No launcher of ours starts servers yet."""
 
     def pixels(self, job: Job) -> "Iterable[Tuple[ndarray, int]]":
-        """resnet only. Each image of the data folder once, with its label (from 0), in any order: float32
-        (3, size, size) as the network gets it, but of the middle part and not mirrored, see dlperf.models.images."""
+        """Where the family's INPUT is "images". Each image of the data folder once, with its label (from 0), in any
+        order: float32 (3, size, size) as the network gets it, but of the middle part and not mirrored, see
+        dlperf.models.images."""
 
 
 class Unsupported(Exception):

@@ -64,8 +64,9 @@ def table(adapters: Iterable[Adapter]) -> str:
         "What the wheels that dlperf installs compute matrix products and convolutions with. *native*: their own",
         "kernels for the precision. *emulated*: their own, which convert to float32 and back. *reference*: a plain",
         "loop of last resort, which runs with `--allow-reference` only. *none*: it fails. –: the framework has no such",
-        "precision on a CPU. Two words are for ResNet and BERT. `amp` is bfloat16 on a CPU. What was run, and what was",
-        "read in the libraries' source, stands beside each entry in adapter.toml; on Arm, PyTorch was only read.",
+        f"precision on a CPU. Several words are for {', '.join(models.FAMILIES)}. `amp` is bfloat16 on a CPU.",
+        "What was run, and what was read in the libraries' source, stands beside each entry in adapter.toml; on Arm,",
+        "PyTorch was only read.",
         "",
         "| framework | precision | " + " | ".join(kinds) + " |",
         "|---|---|" + "---|" * len(kinds),
@@ -137,15 +138,15 @@ def _rows(chosen: Sequence[Adapter], found: frozenset[str] | None) -> list[str]:
 
 
 def _cell(adapter: Adapter, precision: str, found: frozenset[str] | None) -> str:
-    """Of its families the best, and the other in brackets where that differs."""
+    """One word for all its families, or one for each where they differ."""
     if found is None:
         return "unknown"
-    cells = dict.fromkeys(kernels(adapter, family, precision, found) for family in models.FAMILIES)
-    return " / ".join(cells)
+    cells = [kernels(adapter, family, precision, found) for family in adapter.families]
+    return " / ".join(cells if len(set(cells)) > 1 else cells[:1])
 
 
 def _whys(adapter: Adapter, precision: str, found: frozenset[str] | None) -> Iterable[str]:
-    for family in models.FAMILIES if found is not None else ():
+    for family in adapter.families if found is not None else ():
         entries = adapter.kernels_of(family, "cpu", precision)
         entry = cpu.kernels(entries, found)
         if entry and entry["kernels"] != "native":

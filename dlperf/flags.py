@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from dlperf import launchers
 from dlperf.launchers.containers import ARGUMENTS, ENGINES
-from dlperf.models import ALIASES, FAMILIES
-from dlperf.models.images import FORMATS
+from dlperf.models import ALIASES, FAMILIES, FORMATS
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ same network and weights on smaller input, for checking in float64.
 
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any, Dict, List, Tuple, cast
+from typing import Any, Dict, List, Optional, Tuple, cast
 
-from dlperf.models.traits import Family, Wrong, wrong
+from dlperf.models.traits import Family, Input, Wrong, wrong
 
 #: rows of these families come first, in this order, and then those of the others, by name
 _FIRST = ("resnet", "bert")
@@ -47,6 +47,14 @@ FAMILY_OF = {size: family for family, module in FAMILIES.items() for size in mod
 NAMES = tuple(name for name in FAMILY_OF if not name.endswith("_check"))
 
 
+def _input(family: Family) -> Optional[Input]:
+    return cast(Input, import_module(f"{__name__}.{family.INPUT}")) if family.INPUT else None
+
+
+#: all that data folders may have their samples in
+FORMATS = tuple(dict.fromkeys(one for found in map(_input, FAMILIES.values()) if found for one in found.FORMATS))
+
+
 def family(model: str) -> Family:
     """The module of a model's family, e.g. `bert` for "bert_base". KeyError for an unknown model."""
     return FAMILIES[FAMILY_OF[model]]
@@ -55,3 +63,8 @@ def family(model: str) -> Family:
 def config(model: str) -> Any:
     """The sizes of a model, e.g. `bert.Config` for "bert_base". KeyError for an unknown model."""
     return family(model).SIZES[model]
+
+
+def input_of(model: str) -> Optional[Input]:
+    """What reads a model's data folders; None if it has synthetic batches alone. KeyError for an unknown model."""
+    return _input(family(model))

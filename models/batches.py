@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 from dlperf import models
-from dlperf.models import pretraining
+from dlperf.models.traits import Epoch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,12 +30,15 @@ class Batches:
         self._job, self._ranks = job, ranks
         self._family, self._config = models.family(job.model), models.config(job.model)
         self.synthetic = job.input == "synthetic"
-        self._rows: Optional[pretraining.Rows] = None
+        self._rows: Optional[Epoch] = None
         if self.synthetic:
             self._made = [self._synthetic(index) for index in range(job.distinct_batches)]
         else:
+            reads = models.input_of(job.model)
+            if reads is None:
+                raise ValueError(f"{job.data_dir}: {job.model} has synthetic batches alone")
             place = (ranks.rank, ranks.world_size)
-            self._rows = pretraining.Rows(job.data_dir or "", self._config, job.batch_size, *place, job.seed)
+            self._rows = reads.Rows(job.data_dir or "", self._config, job.batch_size, *place, job.seed)
 
     def __len__(self) -> int:
         return len(self._made if self._rows is None else self._rows)

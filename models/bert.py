@@ -17,6 +17,7 @@ Loss: cross-entropy of the masked words, weighted mean over the whole batch (sum
 plus cross-entropy of next sentence, mean over the batch; in float32 or better.
 """
 
+import math
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from dlperf.models.parameters import Parameter, random_state
@@ -61,8 +62,18 @@ SAMPLE = "sentences"
 RATE_UNIT = "sentences/s"
 #: batch per device where none is asked: DLPerf's on an accelerator; on CPU what a step of a few seconds allows
 BATCH_SIZE = {"cuda": {"fp32": 32, "tf32": 32, "amp": 64}, "cpu": 4}
+INPUT = "pretraining"
 EFFECTIVE = ("clip_norm", "dropout", "masked_positions", "gelu", "attention")
 WORK = ("clip_norm", "dropout", "masked_positions", "vocabulary")
+MEANINGS = {
+    "clip_norm": "Global norm to which gradients are scaled down; off saves one or two passes over all gradients.",
+    "dropout": "Share of activations set to zero at random; none saves the random numbers and the masks.",
+    "masked_positions": "Words for which the masked-word head computes scores; all 128 instead of 20 is more work.",
+    "vocabulary": "Words that the masked-word head chooses from: the width of the largest product.",
+    "gelu": "The kernel of GELU; all compute the exact form, with erf.",
+    "attention": "How attention is written: as single products and a softmax, or as one kernel.",
+    "dropout_masks": "Whether ranks draw the same masks for dropout; the work is the same.",
+}
 #: the masked-word loss is divided by it, so that the mean of the ranks' losses is the loss of the global batch, however
 #: many words each rank has masked
 TOTALS = {"masked_total": "masked_weights"}
@@ -177,6 +188,15 @@ def batch(config: Config, batch_size: int, seed: int, index: int) -> "Dict[str, 
 def logits(config: Config) -> Dict[str, Tuple[int, ...]]:
     """The network's outputs: name -> shape without the batch axis."""
     return {"mlm_logits": (config.masked, config.vocabulary), "nsp_logits": (2,)}
+
+
+def samples(config: Config) -> str:
+    return f"{config.sequence} tokens, {config.masked} masked"
+
+
+def first_loss(config: Config) -> Tuple[float, float]:
+    """That of two guesses: ln(vocabulary) + ln(2)."""
+    return math.log(config.vocabulary) + math.log(2), 0.05
 
 
 def shapes(config: Config) -> Dict[str, Tuple[int, ...]]:

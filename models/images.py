@@ -21,7 +21,7 @@ that all frameworks' loaders have.
 import json
 import math
 import os
-from typing import TYPE_CHECKING, Any, Dict, List, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -42,7 +42,8 @@ AREA = (0.08, 1.0)
 RATIO = (3 / 4, 4 / 3)
 TRIES = 10
 
-PREPARE = "Prepare a folder with `python -m dlperf.data imagenet --source DIR --output DIR`"
+COMMAND = "python -m dlperf.data imagenet"
+PREPARE = f"Prepare a folder with `{COMMAND} --source DIR --output DIR`"
 
 
 def describe(data_dir: str) -> Dict[str, Any]:
@@ -60,8 +61,17 @@ def describe(data_dir: str) -> Dict[str, Any]:
     return found
 
 
-def check(data_dir: str, config: "Config", format: str, global_batch: int) -> List[str]:
-    """Why a model cannot train on a folder: a list of sentences, empty if it can. Looks at names and sizes only."""
+def formats(data_dir: str) -> List[str]:
+    """Those that a folder has; none if it cannot be read, for which `check` has the reason."""
+    try:
+        return [one for one in FORMATS if one in describe(data_dir)["formats"]]
+    except ValueError:
+        return []
+
+
+def check(data_dir: str, config: "Config", global_batch_size: int, formats: Sequence[str]) -> List[str]:
+    """What keeps a model from training on a folder, from any of these formats: a list of sentences, empty if nothing.
+    Looks at names and sizes only."""
     try:
         found = describe(data_dir)
     except ValueError as error:
@@ -69,13 +79,15 @@ def check(data_dir: str, config: "Config", format: str, global_batch: int) -> Li
     problems = []
     if len(found["classes"]) > config.classes:
         problems.append(f"{data_dir}: has {len(found['classes'])} classes, the model {config.classes}.")
-    if found["images"] < global_batch:
-        problems.append(f"{data_dir}: has {found['images']} images, fewer than the {global_batch} of one global batch.")
-    if format not in found["formats"]:
-        there = ", ".join(sorted(found["formats"]))
-        problems.append(f"{data_dir}: has no {format}; there is {there}. {PREPARE} --format {format}.")
-    else:
-        problems += _changed(data_dir, found, format)
+    if found["images"] < global_batch_size:
+        needed = f"fewer than the {global_batch_size} of one global batch"
+        problems.append(f"{data_dir}: has {found['images']} images, {needed}.")
+    for format in formats:
+        if format in found["formats"]:
+            problems += _changed(data_dir, found, format)
+        else:
+            there = ", ".join(sorted(found["formats"]))
+            problems.append(f"{data_dir}: has no {format}; there is {there}. {PREPARE} --format {format}.")
     return problems
 
 

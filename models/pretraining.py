@@ -12,7 +12,7 @@ map: no copy, no conversion, and one page cache for all processes of a machine.
 
 import json
 import os
-from typing import TYPE_CHECKING, Any, Dict, List, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple, Union
 
 from dlperf.models.bert import FIELDS, Config
 from dlperf.models.parameters import random_state
@@ -29,7 +29,11 @@ KEYS = ("rows", "sequence", "masked", "vocabulary")
 #: keys of dataset.json that are sizes of the model too, and must be the same there
 SIZES = ("sequence", "masked")
 
-PREPARE = "Prepare a folder with `python -m dlperf.data bert --corpus DIR --output DIR`"
+#: a folder has one, without a name
+FORMATS: Tuple[str, ...] = ()
+
+COMMAND = "python -m dlperf.data bert"
+PREPARE = f"Prepare a folder with `{COMMAND} --corpus DIR --output DIR`"
 
 
 class Rows:
@@ -94,7 +98,12 @@ def describe(data_dir: str) -> Dict[str, Any]:
     return found
 
 
-def check(data_dir: str, config: Config, global_batch_size: int = 1) -> List[str]:
+def formats(data_dir: str) -> List[str]:
+    """None."""
+    return []
+
+
+def check(data_dir: str, config: Config, global_batch_size: int = 1, formats: Sequence[str] = ()) -> List[str]:
     """What keeps this folder from feeding a model of these sizes: a list of sentences, empty if nothing.
 
     Each names the file, the value, what is allowed and the next step. Opens every file, reads no row.

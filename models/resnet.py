@@ -16,6 +16,7 @@ Loss: cross-entropy with label smoothing 0.1 (target 0.9 + 0.1/classes on the cl
 the batch, in float32 or better. Weight decay is in the optimizer, not in the loss.
 """
 
+import math
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from dlperf.models.parameters import Parameter, random_state
@@ -49,8 +50,20 @@ SAMPLE = "images"
 RATE_UNIT = "img/s"
 #: batch per device where none is asked: DLPerf's on an accelerator; on CPU what a step of a few seconds allows
 BATCH_SIZE = {"cuda": {"fp32": 128, "tf32": 128, "amp": 256}, "cpu": 16}
+INPUT = "images"
 EFFECTIVE = ("layout", "label_smoothing")
 WORK = ("label_smoothing",)
+MEANINGS = {
+    "label_smoothing": "Share of the target spread over all classes; none makes the loss a look-up.",
+    "layout": "Order of an image's axes in memory; each framework has kernels that are fast for one.",
+    "loader": "What reads and decodes images; its speed alone is in the table of inputs.",
+    "augmentation": "How a loader draws the random part of an image, where that differs.",
+    "batch_norm": "The kernel of batch normalisation.",
+    "bn_running_variance": "Whether the running variance divides by n - 1 or n; it does not enter training.",
+    "bn_decay": "Share of the running statistics that a step keeps; as float32 it is 2.4e-8 less.",
+    "bn_eps": "Added to a variance before its root; as float32 it is 2.5e-13 less.",
+    "classes": "Classes that the network chooses from.",
+}
 TOTALS: Dict[str, str] = {}
 
 EXPANSION = 4
@@ -164,6 +177,15 @@ def batch(config: Config, batch_size: int, seed: int, index: int) -> "Dict[str, 
 def logits(config: Config) -> Dict[str, Tuple[int, ...]]:
     """The network's outputs: name -> shape without the batch axis."""
     return {"logits": (config.classes,)}
+
+
+def samples(config: Config) -> str:
+    return f"images of {config.image_size} x {config.image_size}"
+
+
+def first_loss(config: Config) -> Tuple[float, float]:
+    """That of a guess: ln(classes)."""
+    return math.log(config.classes), 0.05
 
 
 def shapes(config: Config) -> Dict[str, Tuple[int, ...]]:

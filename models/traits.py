@@ -5,6 +5,7 @@ a module of the same name for each family that the framework trains. Nothing els
 """
 
 import inspect
+from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
@@ -28,8 +29,11 @@ class Family(Protocol):
         --model; empty where it has none there.
     SAMPLE: what the report counts, in the plural: "images". RATE_UNIT: of so many in a second: "img/s".
     BATCH_SIZE: per device, where none is asked: {"cuda": {"fp32": N, "tf32": N, "amp": N}, "cpu": N}.
+    INPUT: the module of dlperf.models that reads its data folders, an Input: "images". Empty for a family that has
+        synthetic batches alone.
     EFFECTIVE: keys that `Trainer.effective` has besides those of dlperf.adapters.api. WORK: keys of it, and options,
-        that say what work was done, besides those of dlperf.proof.judge; all others say how.
+        that say what work was done, besides those of dlperf.proof.judge; all others say how. MEANINGS: what the report
+        says of each of these, and of others that adapters may have, in one sentence each.
     TOTALS: sums over the global batch, divided by the number of ranks, that each rank has with its own batch, float64
         (): name -> the array that is summed. For a loss whose mean is over something that batches differ in.
     """
@@ -41,8 +45,10 @@ class Family(Protocol):
     SAMPLE: str
     RATE_UNIT: str
     BATCH_SIZE: Mapping[str, Any]
+    INPUT: str
     EFFECTIVE: Tuple[str, ...]
     WORK: Tuple[str, ...]
+    MEANINGS: Mapping[str, str]
     TOTALS: Mapping[str, str]
 
     def parameters(self, config: Any) -> "List[Parameter]":
@@ -56,6 +62,12 @@ class Family(Protocol):
 
     def logits(self, config: Any) -> Dict[str, Tuple[int, ...]]:
         """The network's outputs: name -> shape without the batch axis."""
+
+    def samples(self, config: Any) -> str:
+        """The samples of a batch in words: "images of 224 x 224"."""
+
+    def first_loss(self, config: Any) -> Tuple[float, float]:
+        """What the first step's loss must be, and the share of it that random weights and a small batch may move it."""
 
     def shapes(self, config: Any) -> Dict[str, Tuple[int, ...]]:
         """What `Trainer.shapes` shows, which tells this network from others with the same parameters: name -> shape
@@ -73,6 +85,40 @@ class Family(Protocol):
     def normalised(self, config: Any) -> Dict[str, int]:
         """Each BatchNorm, and how many values of one sample it takes the statistics of a channel from; empty without
         BatchNorm. They are each rank's own. A config with BatchNorm has `bn_decay`."""
+
+
+class Epoch(Protocol):
+    """The batches of one rank, read from a data folder once."""
+
+    def __len__(self) -> int:
+        """Batches."""
+
+    def __getitem__(self, index: int) -> "Dict[str, NDArray[Any]]":
+        """Arrays by name, batch axis first, as `batch` of the family gives them."""
+
+    def total(self, index: int, field: str) -> float:
+        """The sum of an array over the whole global batch."""
+
+
+class Input(Protocol):
+    """What a data folder must be, and how it is read: the contract of the module that INPUT of a family names.
+
+    COMMAND: what makes such folders: "python -m dlperf.data imagenet".
+    FORMATS: those that a folder may have its samples in, for the loaders of frameworks, which adapters bring. Empty
+        where Rows reads a folder for all of them.
+    Rows: only where FORMATS is empty. Called with data_dir, config, batch_size, rank, world_size and seed.
+    """
+
+    COMMAND: str
+    FORMATS: Tuple[str, ...]
+    Rows: Callable[[str, Any, int, int, int, int], Epoch]
+
+    def formats(self, data_dir: str) -> List[str]:
+        """Those of FORMATS that a folder has; none if it cannot be read, for which `check` has the reason."""
+
+    def check(self, data_dir: str, config: Any, global_batch_size: int, formats: Sequence[str]) -> List[str]:
+        """What keeps a model from training on a folder, from any of these formats: a list of sentences, empty if
+        nothing. Reads no sample."""
 
 
 class Wrong(NamedTuple):
@@ -128,10 +174,28 @@ def _attributes(module: ModuleType) -> Dict[str, _Check]:
         "SAMPLE": ('a text in the plural: "images"', lambda value: _text(value) and value.endswith("s")),
         "RATE_UNIT": ('a text: "img/s"', _text),
         "BATCH_SIZE": (batches, _batch_sizes),
+        "INPUT": (
+            f'{", ".join(_INPUT)}, and Rows without FORMATS, in a module of dlperf.models: "images"; or empty',
+            lambda value: value == "" or _reads(module, value),
+        ),
         "EFFECTIVE": ("a tuple of texts", _tuple),
         "WORK": ("a tuple of texts", _tuple),
+        "MEANINGS": (
+            "a dict of keys, those in EFFECTIVE and WORK too -> texts",
+            lambda value: _texts(value) and {*module.EFFECTIVE, *module.WORK} <= set(value),
+        ),
         "TOTALS": ("a dict of new array -> array of `batch`", _texts),
     }
+
+
+#: what every Input has
+_INPUT = ("COMMAND", "FORMATS", "formats", "check")
+
+
+def _reads(family: ModuleType, name: str) -> bool:
+    """Whether a module beside this one is an Input."""
+    found = import_module(f"{family.__name__.rpartition('.')[0]}.{name}")
+    return all(hasattr(found, one) for one in _INPUT) and (bool(found.FORMATS) or hasattr(found, "Rows"))
 
 
 def _functions() -> Dict[str, _Check]:

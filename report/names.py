@@ -41,33 +41,17 @@ SHORT = {
     "hardware": "not on this machine",
 }
 
-#: keys of `effective`, in one sentence each
+#: keys of `effective` that all families have, in one sentence each; MEANINGS of a family has its own
 MEANINGS = {
     "precision": "The precision that was asked for.",
     "compute_dtype": "The type of the large products: half the bits, and a product may take half the time or less.",
     "loss_scale": "Factor that keeps float16 gradients from vanishing; a dynamic one checks all gradients each step.",
-    "clip_norm": "Global norm to which gradients are scaled down; off saves one or two passes over all gradients.",
-    "dropout": "Share of activations set to zero at random; none saves the random numbers and the masks.",
-    "masked_positions": "Words for which the masked-word head computes scores; all 128 instead of 20 is more work.",
-    "label_smoothing": "Share of the target spread over all classes; none makes the loss a look-up.",
-    "vocabulary": "Words that the masked-word head chooses from: the width of the largest product.",
     "data": "Where batches come from; synthetic ones cost no reading and decoding.",
-    "loader": "What reads and decodes images; its speed alone is in the table of inputs.",
-    "augmentation": "How a loader draws the random part of an image, where that differs.",
-    "layout": "Order of an image's axes in memory; each framework has kernels that are fast for one.",
     "compile": "What turns the step into one program, which saves calls and passes over memory.",
     "optimizer": "The kernel that updates the weights.",
     "threads": "CPU threads that the framework may use.",
-    "gelu": "The kernel of GELU; all compute the exact form, with erf.",
-    "attention": "How attention is written: as single products and a softmax, or as one kernel.",
-    "bn_running_variance": "Whether the running variance divides by n - 1 or n; it does not enter training.",
-    "bn_decay": "Share of the running statistics that a step keeps; as float32 it is 2.4e-8 less.",
-    "bn_eps": "Added to a variance before its root; as float32 it is 2.5e-13 less.",
     "weight_decay": "Share of a weight that is taken off it, times the learning rate.",
-    "batch_norm": "The kernel of batch normalisation.",
     "communication": "What averages gradients over the ranks, and by which transport.",
-    "classes": "Classes that the network chooses from.",
-    "dropout_masks": "Whether ranks draw the same masks for dropout; the work is the same.",
 }
 
 DEVICES = {"cpu": "CPU", "cuda": "CUDA"}
@@ -95,9 +79,10 @@ def status_short(word: str) -> str:
     return SHORT.get(word, word)
 
 
-def meaning(key: str) -> str:
+def meaning(key: str, family: str) -> str:
     """What a key of `effective` is, in a sentence; nothing for one that only its adapter knows."""
-    return MEANINGS.get(key, "")
+    own = models.FAMILIES[family].MEANINGS if family in models.FAMILIES else {}
+    return own.get(key) or MEANINGS.get(key, "")
 
 
 def device(name: str) -> str:

@@ -113,5 +113,7 @@ def _declared(summaries: list[Summary]) -> Table | None:
     if not keys:
         return None
     columns = (Column("key"), *map(Column, found), Column("what it is"))
-    rows = (Row((key, *(values.get(key, text.NONE) for values in found.values()), names.meaning(key))) for key in keys)
+    family = summaries[0].job.family
+    cells = {key: [values.get(key, text.NONE) for values in found.values()] for key in keys}
+    rows = (Row((key, *cells[key], names.meaning(key, family))) for key in keys)
     return Table(columns, tuple(rows))

@@ -56,12 +56,10 @@ def _precision(trajectory: Trajectory) -> str:
 
 
 def _about(trajectory: Trajectory, referred: bool) -> Iterable[str]:
-    config = models.config(trajectory.model)
-    side = getattr(config, "image_size", None)
-    size = f"images of {side} x {side}" if side else f"{config.sequence} tokens, {config.masked} masked"
+    samples = models.family(trajectory.model).samples(models.config(trajectory.model))
     work = ", ".join(f"{key}={value}" for key, value in work_options(trajectory).items())
     together = f" of {trajectory.ranks} ranks together" if trajectory.ranks > 1 else ""
-    yield f"Batch {trajectory.batch_size}{together}, {size}{f', {work}' if work else ''}; {trajectory.steps} steps."
+    yield f"Batch {trajectory.batch_size}{together}, {samples}{f', {work}' if work else ''}; {trajectory.steps} steps."
     bars = BARS.get(trajectory.precision)
     if bars:
         tensors = [f"{what} {judge.short(bar)}" for what, bar in _tensor_bars(bars, trajectory) if bar is not None]

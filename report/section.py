@@ -340,12 +340,13 @@ def _effective(summaries: list[Summary]) -> tuple[Table | None, Table | None, Ta
     of_work = {key for summary in summaries for key in work_keys(summary.job.family)}
     work = [key for key in keys if key not in alike and key in of_work]
     how = [key for key in keys if key not in alike and key not in of_work]
+    meanings = {key: names.meaning(key, summary.job.family) for summary in summaries for key in keys}
     one = (Column("key"), Column("all systems" if len(columns) > 1 else next(iter(columns), "")))
     each = (Column("key"), *(Column(name) for name in columns), Column("what it is"))
     return (
         _table(one, [(key, cells[key][0]) for key in alike]),
-        _table(each, [(key, *cells[key], names.meaning(key)) for key in work]),
-        _table(each, [(key, *cells[key], names.meaning(key)) for key in how]),
+        _table(each, [(key, *cells[key], meanings[key]) for key in work]),
+        _table(each, [(key, *cells[key], meanings[key]) for key in how]),
     )
 
 

@@ -97,8 +97,9 @@ class Kernels:
 class Adapter:
     """One framework's adapter. `folder` holds its adapter.toml, requirements and modules.
 
+    families: those that it has a module, scripts or figures for.
     distribution: the packages that may bring the framework (tensorflow, tensorflow-cpu); one is installed.
-    formats: input -> formats of dlperf.models.images that its loaders read, the best first. images: by device. source,
+    formats: input -> those of dlperf.models.FORMATS that its loaders read, the best first. images: by device. source,
     scripts: of an adapter whose training scripts are others' (an upstream system), by model. imported: of one that has
     figures alone. launchers: those that are
     not on PATH but in an environment (Launcher.in_environment), and are in this framework's.
@@ -110,6 +111,7 @@ class Adapter:
     homepage: str
     distribution: tuple[str, ...]
     default: bool
+    families: tuple[str, ...]
     environments: Mapping[str, EnvironmentSpec]
     support: Sequence[Support]
     options: Mapping[str, Option]
@@ -156,7 +158,8 @@ class Adapter:
         for entry in self.support:
             if entry.covers(family, device, precision, input):
                 return entry
-        return Support("not_yet", "adapter.toml does not mention it", (), (), (), ())
+        why = "adapter.toml does not mention it" if family in self.families else "not implemented in this adapter yet"
+        return Support("not_yet", why, (), (), (), ())
 
     def imported_of(self, model: str, device: str, precision: str) -> list[Imported]:
         """Its figures of all sizes."""
@@ -200,5 +203,6 @@ class Adapter:
 
 
 def combinations() -> Iterator[tuple[str, str, str, str]]:
-    """Every (family, device, precision, input)."""
-    return product(FAMILIES, DEVICES, PRECISIONS, INPUTS)
+    """Every (family, device, precision, input); a family that reads no folder has synthetic input alone."""
+    for name, family in FAMILIES.items():
+        yield from product([name], DEVICES, PRECISIONS, INPUTS if family.INPUT else INPUTS[:1])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from dlperf.catalog.adapter import DEVICES, INPUTS, RUNNABLE, STATUSES, Adapter,
 from dlperf.catalog.environment import MACHINES, EnvironmentSpec, ImageSpec, Replacement, SourceBuild
 from dlperf.catalog.foreign import Foreign
 from dlperf.errors import Problem, UsageError
-from dlperf.models import FAMILIES, PROBLEMS, images
+from dlperf.models import FAMILIES, FAMILY_OF, FORMATS, PROBLEMS
 from dlperf.precision import TABLE as PRECISIONS
 
 REASON = "missing; give the reason, which the report shows."
@@ -64,6 +64,8 @@ def read(folder: Path) -> Adapter:
     reader = _Reader(path)
     reader.known("", data, OF_FIGURES if data.get("imported") else KEYS)
     theirs = bool(data.get("script") or data.get("imported"))
+    imported = reader.imported(data.get("imported", []))
+    families = _families(folder, [*data.get("script", {}), *(one.model for one in imported)])
     adapter = Adapter(
         name=folder.name,
         folder=folder,
@@ -71,13 +73,14 @@ def read(folder: Path) -> Adapter:
         homepage=str(data.get("homepage", "")),
         distribution=() if theirs and "distribution" not in data else reader.texts(data, "distribution"),
         default=bool(data.get("default", not theirs)),
+        families=families,
         environments={key: reader.environment(key, table) for key, table in data.get("environment", {}).items()},
-        support=[reader.support(index, table) for index, table in enumerate(data.get("support", []))],
+        support=[reader.support(index, table, families) for index, table in enumerate(data.get("support", []))],
         options={name: reader.option(name, table) for name, table in data.get("options", {}).items()},
         distributed=[reader.distributed(index, table) for index, table in enumerate(data.get("distributed", []))],
         source=reader.source(data["source"]) if "source" in data else None,
         scripts={model: reader.script(model, table) for model, table in data.get("script", {}).items()},
-        imported=reader.imported(data.get("imported", [])),
+        imported=imported,
         formats=reader.formats(data.get("formats", {})),
         images={device: reader.image(device, table) for device, table in data.get("image", {}).items()},
         kernels=[reader.kernels(index, table) for index, table in enumerate(data.get("kernels", []))],
@@ -89,6 +92,12 @@ def read(folder: Path) -> Adapter:
     if reader.problems:
         raise UsageError(reader.problems)
     return adapter
+
+
+def _families(folder: Path, theirs: Iterable[str]) -> tuple[str, ...]:
+    """Those that an adapter has a module for, or, by model, a script or figures."""
+    foreign = {FAMILY_OF.get(model) for model in theirs}
+    return tuple(name for name in FAMILIES if name in foreign or (folder / f"{name}.py").exists())
 
 
 class _Reader(Foreign):
@@ -151,7 +160,7 @@ class _Reader(Foreign):
 
     def formats(self, table: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
         self.known("formats.", table, set(INPUTS) - {"synthetic"})
-        return {input: self.choices("formats", table, input, images.FORMATS) for input in table}
+        return {input: self.choices("formats", table, input, FORMATS) for input in table}
 
     def variants(self, adapter: Adapter) -> None:
         """An option's environments and launchers are of its values, and some device has the environments."""
@@ -166,14 +175,15 @@ class _Reader(Foreign):
                 if not any(f"{device}-{variant}" in adapter.environments for device in DEVICES):
                     self.says(where, f"there is no [environment.cpu-{variant}].")
 
-    def support(self, index: int, table: Mapping[str, Any]) -> Support:
+    def support(self, index: int, table: Mapping[str, Any], families: tuple[str, ...]) -> Support:
+        """families: what an entry that names none stands for."""
         where = f"support[{index}]"
         self.known(where + ".", table, {"family", "device", "precision", "input", "status", "why"})
         status, why = self.status(where, table)
         return Support(
             status=status,
             why=why,
-            family=self.choices(where, table, "family", tuple(FAMILIES)),
+            family=self.choices(where, table, "family", tuple(FAMILIES)) if "family" in table else families,
             device=self.choices(where, table, "device", DEVICES),
             precision=self.choices(where, table, "precision", tuple(PRECISIONS)),
             input=self.choices(where, table, "input", INPUTS),
@@ -206,7 +216,7 @@ class _Reader(Foreign):
 
     def complete(self, adapter: Adapter) -> None:
         """Where kernels are told for a precision, the last entry is that of all other processors."""
-        for family, device, precision in product(FAMILIES, DEVICES, PRECISIONS):
+        for family, device, precision in product(adapter.families, DEVICES, PRECISIONS):
             entries = adapter.kernels_of(family, device, precision)
             if entries and entries[-1]["needs"]:
                 where = f"kernels ({family}, {device}, {precision})"

@@ -22,7 +22,6 @@ from dlperf.errors import UsageError, did_you_mean, either
 from dlperf.launchers import Launcher, containers
 from dlperf.launchers.api import EMULATOR
 from dlperf.launchers.containers import ARGUMENTS, ENGINES
-from dlperf.models import images, pretraining
 from dlperf.planning import hosts as hosts_
 from dlperf.planning.arguments import Arguments, split
 from dlperf.planning.hosts import Host
@@ -74,7 +73,7 @@ def from_arguments(
         verify=not arguments.get("no_verify"),
         predict=checker.counts("predict", ()),
         inputs=checker.inputs(),
-        formats=checker.formats(),
+        formats=checker.formats(chosen_models),
         images=checker.images(frameworks),
         container_arguments=checker.container_arguments(),
         sources=checker.sources([adapters[name] for name in frameworks], chosen_models),
@@ -351,18 +350,18 @@ class _Checker(Arguments):
             return ("synthetic",)
         return self.listed("input", ("native", "dali")) if self.arguments.get("input") else ("native",)
 
-    def formats(self) -> tuple[str, ...]:
-        """Those in the data folder, of those that are asked for; none for a folder that is not of images."""
-        asked = self.listed("format", images.FORMATS) if self.arguments.get("format") else images.FORMATS
-        try:
-            there = images.describe(self.arguments["data"])["formats"]
-        except ValueError:
-            return ()
-        found = tuple(format for format in asked if format in there)
-        if not found:
-            step = f"To make another: python -m dlperf.data imagenet --format {self.arguments['format']}."
-            self.problem("format", self.arguments["format"], f"{self.arguments['data']} has {', '.join(there)}. {step}")
-        return found
+    def formats(self, chosen_models: Sequence[str]) -> tuple[str, ...]:
+        """Those in the data folder, of those that are asked for; none for a folder that has none."""
+        asked = self.listed("format", models.FORMATS) if self.arguments.get("format") else models.FORMATS
+        data = self.arguments["data"]
+        for reads in filter(None, map(models.input_of, chosen_models)):
+            if there := reads.formats(data):
+                found = tuple(format for format in asked if format in there)
+                if not found:
+                    step = f"To make another: {reads.COMMAND} --format {self.arguments['format']}."
+                    self.problem("format", self.arguments["format"], f"{data} has {', '.join(there)}. {step}")
+                return found
+        return ()
 
     def data(self, spec: Spec, adapters: Mapping[str, Adapter]) -> None:
         if spec.data == "synthetic":
@@ -377,17 +376,14 @@ class _Checker(Arguments):
         if not any(adapters[name].kind.worker for name in spec.frameworks):
             return  # others' scripts have formats of their own
         for model in spec.models:
-            if models.FAMILY_OF[model] == "bert":
-                each = spec.batch_size or default_batch_size(model, spec.device, "fp32")
-                batch = spec.global_batch_size or each * max(spec.world_sizes)
-                for problem in pretraining.check(spec.data, models.config(model), batch):
-                    self.problem("data", "", problem)
-            else:
-                self._images(spec, model)
+            self._readable(spec, model)
 
-    def _images(self, spec: Spec, model: str) -> None:
+    def _readable(self, spec: Spec, model: str) -> None:
+        reads = models.input_of(model)
+        if reads is None:
+            self.problem("data", spec.data, f"{model} reads no folder. Leave out --data, or compare other models.")
+            return
         each = spec.batch_size or default_batch_size(model, spec.device, "fp32")
         batch = spec.global_batch_size or each * max(spec.world_sizes)
-        checked = (images.check(spec.data, models.config(model), one, batch) for one in spec.formats or ("folder",))
-        for problem in dict.fromkeys(problem for problems in checked for problem in problems):
+        for problem in reads.check(spec.data, models.config(model), batch, spec.formats):
             self.problem("data", "", problem)

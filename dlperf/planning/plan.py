@@ -124,7 +124,7 @@ def _row(
     system = system_name(adapter, family, mine, fed)
     status, why = _supported(adapter, model, spec.device, precision, input)
     if status in RUNNABLE:
-        why = _misfit(adapter, family, mine) or (_unread(spec, adapter, family, fed) if fed else "")
+        why = _misfit(adapter, family, mine) or (_unread(spec, adapter, model, fed) if fed else "")
         status = "option" if why else status
     image = adapter.image(spec.device, options) if spec.env != "current" else ""
     environment = adapter.environment_key(spec.device, options, fed)
@@ -165,7 +165,7 @@ def _row(
         image=image,
         untested=status == "untested",
         kind=adapter.kind.name,
-        format=_format(spec, adapter, family, fed) if fed else "",
+        format=_format(spec, adapter, fed),
     )
 
 
@@ -195,19 +195,19 @@ def too_old(spec: Spec, adapter: Adapter, family: str, precision: str, options: 
     return why + (", or --allow-reference to wait for it" if not cpu.refusal(entries, found, True) else "")
 
 
-def _format(spec: Spec, adapter: Adapter, family: str, input: str) -> str:
-    """The first format that the adapter's loader reads and the data folder has; nothing where images are not read."""
-    if family != "resnet" or input == "synthetic":
-        return ""
+def _format(spec: Spec, adapter: Adapter, input: str) -> str:
+    """The first format that the adapter's loader reads and the data folder has; empty if there is none."""
     return next((one for one in adapter.formats.get(input, ()) if one in spec.formats), "")
 
 
-def _unread(spec: Spec, adapter: Adapter, family: str, input: str) -> str:
+def _unread(spec: Spec, adapter: Adapter, model: str, input: str) -> str:
     """Why this adapter cannot read the data folder; empty if it can."""
-    if family != "resnet" or input == "synthetic" or _format(spec, adapter, family, input):
+    reads = models.input_of(model)
+    if input == "synthetic" or reads is None or not reads.FORMATS or _format(spec, adapter, input):
         return ""
     wanted, there = " or ".join(adapter.formats.get(input, ())), ", ".join(spec.formats)
-    return f"reads {wanted or 'no images'}; there is {there}: python -m dlperf.data imagenet --format {wanted}"
+    none = f"no {models.family(model).SAMPLE}"
+    return f"reads {wanted or none}; there is {there}: {reads.COMMAND} --format {wanted}"
 
 
 def _concerned(spec: Spec, adapters: Mapping[str, Adapter], family: str) -> set[str]:

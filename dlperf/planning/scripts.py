@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from dlperf import models
 from dlperf.catalog import checkout
 from dlperf.catalog.adapter import Adapter
 from dlperf.catalog.script import Part
 from dlperf.schema import Job
 
 BATCH_MEANS = {
-    "device": "images or sentences on each device",
+    "device": "{samples} on each device",
     "node": "of all devices of a node",
     "global": "of all devices",
     "tokens": "tokens on each device",
@@ -50,7 +51,7 @@ def about(adapter: Adapter, job: Job) -> dict[str, str]:
     return {
         "script": f"{name} at {adapter.source.short}, {script.folder}",
         "image": adapter.image(job.device, job.options),
-        "batch": BATCH_MEANS[script.batch],
+        "batch": BATCH_MEANS[script.batch].format(samples=models.family(job.model).SAMPLE),
         "estimator": script.log.estimator,
         "differs": "; ".join(part.text for part in script.differs if holds(part, job)),
         "edits": ", ".join(checkout.edited(adapter, job.model)),

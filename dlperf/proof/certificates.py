@@ -61,7 +61,8 @@ def definition(model: str) -> str:
     parameters = family.parameters(config)
     total = hashlib.sha256(repr((WIDTH, STEPS, SEED, config, family.optimizer(BATCH_SIZE))).encode())
     total.update(repr(parameters).encode())
-    smallest = min((one for one in parameters if not isinstance(one.init, str)), key=lambda one: one.size)
+    # of those that start at random, if any do
+    smallest = min(parameters, key=lambda one: (isinstance(one.init, str), one.size))
     total.update(initial(smallest, SEED).tobytes())
     for name, array in sorted(family.batch(config, BATCH_SIZE, SEED, 0).items()):
         total.update(name.encode() + array.tobytes())

@@ -137,6 +137,7 @@ def test_reference_kernels_run_where_they_are_allowed_and_an_unknown_cpu_is_refu
     ],
 )
 def test_a_wrong_table_is_an_error_that_names_the_key(tmp_path, table, says):
+    (tmp_path / "resnet.py").touch()
     (tmp_path / "adapter.toml").write_text(f'title = "Toy"\ndistribution = "toy"\n[[kernels]]\n{table}\n')
     with pytest.raises(UsageError) as caught:
         reader.read(tmp_path)

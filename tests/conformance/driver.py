@@ -17,16 +17,14 @@ from dlperf.adapters.api import Job
 from dlperf.adapters.ranks import Ranks
 from dlperf.models.parameters import initial
 
-TINY = {"resnet": "resnet_tiny", "bert": "bert_tiny"}
-FULL = {"resnet": "resnet50", "bert": "bert_base"}
-
 
 class Subject:
     """The adapter under test."""
 
     def __init__(self, adapter, family, options, threads):
         self.module = importlib.import_module(f"dlperf.adapters.{adapter}.{family}")
-        self.family, self.options, self.threads = family, options, threads
+        self.options, self.threads = options, threads
+        self.tiny, self.full = f"{family}_tiny", next(iter(models.FAMILIES[family].SIZES))
 
     def build(self, model, **fields):
         settings = {"device": "cpu", "precision": "fp32", "batch_size": 4, "threads": self.threads, "seed": 7}
@@ -43,7 +41,7 @@ def observe_versions(subject):
 
 def observe_tiny(subject):
     """A tiny model, dropout off: parameters as built, ten losses, parameters after them."""
-    trainer = subject.build(TINY[subject.family], dropout=False, distinct_batches=10)
+    trainer = subject.build(subject.tiny, dropout=False, distinct_batches=10)
     found = {"parameter_count": trainer.parameter_count, "built": _against_initial(subject, trainer)}
     losses = subject.losses(trainer, 10)
     trainer.wait()
@@ -55,8 +53,8 @@ def observe_tiny(subject):
 
 def _against_initial(subject, trainer):
     """name -> shape, dtype and largest difference from the initial value."""
-    config = models.config(TINY[subject.family])
-    expected = {p.name: initial(p, 7) for p in models.family(TINY[subject.family]).parameters(config)}
+    config = models.config(subject.tiny)
+    expected = {p.name: initial(p, 7) for p in models.family(subject.tiny).parameters(config)}
     found = {}
     for name, value in trainer.parameters():
         same_shape = name in expected and value.shape == expected[name].shape
@@ -67,7 +65,7 @@ def _against_initial(subject, trainer):
 
 def observe_float64(subject):
     """The same ten losses in float64."""
-    trainer = subject.build(TINY[subject.family], dropout=False, distinct_batches=10, precision="fp64")
+    trainer = subject.build(subject.tiny, dropout=False, distinct_batches=10, precision="fp64")
     losses = subject.losses(trainer, 10)
     dtypes = sorted({str(value.dtype) for _, value in trainer.parameters()})
     found = {"losses": losses, "dtypes": dtypes, "effective": dict(trainer.effective)}
@@ -77,7 +75,7 @@ def observe_float64(subject):
 
 def observe_one_batch(subject):
     """Thirty steps on one batch, with dropout as when measured."""
-    trainer = subject.build(TINY[subject.family], distinct_batches=1)
+    trainer = subject.build(subject.tiny, distinct_batches=1)
     losses = subject.losses(trainer, 30)
     trainer.close()
     return losses
@@ -86,7 +84,7 @@ def observe_one_batch(subject):
 def observe_time(subject):
     """Seconds of processor time, which other work on the machine does not lengthen, of steps that are ended by `wait`,
     and of a read right after it: three rounds of steps that take about 0.3 s."""
-    trainer = subject.build(TINY[subject.family], batch_size=32)
+    trainer = subject.build(subject.tiny, batch_size=32)
     _timed(trainer, 3)
     steps = max(2, int(0.3 / (_timed(trainer, 3)[0] / 3)))
     rounds = [_timed(trainer, steps) for _ in range(3)]
@@ -107,7 +105,7 @@ def _timed(trainer, steps):
 
 def observe_full(subject):
     """The full-size model: its parameter count, one step's loss, the shapes of that step."""
-    trainer = subject.build(FULL[subject.family], batch_size=2, distinct_batches=1)
+    trainer = subject.build(subject.full, batch_size=2, distinct_batches=1)
     loss = subject.losses(trainer, 1)[0]
     found = {"parameter_count": trainer.parameter_count, "loss": loss, "effective": dict(trainer.effective)}
     found["shapes"] = {name: list(shape) for name, shape in trainer.shapes.items()}

@@ -23,7 +23,6 @@ pytestmark = pytest.mark.framework
 DEVIATIONS = tomllib.loads(Path(__file__).with_name("deviations.toml").read_text())["deviation"]
 FRAMEWORKS = ("pytorch", "jax", "mxnet")
 CASES = {(one["name"], framework): one for one in DEVIATIONS for framework in FRAMEWORKS if framework in one}
-TINY = {"resnet": "resnet_tiny", "bert": "bert_tiny"}
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +50,7 @@ def seen(environment, evidence, tmp_path_factory):
 
 def whole(case):
     """Model and ranks."""
-    return case.get("model", TINY[case["family"]]), case.get("ranks", 1)
+    return case.get("model", f"{case['family']}_tiny"), case.get("ranks", 1)
 
 
 def alter(path, change):

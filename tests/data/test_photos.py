@@ -39,7 +39,7 @@ def test_folders_keep_every_file_as_it_is(drawn, tmp_path):
         content = (tmp_path / "out" / "folder" / one.path).read_bytes()
         assert content == (drawn / one.path).read_bytes()
         assert len(content) == one.bytes
-    assert images.check(tmp_path / "out", resnet.SIZES["resnet_tiny"], "folder", 12) == []
+    assert images.check(tmp_path / "out", resnet.SIZES["resnet_tiny"], 12, ["folder"]) == []
 
 
 def test_tfrecord_has_every_image_once_with_right_checksums_and_offsets(drawn, tmp_path):
@@ -145,23 +145,23 @@ def test_the_folder_of_train_and_val_is_not_taken_for_two_classes(tmp_path, caps
 def test_a_file_that_has_changed_since_is_named(drawn, tmp_path, format):
     prepare(drawn, tmp_path / "out", "--format", format)
     config = resnet.SIZES["resnet_tiny"]
-    assert images.check(tmp_path / "out", config, format, 12) == []
+    assert images.check(tmp_path / "out", config, 12, [format]) == []
     name = (
         images.read_index(tmp_path / "out")[5].path if format == "folder" else images.files(tmp_path / "out", format)[0]
     )
     file = tmp_path / "out" / format / name
     file.write_bytes(file.read_bytes()[:-1])
-    (problem,) = images.check(tmp_path / "out", config, format, 12)
+    (problem,) = images.check(tmp_path / "out", config, 12, [format])
     assert problem.startswith(f"{file}: has ")
     file.unlink()
-    (problem,) = images.check(tmp_path / "out", config, format, 12)
+    (problem,) = images.check(tmp_path / "out", config, 12, [format])
     assert problem.startswith(f"{file}: is missing")
 
 
 def test_a_folder_that_does_not_fit_the_model_says_why(drawn, tmp_path):
     prepare(drawn, tmp_path / "out")
     config = resnet.SIZES["resnet_tiny"]._replace(classes=2)
-    found = images.check(tmp_path / "out", config, "recordio", 13)
+    found = images.check(tmp_path / "out", config, 13, ["recordio"])
     assert [
         "has 3 classes, the model 2" in found[0],
         "fewer than the 13" in found[1],

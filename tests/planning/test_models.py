@@ -47,7 +47,10 @@ def test_a_model_has_the_published_number_of_parameters(model, trained):
         ("SIZES", {"big": resnet.Config(), "big_check": resnet.Config()}, "with resnet_tiny"),
         ("DEFAULT", ["resnet50"], "a name in SIZES or ALIASES, or empty"),
         ("BATCH_SIZE", {"cpu": 4}, 'whole numbers from 1: {"cuda": '),
+        ("INPUT", "tables", "COMMAND, FORMATS, formats, check, and Rows without FORMATS, in a module"),
+        ("INPUT", "parameters", "COMMAND, FORMATS, formats, check, and Rows without FORMATS, in a module"),
         ("EFFECTIVE", "layout", "a tuple of texts"),
+        ("MEANINGS", {"layout": "Order of axes."}, "those in EFFECTIVE and WORK too -> texts"),
         ("flops", None, "a function flops(config)"),
         ("batch", lambda config, count: {}, "a function batch(config, batch_size, seed, index)"),
     ],
@@ -57,6 +60,15 @@ def test_a_trait_that_is_missing_or_wrong_is_named_with_its_module(trait, value,
     assert problem.trait == f"dlperf.models.resnet.{trait}"
     assert problem.value == ("" if value is None else value)
     assert allowed in problem.allowed
+
+
+def test_the_first_loss_is_that_of_a_guess():
+    """Of one class in 1000; of one word in 30,522, and of a sentence that follows or does not."""
+    found = {model: models.family(model).first_loss(models.config(model)) for model in TRAINED}
+    assert found == {
+        "resnet50": (pytest.approx(6.9078, abs=1e-4), 0.05),
+        "bert_base": (pytest.approx(11.0193, abs=1e-4), 0.05),
+    }
 
 
 def test_shapes_tell_v1_5_and_the_gathered_head():
