@@ -1,8 +1,12 @@
 """BERT pretraining in OneFlow: nn.Graph over forward, backward, clipping and AdamW."""
 
+import oneflow as flow
+import oneflow.nn.functional as F
+from oneflow import nn
+
 from dlperf import models
 from dlperf.adapters.oneflow import runtime
-from dlperf.adapters.oneflow.runtime import F, flow, nn, product, versions  # which sees to what comes before the import
+from dlperf.adapters.oneflow.runtime import product, versions
 from dlperf.models import bert
 
 __all__ = ["Network", "build", "loss", "product", "versions"]

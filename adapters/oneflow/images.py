@@ -2,11 +2,13 @@
 
 import os
 
+import oneflow as flow
+from oneflow import nn
+
 from dlperf import models
 from dlperf.adapters import base
 from dlperf.adapters.api import Unsupported
 from dlperf.adapters.oneflow import runtime
-from dlperf.adapters.oneflow.runtime import flow, nn
 from dlperf.adapters.ranks import Ranks
 from dlperf.models import images
 

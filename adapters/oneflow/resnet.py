@@ -1,9 +1,13 @@
 """ResNet-50 v1.5 in OneFlow: nn.Graph over forward, backward and SGD."""
 
+import oneflow as flow
+import oneflow.nn.functional as F
+from oneflow import nn
+
 from dlperf import models
 from dlperf.adapters.oneflow import runtime
 from dlperf.adapters.oneflow.images import Loader, pixels
-from dlperf.adapters.oneflow.runtime import F, flow, nn, product, versions  # which sees to what comes before the import
+from dlperf.adapters.oneflow.runtime import product, versions
 from dlperf.models import resnet
 
 __all__ = ["Network", "build", "loss", "pixels", "product", "versions"]
