@@ -5,7 +5,7 @@ import oneflow.nn.functional as F
 from oneflow import nn
 
 from dlperf import models
-from dlperf.adapters.oneflow import runtime
+from dlperf.adapters.oneflow import optimizers, runtime
 from dlperf.adapters.oneflow.runtime import product, versions
 from dlperf.models import bert
 
@@ -15,23 +15,14 @@ __all__ = ["Network", "build", "loss", "product", "versions"]
 def build(job, ranks):
     device = runtime.configure(job, ranks)
     config = models.config(job.model)
-    dtype = flow.float64 if job.precision == "fp64" else flow.float32
-    network = Network(config, config.dropout if job.dropout else 0.0).to(device=device, dtype=dtype)
+    network = Network(config, config.dropout if job.dropout else 0.0)
+    network.to(device=device, dtype=getattr(flow, job.weights_dtype))
     runtime.load(network, job)
-    recipe = bert.optimizer(job.batch_size * ranks.world_size)
-    clip_norm = None if job.options["clip_norm"] == "off" else float(job.options["clip_norm"])
-    kind = runtime.ExactAdamW if job.precision == "fp64" else runtime.AdamW
-    optimizer = kind(
-        runtime.parameter_groups(network, job, recipe.weight_decay),
-        lr=recipe.learning_rate,
-        betas=(recipe.beta1, recipe.beta2),
-        eps=recipe.eps,
-        clip_norm=clip_norm,
-    )
+    optimizer = optimizers.adamw(job, network, bert.optimizer(job.batch_size * ranks.world_size))
     feed = runtime.Feed(job, ranks, device)
     effective = {
         # on CUDA a Graph multiplies by clip_norm / (norm + 1e-6): a last digit of float32
-        "clip_norm": "off" if clip_norm is None else str(clip_norm),
+        "clip_norm": str(job.clip_norm or "off"),
         "dropout": str(network.dropout),
         "masked_positions": str(config.masked),
         "gelu": "erf",

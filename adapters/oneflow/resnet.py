@@ -5,7 +5,7 @@ import oneflow.nn.functional as F
 from oneflow import nn
 
 from dlperf import models
-from dlperf.adapters.oneflow import runtime
+from dlperf.adapters.oneflow import optimizers, runtime
 from dlperf.adapters.oneflow.images import Loader, pixels
 from dlperf.adapters.oneflow.runtime import product, versions
 from dlperf.models import resnet
@@ -16,14 +16,10 @@ __all__ = ["Network", "build", "loss", "pixels", "product", "versions"]
 def build(job, ranks):
     device = runtime.configure(job, ranks)
     config = models.config(job.model)
-    dtype = flow.float64 if job.precision == "fp64" else flow.float32
-    network = Network(config).to(device=device, dtype=dtype)
+    network = Network(config)
+    network.to(device=device, dtype=getattr(flow, job.weights_dtype))
     runtime.load(network, job)
-    recipe = resnet.optimizer(job.batch_size * ranks.world_size)
-    kind = runtime.ExactSGD if job.precision == "fp64" else flow.optim.SGD
-    optimizer = kind(
-        runtime.parameter_groups(network, job, recipe.weight_decay), lr=recipe.learning_rate, momentum=recipe.momentum
-    )
+    optimizer = optimizers.sgd(job, network, resnet.optimizer(job.batch_size * ranks.world_size))
     feed = (runtime.Feed if job.input == "synthetic" else Loader)(job, ranks, device)
     effective = {
         "layout": "NCHW",

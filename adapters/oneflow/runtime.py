@@ -1,7 +1,6 @@
 """What ResNet and BERT share in OneFlow: set-up, weights, batches, and the training step."""
 
 import os
-import re
 import time
 
 import oneflow as flow
@@ -9,6 +8,7 @@ from oneflow.core.common import data_type_pb2
 
 from dlperf import models
 from dlperf.adapters import base
+from dlperf.adapters.oneflow.optimizers import clipped, kernel
 from dlperf.adapters.ranks import interface
 from dlperf.models.parameters import initial
 
@@ -70,16 +70,6 @@ def load(network, job):
             tensor.copy_(value)
     if flow.env.get_world_size() > 1:
         network.to_global(flow.placement.all(job.device), flow.sbp.broadcast)
-
-
-def parameter_groups(network, job, weight_decay):
-    """Weights that decay, and the rest, as flow.optim takes them."""
-    trained = dict(network.named_parameters())
-    groups = [{"params": [], "weight_decay": weight_decay}, {"params": [], "weight_decay": 0.0}]
-    for parameter in models.family(job.model).parameters(models.config(job.model)):
-        if parameter.trained:
-            groups[0 if parameter.decayed else 1]["params"].append(trained[parameter.name])
-    return groups
 
 
 def averaged(gradients):
@@ -155,8 +145,7 @@ class Graph(flow.nn.Graph):
         loss, logits = self.loss(self.network, batch)
         loss.backward()
         gradients = averaged(weight.grad for weight in self.weights)
-        applied = gradients if self.clip_norm is None else clipped(gradients, self.clip_norm)
-        for weight, gradient in zip(self.weights, applied):
+        for weight, gradient in zip(self.weights, clipped(gradients, self.clip_norm)):
             weight.grad = gradient  # the optimizer takes what stands here at the end
         return (loss, logits, gradients) if self.traced else loss
 
@@ -184,16 +173,6 @@ def exchanged(graph):
                     yield job.helper.lbn2logical_blob_desc[name]
 
 
-def clipped(gradients, clip_norm):
-    """The gradients, scaled so that the norm of all together is at most `clip_norm`.
-
-    A Graph can do so by itself, with flow.optim's clip_grad_max_norm. But on the CPU it adds up the squares of a tensor
-    one by one in float32, and loses 3 % of BERT-base's norm; the kernel of `sum` is right to 1e-7."""
-    norm = sum((gradient * gradient).sum() for gradient in gradients).sqrt()
-    scale = (clip_norm / norm).clamp(max=1.0)
-    return [gradient * scale for gradient in gradients]
-
-
 class Trainer:
     """One network, its loss and its optimizer, stepped by an nn.Graph; eagerly in float64.
 
@@ -214,7 +193,7 @@ class Trainer:
             "precision": job.precision,
             "compile": "nn.Graph" if self._graph else "none",
             "threads": str(len(os.sched_getaffinity(0))),
-            "optimizer": f"{type(optimizer).__module__}.{type(optimizer).__name__}",
+            "optimizer": kernel(optimizer),
             "loss_scale": "dynamic from 65536" if job.precision == "amp_fp16" else "none",
             **feed.effective,
         }
@@ -308,65 +287,3 @@ class Trainer:
             flow.comm.barrier()  # ranks end badly when one that still has something for them is gone
             if flow.env.get_rank() == 0:
                 time.sleep(0.5)  # it answers the others at the barrier, and knows only that it was answered itself
-
-
-class AdamW(flow.optim.AdamW):
-    """One group for the weights that decay and the rest: a Graph clips each group by the norm of that group alone."""
-
-    def __init__(self, groups, lr, betas, eps, clip_norm):
-        decayed, spared = groups
-        group = {"params": decayed["params"] + spared["params"]}
-        on_cuda = group["params"][0].is_cuda
-        self.graph_clip_norm = None if on_cuda else clip_norm  # see `clipped`
-        if clip_norm is not None and on_cuda:
-            group.update(clip_grad_max_norm=clip_norm, clip_grad_norm_type=2.0)
-        super().__init__([group], lr=lr, betas=betas, eps=eps, weight_decay=decayed["weight_decay"])
-        self._spared = spared["params"]
-
-    def _generate_conf_for_graph(self, train_conf, vars_conf):
-        (conf,) = super()._generate_conf_for_graph(train_conf, vars_conf)
-        names = [vars_conf[weight].name for weight in self._spared]
-        conf.weight_decay_conf.excludes.pattern.extend(f"^{re.escape(name)}$" for name in names)
-        return [conf]
-
-
-class _Exact:
-    """Base of the updates in float64. flow.optim's kernels hold learning rate, betas and eps as float32, so that in
-    float64 they agree with the formulas of dlperf.models to 8 digits only; here they are written out."""
-
-    def __init__(self, groups, clip_norm=None, **settings):
-        self._clip_norm, self._settings = clip_norm, settings
-        self._weights = [weight for group in groups for weight in group["params"]]
-        self._decays = [group["weight_decay"] for group in groups for _ in group["params"]]
-        self._state = [[0.0, 0.0] for _ in self._weights]
-        self._steps = 0
-
-    def step(self):
-        self._steps += 1
-        with flow.no_grad():
-            gradients = [weight.grad for weight in self._weights]
-            if self._clip_norm is not None:
-                norm = sum((gradient * gradient).sum() for gradient in gradients).sqrt()
-                scale = (self._clip_norm / norm).clamp(max=1.0)
-                gradients = [gradient * scale for gradient in gradients]
-            for weight, gradient, decay, state in zip(self._weights, gradients, self._decays, self._state):
-                weight.copy_(self._update(weight, gradient, decay, state, **self._settings))
-
-    def zero_grad(self):
-        for weight in self._weights:
-            weight.grad = None
-
-
-class ExactSGD(_Exact):
-    def _update(self, weight, gradient, decay, state, lr, momentum):
-        state[0] = state[0] * momentum + gradient + weight * decay
-        return weight - state[0] * lr
-
-
-class ExactAdamW(_Exact):
-    def _update(self, weight, gradient, decay, state, lr, betas, eps):
-        state[0] = gradient * (1 - betas[0]) + state[0] * betas[0]
-        state[1] = gradient * gradient * (1 - betas[1]) + state[1] * betas[1]
-        first = state[0] / (1 - betas[0] ** self._steps)
-        second = state[1] / (1 - betas[1] ** self._steps)
-        return weight - (first / (second.sqrt() + eps) + weight * decay) * lr
