@@ -15,6 +15,8 @@ from dlperf.adapters.mxnet import communication
 from dlperf.models.parameters import initial
 
 BFLOAT16 = np.dtype([("bfloat16", np.uint16)])  # as MXNet calls the type that numpy lacks
+#: of the large products
+DTYPES = {"fp64": "float64", "fp32": "float32", "tf32": "float32", "amp_fp16": "float16", "amp_bf16": BFLOAT16}
 # gluon's words for the scale and shift of a normalisation, which torchvision and Hugging Face call weight and bias
 GLUON = {"scale": "gamma", "shift": "beta"}
 
@@ -56,7 +58,7 @@ class Precision:
 
     def __init__(self, job):
         self.dtype = job.weights_dtype
-        self.low = {"amp_fp16": "float16", "amp_bf16": BFLOAT16}.get(job.precision)
+        self.low = DTYPES[job.precision] if job.mixed else None
 
     def down(self, F, *arrays):
         """Cast to 16 bits, with mixed precision."""
