@@ -17,11 +17,10 @@ def build(job, ranks):
     device = runtime.configure(job, ranks)
     config = models.config(job.model)
     precision = runtime.Precision(job)
-    network = Network(config, config.dropout if job.dropout else 0.0, precision, job.trace_steps > 0)
+    network = Network(config, config.dropout if job.dropout else 0.0, precision)
     runtime.load(network, job, device)
     optimizer = optimizers.AdamW(job, network, bert.optimizer(job.batch_size * ranks.world_size))
     feed = runtime.Feed(job, ranks, device)
-    observed = {"mlm_logits": network.cls.predictions, "nsp_logits": network.cls.seq_relationship}
     effective = {
         "clip_norm": str(job.clip_norm or "off"),
         "dropout": str(network.dropout),
@@ -29,25 +28,25 @@ def build(job, ranks):
         "gelu": "erf" if precision.dtype == "float64" else "erf (LeakyReLU's kernel)",
         "attention": "batch_dot, softmax",
     }
-    return runtime.Trainer(job, ranks, network, optimizer, feed, observed, effective)
+    return runtime.Trainer(job, ranks, network, loss, optimizer, feed, effective)
 
 
-def loss(F, mlm, nsp, masked_ids, masked_weights, next_sentence_labels, masked_total):
-    words = F.pick(F.log_softmax(mlm), masked_ids) * masked_weights
-    follows = F.pick(F.log_softmax(nsp), next_sentence_labels)
-    return F.negative(F.sum(words) / masked_total + F.mean(follows))
+def loss(F, network, batch):
+    mlm, nsp = network(*(batch[name] for name in ("input_ids", "token_type_ids", "lengths", "masked_positions")))
+    words = F.pick(F.log_softmax(mlm), batch["masked_ids"]) * batch["masked_weights"]
+    follows = F.pick(F.log_softmax(nsp), batch["next_sentence_labels"])
+    return F.negative(F.sum(words) / batch["masked_total"] + F.mean(follows)), (mlm, nsp)
 
 
 class Network(HybridBlock):
-    """Names are the canonical ones of dlperf.models.bert. Its output is the loss: one graph, one call.
+    """Names are the canonical ones of dlperf.models.bert.
 
     With mixed precision the dense layers are 16 bits wide, and GELU, and with float16 the products of attention.
-    traced: give back the logits too, which a graph does only for its outputs.
     """
 
-    def __init__(self, config, dropout, precision, traced):
+    def __init__(self, config, dropout, precision):
         super().__init__()
-        self.config, self.dropout, self.precision, self.traced = config, dropout, precision, traced
+        self.config, self.dropout, self.precision = config, dropout, precision
         layers = nn.HybridSequential()
         layers.add(*[Layer(config, dropout, precision) for _ in range(config.layers)])
         self.bert = Group(
@@ -64,7 +63,12 @@ class Network(HybridBlock):
             }
         )
 
-    def hybrid_forward(self, F, words, types, lengths, masked_positions, masked_ids, masked_weights, labels, total):
+    @property
+    def observed(self):
+        """See runtime.Trainer."""
+        return {"mlm_logits": self.cls.predictions, "nsp_logits": self.cls.seq_relationship}
+
+    def hybrid_forward(self, F, words, types, lengths, masked_positions):
         hidden = self.bert.embeddings(words, types)
         mask = self._mask(F, words, lengths)
         for layer in self.bert.encoder.layer:
@@ -75,9 +79,7 @@ class Network(HybridBlock):
         first = F.reshape(F.slice_axis(hidden, axis=1, begin=0, end=1), (-3, 0))
         pooled = F.tanh(self.precision.up(F, self.bert.pooler.dense(self.precision.down(F, first))))
         nsp = self.cls.seq_relationship(self.precision.down(F, pooled))
-        mlm, nsp = self.precision.up(F, mlm, nsp)
-        result = loss(F, mlm, nsp, masked_ids, masked_weights, labels, total)
-        return [result, F.BlockGrad(mlm), F.BlockGrad(nsp)] if self.traced else result
+        return self.precision.up(F, mlm, nsp)
 
     def _mask(self, F, words, lengths):
         """0, or -10000 on padding, as (batch * heads, sequence, sequence): adding an array of the same shape is

@@ -15,11 +15,10 @@ def build(job, ranks):
     device = runtime.configure(job, ranks)
     config = models.config(job.model)
     precision = runtime.Precision(job)
-    network = Network(config, precision, job.device == "cpu" and job.precision == "fp32", job.trace_steps > 0)
+    network = Network(config, precision, job.device == "cpu" and job.precision == "fp32")
     runtime.load(network, job, device)
     optimizer = optimizers.SGD(job, network, resnet.optimizer(job.batch_size * ranks.world_size))
     feed = (runtime.Feed if job.input == "synthetic" else Loader)(job, ranks, device)
-    observed = {"layer2.0.conv1": network.layer2[0].conv1, "logits": network.fc}
     effective = {
         "layout": "NCHW",
         "label_smoothing": str(config.label_smoothing),
@@ -28,26 +27,28 @@ def build(job, ranks):
         else "biased (MXNet has no other on the CPU)",
         "bn_decay": f"{config.bn_decay}, as float32",  # the kernel's parameter, in float64 too
     }
-    return runtime.Trainer(job, ranks, network, optimizer, feed, observed, effective)
+    return runtime.Trainer(job, ranks, network, loss, optimizer, feed, effective)
 
 
-def loss(F, logits, labels, config):
+def loss(F, network, batch):
+    config = network.config
+    logits = network(batch["images"])
     scores = F.log_softmax(logits)
     spread = config.label_smoothing / config.classes
-    return -F.mean((1 - config.label_smoothing) * F.pick(scores, labels) + spread * F.sum(scores, axis=-1))
+    right = F.pick(scores, batch["labels"])
+    return -F.mean((1 - config.label_smoothing) * right + spread * F.sum(scores, axis=-1)), (logits,)
 
 
 class Network(HybridBlock):
-    """Names are the canonical ones of dlperf.models.resnet. Its output is the loss: one graph, one call.
+    """Names are the canonical ones of dlperf.models.resnet.
 
     With mixed precision the activations are 16 bits wide from the images to the last block. fused: BatchNorm and ReLU
     as one operator, which only oneDNN has; with bfloat16 it is no faster and fails between layers of unlike layouts.
-    traced: give back the logits too, which a graph does only for its outputs.
     """
 
-    def __init__(self, config, precision, fused, traced):
+    def __init__(self, config, precision, fused):
         super().__init__()
-        self.config, self.precision, self.traced = config, precision, traced
+        self.config, self.precision = config, precision
         self.conv1 = Conv(precision, 3, config.width, 7, strides=2)
         self.bn1 = norm_relu(config.width, config, fused)
         blocks = resnet.blocks(config)
@@ -58,13 +59,16 @@ class Network(HybridBlock):
             )
         self.fc = nn.Dense(config.classes, in_units=blocks[-1].channels_out)
 
-    def hybrid_forward(self, F, images, labels):
+    @property
+    def observed(self):
+        """See runtime.Trainer."""
+        return {"layer2.0.conv1": self.layer2[0].conv1, "logits": self.fc}
+
+    def hybrid_forward(self, F, images):
         x = self.bn1(self.conv1(self.precision.down(F, images)))
         x = F.Pooling(x, kernel=(3, 3), stride=(2, 2), pad=(1, 1), pool_type="max", pooling_convention="valid")
         x = self.precision.up(F, self.layer4(self.layer3(self.layer2(self.layer1(x)))))
-        logits = self.fc(F.Pooling(x, pool_type="avg", global_pool=True))
-        result = loss(F, logits, labels, self.config)
-        return [result, F.BlockGrad(logits)] if self.traced else result
+        return self.fc(F.Pooling(x, pool_type="avg", global_pool=True))
 
 
 class Bottleneck(HybridBlock):

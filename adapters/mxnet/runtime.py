@@ -9,12 +9,15 @@ import mxnet as mx
 import numpy as np
 from mxnet import autograd, nd
 from mxnet.contrib.amp.loss_scaler import LossScaler
+from mxnet.gluon import HybridBlock
 
 from dlperf.adapters import base
 from dlperf.adapters.mxnet import communication
 from dlperf.models.parameters import initial
 
 BFLOAT16 = np.dtype([("bfloat16", np.uint16)])  # as MXNet calls the type that numpy lacks
+#: of the large products
+DTYPES = {"fp64": "float64", "fp32": "float32", "tf32": "float32", "amp_fp16": "float16", "amp_bf16": BFLOAT16}
 # gluon's words for the scale and shift of a normalisation, which torchvision and Hugging Face call weight and bias
 GLUON = {"scale": "gamma", "shift": "beta"}
 
@@ -56,7 +59,7 @@ class Precision:
 
     def __init__(self, job):
         self.dtype = job.weights_dtype
-        self.low = {"amp_fp16": "float16", "amp_bf16": BFLOAT16}.get(job.precision)
+        self.low = DTYPES[job.precision] if job.mixed else None
 
     def down(self, F, *arrays):
         """Cast to 16 bits, with mixed precision."""
@@ -73,7 +76,6 @@ def load(network, job, device):
     """Give a network, whose parameters have canonical layouts, the initial weights of dlperf.models."""
     network.cast(job.weights_dtype)
     network.initialize(ctx=device)
-    network.hybridize(static_alloc=True, static_shape=True)
     for parameter, gluon in pairs(network, job):
         gluon.set_data(nd.array(initial(parameter, job.seed, "float64"), ctx=device, dtype=job.weights_dtype))
 
@@ -96,17 +98,36 @@ class Feed(base.Feed):
         return nd.array(np.atleast_1d(array), ctx=self._device, dtype=dtype)  # without axes a shape is unknown
 
 
-class Trainer(base.Trainer):
-    """One network whose output is the loss, in one static graph, and its optimizer; the engine runs both later.
+class Replica(HybridBlock):
+    """A network and its loss as one block: one graph, one call. Its outputs are the loss alone, or with trace_steps a
+    list: the loss and the logits, which a graph gives back only if they are outputs."""
 
-    With trace_steps the network's output is a list: the loss and the logits.
-    observed: name in Trainer.shapes -> block that computes it. effective: what the family adds.
+    def __init__(self, network, loss, traced):
+        super().__init__()
+        self.network, self.loss, self.traced = network, loss, traced
+
+    def __call__(self, batch):
+        self.names = tuple(batch)  # a graph takes no dict
+        return super().__call__(*batch.values())
+
+    def hybrid_forward(self, F, *arrays):
+        loss, logits = self.loss(F, self.network, dict(zip(self.names, arrays)))
+        return [loss, *map(F.BlockGrad, logits)] if self.traced else loss
+
+
+class Trainer(base.Trainer):
+    """One network and its loss in one static graph, and its optimizer; the engine runs both later.
+
+    loss: F, network, batch -> scalar, logits; F is mxnet.sym, the graph being made. network.observed: name in
+    Trainer.shapes -> block that computes it, a large product first. effective: what the family adds to the facts that
+    this class reads back.
     """
 
-    def __init__(self, job, ranks, network, optimizer, feed, observed, effective):
+    def __init__(self, job, ranks, network, loss, optimizer, feed, effective):
         super().__init__(job, feed, effective)
-        self._network = network
-        self._optimizer, self._observed = optimizer, observed
+        self._network, self._optimizer = network, optimizer
+        self._replica = Replica(network, loss, job.trace_steps > 0)
+        self._replica.hybridize(static_alloc=True, static_shape=True)
         self._world_size = ranks.world_size
         self._scaler = LossScaler() if job.precision == "amp_fp16" else None
         self._trained = [gluon for parameter, gluon in pairs(network, job) if parameter.trained]
@@ -126,7 +147,7 @@ class Trainer(base.Trainer):
     def _step(self, batch):
         loss_scale = self._scaler.loss_scale if self._scaler else 1.0
         with autograd.record():
-            loss = self._network(*batch.values())
+            loss = self._replica(batch)
             if self._job.trace_steps:
                 loss, *self._logits = loss
             scaled = loss * loss_scale if self._scaler else loss
@@ -140,13 +161,14 @@ class Trainer(base.Trainer):
 
     def _observe(self, batch):
         """Shapes and types of the graph that runs, as MXNet inferred them from the first batch."""
-        inputs, graph = self._network._cached_graph
-        names = [block.name + "_fwd_output" for block in self._observed.values()]
+        inputs, graph = self._replica._cached_graph
+        observed = self._network.observed
+        names = [block.name + "_fwd_output" for block in observed.values()]
         some = mx.sym.Group([graph.get_internals()[name] for name in names])
         known = {one.name: array for one, array in zip(inputs, batch.values()) if one.name in some.list_inputs()}
         _, shapes, _ = some.infer_shape(**{name: array.shape for name, array in known.items()})
         _, dtypes, _ = some.infer_type(**{name: array.dtype for name, array in known.items()})
-        for name, shape in zip(self._observed, shapes):
+        for name, shape in zip(observed, shapes):
             self.shapes[name] = shape[1:]
         names = {BFLOAT16: "bfloat16", np.dtype("float32"): "tf32" if self._job.precision == "tf32" else "float32"}
         self.effective["compute_dtype"] = names.get(np.dtype(dtypes[0]), np.dtype(dtypes[0]).name)

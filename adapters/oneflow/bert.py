@@ -1,8 +1,12 @@
 """BERT pretraining in OneFlow: nn.Graph over forward, backward, clipping and AdamW."""
 
+import oneflow as flow
+import oneflow.nn.functional as F
+from oneflow import nn
+
 from dlperf import models
-from dlperf.adapters.oneflow import runtime
-from dlperf.adapters.oneflow.runtime import F, flow, nn, product, versions  # which sees to what comes before the import
+from dlperf.adapters.oneflow import optimizers, runtime
+from dlperf.adapters.oneflow.runtime import product, versions
 from dlperf.models import bert
 
 __all__ = ["Network", "build", "loss", "product", "versions"]
@@ -11,23 +15,14 @@ __all__ = ["Network", "build", "loss", "product", "versions"]
 def build(job, ranks):
     device = runtime.configure(job, ranks)
     config = models.config(job.model)
-    dtype = flow.float64 if job.precision == "fp64" else flow.float32
-    network = Network(config, config.dropout if job.dropout else 0.0).to(device=device, dtype=dtype)
+    network = Network(config, config.dropout if job.dropout else 0.0)
+    network.to(device=device, dtype=getattr(flow, job.weights_dtype))
     runtime.load(network, job)
-    recipe = bert.optimizer(job.batch_size * ranks.world_size)
-    clip_norm = None if job.options["clip_norm"] == "off" else float(job.options["clip_norm"])
-    kind = runtime.ExactAdamW if job.precision == "fp64" else runtime.AdamW
-    optimizer = kind(
-        runtime.parameter_groups(network, job, recipe.weight_decay),
-        lr=recipe.learning_rate,
-        betas=(recipe.beta1, recipe.beta2),
-        eps=recipe.eps,
-        clip_norm=clip_norm,
-    )
+    optimizer = optimizers.adamw(job, network, bert.optimizer(job.batch_size * ranks.world_size))
     feed = runtime.Feed(job, ranks, device)
     effective = {
         # on CUDA a Graph multiplies by clip_norm / (norm + 1e-6): a last digit of float32
-        "clip_norm": "off" if clip_norm is None else str(clip_norm),
+        "clip_norm": str(job.clip_norm or "off"),
         "dropout": str(network.dropout),
         "masked_positions": str(config.masked),
         "gelu": "erf",
@@ -53,7 +48,7 @@ class Network(nn.Module):
     def __init__(self, config, dropout):
         super().__init__()
         self.config, self.dropout = config, dropout
-        self.observed, self.shapes = {}, {}
+        self.shapes = {}  # not bound anew in forward: a Graph calls it on a stand-in for this module
         self.bert = nn.ModuleDict(
             {
                 "embeddings": Embeddings(config, dropout),
@@ -68,19 +63,17 @@ class Network(nn.Module):
     def forward(self, batch):
         rows, length = batch["input_ids"].shape
         hidden = self.bert["embeddings"](batch["input_ids"], batch["token_type_ids"])
-        columns = runtime.counted(length, hidden)
+        columns = counted(length, hidden)
         padding = (columns >= batch["lengths"].reshape(rows, 1)).to(hidden.dtype) * -10000.0
         mask = padding.reshape(rows, 1, 1, length)
-        if (
-            not hidden.is_cuda
-        ):  # the CPU's broadcasting addition is slow, so the mask is written out, once for all layers
+        if not hidden.is_cuda:
+            # the CPU's broadcasting addition is slow, so the mask is written out, once for all layers
             mask = mask.expand(rows, self.config.heads, length, length).contiguous()
         for layer in self.bert["encoder"]["layer"]:
             hidden = layer(hidden, mask)
         masked = flow._C.batch_gather(hidden, batch["masked_positions"]).flatten(0, 1)
         mlm = self.cls["predictions"](masked, self.bert["embeddings"].word_embeddings.weight)
         nsp = self.cls["seq_relationship"](flow.tanh(self.bert["pooler"]["dense"](hidden[:, 0])))
-        self.observed["dtype"] = mlm.dtype
         self.shapes.update(mlm_logits=(mlm.shape[0] // rows, mlm.shape[1]), nsp_logits=tuple(nsp.shape[1:]))
         return mlm, nsp
 
@@ -156,7 +149,7 @@ class LayerNorm(nn.LayerNorm):
         # kernel, with each row as a channel of its own.
         width, ranks = x.shape[-1], flow.env.get_world_size()
         rows = x.numel() // width // ranks  # of one rank: each normalises its own
-        one, zero = (runtime.filled([rows], value, x) for value in (1.0, 0.0))
+        one, zero = (filled([rows], value, x) for value in (1.0, 0.0))
         x_rows = x.reshape(ranks, rows, width)
         # a Graph of several ranks ends in a failed check where there are no running statistics; these stay as they are
         running = (zero, one) if x.is_global else (None, None)
@@ -164,3 +157,19 @@ class LayerNorm(nn.LayerNorm):
             x_rows, *running, one, zero, axis=1, epsilon=self.eps, momentum=0.0, is_training=True
         )
         return normal.reshape(*x.shape) * self.weight + self.bias
+
+
+def filled(shape, value, like):
+    """A constant of the type of another tensor, where that one is."""
+    if like.is_global:
+        return flow._C.global_constant(
+            shape, value, dtype=like.dtype, placement=like.placement, sbp=[flow.sbp.broadcast]
+        )
+    return flow._C.constant(shape, value, dtype=like.dtype, device=like.device)
+
+
+def counted(count, like):
+    """0, 1 ... as int32, where another tensor is."""
+    if like.is_global:
+        return flow.arange(count, dtype=flow.int32, placement=like.placement, sbp=flow.sbp.broadcast)
+    return flow.arange(count, dtype=flow.int32, device=like.device)

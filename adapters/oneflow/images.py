@@ -2,11 +2,14 @@
 
 import os
 
+import oneflow as flow
+from oneflow import nn
+
 from dlperf import models
 from dlperf.adapters import base
 from dlperf.adapters.api import Unsupported
 from dlperf.adapters.oneflow import runtime
-from dlperf.adapters.oneflow.runtime import flow, nn
+from dlperf.adapters.oneflow.communication import of_all_ranks
 from dlperf.adapters.ranks import Ranks
 from dlperf.models import images
 
@@ -71,7 +74,6 @@ class Loader(base.Loader):
         super().__init__(job, f"OFRecordReader, {job.threads} threads")
         self._records, self._device = Records(job, ranks, training=True), device
         self._dtype = getattr(flow, job.weights_dtype)
-        self._world_size = ranks.world_size
         self._ahead = self._records()
 
     def _next(self):
@@ -82,8 +84,7 @@ class Loader(base.Loader):
         return batch
 
     def _placed(self, tensor):
-        tensor = tensor.to(self._device)
-        return tensor if self._world_size == 1 else runtime.part_of_global(tensor)
+        return of_all_ranks(tensor.to(self._device))
 
 
 def pixels(job):

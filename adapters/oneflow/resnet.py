@@ -1,9 +1,13 @@
 """ResNet-50 v1.5 in OneFlow: nn.Graph over forward, backward and SGD."""
 
+import oneflow as flow
+import oneflow.nn.functional as F
+from oneflow import nn
+
 from dlperf import models
-from dlperf.adapters.oneflow import runtime
+from dlperf.adapters.oneflow import optimizers, runtime
 from dlperf.adapters.oneflow.images import Loader, pixels
-from dlperf.adapters.oneflow.runtime import F, flow, nn, product, versions  # which sees to what comes before the import
+from dlperf.adapters.oneflow.runtime import product, versions
 from dlperf.models import resnet
 
 __all__ = ["Network", "build", "loss", "pixels", "product", "versions"]
@@ -12,14 +16,10 @@ __all__ = ["Network", "build", "loss", "pixels", "product", "versions"]
 def build(job, ranks):
     device = runtime.configure(job, ranks)
     config = models.config(job.model)
-    dtype = flow.float64 if job.precision == "fp64" else flow.float32
-    network = Network(config).to(device=device, dtype=dtype)
+    network = Network(config)
+    network.to(device=device, dtype=getattr(flow, job.weights_dtype))
     runtime.load(network, job)
-    recipe = resnet.optimizer(job.batch_size * ranks.world_size)
-    kind = runtime.ExactSGD if job.precision == "fp64" else flow.optim.SGD
-    optimizer = kind(
-        runtime.parameter_groups(network, job, recipe.weight_decay), lr=recipe.learning_rate, momentum=recipe.momentum
-    )
+    optimizer = optimizers.sgd(job, network, resnet.optimizer(job.batch_size * ranks.world_size))
     feed = (runtime.Feed if job.input == "synthetic" else Loader)(job, ranks, device)
     effective = {
         "layout": "NCHW",
@@ -46,7 +46,7 @@ class Network(nn.Module):
     def __init__(self, config):
         super().__init__()
         self.config = config
-        self.observed, self.shapes = {}, {}
+        self.shapes = {}  # not bound anew in forward: a Graph calls it on a stand-in for this module
         self.conv1 = conv(3, config.width, 7, stride=2)
         self.bn1 = norm(config.width, config)
         blocks = resnet.blocks(config)
@@ -60,8 +60,7 @@ class Network(nn.Module):
         x = F.max_pool2d(x, 3, stride=2, padding=1)
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
         logits = self.fc(x.mean(dim=(2, 3)))
-        self.observed["dtype"] = logits.dtype
-        self.shapes["layer2.0.conv1"] = self.layer2[0].observed["shape"]
+        self.shapes["layer2.0.conv1"] = self.layer2[0].observed
         self.shapes["logits"] = tuple(logits.shape[1:])
         return logits
 
@@ -69,7 +68,6 @@ class Network(nn.Module):
 class Bottleneck(nn.Module):
     def __init__(self, block, config):
         super().__init__()
-        self.observed = {}
         self.conv1 = conv(block.channels_in, block.channels, 1)
         self.bn1 = norm(block.channels, config)
         self.conv2 = conv(block.channels, block.channels, 3, stride=block.stride)
@@ -84,7 +82,7 @@ class Bottleneck(nn.Module):
     def forward(self, x):
         shortcut = x if self.downsample is None else self.downsample(x)
         y = self.conv1(x)
-        self.observed["shape"] = tuple(y.shape[1:])
+        self.observed = tuple(y.shape[1:])
         y = F.relu(self.bn1(y))
         y = F.relu(self.bn2(self.conv2(y)))
         return F.relu(self.bn3(self.conv3(y)) + shortcut)

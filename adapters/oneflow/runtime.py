@@ -1,48 +1,24 @@
 """What ResNet and BERT share in OneFlow: set-up, weights, batches, and the training step."""
 
 import os
-import re
-import time
 
-from dlperf import models
-from dlperf.adapters import base, cpu
-from dlperf.adapters.ranks import await_port, from_environment, interface
+import oneflow as flow
+
+from dlperf.adapters import base
+from dlperf.adapters.oneflow import communication
+from dlperf.adapters.oneflow.communication import averaged, of_all_ranks, own
+from dlperf.adapters.oneflow.graph import Graph, compute_dtype, exchanged_dtypes
+from dlperf.adapters.oneflow.optimizers import kernel
 from dlperf.models.parameters import initial
 
-
-def _choose_blas():
-    # The wheel's OpenBLAS is older than most processors it meets, and where it does not know one it takes its SSE3
-    # kernels, which multiply matrices at 0.4 times the speed. "Haswell" names its AVX2 kernels, the best it has.
-    flags = cpu.flags() or ()
-    if "avx2" in flags and "fma" in flags:
-        os.environ.setdefault("OPENBLAS_CORETYPE", "Haswell")
-
-
-def _prepare_to_meet():
-    """OneFlow's import starts its control plane, which meets the other ranks where MASTER_ADDR and its like say; the
-    worker has set them. Where rank 0 does not listen yet, OneFlow looks again 10 seconds later: so it is awaited."""
-    place = from_environment()
-    if place.world_size == 1:
-        for name in ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK"):
-            os.environ.pop(name, None)  # of somebody's allocation, whose ranks OneFlow would look for
-        return
-    for name in ("grpc_proxy", "https_proxy", "http_proxy"):
-        os.environ.pop(name, None)  # the control plane is gRPC, which would look for all ranks behind it
-    if place.rank > 0:
-        await_port(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), 60)
-
-
-_choose_blas()  # the library looks when it is loaded
-_prepare_to_meet()
-
-import oneflow as flow  # noqa: E402
-import oneflow.nn.functional as F  # noqa: E402, F401
-from oneflow import nn  # noqa: E402, F401
-from oneflow.core.common import data_type_pb2  # noqa: E402
-
-DTYPES = {"amp_fp16": flow.float16, "amp_bf16": flow.bfloat16}
-#: a Graph's names of types -> ours
-DTYPE_NAMES = {"kFloat": "float32", "kFloat16": "float16", "kBFloat16": "bfloat16"}
+#: of the large products
+DTYPES = {
+    "fp64": flow.float64,
+    "fp32": flow.float32,
+    "tf32": flow.float32,
+    "amp_fp16": flow.float16,
+    "amp_bf16": flow.bfloat16,
+}
 
 
 def versions():
@@ -54,24 +30,23 @@ def versions():
 
 def product(job, size):
     """A product of two matrices of size x size in the type of the network's large ones, as a call."""
-    dtype = flow.float64 if job.precision == "fp64" else DTYPES.get(job.precision, flow.float32)
-    ones = flow.ones(size, size, dtype=dtype)
+    ones = flow.ones(size, size, dtype=DTYPES[job.precision])
     return lambda: flow.matmul(ones, ones).numpy()
 
 
 def configure(job, ranks):
-    """Threads, random numbers and TF32, before the first tensor on the device. Returns the device of this rank."""
+    """Threads, random numbers, TF32 and the network of the ranks, before the first tensor on the device. Returns the
+    device of this rank."""
     _use_processors(job.threads, ranks.local_rank)
     flow.manual_seed(job.seed + ranks.rank)  # of dropout
+    if ranks.world_size > 1:
+        communication.join(ranks)
     if job.device == "cpu":
         return flow.device("cpu")
     tf32 = job.precision == "tf32"
     os.environ["ONEFLOW_EP_CUDA_ENABLE_TF32_EXECUTION"] = str(int(tf32))  # matrix products
     if not tf32:
         os.environ["NVIDIA_TF32_OVERRIDE"] = "0"  # cuDNN's convolutions too, which OneFlow leaves at their default
-    network = interface(ranks.addresses[ranks.rank]) if ranks.nnodes > 1 else None
-    if network:
-        os.environ.setdefault("NCCL_SOCKET_IFNAME", network)
     return flow.device("cuda", ranks.local_rank)
 
 
@@ -88,238 +63,95 @@ def _use_processors(threads, local_rank):
 
 
 def load(network, job):
-    """Copy the initial weights of dlperf.models into a network whose names and layouts are the canonical ones. With
-    several ranks they become global tensors, all of which each rank has."""
+    """Copy the initial weights of dlperf.models into a network whose names and layouts are the canonical ones, and
+    give it to all ranks."""
     state = network.state_dict()
     with flow.no_grad():
-        for parameter in models.family(job.model).parameters(models.config(job.model)):
+        for parameter in base.parameters(job):
             tensor = state[parameter.name]
             value = flow.tensor(initial(parameter, job.seed, "float64"), dtype=tensor.dtype, device=tensor.device)
             tensor.copy_(value)
-    if flow.env.get_world_size() > 1:
-        network.to_global(flow.placement.all(job.device), flow.sbp.broadcast)
-
-
-def parameter_groups(network, job, weight_decay):
-    """Weights that decay, and the rest, as flow.optim takes them."""
-    trained = dict(network.named_parameters())
-    groups = [{"params": [], "weight_decay": weight_decay}, {"params": [], "weight_decay": 0.0}]
-    for parameter in models.family(job.model).parameters(models.config(job.model)):
-        if parameter.trained:
-            groups[0 if parameter.decayed else 1]["params"].append(trained[parameter.name])
-    return groups
-
-
-def averaged(gradients):
-    """Over the ranks. The loss is the mean over the global batch, of which each rank's gradient is its summand."""
-    return [gradient.to_global(sbp=flow.sbp.broadcast) if gradient.is_global else gradient for gradient in gradients]
-
-
-def filled(shape, value, like):
-    """A constant of the type of another tensor, where that one is."""
-    if like.is_global:
-        return flow._C.global_constant(
-            shape, value, dtype=like.dtype, placement=like.placement, sbp=[flow.sbp.broadcast]
-        )
-    return flow._C.constant(shape, value, dtype=like.dtype, device=like.device)
-
-
-def counted(count, like):
-    """0, 1 ... as int32, where another tensor is."""
-    if like.is_global:
-        return flow.arange(count, dtype=flow.int32, placement=like.placement, sbp=flow.sbp.broadcast)
-    return flow.arange(count, dtype=flow.int32, device=like.device)
-
-
-def own(tensor):
-    """This rank's part of a global tensor."""
-    return tensor.to_local() if tensor.is_global else tensor
-
-
-def part_of_global(batch):
-    """Each rank's batch -> the global batch."""
-    everywhere = flow.placement.all(batch.device.type)
-    return batch.to_global(everywhere, flow.sbp.split(0), check_meta=False)  # all ranks' batches have one size
+    communication.spread(network, job.device)
 
 
 class Feed(base.Feed):
-    """With several ranks, batches are global tensors: the global batch, of which each rank has its own."""
-
     def __init__(self, job, ranks, device):
         self._device, self._dtype = device, getattr(flow, job.weights_dtype)
-        self._world_size = ranks.world_size
         super().__init__(job, ranks)
 
     def _tensor(self, array):
         tensor = flow.tensor(array)  # a copy: rows are read-only views of a file
         if tensor.is_floating_point():
             tensor = tensor.to(self._dtype)
-        tensor = tensor.to(self._device)
-        if self._world_size == 1:
-            return tensor
-        if tensor.ndim == 0:  # a total's mean over the ranks
-            return (tensor * self._world_size).to_global(flow.placement.all(self._device.type), flow.sbp.broadcast)
-        return part_of_global(tensor)
+        return of_all_ranks(tensor.to(self._device))
 
 
-class Graph(flow.nn.Graph):
-    """The whole step, compiled: forward, backward, clipping and update.
-
-    With trace_steps it gives back the logits too, and the gradients as the backward pass leaves them.
-    """
-
-    def __init__(self, job, network, loss, optimizer):
-        super().__init__()
-        self.network, self.loss, self.traced = network, loss, job.trace_steps > 0
-        self.weights = list(network.parameters())
-        self.clip_norm = getattr(optimizer, "graph_clip_norm", None)
-        self.add_optimizer(optimizer)
-        if job.precision in DTYPES:
-            self.config.enable_amp(True, dtype=DTYPES[job.precision])
-        if job.precision == "amp_fp16":
-            self.set_grad_scaler(flow.amp.GradScaler())
-
-    def build(self, batch):
-        loss, logits = self.loss(self.network, batch)
-        loss.backward()
-        gradients = averaged(weight.grad for weight in self.weights)
-        applied = gradients if self.clip_norm is None else clipped(gradients, self.clip_norm)
-        for weight, gradient in zip(self.weights, applied):
-            weight.grad = gradient  # the optimizer takes what stands here at the end
-        return (loss, logits, gradients) if self.traced else loss
-
-
-class Sum(flow.nn.Graph):
-    """The first of some values that are summed over the ranks."""
-
-    def build(self, values):
-        return averaged([values])[0][:1]
-
-
-def exchanged(graph):
-    """Descriptions of the tensors that a compiled Graph sums over the ranks: gradients, of which mixed precision may
-    exchange some before it casts them to float32."""
-    job = graph._full_graph_proto
-    sbp = job.job_parallel_view_conf.op_name2nd_sbp_signature_conf
-
-    def is_partial(op, name):
-        return sbp[op].bn_in_op2nd_sbp[name].sbp_parallel[0].HasField("partial_sum_parallel")
-
-    for op in job.net.op:
-        for argument, names in op.user_conf.input.items():
-            for index, name in enumerate(names.s):
-                if is_partial(*name.split("/")) and not is_partial(op.name, f"{argument}_{index}"):
-                    yield job.helper.lbn2logical_blob_desc[name]
-
-
-def clipped(gradients, clip_norm):
-    """The gradients, scaled so that the norm of all together is at most `clip_norm`.
-
-    A Graph can do so by itself, with flow.optim's clip_grad_max_norm. But on the CPU it adds up the squares of a tensor
-    one by one in float32, and loses 3 % of BERT-base's norm; the kernel of `sum` is right to 1e-7."""
-    norm = sum((gradient * gradient).sum() for gradient in gradients).sqrt()
-    scale = (clip_norm / norm).clamp(max=1.0)
-    return [gradient * scale for gradient in gradients]
-
-
-class Trainer:
+class Trainer(base.Trainer):
     """One network, its loss and its optimizer, stepped by an nn.Graph; eagerly in float64.
 
     loss: network, batch -> scalar, logits. effective: what the family adds to the facts that this class reads back.
     """
 
     def __init__(self, job, device, network, loss, optimizer, feed, effective):
-        self._job, self._device, self._network, self._loss, self._feed = job, device, network, loss, feed
-        self._optimizer = optimizer
-        self._graph = None if job.precision == "fp64" else Graph(job, network, loss, optimizer)
-        self._steps = 0
-        self._logits, self._gradients = (), []
+        super().__init__(job, feed, effective)
+        self._device, self._network, self._loss, self._optimizer = device, network, loss, optimizer
+        half = DTYPES[job.precision] if job.mixed else None
+        self._graph = None if job.precision == "fp64" else Graph(job, network, loss, optimizer, half)
         self._weights = list(network.parameters())
+        self._logits, self._gradients = (), []
         self.shapes = network.shapes
         self.parameter_count = sum(weight.numel() for weight in self._weights)
         self.gradient_bytes = sum(weight.numel() * weight.element_size() for weight in self._weights)
-        self.effective = {
-            "precision": job.precision,
-            "compile": "nn.Graph" if self._graph else "none",
-            "threads": str(len(os.sched_getaffinity(0))),
-            "optimizer": f"{type(optimizer).__module__}.{type(optimizer).__name__}",
-            "loss_scale": "dynamic from 65536" if job.precision == "amp_fp16" else "none",
-            **feed.effective,
-        }
-        self.effective.update(effective)
+        self.effective["compile"] = "nn.Graph" if self._graph else "none"
+        self.effective["threads"] = str(len(os.sched_getaffinity(0)))
+        self.effective["optimizer"] = kernel(optimizer)
+        if job.precision == "amp_fp16":
+            self.effective["loss_scale"] = "dynamic from 65536"
 
-    def step(self):
-        batch = self._feed[self._steps]
-        self._steps += 1
+    def _step(self, batch):
         loss = self._graph(batch) if self._graph else self._eager_step(batch)
-        if self._graph and self._job.trace_steps:
+        if self._job.trace_steps:
             loss, self._logits, self._gradients = loss
-        if self._steps == 1:
-            self.effective["compute_dtype"] = self._compute_dtype()
-            if loss.is_global:
-                self.effective["communication"] = self._communication()
         return loss
 
     def _eager_step(self, batch):
+        """As the Graph's: its loss, or with trace_steps the logits and gradients too."""
         loss, logits = self._loss(self._network, batch)
+        self._eager_dtype = logits[0].dtype
         loss.backward()
-        for weight, gradient in zip(self._weights, averaged(weight.grad for weight in self._weights)):
+        gradients = averaged(weight.grad for weight in self._weights)
+        for weight, gradient in zip(self._weights, gradients):
             weight.grad = gradient
         self._optimizer.step()
-        if self._job.trace_steps:
-            # the update left the gradients alone, and zero_grad lets go of them
-            self._logits = [value.detach() for value in logits]
-            self._gradients = [weight.grad for weight in self._weights]
-        self._optimizer.zero_grad()
-        return loss.detach()
+        self._optimizer.zero_grad()  # sets them to None
+        loss = loss.detach()
+        return (loss, [value.detach() for value in logits], gradients) if self._job.trace_steps else loss
 
-    def _compute_dtype(self):
-        if self._graph is None:
-            return str(self._network.observed["dtype"]).replace("oneflow.", "")
-        job = self._graph._full_graph_proto  # compiled: mixed precision's casts are in it
-        products = [op for op in job.net.op if op.user_conf.op_type_name in ("broadcast_matmul", "conv2d")]
-        output = products[0].user_conf.output["out"].s[0]
-        name = DTYPE_NAMES[data_type_pb2.DataType.Name(job.helper.lbn2logical_blob_desc[output].data_type)]
-        return "tf32" if self._job.precision == "tf32" else name
-
-    def _communication(self):
-        dtypes = ["float64"]
-        if self._graph:
-            dtypes = sorted({DTYPE_NAMES[data_type_pb2.DataType.Name(one.data_type)] for one in exchanged(self._graph)})
-        transport = "nccl" if self._device.type == "cuda" else "epoll"
-        return f"global tensors, partial_sum to broadcast in {' and '.join(dtypes)} ({transport})"
-
-    @property
-    def input_seconds(self):
-        return self._feed.input_seconds
-
-    def fetch(self):
-        self._feed[self._steps]
-        self.wait()
+    def _observe(self, batch):
+        dtype = compute_dtype(self._graph) if self._graph else str(self._eager_dtype).replace("oneflow.", "")
+        self.effective["compute_dtype"] = "tf32" if self._job.precision == "tf32" else dtype
+        if flow.env.get_world_size() > 1:
+            dtypes = sorted(exchanged_dtypes(self._graph)) if self._graph else ["float64"]
+            self.effective["communication"] = communication.description(dtypes, self._device)
 
     def wait(self):
         flow._oneflow_internal.eager.Sync()
 
     def read(self, loss):
-        if loss.is_global:  # that of the global batch, a mean: a rank's part is its own loss / world_size
-            return loss.to_local().item() * flow.env.get_world_size()
-        return loss.item()
+        # that of the global batch is a mean, of which a rank's part is its own loss / world_size
+        return own(loss).item() * flow.env.get_world_size()
 
     def all_reduce(self, count):
-        everywhere = flow.placement.all(self._device.type)
-        ones = flow.ones(count, device=self._device).to_global(everywhere, flow.sbp.partial_sum)
-        add_up = Sum()
-        return lambda: add_up(ones).to_local().item()
+        return communication.all_reduce(count, self._device)
 
     def parameters(self):
         state = self._network.state_dict()
-        for parameter in models.family(self._job.model).parameters(models.config(self._job.model)):
+        for parameter in base.parameters(self._job):
             yield parameter.name, own(state[parameter.name].detach()).cpu().numpy()
 
     def logits(self):
-        shapes = models.family(self._job.model).logits(self._network.config)
-        dtype = flow.float64 if self._job.precision == "fp64" else flow.float32
-        for (name, shape), value in zip(shapes.items(), self._logits):
+        dtype = getattr(flow, self._job.weights_dtype)
+        for (name, shape), value in zip(base.logits(self._job).items(), self._logits):
             yield name, own(value).to(dtype).cpu().numpy().reshape(-1, *shape)
 
     def gradients(self):
@@ -332,69 +164,4 @@ class Trainer:
         return None  # OneFlow 0.9 has no count of its allocator, only the free memory of the whole device
 
     def close(self):
-        if flow.env.get_world_size() > 1:
-            flow.comm.barrier()  # ranks end badly when one that still has something for them is gone
-            if flow.env.get_rank() == 0:
-                time.sleep(0.5)  # it answers the others at the barrier, and knows only that it was answered itself
-
-
-class AdamW(flow.optim.AdamW):
-    """One group for the weights that decay and the rest: a Graph clips each group by the norm of that group alone."""
-
-    def __init__(self, groups, lr, betas, eps, clip_norm):
-        decayed, spared = groups
-        group = {"params": decayed["params"] + spared["params"]}
-        on_cuda = group["params"][0].is_cuda
-        self.graph_clip_norm = None if on_cuda else clip_norm  # see `clipped`
-        if clip_norm is not None and on_cuda:
-            group.update(clip_grad_max_norm=clip_norm, clip_grad_norm_type=2.0)
-        super().__init__([group], lr=lr, betas=betas, eps=eps, weight_decay=decayed["weight_decay"])
-        self._spared = spared["params"]
-
-    def _generate_conf_for_graph(self, train_conf, vars_conf):
-        (conf,) = super()._generate_conf_for_graph(train_conf, vars_conf)
-        names = [vars_conf[weight].name for weight in self._spared]
-        conf.weight_decay_conf.excludes.pattern.extend(f"^{re.escape(name)}$" for name in names)
-        return [conf]
-
-
-class _Exact:
-    """Base of the updates in float64. flow.optim's kernels hold learning rate, betas and eps as float32, so that in
-    float64 they agree with the formulas of dlperf.models to 8 digits only; here they are written out."""
-
-    def __init__(self, groups, clip_norm=None, **settings):
-        self._clip_norm, self._settings = clip_norm, settings
-        self._weights = [weight for group in groups for weight in group["params"]]
-        self._decays = [group["weight_decay"] for group in groups for _ in group["params"]]
-        self._state = [[0.0, 0.0] for _ in self._weights]
-        self._steps = 0
-
-    def step(self):
-        self._steps += 1
-        with flow.no_grad():
-            gradients = [weight.grad for weight in self._weights]
-            if self._clip_norm is not None:
-                norm = sum((gradient * gradient).sum() for gradient in gradients).sqrt()
-                scale = (self._clip_norm / norm).clamp(max=1.0)
-                gradients = [gradient * scale for gradient in gradients]
-            for weight, gradient, decay, state in zip(self._weights, gradients, self._decays, self._state):
-                weight.copy_(self._update(weight, gradient, decay, state, **self._settings))
-
-    def zero_grad(self):
-        for weight in self._weights:
-            weight.grad = None
-
-
-class ExactSGD(_Exact):
-    def _update(self, weight, gradient, decay, state, lr, momentum):
-        state[0] = state[0] * momentum + gradient + weight * decay
-        return weight - state[0] * lr
-
-
-class ExactAdamW(_Exact):
-    def _update(self, weight, gradient, decay, state, lr, betas, eps):
-        state[0] = gradient * (1 - betas[0]) + state[0] * betas[0]
-        state[1] = gradient * gradient * (1 - betas[1]) + state[1] * betas[1]
-        first = state[0] / (1 - betas[0] ** self._steps)
-        second = state[1] / (1 - betas[1] ** self._steps)
-        return weight - (first / (second.sqrt() + eps) + weight * decay) * lr
+        communication.close()

@@ -83,6 +83,27 @@ def test_ranks_are_right_in_the_precision_that_is_measured_too(framework, run):
     assert certificate.verdict == "same", certificate.why
 
 
+#: rank 1 leaves at once, rank 0 when each of OneFlow's ranks has looked for the others: every 7 to 13 seconds
+LEAVING = """
+import os, time
+from dlperf.adapters import ranks
+place = ranks.meet(ranks.from_environment(), ".", "this host", 300)
+from dlperf.adapters.oneflow import communication
+communication.close()
+time.sleep(0 if place.rank else 14)
+os._exit(0)
+"""
+
+
+def test_a_rank_of_oneflow_may_leave_before_another(environment, tmp_path):
+    bundle.make(tmp_path / "code", [ADAPTERS["oneflow"]])
+    made = environment("oneflow")
+    environ = {**os.environ, **made.variables, "PYTHONPATH": str(tmp_path / "code"), "DLPERF_LAUNCHER": "env"}
+    words = [str(made.python), "-m", "dlperf.adapters.spawn", "2", str(made.python), "-c", LEAVING]
+    ended = subprocess.run(words, cwd=tmp_path, env=environ, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+
+
 @pytest.mark.parametrize("model", ["resnet_tiny", "resnet50"])
 def test_one_process_without_data_parallelism_computes_the_same_as_two_ranks(model, environment, run, tmp_path):
     bundle.make(tmp_path / "code", [ADAPTERS["pytorch"]])

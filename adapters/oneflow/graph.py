@@ -1,0 +1,67 @@
+"""The training step as OneFlow's static graph, and what the compiled graph tells of itself."""
+
+import oneflow as flow
+from oneflow.core.common import data_type_pb2
+
+from dlperf.adapters.oneflow.communication import averaged
+from dlperf.adapters.oneflow.optimizers import clipped
+
+#: a Graph's names of types -> ours
+DTYPE_NAMES = {"kFloat": "float32", "kFloat16": "float16", "kBFloat16": "bfloat16"}
+
+
+class Graph(flow.nn.Graph):
+    """The whole step, compiled: forward, backward, clipping and update. Its output is the loss alone, or with
+    trace_steps the logits too, and the gradients as the backward pass leaves them.
+
+    loss: network, batch -> scalar, logits. half: the 16 bits of mixed precision, else None.
+    """
+
+    def __init__(self, job, network, loss, optimizer, half):
+        super().__init__()
+        self.network, self.loss, self.traced = network, loss, job.trace_steps > 0
+        self.weights = list(network.parameters())
+        self.clip_norm = getattr(optimizer, "graph_clip_norm", None)
+        self.add_optimizer(optimizer)
+        if half:
+            self.config.enable_amp(True, dtype=half)
+        if job.precision == "amp_fp16":
+            self.set_grad_scaler(flow.amp.GradScaler())
+
+    def build(self, batch):
+        loss, logits = self.loss(self.network, batch)
+        loss.backward()
+        gradients = averaged(weight.grad for weight in self.weights)
+        for weight, gradient in zip(self.weights, clipped(gradients, self.clip_norm)):
+            weight.grad = gradient  # the optimizer takes what stands here at the end
+        return (loss, logits, gradients) if self.traced else loss
+
+
+def compute_dtype(graph):
+    """Of the first large product of a compiled Graph: mixed precision's casts are in it."""
+    job = graph._full_graph_proto
+    products = [op for op in job.net.op if op.user_conf.op_type_name in ("broadcast_matmul", "conv2d")]
+    return _dtype(job, products[0].user_conf.output["out"].s[0])
+
+
+def exchanged_dtypes(graph):
+    """Of the tensors that a compiled Graph sums over the ranks: gradients, of which mixed precision may exchange some
+    before it casts them to float32."""
+    job = graph._full_graph_proto
+    sbp = job.job_parallel_view_conf.op_name2nd_sbp_signature_conf
+
+    def is_partial(op, name):
+        return sbp[op].bn_in_op2nd_sbp[name].sbp_parallel[0].HasField("partial_sum_parallel")
+
+    return {
+        _dtype(job, name)
+        for op in job.net.op
+        for argument, names in op.user_conf.input.items()
+        for index, name in enumerate(names.s)
+        if is_partial(*name.split("/")) and not is_partial(op.name, f"{argument}_{index}")
+    }
+
+
+def _dtype(job, name):
+    """Of a tensor of a compiled Graph."""
+    return DTYPE_NAMES[data_type_pb2.DataType.Name(job.helper.lbn2logical_blob_desc[name].data_type)]
