@@ -195,9 +195,9 @@ class ModelModule(Protocol):
         timed. No launcher of ours starts servers yet."""
 
     def pixels(self, job: Job) -> "Iterable[Tuple[ndarray, int]]":
-        """Where the family's INPUT is "images". Each image of the data folder once, with its label (from 0), in any
+        """Where the family's INPUT is "photos". Each image of the data folder once, with its label (from 0), in any
         order: float32 (3, size, size) as the network gets it, but of the middle part and not mirrored, see
-        dlperf.models.images."""
+        dlperf.models.photos."""
 
 
 class Unsupported(Exception):

@@ -1,11 +1,11 @@
 """ResNet's images by NVIDIA DALI, for the frameworks that it has a plug-in for. What is done to an image stands in
-dlperf.models.images; on CUDA the GPU decodes, on the CPU DALI's threads do."""
+dlperf.models.photos; on CUDA the GPU decodes, on the CPU DALI's threads do."""
 
 from typing import Any, Iterator, Tuple
 
 from dlperf.adapters.api import Job
 from dlperf.adapters.ranks import Ranks
-from dlperf.models import images
+from dlperf.models import photos
 
 DESCRIPTION = "DALI over {format}, {device}, {threads} threads"
 
@@ -36,9 +36,9 @@ def pipeline(job: Job, ranks: Ranks, size: int, layout: str, training: bool = Tr
         if training:
             pixels = fn.decoders.image_random_crop(
                 jpegs,
-                random_area=list(images.AREA),
-                random_aspect_ratio=list(images.RATIO),
-                num_attempts=images.TRIES,
+                random_area=list(photos.AREA),
+                random_aspect_ratio=list(photos.RATIO),
+                num_attempts=photos.TRIES,
                 **decoding,
             )
         else:
@@ -50,8 +50,8 @@ def pipeline(job: Job, ranks: Ranks, size: int, layout: str, training: bool = Tr
             pixels,
             dtype=types.FLOAT,
             output_layout=layout,
-            mean=list(images.MEAN),
-            std=list(images.DEVIATION),
+            mean=list(photos.MEAN),
+            std=list(photos.DEVIATION),
             mirror=fn.random.coin_flip() if training else 0,
         )
         return pixels, labels.gpu() if cuda else labels
@@ -65,10 +65,10 @@ def _read(fn: Any, job: Job, ranks: Ranks, training: bool) -> Any:
 
     how = {"name": "reader", "shard_id": ranks.rank, "num_shards": ranks.world_size, "random_shuffle": training}
     if job.format == "folder":
-        index = images.read_index(job.data_dir or "")
+        index = photos.read_index(job.data_dir or "")
         paths, labels = [one.path for one in index], [one.label for one in index]
         return fn.readers.file(file_root=job.data_dir + "/folder", files=paths, labels=labels, **how)  # type: ignore[operator]
-    files = images.files(job.data_dir or "", job.format)
+    files = photos.files(job.data_dir or "", job.format)
     if job.format == "recordio":
         jpegs, labels = fn.readers.mxnet(path=files, index_path=[file[: -len("rec")] + "idx" for file in files], **how)
         return jpegs, fn.cast(labels, dtype=types.INT32)  # RecordIO has them as floats

@@ -1,5 +1,5 @@
 """JPEG files decoded, cut and scaled by OpenCV, for the loaders that call it from Python. What is done to an image
-stands in dlperf.models.images."""
+stands in dlperf.models.photos."""
 
 import sys
 from typing import Tuple

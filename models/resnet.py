@@ -50,7 +50,7 @@ SAMPLE = "images"
 RATE_UNIT = "img/s"
 #: batch per device where none is asked: DLPerf's on an accelerator; on CPU what a step of a few seconds allows
 BATCH_SIZE = {"cuda": {"fp32": 128, "tf32": 128, "amp": 256}, "cpu": 16}
-INPUT = "images"
+INPUT = "photos"
 EFFECTIVE = ("layout", "label_smoothing")
 WORK = ("label_smoothing",)
 MEANINGS = {

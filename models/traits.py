@@ -29,7 +29,7 @@ class Family(Protocol):
         --model; empty where it has none there.
     SAMPLE: what the report counts, in the plural: "images". RATE_UNIT: of so many in a second: "img/s".
     BATCH_SIZE: per device, where none is asked: {"cuda": {"fp32": N, "tf32": N, "amp": N}, "cpu": N}.
-    INPUT: the module of dlperf.models that reads its data folders, an Input: "images". Empty for a family that has
+    INPUT: the module of dlperf.models that reads its data folders, an Input: "photos". Empty for a family that has
         synthetic batches alone.
     EFFECTIVE: keys that `Trainer.effective` has besides those of dlperf.adapters.api. WORK: keys of it, and options,
         that say what work was done, besides those of dlperf.proof.judge; all others say how. MEANINGS: what the report
@@ -175,7 +175,7 @@ def _attributes(module: ModuleType) -> Dict[str, _Check]:
         "RATE_UNIT": ('a text: "img/s"', _text),
         "BATCH_SIZE": (batches, _batch_sizes),
         "INPUT": (
-            f'{", ".join(_INPUT)}, and Rows without FORMATS, in a module of dlperf.models: "images"; or empty',
+            f'{", ".join(_INPUT)}, and Rows without FORMATS, in a module of dlperf.models: "photos"; or empty',
             lambda value: value == "" or _reads(module, value),
         ),
         "EFFECTIVE": ("a tuple of texts", _tuple),

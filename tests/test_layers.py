@@ -189,7 +189,7 @@ def test_an_adapter_imports_one_framework_and_the_contract(path):
             assert name.split(".")[2] in ("api", "base", "cpu", "dali", "horovod", "opencv", "ranks", "spawn", own), (
                 name
             )
-    loaders = LOADERS if path.name == "images.py" else set()
+    loaders = LOADERS if path.name == "photos.py" else set()
     allowed = {*FRAMEWORKS, *loaders, "dlperf", "numpy"} | set(sys.stdlib_module_names)
     assert {name.split(".")[0] for name in found} <= allowed
 

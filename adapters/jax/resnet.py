@@ -6,8 +6,8 @@ from jax import lax
 
 from dlperf import models
 from dlperf.adapters.jax import optimizers, runtime
-from dlperf.adapters.jax.images import Loader, pixels
 from dlperf.adapters.jax.linear import linear, wide
+from dlperf.adapters.jax.photos import Loader, pixels
 from dlperf.adapters.jax.runtime import product, versions
 from dlperf.models import resnet
 

@@ -4,7 +4,7 @@ from mxnet.gluon import HybridBlock, nn
 
 from dlperf import models
 from dlperf.adapters.mxnet import optimizers, runtime
-from dlperf.adapters.mxnet.images import Loader, pixels
+from dlperf.adapters.mxnet.photos import Loader, pixels
 from dlperf.adapters.mxnet.runtime import product, versions
 from dlperf.models import resnet
 

@@ -6,7 +6,7 @@ from oneflow import nn
 
 from dlperf import models
 from dlperf.adapters.oneflow import optimizers, runtime
-from dlperf.adapters.oneflow.images import Loader, pixels
+from dlperf.adapters.oneflow.photos import Loader, pixels
 from dlperf.adapters.oneflow.runtime import product, versions
 from dlperf.models import resnet
 

@@ -6,7 +6,7 @@ from paddle import nn
 
 from dlperf import models
 from dlperf.adapters.paddle import optimizers, runtime
-from dlperf.adapters.paddle.images import Loader, pixels
+from dlperf.adapters.paddle.photos import Loader, pixels
 from dlperf.adapters.paddle.runtime import product, versions
 from dlperf.models import resnet
 

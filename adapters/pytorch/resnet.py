@@ -6,7 +6,7 @@ from torch import nn
 
 from dlperf import models
 from dlperf.adapters.pytorch import optimizers, runtime
-from dlperf.adapters.pytorch.images import Loader, pixels
+from dlperf.adapters.pytorch.photos import Loader, pixels
 from dlperf.adapters.pytorch.runtime import product, versions
 from dlperf.models import resnet
 

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from dlperf import models
 from dlperf.adapters.tensorflow import optimizers, runtime
-from dlperf.adapters.tensorflow.images import AUGMENTATION, Loader, pixels
+from dlperf.adapters.tensorflow.photos import AUGMENTATION, Loader, pixels
 from dlperf.adapters.tensorflow.runtime import product, versions
 from dlperf.models import resnet
 

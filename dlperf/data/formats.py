@@ -11,7 +11,7 @@ from typing import IO, NamedTuple
 import numpy
 
 from dlperf.data.folder import Advance
-from dlperf.models import images
+from dlperf.models import photos
 
 
 class Found(NamedTuple):
@@ -35,7 +35,7 @@ def _write_folder(folder: Path, found: Sequence[Found], jpeg: Jpeg, shards: int,
         (folder / name).write_bytes(content)
         lines.append(f"{name}\t{one.label}\t{len(content)}\n")
         advance(1)
-    (folder / images.INDEX).write_text("".join(lines), "utf-8")
+    (folder / photos.INDEX).write_text("".join(lines), "utf-8")
 
 
 def _write_tfrecord(folder: Path, found: Sequence[Found], jpeg: Jpeg, shards: int, advance: Advance) -> None:

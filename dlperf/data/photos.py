@@ -1,6 +1,6 @@
 """Prepares images for ResNet: `python -m dlperf.data imagenet --source DIR --output DIR --format folder,tfrecord`.
 
-The files that come out are described in `dlperf.models.images`. Every image is decoded once, here: a broken one is left
+The files that come out are described in `dlperf.models.photos`. Every image is decoded once, here: a broken one is left
 out, counted and named, so that none stops a run. JPEG files in RGB are kept byte for byte; what is none (PNG, CMYK,
 grey) or has an orientation for viewers, which decoders heed or don't, is re-encoded. Records come in a random order
 that the seed chooses, since they are read one after the other; the index of folders is in the order of names.
@@ -26,7 +26,7 @@ from dlperf.adapters import probe
 from dlperf.data.folder import aside, output_problems, stage
 from dlperf.data.formats import WRITERS, Found
 from dlperf.errors import Problem, UsageError, did_you_mean, whole
-from dlperf.models import images
+from dlperf.models import photos
 from dlperf.models.parameters import random_state
 
 HELP = """\
@@ -64,7 +64,7 @@ def add_to(kinds: Any) -> None:
     made.add_argument("--source", required=True, metavar="DIR", type=Path, help="folder with one subfolder per class")
     made.add_argument("--output", required=True, metavar="DIR", type=Path, help="folder to make; must not exist yet")
     made.add_argument(
-        "--format", default="folder", metavar="F,...", help=f"{', '.join(images.FORMATS)}; default: folder"
+        "--format", default="folder", metavar="F,...", help=f"{', '.join(photos.FORMATS)}; default: folder"
     )
     made.add_argument("--shards", default="16", metavar="N", help="files of a record format (default: 16)")
     made.add_argument("--seed", default="1", metavar="N", help="of the order of records (default: 1)")
@@ -83,8 +83,8 @@ def options(asked: argparse.Namespace) -> Options:
     problems: list[Problem] = []
     formats = tuple(dict.fromkeys(one.strip() for one in asked.format.split(",") if one.strip()))
     for one in formats or [asked.format]:
-        if one not in images.FORMATS:
-            problems.append(Problem("--format", one, ", ".join(images.FORMATS), did_you_mean(one, images.FORMATS)))
+        if one not in photos.FORMATS:
+            problems.append(Problem("--format", one, ", ".join(photos.FORMATS), did_you_mean(one, photos.FORMATS)))
     shards = _whole("--shards", asked.shards, 1, problems)
     seed = _whole("--seed", asked.seed, 0, problems)
     problems += _source_problems(asked.source) + output_problems(asked.output, "--source", asked.source)
@@ -191,8 +191,8 @@ def _prepare_in(data: Path, options: Options, quiet: bool) -> dict[str, Any]:
         written = sorted(one for one in (data / name).iterdir() if one.is_file())
         formats[name] = {one.name: one.stat().st_size for one in written}
     description = {
-        "format": images.FORMAT,
-        "version": images.VERSION,
+        "format": photos.FORMAT,
+        "version": photos.VERSION,
         "images": len(kept),
         "classes": classes,
         "formats": formats,
@@ -201,7 +201,7 @@ def _prepare_in(data: Path, options: Options, quiet: bool) -> dict[str, Any]:
         "left_out": len(left_out),
         "left_out_files": dict(list(left_out.items())[:NAMED]),
     }
-    (data / images.DESCRIPTION).write_text(json.dumps(description, indent=1) + "\n", "utf-8")
+    (data / photos.DESCRIPTION).write_text(json.dumps(description, indent=1) + "\n", "utf-8")
     return description
 
 
@@ -227,7 +227,7 @@ def _summary(description: Mapping[str, Any], output: Path, seconds: float) -> No
     for file, why in list(description["left_out_files"].items())[:10]:
         print(f"  left out: {file}: {why}")
     if left_out > 10:
-        print(f"  the first {min(left_out, NAMED)} are named in {output / images.DESCRIPTION}")
+        print(f"  the first {min(left_out, NAMED)} are named in {output / photos.DESCRIPTION}")
 
 
 #: (height, width): scaling the shorter side to 224 or 64 makes the longer one whole and even, so that a loader that

@@ -13,9 +13,8 @@ import pytest
 from PIL import Image
 
 from dlperf.catalog import reader
-from dlperf.data import photos
-from dlperf.data.photos import Options
-from dlperf.models import images
+from dlperf.data.photos import Options, draw, prepare
+from dlperf.models import photos
 from dlperf.runs import bundle
 
 pytestmark = pytest.mark.framework
@@ -36,9 +35,9 @@ SIZE = 64  # of resnet_tiny
 def data(tmp_path_factory):
     """One image in each class, so that the label names it."""
     root = tmp_path_factory.mktemp("images")
-    photos.draw(root / "drawn", CLASSES, 1)
-    options = Options(root / "drawn", root / "data", images.FORMATS, shards=3)
-    photos.prepare(options, quiet=True)
+    draw(root / "drawn", CLASSES, 1)
+    options = Options(root / "drawn", root / "data", photos.FORMATS, shards=3)
+    prepare(options, quiet=True)
     return root
 
 
@@ -50,7 +49,7 @@ def expected(data):
 
 
 def middle(pixels):
-    top, left, side, _ = images.middle_part(*pixels.shape[:2])
+    top, left, side, _ = photos.middle_part(*pixels.shape[:2])
     return bilinear(pixels[top : top + side, left : left + side])
 
 
@@ -93,5 +92,5 @@ def test_every_loader_gives_the_same_pixels(name, input, format, data, expected,
 
 def error(image, pixels):
     """Of what the network gets, in levels from 0 to 255: the largest and the mean."""
-    found = image.transpose(1, 2, 0).astype("float64") * images.DEVIATION + images.MEAN
+    found = image.transpose(1, 2, 0).astype("float64") * photos.DEVIATION + photos.MEAN
     return abs(found - pixels).max(), abs(found - pixels).mean()

@@ -11,15 +11,15 @@ import pytest
 from PIL import Image
 
 from dlperf.data import __main__ as command
-from dlperf.data import formats, photos
+from dlperf.data import formats
 from dlperf.data.formats import MAGIC
-from dlperf.data.photos import ORIENTATION
-from dlperf.models import images, resnet
+from dlperf.data.photos import ORIENTATION, draw
+from dlperf.models import photos, resnet
 
 
 @pytest.fixture
 def drawn(tmp_path):
-    photos.draw(tmp_path / "drawn", 3, 4)
+    draw(tmp_path / "drawn", 3, 4)
     return tmp_path / "drawn"
 
 
@@ -33,19 +33,19 @@ def bytes_of(source):
 
 def test_folders_keep_every_file_as_it_is(drawn, tmp_path):
     assert prepare(drawn, tmp_path / "out") == 0
-    index = images.read_index(tmp_path / "out")
+    index = photos.read_index(tmp_path / "out")
     assert [one.label for one in index] == [0] * 4 + [1] * 4 + [2] * 4
     for one in index:
         content = (tmp_path / "out" / "folder" / one.path).read_bytes()
         assert content == (drawn / one.path).read_bytes()
         assert len(content) == one.bytes
-    assert images.check(tmp_path / "out", resnet.SIZES["resnet_tiny"], 12, ["folder"]) == []
+    assert photos.check(tmp_path / "out", resnet.SIZES["resnet_tiny"], 12, ["folder"]) == []
 
 
 def test_tfrecord_has_every_image_once_with_right_checksums_and_offsets(drawn, tmp_path):
     assert prepare(drawn, tmp_path / "out", "--format", "tfrecord", "--shards", "2") == 0
     found = []
-    for file in images.files(tmp_path / "out", "tfrecord"):
+    for file in photos.files(tmp_path / "out", "tfrecord"):
         content = Path(file).read_bytes()
         for line in Path(file + ".idx").read_text().splitlines():
             offset, size = map(int, line.split())
@@ -135,33 +135,33 @@ def test_what_cannot_be_used_is_named(drawn, tmp_path, capsys, change, words, sa
 
 
 def test_the_folder_of_train_and_val_is_not_taken_for_two_classes(tmp_path, capsys):
-    photos.draw(tmp_path / "data" / "train", 2, 1)
-    photos.draw(tmp_path / "data" / "val", 2, 1)
+    draw(tmp_path / "data" / "train", 2, 1)
+    draw(tmp_path / "data" / "val", 2, 1)
     assert prepare(tmp_path / "data", tmp_path / "out") == 2
     assert f"Name {tmp_path / 'data' / 'train'}." in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("format", images.FORMATS)
+@pytest.mark.parametrize("format", photos.FORMATS)
 def test_a_file_that_has_changed_since_is_named(drawn, tmp_path, format):
     prepare(drawn, tmp_path / "out", "--format", format)
     config = resnet.SIZES["resnet_tiny"]
-    assert images.check(tmp_path / "out", config, 12, [format]) == []
+    assert photos.check(tmp_path / "out", config, 12, [format]) == []
     name = (
-        images.read_index(tmp_path / "out")[5].path if format == "folder" else images.files(tmp_path / "out", format)[0]
+        photos.read_index(tmp_path / "out")[5].path if format == "folder" else photos.files(tmp_path / "out", format)[0]
     )
     file = tmp_path / "out" / format / name
     file.write_bytes(file.read_bytes()[:-1])
-    (problem,) = images.check(tmp_path / "out", config, 12, [format])
+    (problem,) = photos.check(tmp_path / "out", config, 12, [format])
     assert problem.startswith(f"{file}: has ")
     file.unlink()
-    (problem,) = images.check(tmp_path / "out", config, 12, [format])
+    (problem,) = photos.check(tmp_path / "out", config, 12, [format])
     assert problem.startswith(f"{file}: is missing")
 
 
 def test_a_folder_that_does_not_fit_the_model_says_why(drawn, tmp_path):
     prepare(drawn, tmp_path / "out")
     config = resnet.SIZES["resnet_tiny"]._replace(classes=2)
-    found = images.check(tmp_path / "out", config, 13, ["recordio"])
+    found = photos.check(tmp_path / "out", config, 13, ["recordio"])
     assert [
         "has 3 classes, the model 2" in found[0],
         "fewer than the 13" in found[1],
@@ -173,7 +173,7 @@ def test_the_random_part_is_inside_and_as_large_as_it_should_be():
     generator = numpy.random.RandomState(1)
     shares = []
     for _ in range(2000):
-        top, left, height, width = images.random_part(generator, 300, 400)
+        top, left, height, width = photos.random_part(generator, 300, 400)
         assert min(top, left) >= 0
         assert (top + height <= 300, left + width <= 400) == (True, True)
         shares.append(height * width / 120000)

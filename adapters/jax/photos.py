@@ -12,7 +12,7 @@ from dlperf.adapters import base, dali, opencv
 from dlperf.adapters.jax import runtime
 from dlperf.adapters.jax.communication import OWN, Devices
 from dlperf.adapters.ranks import Ranks
-from dlperf.models import images
+from dlperf.models import photos
 
 try:
     import grain
@@ -29,12 +29,12 @@ class Files:
     def training(self, one, random):
         """`random`: numpy's Generator."""
         pixels = opencv.decode(os.path.join(self._folder, one.path))
-        pixels = opencv.scaled(pixels, images.random_part(random, *pixels.shape[:2]), self._size)
+        pixels = opencv.scaled(pixels, photos.random_part(random, *pixels.shape[:2]), self._size)
         return (pixels[:, ::-1] if random.random() < 0.5 else pixels), numpy.int32(one.label)
 
     def checking(self, one):
         pixels = opencv.decode(os.path.join(self._folder, one.path))
-        return opencv.scaled(pixels, images.middle_part(*pixels.shape[:2]), self._size), numpy.int32(one.label)
+        return opencv.scaled(pixels, photos.middle_part(*pixels.shape[:2]), self._size), numpy.int32(one.label)
 
 
 class Loader(base.Loader):
@@ -58,13 +58,13 @@ def network_input(pixels, dtype):
     """Normalised pixels: bytes still have to be, DALI's are."""
     if pixels.dtype != jnp.uint8:
         return pixels.astype(dtype)
-    return (pixels.astype(dtype) - jnp.asarray(images.MEAN, dtype)) / jnp.asarray(images.DEVIATION, dtype)
+    return (pixels.astype(dtype) - jnp.asarray(photos.MEAN, dtype)) / jnp.asarray(photos.DEVIATION, dtype)
 
 
 def native_batches(job, ranks, size):
     opencv.one_thread()
     batches = (
-        grain.MapDataset.source(images.read_index(job.data_dir))
+        grain.MapDataset.source(photos.read_index(job.data_dir))
         .seed(job.seed + ranks.rank)[ranks.rank :: ranks.world_size]
         .shuffle()
         .repeat()
@@ -94,6 +94,6 @@ def pixels(job):
     runtime.configure(job, Ranks())
     size = models.config(job.model).image_size
     files, normalised = Files(job.data_dir, size), jax.jit(partial(network_input, dtype=job.weights_dtype))
-    found = dali.pixels(job, size) if job.input == "dali" else map(files.checking, images.read_index(job.data_dir))
+    found = dali.pixels(job, size) if job.input == "dali" else map(files.checking, photos.read_index(job.data_dir))
     for image, label in found:
         yield numpy.asarray(normalised(image)).transpose(2, 0, 1), label

@@ -13,7 +13,7 @@ from dlperf import models
 from dlperf.adapters import base, dali
 from dlperf.adapters.ranks import Ranks
 from dlperf.adapters.spawn import die_with_parent
-from dlperf.models import images
+from dlperf.models import photos
 
 
 class Loader(base.Loader):
@@ -39,17 +39,17 @@ class Loader(base.Loader):
 
 def normalised(pixels):
     """NHWC from 0 to 255 -> float32 NCHW, as the network gets it."""
-    mean, deviation = (tuple(value / 255 for value in values) for values in (images.MEAN, images.DEVIATION))
+    mean, deviation = (tuple(value / 255 for value in values) for values in (photos.MEAN, photos.DEVIATION))
     return nd.image.normalize(nd.image.to_tensor(pixels), mean, deviation)
 
 
 def record_batches(job, ranks, size):
     random_part = {
         "random_resized_crop": True,
-        "min_random_area": images.AREA[0],
-        "max_random_area": images.AREA[1],
-        "min_aspect_ratio": images.RATIO[0],
-        "max_aspect_ratio": images.RATIO[1],
+        "min_random_area": photos.AREA[0],
+        "max_random_area": photos.AREA[1],
+        "min_aspect_ratio": photos.RATIO[0],
+        "max_aspect_ratio": photos.RATIO[1],
         "rand_mirror": True,
     }
     batches = records(job, ranks, size, shuffle=True, seed=job.seed, **random_part)
@@ -57,7 +57,7 @@ def record_batches(job, ranks, size):
 
 
 def records(job, ranks, size, **more):
-    (file,) = images.files(job.data_dir, job.format)
+    (file,) = photos.files(job.data_dir, job.format)
     channels = ("r", "g", "b")
     return mx.io.ImageRecordIter(
         path_imgrec=file,
@@ -69,8 +69,8 @@ def records(job, ranks, size, **more):
         num_parts=ranks.world_size,
         part_index=ranks.rank,
         verbose=False,
-        **{"mean_" + name: value for name, value in zip(channels, images.MEAN)},
-        **{"std_" + name: value for name, value in zip(channels, images.DEVIATION)},
+        **{"mean_" + name: value for name, value in zip(channels, photos.MEAN)},
+        **{"std_" + name: value for name, value in zip(channels, photos.DEVIATION)},
         **more,
     )
 
@@ -80,7 +80,7 @@ class Files(mx.gluon.data.Dataset):
 
     def __init__(self, job, ranks, size, training):
         self._folder = os.path.join(job.data_dir, "folder")
-        self._index = images.read_index(job.data_dir)[ranks.rank :: ranks.world_size]
+        self._index = photos.read_index(job.data_dir)[ranks.rank :: ranks.world_size]
         self._size, self._training = size, training
         self._seed, self._random = f"{job.seed} {ranks.rank}", None
 
@@ -94,7 +94,7 @@ class Files(mx.gluon.data.Dataset):
             die_with_parent()
             self._random = random.Random(f"{self._seed} {multiprocessing.current_process().name}")
         height, width, _ = pixels.shape
-        part = images.random_part(self._random, height, width) if self._training else images.middle_part(height, width)
+        part = photos.random_part(self._random, height, width) if self._training else photos.middle_part(height, width)
         top, left, height, width = part
         pixels = mx.image.fixed_crop(pixels, left, top, width, height, (self._size, self._size), interp=1)
         # numpy's from here: nd.flip and the loader's nd.stack would take as long as the decoder

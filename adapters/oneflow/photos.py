@@ -11,7 +11,7 @@ from dlperf.adapters.api import Unsupported
 from dlperf.adapters.oneflow import runtime
 from dlperf.adapters.oneflow.communication import of_all_ranks
 from dlperf.adapters.ranks import Ranks
-from dlperf.models import images
+from dlperf.models import photos
 
 
 class Records(nn.Module):
@@ -23,11 +23,11 @@ class Records(nn.Module):
     def __init__(self, job, ranks, training):
         super().__init__()
         size, seed = models.config(job.model).image_size, job.seed + ranks.rank
-        files = images.files(job.data_dir, job.format)
+        files = photos.files(job.data_dir, job.format)
         if len(files) < ranks.world_size:
             raise Unsupported(
                 f"{job.data_dir}: has {len(files)} files of {job.format}, of which OneFlow gives each of "
-                f"{ranks.world_size} ranks at least one. {images.PREPARE} --shards {ranks.world_size} again."
+                f"{ranks.world_size} ranks at least one. {photos.PREPARE} --shards {ranks.world_size} again."
             )
         self._reader = nn.OFRecordReader(
             os.path.dirname(files[0]),
@@ -43,9 +43,9 @@ class Records(nn.Module):
             self._decoder = nn.OFRecordImageDecoderRandomCrop(
                 "encoded",
                 color_space="RGB",
-                num_attempts=images.TRIES,
-                random_area=list(images.AREA),
-                random_aspect_ratio=list(images.RATIO),
+                num_attempts=photos.TRIES,
+                random_area=list(photos.AREA),
+                random_aspect_ratio=list(photos.RATIO),
                 random_seed=seed,
             )
             self._resize = nn.image.Resize(target_size=(size, size), interpolation_type="bilinear")
@@ -56,7 +56,7 @@ class Records(nn.Module):
             self._resize = nn.image.Resize(target_size=size, keep_aspect_ratio=True, interpolation_type="bilinear")
             self._mirror = lambda: None
         self._normalise = nn.CropMirrorNormalize(
-            color_space="RGB", crop_h=size, crop_w=size, mean=list(images.MEAN), std=list(images.DEVIATION)
+            color_space="RGB", crop_h=size, crop_w=size, mean=list(photos.MEAN), std=list(photos.DEVIATION)
         )
 
     def forward(self):

@@ -10,14 +10,14 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler
 from dlperf import models
 from dlperf.adapters import base, dali, opencv
 from dlperf.adapters.api import Unsupported
-from dlperf.models import images
+from dlperf.models import photos
 
 
 class Files(Dataset):
     """(pixels, label) of the files in the index: uint8 (size, size, 3), and an int."""
 
     def __init__(self, data_dir, size, training):
-        self._folder, self._index = os.path.join(data_dir, "folder"), images.read_index(data_dir)
+        self._folder, self._index = os.path.join(data_dir, "folder"), photos.read_index(data_dir)
         self._size, self._training, self._random = size, training, None
 
     def __len__(self):
@@ -29,7 +29,7 @@ class Files(Dataset):
         if self._random is None:  # each worker process draws its own
             self._random = random.Random(torch.initial_seed())
         size = pixels.shape[:2]
-        part = images.random_part(self._random, *size) if self._training else images.middle_part(*size)
+        part = photos.random_part(self._random, *size) if self._training else photos.middle_part(*size)
         pixels = opencv.scaled(pixels, part, self._size)
         if self._training and self._random.random() < 0.5:
             pixels = pixels[:, ::-1]
@@ -54,7 +54,7 @@ class Loader(base.Loader):
         size = models.config(job.model).image_size
         self._batches = dali_batches(job, ranks, size) if job.input == "dali" else native_batches(job, ranks, size)
         mean, deviation = (
-            torch.tensor(values, device=device, dtype=self._dtype) for values in (images.MEAN, images.DEVIATION)
+            torch.tensor(values, device=device, dtype=self._dtype) for values in (photos.MEAN, photos.DEVIATION)
         )
         self._mean, self._deviation = mean.view(1, 3, 1, 1), deviation.view(1, 3, 1, 1)
 
@@ -102,4 +102,4 @@ def pixels(job):
         for found, label in dali.pixels(job, size):
             yield found.transpose(2, 0, 1), label
     for found, label in Files(job.data_dir, size, training=False):
-        yield images.normalised(found).transpose(2, 0, 1), label
+        yield photos.normalised(found).transpose(2, 0, 1), label

@@ -7,7 +7,7 @@ import tensorflow as tf
 from dlperf import models
 from dlperf.adapters import base, dali
 from dlperf.adapters.ranks import Ranks
-from dlperf.models import images
+from dlperf.models import photos
 
 EXAMPLE = {
     "image/encoded": tf.io.FixedLenFeature((), tf.string),
@@ -56,14 +56,14 @@ def native_batches(job, ranks, size):
 def samples(job, ranks, training):
     """(bytes of a JPEG, label from 0) of this rank's part; in training shuffled and endless."""
     if job.format == "folder":
-        index = images.read_index(job.data_dir)
+        index = photos.read_index(job.data_dir)
         paths = [os.path.join(job.data_dir, "folder", one.path) for one in index]
         dataset = tf.data.Dataset.from_tensor_slices((paths, [one.label for one in index]))
         dataset = dataset.shard(ranks.world_size, ranks.rank)
         if training:
             dataset = dataset.shuffle(len(index), job.seed).repeat()
         return dataset.map(quiet(lambda path, label: (tf.io.read_file(path), label)), tf.data.AUTOTUNE)
-    files = images.files(job.data_dir, job.format)
+    files = photos.files(job.data_dir, job.format)
     dataset = tf.data.Dataset.from_tensor_slices(files)
     whole_files = len(files) % ranks.world_size == 0
     if whole_files:
@@ -98,7 +98,7 @@ def to_image(size, part, mirrored):
         if mirrored:
             pixels = tf.image.random_flip_left_right(pixels)
         pixels = tf.image.resize(pixels, [size, size], method="bilinear", antialias=False)
-        return (pixels - images.MEAN) / images.DEVIATION, label
+        return (pixels - photos.MEAN) / photos.DEVIATION, label
 
     return convert
 
@@ -115,10 +115,10 @@ def random_part(shape):
         shape,
         bounding_boxes=tf.zeros([1, 0, 4]),
         use_image_if_no_bounding_boxes=True,
-        min_object_covered=images.AREA[0],
-        aspect_ratio_range=images.RATIO,
-        area_range=images.AREA,
-        max_attempts=images.TRIES,
+        min_object_covered=photos.AREA[0],
+        aspect_ratio_range=photos.RATIO,
+        area_range=photos.AREA,
+        max_attempts=photos.TRIES,
     )
     return tf.concat([begin[:2], length[:2]], 0)
 

@@ -11,7 +11,7 @@ from dlperf.adapters import base, dali, opencv
 from dlperf.adapters.paddle import runtime
 from dlperf.adapters.ranks import Ranks
 from dlperf.adapters.spawn import die_with_parent
-from dlperf.models import images
+from dlperf.models import photos
 
 #: DALI's iterator for Paddle asks for a CUDA device and its stream even where the pipeline has none
 DALI_BY = {"cpu": "arrays of Pipeline.run", "cuda": "DALIGenericIterator"}
@@ -22,7 +22,7 @@ class Files(Dataset):
     the middle part."""
 
     def __init__(self, data_dir, size, seed=None):
-        self._folder, self._index = os.path.join(data_dir, "folder"), images.read_index(data_dir)
+        self._folder, self._index = os.path.join(data_dir, "folder"), photos.read_index(data_dir)
         self._size, self._seed, self._random = size, seed, None
 
     def __len__(self):
@@ -32,10 +32,10 @@ class Files(Dataset):
         one = self._index[number]
         pixels = opencv.decode(os.path.join(self._folder, one.path))
         if self._seed is None:
-            return opencv.scaled(pixels, images.middle_part(*pixels.shape[:2]), self._size), numpy.int32(one.label)
+            return opencv.scaled(pixels, photos.middle_part(*pixels.shape[:2]), self._size), numpy.int32(one.label)
         if self._random is None:  # each worker process draws its own
             self._random = numpy.random.RandomState((self._seed, get_worker_info().id))
-        pixels = opencv.scaled(pixels, images.random_part(self._random, *pixels.shape[:2]), self._size)
+        pixels = opencv.scaled(pixels, photos.random_part(self._random, *pixels.shape[:2]), self._size)
         if self._random.uniform() < 0.5:
             pixels = pixels[:, ::-1]
         return pixels, numpy.int32(one.label)
@@ -71,7 +71,7 @@ class NetworkInput:
 
     def __init__(self, layout):
         self._channels_first = layout == "NCHW"
-        self._mean, self._deviation = paddle.to_tensor(images.MEAN), paddle.to_tensor(images.DEVIATION)
+        self._mean, self._deviation = paddle.to_tensor(photos.MEAN), paddle.to_tensor(photos.DEVIATION)
 
     def __call__(self, pixels):
         # while the channels are last, where Paddle's kernel for the CPU is ten times faster
