@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from dlperf import __version__
-from dlperf.errors import Problem, RunError, UsageError, did_you_mean, heed_signals, nearest
+from dlperf.errors import Problem, RunError, UsageError, did_you_mean, handle_signals, nearest
 
 Named = TypeVar("Named")
 
@@ -35,7 +35,7 @@ def exit_code(action: Callable[[], int | None], kept: str = "", interrupted: str
 
     kept: a sentence on what an error leaves. interrupted: one that Ctrl-C prints.
     """
-    heed_signals()
+    handle_signals()
     try:
         code = action() or 0
         sys.stdout.flush()

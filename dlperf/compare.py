@@ -52,7 +52,7 @@ def _compare(arguments: Mapping[str, object]) -> int:
     spec = from_arguments(asked, adapters)
     if asked["precision"] == AUTO:
         print(("# " if arguments["dry_run"] else "") + spec_.chosen_precision(spec, adapters), flush=True)
-    planned = plan.make(spec, adapters)
+    planned = plan.from_spec(spec, adapters)
     folder = Path(str(arguments["output"] or f"runs/{datetime.now():%Y%m%d-%H%M%S}"))
     if arguments["dry_run"]:
         print(dry_run.text(spec, planned, adapters, folder.absolute()))

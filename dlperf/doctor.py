@@ -157,8 +157,8 @@ def _first_comparison(adapters: Mapping[str, Adapter]) -> list[str]:
     """What `make compare` will do, and what that takes."""
     arguments = {**DEFAULTS, "model": "bert", "precision": AUTO, "dry_run": True}
     asked = checks.from_arguments(arguments, adapters)
-    planned = plan.make(asked, adapters)
-    expected = estimate.of(asked, planned.jobs * asked.protocol.repeats, adapters)
+    planned = plan.from_spec(asked, adapters)
+    expected = estimate.expected(asked, planned.jobs * asked.protocol.repeats, adapters)
     lines = ["make compare (BERT-base, all frameworks)", f"  {spec.chosen_precision(asked, adapters)}"]
     lines += [f"  {line}" for line in estimate.text(expected)]
     return lines + [f"  not run: {one.title}: {one.why}" for one in planned.skips]

@@ -48,7 +48,7 @@ class RunError(Exception):
         super().__init__(message)
 
 
-def whole(text: object, least: int = 1) -> int | None:
+def whole_number(text: object, least: int = 1) -> int | None:
     """The whole number that a text is, or None where it is none, or less than the least."""
     digits = str(text)
     return int(digits) if digits.isascii() and digits.isdigit() and int(digits) >= least else None
@@ -70,7 +70,7 @@ def either(names: Sequence[str]) -> str:
     return " or ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
-def heed_signals() -> None:
+def handle_signals() -> None:
     """Make Ctrl-C and SIGTERM raise KeyboardInterrupt, also where a shell that started us in the background had them
     ignored. For the commands: they clean up on it."""
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -54,7 +54,7 @@ def _verify(arguments: Mapping[str, object]) -> int:
     if theirs:
         says = "they hand out no tensors, as only our own scripts do, so nothing can be verified. Leave them out."
         raise UsageError([Problem("--frameworks", ",".join(theirs), says=says)])
-    planned = plan.make(spec, adapters)
+    planned = plan.from_spec(spec, adapters)
     if arguments["dry_run"]:
         print(_dry_run(spec, planned.jobs, adapters, full_size=bool(arguments["full_size"])))
         return 0
@@ -91,7 +91,7 @@ def _certificates(
     root = cache.folder() / "certificates"
     root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".work-", dir=root) as folder:
-        bundle.make(Path(folder, "code"), [adapters[name] for name in dict.fromkeys(job.adapter for job in jobs)])
+        bundle.copy_code(Path(folder, "code"), [adapters[name] for name in dict.fromkeys(job.adapter for job in jobs)])
         certifier = Certifier(Path(folder), spec, shown.note, shown.busy)
         return certifier.certificates(jobs, ready, alone=True, full_size=full_size), failed
 

@@ -57,7 +57,7 @@ class Container:
     arguments: Mapping[str, str] = field(default_factory=dict)
 
 
-def wrong(reference: str, engine: str) -> str:
+def problem(reference: str, engine: str) -> str:
     """What --image may be where this one cannot be; empty if it can."""
     if reference == NGC:
         return ""

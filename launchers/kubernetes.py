@@ -115,7 +115,7 @@ PODS = (
 )
 
 
-class Kind(NamedTuple):
+class Resource(NamedTuple):
     """What a run is on the cluster. job: the object whose conditions say how it ended. objects: what is deleted at the
     end. label: of its pods. host: the name of a node's pod, by number."""
 
@@ -126,8 +126,8 @@ class Kind(NamedTuple):
     host: str
 
 
-INDEXED_JOB = Kind(JOB, '"job/$name"', '"job/$name" "service/$name"', '"job-name=$name"', "{name}-{node}.{name}")
-TRAINER = Kind(
+INDEXED_JOB = Resource(JOB, '"job/$name"', '"job/$name" "service/$name"', '"job-name=$name"', "{name}-{node}.{name}")
+TRAINER = Resource(
     TRAIN_JOB,
     '"trainjob/$name"',
     '"trainjob/$name"',
@@ -187,7 +187,7 @@ class Kubernetes(Launcher):
         return several(replace(launch, container=None), rank, start, others={"node": node})  # the pod is the container
 
 
-def _resources(launch: Launch, kind: Kind) -> str:
+def _resources(launch: Launch, kind: Resource) -> str:
     given = launch.arguments
     wanted = {key: given[key] for key in ("cpu", "memory") if key in given}
     if launch.device == "cuda":

@@ -110,7 +110,7 @@ def _changed(data_dir: str, found: Dict[str, Any], format: str) -> List[str]:
     return []
 
 
-class Image:
+class Photo:
     """One line of the index: path, relative to folder/; label; bytes of the file."""
 
     __slots__ = ("bytes", "label", "path")
@@ -119,11 +119,11 @@ class Image:
         self.path, self.label, self.bytes = path, label, size
 
 
-def read_index(data_dir: str) -> List[Image]:
+def read_index(data_dir: str) -> List[Photo]:
     """The images of the format "folder", in their order."""
     with open(os.path.join(data_dir, "folder", INDEX), encoding="utf-8") as stream:
         lines = [line.rstrip("\n").split("\t") for line in stream]
-    return [Image(path, int(label), int(size)) for path, label, size in lines]
+    return [Photo(path, int(label), int(size)) for path, label, size in lines]
 
 
 def files(data_dir: str, format: str) -> List[str]:

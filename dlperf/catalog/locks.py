@@ -36,11 +36,11 @@ def read(path: Path) -> list[Requirement]:
         )
         if not match:
             shown = line if len(line) < 60 else line[:57] + "..."
-            raise wrong(path, number, f"{shown!r} is not name==version --hash=sha256:...")
+            raise bad_line(path, number, f"{shown!r} is not name==version --hash=sha256:...")
         if not elsewhere.match(match[3] or ""):
             found.append(Requirement(match[1].lower(), match[2]))
     if not found:
-        raise wrong(path, 1, "it lists no package")
+        raise bad_line(path, 1, "it lists no package")
     return found
 
 
@@ -60,7 +60,7 @@ def logical_lines(path: Path) -> Iterator[tuple[int, str]]:
         yield start, text.strip()
 
 
-def wrong(path: Path, number: int, what: str) -> RunError:
+def bad_line(path: Path, number: int, what: str) -> RunError:
     step = "Restore the file from the repository, or make it again with `make lock`."
     return RunError("environment", f"{path}, line {number}: {what}. {step}")
 

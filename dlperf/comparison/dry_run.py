@@ -20,7 +20,7 @@ from dlperf.systems.system import System
 def text(spec: Spec, planned: Plan, adapters: Mapping[str, Adapter], folder: Path) -> str:
     """The plan, what it will take, and every command, verbatim, as text. Nothing is run or made."""
     runs = plan.order(planned, spec.protocol.repeats, spec.seed)
-    expected = estimate.of(spec, [job for _, job in runs], adapters)
+    expected = estimate.expected(spec, [job for _, job in runs], adapters)
     lines = [f"# {line}" for line in [*estimate.text(expected), f"In {folder}"]]
     lines += [f"# not run: {s.model} {s.precision_asked} {s.system}: {s.status}: {s.why}" for s in planned.skips]
     for name, commands in environment_commands(spec, planned, adapters).items():

@@ -81,7 +81,7 @@ class Estimate:
     here: Here
 
 
-def of(spec: Spec, runs: Sequence[Job], adapters: Mapping[str, Adapter], here: Here | None = None) -> Estimate:
+def expected(spec: Spec, runs: Sequence[Job], adapters: Mapping[str, Adapter], here: Here | None = None) -> Estimate:
     """Of these runs of a comparison: a row as often as it is to be run. here: this machine, looked at if not given."""
     jobs = list({job.id: job for job in runs}.values())
     wanted = proofs(jobs) if spec.verify else []

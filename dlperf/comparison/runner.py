@@ -50,8 +50,8 @@ class Runner:
         runs = list(self._missing())
         jobs = {job.id: job for _, job in runs}
         used = {job.adapter: self.adapters[job.adapter] for job in jobs.values() if job.traits.run}
-        bundle.make(self.store.folder / "code", used.values())
-        expected = estimate.of(self.store.spec, [job for _, job in runs], self.adapters)
+        bundle.copy_code(self.store.folder / "code", used.values())
+        expected = estimate.expected(self.store.spec, [job for _, job in runs], self.adapters)
         for line in estimate.text(expected) if runs else ():
             self.progress.note(line)
         self.progress.begin([job for _, job in runs], self.store.spec, expected.each)

@@ -25,7 +25,7 @@ import numpy
 from dlperf.adapters import probe
 from dlperf.data.folder import aside, output_problems, stage
 from dlperf.data.formats import WRITERS, Found
-from dlperf.errors import Problem, UsageError, did_you_mean, whole
+from dlperf.errors import Problem, UsageError, did_you_mean, whole_number
 from dlperf.models import photos
 from dlperf.models.parameters import random_state
 
@@ -94,7 +94,7 @@ def options(asked: argparse.Namespace) -> Options:
 
 
 def _whole(flag: str, text: str, least: int, problems: list[Problem]) -> int:
-    number = whole(text, least)
+    number = whole_number(text, least)
     if number is None:
         problems.append(Problem(flag, text, f"a whole number, {least} or more"))
     return least if number is None else number

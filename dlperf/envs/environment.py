@@ -12,11 +12,11 @@ from dlperf.launchers.containers import Container
 if TYPE_CHECKING:
     from dlperf.catalog.environment import EnvironmentSpec
 
-Progress = Callable[[str], None]
+Note = Callable[[str], None]
 
 
 def silent(line: str) -> None:
-    """Progress that nobody reads."""
+    """Note that nobody reads."""
 
 
 @dataclass(frozen=True)

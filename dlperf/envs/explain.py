@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from dlperf.catalog.locks import logical_lines, read, wrong
+from dlperf.catalog.locks import bad_line, logical_lines, read
 from dlperf.envs import indexes, pythons
 from dlperf.envs.target import Target
 from dlperf.errors import RunError
@@ -38,7 +38,7 @@ def _wrong_hash(text: str, target: Target) -> RunError | None:
         line = next((number for number, said in logical_lines(lock) if pinned.match(said.lower())), 1)
     else:
         return None
-    return wrong(Path(lock), int(line), f"the hash of {package} is not that of the file that the index offers")
+    return bad_line(Path(lock), int(line), f"the hash of {package} is not that of the file that the index offers")
 
 
 def explained(target: Target, lines: Sequence[str], otherwise: str) -> RunError:

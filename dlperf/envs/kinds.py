@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from dlperf.envs import current, venv
-from dlperf.envs.environment import NO_IMAGES, Environment, Progress, silent
+from dlperf.envs.environment import NO_IMAGES, Environment, Note, silent
 from dlperf.envs.image import Images
 from dlperf.envs.making import Session
 from dlperf.errors import RunError
@@ -57,7 +57,7 @@ def ensure(
     adapter: Adapter,
     key: str,
     kind: str = "venv",
-    progress: Progress = silent,
+    progress: Note = silent,
     chosen: Mapping[str, str] = NO_IMAGES,
 ) -> Environment:
     """The environment, made first if needed. Several processes and threads may ask at once: one makes it. An image is
@@ -72,7 +72,7 @@ def ensure(
 def ensure_all(
     wanted: Sequence[tuple[Adapter, str]],
     kind: str = "venv",
-    progress: Progress = silent,
+    progress: Note = silent,
     chosen: Mapping[str, str] = NO_IMAGES,
 ) -> list[Environment | RunError]:
     """`ensure` for several (adapter, key), some at a time.

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from dlperf import cache
 from dlperf.envs import indexes
-from dlperf.envs.environment import Progress, silent
+from dlperf.envs.environment import Note, silent
 from dlperf.envs.explain import gigabytes
 from dlperf.envs.indexes import Sources
 from dlperf.envs.target import Target
@@ -43,7 +43,7 @@ class Session:
     """What the threads of one call share: whom they tell, where packages come from, and their child processes, which
     end together."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: Note) -> None:
         self._progress = progress
         self._turn, self._looking, self._lock = threading.Lock(), threading.Lock(), threading.Lock()
         self._sources: Sources | None = None
@@ -127,7 +127,7 @@ class Making:
         self.step = step
         self.say(step)
 
-    def run(self, command: Sequence[str], environ: Mapping[str, str], each: Progress = silent) -> tuple[int, list[str]]:
+    def run(self, command: Sequence[str], environ: Mapping[str, str], each: Note = silent) -> tuple[int, list[str]]:
         """Run a command that writes to the environment; its exit status and lines. It ends when we are interrupted."""
         lines: list[str] = []
         with self.session.start(command, environ, self.held) as process, self._never_silent(process):

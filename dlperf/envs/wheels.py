@@ -14,7 +14,7 @@ from packaging.markers import Marker
 
 from dlperf import cache
 from dlperf.catalog.locks import logical_lines, read
-from dlperf.envs.environment import Progress, silent
+from dlperf.envs.environment import Note, silent
 from dlperf.envs.explain import os_error
 from dlperf.envs.guard import discard, guard, sweep
 from dlperf.envs.install import from_indexes, summary_of
@@ -54,7 +54,7 @@ def commands(adapter: Adapter, key: str) -> list[str]:
     ]
 
 
-def fetch(adapter: Adapter, key: str, progress: Progress = silent) -> Path:
+def fetch(adapter: Adapter, key: str, progress: Note = silent) -> Path:
     """A folder with an environment's lock and all wheels that it lists, for the environment's Python: what an image is
     built from. Downloaded on first use, aside, and moved into place whole; errors as in `ensure`.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dlperf.errors import Problem, did_you_mean, whole
+from dlperf.errors import Problem, did_you_mean, whole_number
 
 
 class Arguments:
@@ -43,7 +43,7 @@ class Arguments:
         text = self.arguments.get(name)
         if text is None:
             return default
-        number = whole(text, least)
+        number = whole_number(text, least)
         if number is None:
             self.wrong(name, text, f"a whole number, {least} or more")
         return default if number is None else number
@@ -64,7 +64,7 @@ class Arguments:
         text = self.arguments.get(name)
         if text is None:
             return default
-        numbers = tuple(number for word in split(text) if (number := whole(word)))
+        numbers = tuple(number for word in split(text) if (number := whole_number(word)))
         if not numbers or len(numbers) < len(split(text)):
             self.wrong(name, text, "whole numbers, 1 or more, separated by commas")
             return default or (1,)

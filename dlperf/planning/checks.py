@@ -280,7 +280,7 @@ class _Checker(Arguments):
                     self.problem(name, self.arguments[name], says)
             return
         for reference in spec.images.values():
-            if allowed := containers.wrong(reference, spec.env):
+            if allowed := containers.problem(reference, spec.env):
                 self.wrong("image", reference, allowed)
         launcher = launchers.find(spec.launcher)
         if launcher.no_containers:

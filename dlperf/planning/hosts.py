@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from dlperf.errors import Problem, whole
+from dlperf.errors import Problem, whole_number
 
 ALLOWED = "NAME, NAME:SLOTS or, in a file, NAME slots=N; NAME is a host's name or address"
 
@@ -71,7 +71,7 @@ def _host(words: list[str]) -> Host | None:
         return None
     if not colon:
         return Host(name, None)
-    number = whole(slots)
+    number = whole_number(slots)
     return Host(name, number) if number else None
 
 

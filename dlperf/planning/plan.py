@@ -26,7 +26,7 @@ class Plan:
     skips: tuple[Skip, ...]
 
 
-def make(spec: Spec, adapters: Mapping[str, Adapter], machine: str | None = None) -> Plan:
+def from_spec(spec: Spec, adapters: Mapping[str, Adapter], machine: str | None = None) -> Plan:
     """One row for each model, precision, number of nodes and of ranks on each, framework, --compile and --input.
 
     machine: the architecture that environments are made for, this one's if left out.

@@ -65,7 +65,7 @@ def of_ranks(text: str, ranks: int) -> str:
     return text.format(ranks) if ranks > 1 else ""
 
 
-def shown(job: Job, alone: bool = False, full_size: bool = False) -> list[Asked]:
+def trajectories(job: Job, alone: bool = False, full_size: bool = False) -> list[Asked]:
     """The trajectories that prove a row: in float64 on small input, and in its own precision.
 
     float32 runs at the real size, where its losses must agree with those of the others; low precision on small input.
@@ -80,8 +80,8 @@ def shown(job: Job, alone: bool = False, full_size: bool = False) -> list[Asked]
 
 
 def needed(job: Job, alone: bool = False, full_size: bool = False) -> list[Asked]:
-    """Those of `shown`, and those that the bound of low precision comes from."""
-    asked = shown(job, alone, full_size)
+    """Those of `trajectories`, and those that the bound of low precision comes from."""
+    asked = trajectories(job, alone, full_size)
     low = [one for one in asked if one.precision not in BARS]
     return [replace(one, precision=precision) for one in low for precision in ("fp64", "fp32")] + asked
 

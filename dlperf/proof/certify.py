@@ -16,7 +16,7 @@ from dlperf.envs.environment import Environment
 from dlperf.errors import RunError
 from dlperf.planning.spec import Spec
 from dlperf.proof import judge
-from dlperf.proof.asked import SEED, STEPS, Asked, at_once, needed, own_statistics, shown
+from dlperf.proof.asked import SEED, STEPS, Asked, at_once, needed, own_statistics, trajectories
 from dlperf.proof.certificates import CERTIFICATE, FROM_WORKER, blank, digest, keep, place, read, sketches, update
 from dlperf.proof.judge import BARS, Evidence
 from dlperf.proof.published import reference
@@ -49,13 +49,13 @@ class Certifier:
     def certificates(
         self, jobs: Sequence[Job], environments: Mapping[str, Environment], **which: bool
     ) -> dict[str, tuple[Certificate, ...]]:
-        """The certificates of each row whose environment there is; both by Job.id. which: see `shown`."""
+        """The certificates of each row whose environment there is; both by Job.id. which: see `trajectories`."""
         rows = [job for job in jobs if job.id in environments]
         wanted = {one.name: one for job in rows for one in needed(job, **which)}
         self._waiting = len(wanted)
         evidence = self._all(wanted, environments)
         verdicts = self._judge(wanted, evidence)
-        return {job.id: tuple(verdicts[one.name] for one in shown(job, **which)) for job in rows}
+        return {job.id: tuple(verdicts[one.name] for one in trajectories(job, **which)) for job in rows}
 
     def _all(self, wanted: Mapping[str, Asked], environments: Mapping[str, Environment]) -> dict[str, Evidence]:
         """Two at a time on a CPU, each with half of the threads: much of a run is start-up, and on one core. Those of
@@ -148,7 +148,7 @@ class Certifier:
                 folder,
                 worker.request(one.run, spec, distinct_batches=STEPS, dropout=False, trace_steps=STEPS),
                 command,
-                lambda: events.of_job(folder, one.ranks),
+                lambda: events.read_job(folder, one.ranks),
                 lambda ended, stream, *where: failures.failure(ended, stream, *where) or _parted(stream),
                 spec.timeout,
                 self._tick,

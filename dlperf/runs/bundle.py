@@ -13,7 +13,7 @@ from dlperf.catalog.adapter import Adapter
 _IGNORE = shutil.ignore_patterns("__pycache__", "*.pyc")
 
 
-def make(folder: Path, adapters: Iterable[Adapter]) -> None:
+def copy_code(folder: Path, adapters: Iterable[Adapter]) -> None:
     """Copy the worker side to `folder`/dlperf. An existing copy stays as it is."""
     package = folder / "dlperf"
     if not package.exists():

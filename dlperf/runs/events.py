@@ -136,7 +136,7 @@ def read(path: Path) -> Stream:
     return Stream(**{**found, "windows": tuple(found["windows"])})
 
 
-def of_job(folder: Path, world_size: int) -> Stream:
+def read_job(folder: Path, world_size: int) -> Stream:
     """The events of all ranks as one stream; that of rank 0 where there is one only."""
     ranks = tuple(read(folder / f"events.rank{rank}.jsonl") for rank in range(world_size))
     return ranks[0] if world_size == 1 else merged(ranks)

@@ -9,7 +9,7 @@ from pathlib import Path
 from dlperf import launchers
 from dlperf.catalog.adapter import Adapter
 from dlperf.envs import kinds
-from dlperf.envs.environment import Environment, Progress
+from dlperf.envs.environment import Environment, Note
 from dlperf.errors import RunError
 from dlperf.launchers import Launcher
 from dlperf.planning.spec import Spec
@@ -33,7 +33,7 @@ class Native(System):
             return f"# {error}"
 
     def environments(
-        self, wanted: Sequence[tuple[Adapter, Job]], spec: Spec, folder: Path, note: Progress
+        self, wanted: Sequence[tuple[Adapter, Job]], spec: Spec, folder: Path, note: Note
     ) -> list[Environment | RunError]:
         pairs = [(adapter, job.environment) for adapter, job in wanted]
         made = kinds.ensure_all(pairs, spec.env, note, spec.images)
@@ -53,7 +53,7 @@ class Native(System):
     def read(
         self, adapter: Adapter, job: Job, spec: Spec, repeat: int, environment: Environment, folder: Path
     ) -> Stream:
-        return events.of_job(folder, job.world_size)
+        return events.read_job(folder, job.world_size)
 
     def failure(self, ended: Exit, stream: Stream, folder: Path, launcher: Launcher) -> Failure | None:
         return failures.failure(ended, stream, folder, launcher)

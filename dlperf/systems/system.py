@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dlperf.catalog.adapter import Adapter
-from dlperf.envs.environment import Environment, Progress, none
+from dlperf.envs.environment import Environment, Note, none
 from dlperf.errors import RunError
 from dlperf.launchers import Launcher
 from dlperf.planning.spec import Spec
@@ -28,7 +28,7 @@ class System:
         return ""
 
     def environments(
-        self, wanted: Sequence[tuple[Adapter, Job]], spec: Spec, folder: Path, note: Progress
+        self, wanted: Sequence[tuple[Adapter, Job]], spec: Spec, folder: Path, note: Note
     ) -> list[Environment | RunError]:
         """What each of these jobs runs in, made first if needed, or why there is none. folder: the comparison's."""
         return [self.planned(adapter, job, spec) for adapter, job in wanted]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dlperf.catalog.adapter import Adapter
-from dlperf.envs.environment import Environment, Progress
+from dlperf.envs.environment import Environment, Note
 from dlperf.errors import RunError
 from dlperf.launchers import Launcher
 from dlperf.planning.spec import Spec
@@ -27,10 +27,10 @@ class Upstream(System):
         return setup.planned(adapter, job, spec)
 
     def commands(self, adapter: Adapter, job: Job, spec: Spec) -> str:
-        return setup.get(adapter, job, spec)
+        return setup.commands_to_get(adapter, job, spec)
 
     def environments(
-        self, wanted: Sequence[tuple[Adapter, Job]], spec: Spec, folder: Path, note: Progress
+        self, wanted: Sequence[tuple[Adapter, Job]], spec: Spec, folder: Path, note: Note
     ) -> list[Environment | RunError]:
         return [_environment(adapter, job, spec, folder, note) for adapter, job in wanted]
 
@@ -60,7 +60,7 @@ class Upstream(System):
         return {**environment.stored, "source": source}
 
 
-def _environment(adapter: Adapter, job: Job, spec: Spec, folder: Path, note: Progress) -> Environment | RunError:
+def _environment(adapter: Adapter, job: Job, spec: Spec, folder: Path, note: Note) -> Environment | RunError:
     try:
         return setup.environment(adapter, job, spec, folder, note)
     except RunError as error:

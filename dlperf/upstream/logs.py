@@ -34,7 +34,7 @@ TAG = re.compile(r"^\[\d+,(?P<rank>\d+)\]<std(?:out|err)>:")
 OUT_OF_MEMORY = re.compile(r"out of memory|OutOfMemory|\bOOM\b|RESOURCE_EXHAUSTED|ResourceExhausted|cudaMalloc failed")
 
 
-class Line(NamedTuple):
+class LogLine(NamedTuple):
     """What one line of a log says. step: how many are complete. time: its timestamp, or seconds since the last one."""
 
     number: int
@@ -55,7 +55,7 @@ class Mark:
     loss: float | None
 
 
-def lines(text: str, log: Log, job: Job) -> Iterator[Line]:
+def lines(text: str, log: Log, job: Job) -> Iterator[LogLine]:
     """The lines with figures, those between carriage returns too. One that is cut off at the end is left out."""
     for number, line in enumerate(text.split("\n")[:-1], 1):
         tag = TAG.match(line)
@@ -66,10 +66,10 @@ def lines(text: str, log: Log, job: Job) -> Iterator[Line]:
                 continue  # another rank wrote into the middle of it
 
 
-def _line(number: int, rank: str, found: re.Match[str], log: Log, job: Job) -> Line:
+def _line(number: int, rank: str, found: re.Match[str], log: Log, job: Job) -> LogLine:
     groups = found.groupdict()
     loss = float(groups["loss"]) if groups.get("loss") else None
-    return Line(number, rank, int(groups["step"]) - log.first + 1, _time(groups, log, job), loss)
+    return LogLine(number, rank, int(groups["step"]) - log.first + 1, _time(groups, log, job), loss)
 
 
 def _time(groups: Mapping[str, str], log: Log, job: Job) -> float:
@@ -89,7 +89,7 @@ def _time(groups: Mapping[str, str], log: Log, job: Job) -> float:
     return log.every * job.global_batch_size / (float(groups["rate"]) * counts[log.rate_of])
 
 
-def marks(found: Sequence[Line], log: Log) -> list[Mark]:
+def marks(found: Sequence[LogLine], log: Log) -> list[Mark]:
     """Of the lines of one rank. A step that is told again is a step whose update was skipped before: the last line
     counts, and all the time. Where steps count backwards, training started over, and the rest is left out."""
     made: list[Mark] = []
@@ -126,18 +126,18 @@ def windows(found: Sequence[Mark], wanted: Steps, log: Log, samples_per_step: in
     return made
 
 
-def by_rank(found: Iterable[Line], log: Log, job: Job) -> dict[str, list[Line]]:
+def by_rank(found: Iterable[LogLine], log: Log, job: Job) -> dict[str, list[LogLine]]:
     """Lines of each rank that prints, as far as they can be told apart.
 
     Where several print and nothing tells them apart, their lines become those of the slowest: a step is complete when
     all have told so, and took as long as the longest of them.
     """
-    ranks: dict[str, list[Line]] = {}
+    ranks: dict[str, list[LogLine]] = {}
     for line in found:
         ranks.setdefault(line.rank, []).append(line)
     if _printing(log, job) == 1 or set(ranks) != {""}:
         return ranks
-    told: dict[int, list[Line]] = {}
+    told: dict[int, list[LogLine]] = {}
     for line in ranks[""]:
         told.setdefault(line.step, []).append(line)
     whole = [several for several in told.values() if len(several) >= _printing(log, job)]
@@ -149,7 +149,7 @@ def _printing(log: Log, job: Job) -> int:
     return {"one": 1, "node": job.nnodes, "all": job.world_size}[log.ranks]
 
 
-def _slowest(several: Sequence[Line]) -> Line:
+def _slowest(several: Sequence[LogLine]) -> LogLine:
     losses = [line.loss for line in several if line.loss is not None]
     loss = fmean(losses) if losses else None
     return several[-1]._replace(time=max(line.time for line in several), loss=loss)
@@ -203,7 +203,7 @@ def complete(folder: Path, script: Script, job: Job, protocol: Protocol) -> bool
 
 
 def _lack(
-    ranks: Mapping[str, Sequence[Line]], found: Sequence[Window], wanted: Steps, log: Log, job: Job, name: str
+    ranks: Mapping[str, Sequence[LogLine]], found: Sequence[Window], wanted: Steps, log: Log, job: Job, name: str
 ) -> Failure | None:
     """Why a log gives no figures; None if it does."""
     printing = _printing(log, job)

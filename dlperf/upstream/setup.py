@@ -11,14 +11,14 @@ from dlperf.catalog import checkout, locks
 from dlperf.catalog.adapter import Adapter
 from dlperf.catalog.checkout import FOLDER
 from dlperf.envs import kinds
-from dlperf.envs.environment import Environment, Progress, none
+from dlperf.envs.environment import Environment, Note, none
 from dlperf.errors import RunError
 from dlperf.launchers.containers import ENGINES
 from dlperf.planning.spec import Spec
 from dlperf.schema import Job
 
 
-def environment(adapter: Adapter, job: Job, spec: Spec, folder: Path, note: Progress) -> Environment:
+def environment(adapter: Adapter, job: Job, spec: Spec, folder: Path, note: Note) -> Environment:
     """The script, copied into a comparison's folder, and what runs it: its image, or an environment.
 
     RunError (kind "environment") says what is missing and how to get it.
@@ -66,7 +66,7 @@ def _engine(spec: Spec) -> str:
     return spec.env if spec.env in ENGINES else "docker"
 
 
-def get(adapter: Adapter, job: Job, spec: Spec) -> str:
+def commands_to_get(adapter: Adapter, job: Job, spec: Spec) -> str:
     """The commands that bring what a job needs, as text."""
     assert adapter.source is not None
     lines = [] if adapter.name in spec.sources else [adapter.source.checkout]

@@ -88,7 +88,7 @@ def test_a_sparse_tensors_values_have_a_row_for_each_of_its_rows():
 
 
 def test_a_server_serves_and_does_not_train(tmp_path):
-    bundle.make(tmp_path / "code", [reader.adapters()["fake"]])
+    bundle.copy_code(tmp_path / "code", [reader.adapters()["fake"]])
     module = tmp_path / "code" / "dlperf" / "adapters" / "fake" / "bert.py"
     module.write_text(
         module.read_text() + "\n\ndef serve(job, ranks):\n    print('server', ranks.rank, 'of', job.model)\n"

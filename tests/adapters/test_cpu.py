@@ -50,7 +50,7 @@ def planned(monkeypatch, found, **given):
     monkeypatch.setattr(cpu, "flags", lambda: found)
     arguments = {**DEFAULTS, "model": "bert_tiny", "device": "cpu", "dry_run": True, **given}
     asked = checks.from_arguments(arguments, ADAPTERS)
-    return asked, plan.make(asked, ADAPTERS)
+    return asked, plan.from_spec(asked, ADAPTERS)
 
 
 # --- the processor ----------------------------------------------------------------------------------------------------

@@ -102,7 +102,7 @@ def test_the_interface_of_an_address():
 
 @pytest.mark.slow
 def test_a_worker_whose_partner_never_comes_says_so_in_its_stream(tmp_path):
-    bundle.make(tmp_path / "code", [reader.adapters()["fake"]])
+    bundle.copy_code(tmp_path / "code", [reader.adapters()["fake"]])
     job = {"model": "bert_tiny", "device": "cpu", "precision": "fp32", "batch_size": 2, "meeting_seconds": 0.3}
     (tmp_path / "job.json").write_text(json.dumps({"adapter": "fake", "job": job}))
     place = {"DLPERF_LAUNCHER": "env", "RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"}
@@ -112,7 +112,7 @@ def test_a_worker_whose_partner_never_comes_says_so_in_its_stream(tmp_path):
         cwd=tmp_path,
         timeout=300,
     )
-    failure = events.of_job(tmp_path, 2).failure
+    failure = events.read_job(tmp_path, 2).failure
     assert ended.returncode == 1
     assert failure.kind == "lost"
     assert "rank 1 of 2 did not come within 0.3 s" in failure.message

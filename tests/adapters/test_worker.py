@@ -30,7 +30,7 @@ def old_python(tmp_path_factory):
 
 @pytest.mark.framework
 def test_the_worker_runs_on_python_3_7_with_numpy_alone(old_python, tmp_path):
-    bundle.make(tmp_path / "code", [reader.adapters()["fake"]])
+    bundle.copy_code(tmp_path / "code", [reader.adapters()["fake"]])
     for model in ("bert_tiny", "resnet_tiny"):
         job = {"model": model, "device": "cpu", "precision": "fp32", "batch_size": 2, "options": {}}
         (tmp_path / "job.json").write_text(json.dumps({"adapter": "fake", "job": job}))
@@ -45,6 +45,6 @@ def test_the_worker_runs_on_python_3_7_with_numpy_alone(old_python, tmp_path):
 @pytest.mark.framework
 def test_every_adapter_is_valid_syntax_on_python_3_7(old_python, tmp_path):
     """Frameworks bring newer Pythons, but upstream's older ones still run 3.7."""
-    bundle.make(tmp_path / "code", reader.adapters().values())
+    bundle.copy_code(tmp_path / "code", reader.adapters().values())
     ended = subprocess.run([old_python, "-m", "compileall", "-q", tmp_path / "code"], capture_output=True, text=True)
     assert ended.returncode == 0, ended.stdout

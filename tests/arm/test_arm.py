@@ -27,7 +27,7 @@ PATIENCE = 3600
 @pytest.mark.parametrize("name", NAMES)
 def test_a_tiny_model_trains_as_on_this_machine(debian, tmp_path, name, family, precision):
     adapter = ADAPTERS[name]
-    bundle.make(tmp_path / "code", [adapter])
+    bundle.copy_code(tmp_path / "code", [adapter])
     packages = debian.packages(name, adapter.environments["cpu"].lock)
     arm = Worker(debian.python, [tmp_path / "code", packages]).losses(tmp_path / "arm", adapter, family, precision)
     environment = kinds.ensure(adapter, "cpu", progress=print)
@@ -54,6 +54,6 @@ class Worker:
         )
         with open(folder / "log", "wb") as log:
             subprocess.run(self.command, cwd=folder, env=self.environ, stdout=log, stderr=log, timeout=PATIENCE)
-        found = events.of_job(folder, 1)
+        found = events.read_job(folder, 1)
         assert found.failure is None, (found.failure, (folder / "log").read_text(errors="replace")[-3000:])
         return [found.warm["loss"], *(window.loss for window in found.windows)]

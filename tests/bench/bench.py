@@ -20,7 +20,7 @@ from dlperf.catalog import reader
 from dlperf.catalog.adapter import Adapter
 from dlperf.comparison import progress, store
 from dlperf.comparison.runner import Runner
-from dlperf.errors import UsageError, heed_signals
+from dlperf.errors import UsageError, handle_signals
 from dlperf.figures import rates as rates_
 from dlperf.figures import statistics, summaries
 from dlperf.figures.statistics import Estimate
@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """0, however the ratios are; 1 if nothing ran; 2 for a wrong request."""
     arguments = _parser().parse_args(argv)
     os.environ["DLPERF_ADAPTERS"] = str(HERE)
-    heed_signals()
+    handle_signals()
     try:
         return _bench(arguments)
     except UsageError as error:
@@ -88,7 +88,7 @@ def pairs(spec: Spec, adapters: Mapping[str, Adapter]) -> Plan:
     for model in spec.models:
         both = tuple(name for one in spec.frameworks for name in (one, one + PLAIN) if name in adapters)
         of_model = dataclasses.replace(spec, models=(model,), batch_size=BATCH.get(model), frameworks=both)
-        planned = plan.make(of_model, adapters)
+        planned = plan.from_spec(of_model, adapters)
         jobs += planned.jobs
         skips += planned.skips
     skips += [_without(job) for job in jobs if job.adapter + PLAIN not in adapters and not _is_plain(job)]

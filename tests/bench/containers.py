@@ -22,7 +22,7 @@ from dlperf.catalog.adapter import Adapter
 from dlperf.comparison import runner
 from dlperf.envs import kinds
 from dlperf.envs.environment import Environment
-from dlperf.errors import RunError, UsageError, heed_signals
+from dlperf.errors import RunError, UsageError, handle_signals
 from dlperf.figures import statistics
 from dlperf.flags import DEFAULTS
 from dlperf.planning import plan
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     made.add_argument("--env", metavar="E", default="docker", help="docker (default), podman or apptainer")
     made.add_argument("--image", metavar="I,...", help="as in python -m dlperf.compare")
     arguments = vars(made.parse_args(argv))
-    heed_signals()
+    handle_signals()
     try:
         return _bench(arguments)
     except UsageError as error:
@@ -63,7 +63,7 @@ def _bench(arguments: Mapping[str, object]) -> int:
     asked = {**DEFAULTS, "device": "cpu", "windows": WINDOWS, "dry_run": False, "no_verify": True, **arguments}
     spec = from_arguments(asked, adapters)
     measured = 0
-    for job in plan.make(spec, adapters).jobs:
+    for job in plan.from_spec(spec, adapters).jobs:
         try:
             sides = _measure(spec, job, adapters[job.adapter])
         except RunError as error:
@@ -84,7 +84,7 @@ def _measure(spec: Spec, job: Job, adapter: Adapter) -> tuple[list[Rates], list[
     outside = kinds.ensure(adapter, job.environment, "venv", print)
     rates: tuple[list[Rates], list[Rates]] = [], []
     with tempfile.TemporaryDirectory() as folder:
-        bundle.make(Path(folder, "code"), [adapter])
+        bundle.copy_code(Path(folder, "code"), [adapter])
         for repeat in range(spec.protocol.repeats):
             for side in random.sample([0, 1], 2):
                 name = f"{job.id}-{side}"

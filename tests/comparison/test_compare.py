@@ -186,7 +186,7 @@ def test_an_environment_deleted_while_running_costs_its_rows_and_nothing_else(tm
     protocol = Protocol("quick", 1, 1, 1, 4)
     spec = Spec(("bert_tiny",), ("fp32",), ("fake",), "cpu", "venv", protocol, timeout=300, verify=False)
     adapters = reader.adapters()
-    opened = store.create(tmp_path / "out", spec, plan.make(spec, adapters), {}, {}, "2026-01-01", "0")
+    opened = store.create(tmp_path / "out", spec, plan.from_spec(spec, adapters), {}, {}, "2026-01-01", "0")
     Runner(opened, adapters, DeletesEnvironment(environment.folder)).run()
     outcome = [(record.repeat, record.failure and record.failure.kind) for record in records(tmp_path / "out")]
     assert outcome == [(0, None), (1, None), (2, "environment"), (3, "environment")]
@@ -337,7 +337,7 @@ def test_the_core_does_not_compute_while_a_worker_measures(tmp_path):
         ("bert_tiny",), ("fp32",), ("fake",), "cpu", "current", protocol, settings=settings, timeout=300, verify=False
     )
     adapters = reader.adapters()
-    opened = store.create(tmp_path / "out", spec, plan.make(spec, adapters), {}, {}, "2026-01-01", "0")
+    opened = store.create(tmp_path / "out", spec, plan.from_spec(spec, adapters), {}, {}, "2026-01-01", "0")
     work = Runner(opened, adapters, Progress())
     before = time.process_time()
     work.run()

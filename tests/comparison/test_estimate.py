@@ -21,13 +21,13 @@ GOLDEN = places.GOLDEN / "estimate.txt"
 ADAPTERS = reader.adapters()
 QUICK = Protocol("quick", 2, 3, 2, 3)
 SPEC = Spec(("bert_base",), ("amp",), ("jax", "mxnet", "pytorch", "tensorflow"), "cpu", "venv", QUICK, threads=2)
-JOBS = plan.make(SPEC, ADAPTERS).jobs
+JOBS = plan.from_spec(SPEC, ADAPTERS).jobs
 ZEN5 = Here(("avx2", "avx512f", "avx512_bf16"), "x86_64", 2.0, 79 * 10**9, 22 * 10**9)
 MADE = frozenset((name, "cpu") for name in SPEC.frameworks)
 
 
 def of(spec=SPEC, here=ZEN5):
-    return estimate.of(spec, plan.make(spec, ADAPTERS).jobs * spec.protocol.repeats, ADAPTERS, here)
+    return estimate.expected(spec, plan.from_spec(spec, ADAPTERS).jobs * spec.protocol.repeats, ADAPTERS, here)
 
 
 # --- how far off: the figures of the estimate's docstring -------------------------------------------------------------
@@ -72,7 +72,7 @@ def test_the_time_of_proofs(path):
     comparison, _, here = published(path)
     took, expected = {}, {}
     for job in comparison.jobs:
-        asked = {(one.model, one.precision, one.ranks): one for one in asked_.shown(job)}
+        asked = {(one.model, one.precision, one.ranks): one for one in asked_.trajectories(job)}
         for certificate in comparison.proofs[job.id]:
             made = certificate.trajectory
             one = asked[made.model, made.precision, made.ranks]
@@ -85,7 +85,7 @@ def test_the_time_of_proofs(path):
 
 
 def seconds(here, precision="fp32", spec=SPEC):
-    (job,) = plan.make(dataclasses.replace(spec, precisions=(precision,), frameworks=("jax",)), ADAPTERS).jobs
+    (job,) = plan.from_spec(dataclasses.replace(spec, precisions=(precision,), frameworks=("jax",)), ADAPTERS).jobs
     return estimate.run_seconds(job, spec, here)
 
 
@@ -107,7 +107,7 @@ def test_nothing_is_said_of_time_where_nothing_was_measured(here):
 
 
 def test_proofs_that_are_there_take_no_time():
-    wanted = estimate.proofs(plan.make(SPEC, ADAPTERS).jobs)
+    wanted = estimate.proofs(plan.from_spec(SPEC, ADAPTERS).jobs)
     assert len(wanted) == 12
     with_ = of()
     without = of(here=dataclasses.replace(ZEN5, proved=frozenset(one.name for one in wanted)))
@@ -126,7 +126,7 @@ def test_rows_elsewhere_say_nothing_of_disk_and_memory():
 
 def test_a_certificate_in_the_cache_is_seen(tmp_path, monkeypatch):
     monkeypatch.setenv("DLPERF_CACHE", str(tmp_path))
-    one = estimate.proofs(plan.make(SPEC, ADAPTERS).jobs)[0]
+    one = estimate.proofs(plan.from_spec(SPEC, ADAPTERS).jobs)[0]
     assert not certificates.kept(one)
     label = f"{one.job.adapter}-{one.model}-cpu-{one.precision}"
     folder = tmp_path / "certificates" / f"{label}-0123456789abcdef"
@@ -139,7 +139,7 @@ def test_a_certificate_in_the_cache_is_seen(tmp_path, monkeypatch):
 def test_looking_at_this_machine_starts_no_process(monkeypatch, tmp_path):
     monkeypatch.setenv("DLPERF_CACHE", str(tmp_path / "not" / "there"))
     monkeypatch.setattr("subprocess.Popen", None)
-    found = estimate.look(SPEC, plan.make(SPEC, ADAPTERS).jobs, [], ADAPTERS)
+    found = estimate.look(SPEC, plan.from_spec(SPEC, ADAPTERS).jobs, [], ADAPTERS)
     assert found.made == frozenset()
     assert found.free > 0
     assert found.cores > 0
@@ -158,7 +158,9 @@ def test_the_text(request):
         "little memory": of(fp32, dataclasses.replace(ZEN5, available=4 * 10**9)),
         "one row, this interpreter, half a core": of(dali, dataclasses.replace(ZEN5, cores=0.5)),
         "a GPU": of(dataclasses.replace(SPEC, device="cuda")),
-        "some runs are left": estimate.of(SPEC, plan.make(SPEC, ADAPTERS).jobs * 2 + JOBS[:1], ADAPTERS, ZEN5),
+        "some runs are left": estimate.expected(
+            SPEC, plan.from_spec(SPEC, ADAPTERS).jobs * 2 + JOBS[:1], ADAPTERS, ZEN5
+        ),
     }
     text = "".join(f"# {name}\n" + "".join(f"{line}\n" for line in estimate.text(one)) for name, one in cases.items())
     text = text.replace(str(estimate.cache.folder()), "CACHE")

@@ -30,7 +30,7 @@ def environment():
 def evidence(environment, tmp_path_factory):
     """What `trajectories.asked` takes -> that trajectory, made once, with one thread for each rank."""
     root = tmp_path_factory.mktemp("evidence")
-    bundle.make(root / "code", [adapter for adapter in ADAPTERS.values() if adapter.default])
+    bundle.copy_code(root / "code", [adapter for adapter in ADAPTERS.values() if adapter.default])
     certifier = Certifier(root, SPEC, print)
 
     @functools.cache

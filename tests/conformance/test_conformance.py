@@ -42,7 +42,7 @@ def seen(environment, tmp_path_factory):
 
 
 def _drive(environment, adapter, family, folder):
-    bundle.make(folder / "code", [adapter])
+    bundle.copy_code(folder / "code", [adapter])
     options = {name: option.default for name, option in adapter.options_of(family).items()}
     driver = os.path.join(os.path.dirname(__file__), "driver.py")
     threads = str(probe.machine_cpus())

@@ -29,7 +29,7 @@ ORACLES = {
 def test_a_network_that_we_did_not_write_computes_the_same(model, tmp_path):
     folder, script = ORACLES[model]
     environment = kinds.ensure(reader.read(folder), "cpu", progress=print)
-    bundle.make(tmp_path / "code", [])
+    bundle.copy_code(tmp_path / "code", [])
     out = tmp_path / "oracle.npz"
     words = [environment.python, HERE / script, model, BATCH_SIZE, SEED, out]
     variables = {"PYTHONPATH": str(tmp_path / "code"), "TRANSFORMERS_OFFLINE": "1", **environment.variables}

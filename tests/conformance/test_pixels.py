@@ -70,7 +70,7 @@ def written(folder, data, environment, adapter, input, format):
     job = {"model": "resnet_tiny", "device": "cpu", "precision": "fp32", "batch_size": 2, "options": options}
     job.update(input=input, format=format, data_dir=str(data / "data"), pixels=CLASSES)
     (folder / "job.json").write_text(json.dumps({"adapter": adapter.name, "job": job}))
-    bundle.make(folder / "code", [adapter])
+    bundle.copy_code(folder / "code", [adapter])
     command = [environment.python, "-m", "dlperf.adapters.worker", "job.json", "."]
     variables = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(folder / "code"), **environment.variables}
     ended = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=300)

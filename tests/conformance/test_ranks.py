@@ -96,7 +96,7 @@ os._exit(0)
 
 
 def test_a_rank_of_oneflow_may_leave_before_another(environment, tmp_path):
-    bundle.make(tmp_path / "code", [ADAPTERS["oneflow"]])
+    bundle.copy_code(tmp_path / "code", [ADAPTERS["oneflow"]])
     made = environment("oneflow")
     environ = {**os.environ, **made.variables, "PYTHONPATH": str(tmp_path / "code"), "DLPERF_LAUNCHER": "env"}
     words = [str(made.python), "-m", "dlperf.adapters.spawn", "2", str(made.python), "-c", LEAVING]
@@ -106,7 +106,7 @@ def test_a_rank_of_oneflow_may_leave_before_another(environment, tmp_path):
 
 @pytest.mark.parametrize("model", ["resnet_tiny", "resnet50"])
 def test_one_process_without_data_parallelism_computes_the_same_as_two_ranks(model, environment, run, tmp_path):
-    bundle.make(tmp_path / "code", [ADAPTERS["pytorch"]])
+    bundle.copy_code(tmp_path / "code", [ADAPTERS["pytorch"]])
     out, size = tmp_path / "oracle.npz", model + "_check"
     script = Path(__file__).with_name("oracle_ranks.py")
     words = [environment("pytorch").python, script, size, BATCH_SIZE, SEED, 2, out]

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 from dlperf.catalog import reader
 from dlperf.planning.checks import from_arguments
-from dlperf.planning.plan import make
+from dlperf.planning.plan import from_spec
 from dlperf.planning.spec import PROTOCOLS, Spec
 from dlperf.precision import ASKED
-from dlperf.proof.asked import Asked, shown
+from dlperf.proof.asked import Asked, trajectories
 
 ADAPTERS = reader.adapters()
 #: what a Certifier asks of a comparison
@@ -20,5 +20,5 @@ def asked(framework: str, model: str, ranks: int, *settings: str, precision: str
     rest = dict.fromkeys(["protocol", "compile", "timeout", "seed", "threads"])
     places = {"nproc_per_node": str(ranks), "set": list(settings) or None}
     arguments = {**words, **rest, **places, "data": "synthetic", "dry_run": False}
-    (job,) = make(from_arguments(arguments, ADAPTERS, ("fp64", *ASKED)), ADAPTERS).jobs
-    return replace(shown(job)[0], ranks=ranks)
+    (job,) = from_spec(from_arguments(arguments, ADAPTERS, ("fp64", *ASKED)), ADAPTERS).jobs
+    return replace(trajectories(job)[0], ranks=ranks)

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from dlperf.envs import pythons
-from dlperf.errors import heed_signals
+from dlperf.errors import handle_signals
 
 PATH = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
 PROGRAMS = ("dockerd", "docker", "debootstrap")
@@ -156,7 +156,7 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    heed_signals()
+    handle_signals()
     try:
         main(sys.argv[1])
     except KeyboardInterrupt:

@@ -12,7 +12,7 @@ ADAPTERS = reader.adapters()
 
 def systems(**given):
     arguments = {**DEFAULTS, "model": "resnet50", "device": "cpu", "dry_run": True, **given}
-    return {job.system for job in plan.make(checks.from_arguments(arguments, ADAPTERS), ADAPTERS).jobs}
+    return {job.system for job in plan.from_spec(checks.from_arguments(arguments, ADAPTERS), ADAPTERS).jobs}
 
 
 def test_compilers_are_rows_of_their_own():

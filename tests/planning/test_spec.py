@@ -21,7 +21,7 @@ def parse(*words, dry_run=False):
 
 
 def planned(*words):
-    return plan.make(parse(*words), ADAPTERS)
+    return plan.from_spec(parse(*words), ADAPTERS)
 
 
 def problems(*words):
@@ -223,7 +223,7 @@ def test_repeats_come_in_blocks_of_all_jobs_in_random_order():
 
 def test_each_pair_of_nodes_and_ranks_is_a_row():
     words = ["-f", "pytorch", "-m", "bert", "--nnodes", "1,2,4", "--nproc-per-node", "1,8", "--launcher", "slurm"]
-    jobs = plan.make(parse(*words, dry_run=True), ADAPTERS).jobs
+    jobs = plan.from_spec(parse(*words, dry_run=True), ADAPTERS).jobs
     assert [(j.nnodes, j.nproc_per_node) for j in jobs] == [(1, 1), (1, 8), (2, 1), (2, 8), (4, 1), (4, 8)]
     assert {job.batch_size for job in jobs} == {4}
     assert [job.global_batch_size for job in jobs] == [4, 32, 8, 64, 16, 128]
@@ -309,7 +309,7 @@ def test_ten_thousand_rows_are_planned_at_once():
     nodes, ranks = (",".join(map(str, range(1, most + 1))) for most in (100, 25))
     words = ["-f", "pytorch", "-m", "resnet50,bert", "-p", "fp32,bf16", "--launcher", "slurm"]
     made = parse(*words, "--nnodes", nodes, "--nproc-per-node", ranks, dry_run=True)
-    assert len(plan.make(made, ADAPTERS).jobs) == 10_000
+    assert len(plan.from_spec(made, ADAPTERS).jobs) == 10_000
 
 
 # --- images ----------------------------------------------------------------------------------------------------------
@@ -356,7 +356,7 @@ def test_what_does_not_fit_the_images_is_named(photos, words, parts):
 
 def on(machine, *words):
     """By framework: nothing where its row runs on a machine of this architecture, else status and reason."""
-    made = plan.make(parse("--model", "bert", *words), ADAPTERS, machine)
+    made = plan.from_spec(parse("--model", "bert", *words), ADAPTERS, machine)
     return {**{job.adapter: None for job in made.jobs}, **{one.adapter: (one.status, one.why) for one in made.skips}}
 
 

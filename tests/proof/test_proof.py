@@ -343,7 +343,7 @@ def test_proofs_at_work_are_named_with_their_step_their_time_and_how_many_are_le
 
     monkeypatch.setattr(execute, "run_script", run_script)
     monkeypatch.setattr(certify.time, "time", lambda: now[0])
-    bundle.make(tmp_path / "code", [reader.adapters()["fake"]])
+    bundle.copy_code(tmp_path / "code", [reader.adapters()["fake"]])
     spec = Spec((), (), (), "cpu", "current", PROTOCOLS["quick"])
     certifier = Certifier(tmp_path, spec, lambda line: None, lambda what: told.append(what()))
     certifier.certificates([job], {job.id: environment})

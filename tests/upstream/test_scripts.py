@@ -41,7 +41,7 @@ def planned(name, model="resnet50", **given):
     """The spec and the one job of a comparison of one upstream system."""
     arguments = {**DEFAULTS, "frameworks": name, "model": model, "device": "cuda", "dry_run": True, **given}
     made = checks.from_arguments(arguments, ADAPTERS)
-    rows = plan.make(made, ADAPTERS)
+    rows = plan.from_spec(made, ADAPTERS)
     assert not rows.skips, rows.skips
     (job,) = rows.jobs
     return made, job
@@ -487,10 +487,10 @@ def test_commands_on_a_cpu_have_nothing_that_needs_a_gpu(name, model):
 
 def test_a_script_is_skipped_where_it_cannot_run():
     given = {**DEFAULTS, "frameworks": "ngc-pytorch,ngc-mxnet", "model": "bert,resnet_tiny", "dry_run": True}
-    on_cpu = plan.make(checks.from_arguments({**given, "device": "cpu"}, ADAPTERS), ADAPTERS)
+    on_cpu = plan.from_spec(checks.from_arguments({**given, "device": "cpu"}, ADAPTERS), ADAPTERS)
     assert not on_cpu.jobs
     assert "needs CUDA" in on_cpu.skips[0].why
-    on_gpu = plan.make(checks.from_arguments({**given, "device": "cuda"}, ADAPTERS), ADAPTERS)
+    on_gpu = plan.from_spec(checks.from_arguments({**given, "device": "cuda"}, ADAPTERS), ADAPTERS)
     assert [job.adapter for job in on_gpu.jobs] == ["ngc-pytorch"]
     assert {skip.why for skip in on_gpu.skips if skip.model == "resnet_tiny"} == {
         "its scripts train resnet50 and bert_base",
