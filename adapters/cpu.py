@@ -87,8 +87,8 @@ def _listed() -> Optional[FrozenSet[str]]:
 
 
 def kernels(entries: Iterable[Mapping[str, Any]], found: Optional[FrozenSet[str]]) -> Optional[Mapping[str, Any]]:
-    """The first of an adapter's [[kernels]] entries (see dlperf.catalog.Kernels) whose `needs` are all in `found`; None
-    where nothing is known: no entry is given, or `found` is None."""
+    """The first of an adapter's [[kernels]] entries (see dlperf.catalog.adapter.Kernels) whose `needs` are all in
+    `found`; None where nothing is known: no entry is given, or `found` is None."""
     if found is None:
         return None
     return next((entry for entry in entries if found.issuperset(entry["needs"])), None)
