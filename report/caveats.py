@@ -44,7 +44,7 @@ def _machine(comparison: Comparison) -> Iterator[str]:
         yield f"The CPU's frequency governor is “{machine['governor']}”, not “performance”: clocks may have varied."
     load = next(iter(machine.get("load_average", ())), 0.0)
     if load > BUSY * machine.get("usable_threads", 1):
-        yield f"The machine was at work when the comparison started (load average {text.number(load, 2)})."
+        yield f"The machine was busy when the comparison started (load average {text.number(load, 2)})."
 
 
 def _kernels(records: Iterable[Record]) -> Iterator[str]:

@@ -18,7 +18,7 @@ ABOUT = (
     "Loss: the largest relative difference of a loss at any step. Tensors: the Euclidean norm of the difference over "
     "that of the tensor (over a thousandth of the mean norm where that is more, for tensors that are zero but for "
     "rounding); outputs and gradients of the first step, and changes of parameters over all steps.",
-    "Low precision is held to a bound from the system's own float32 run: an error of rounding is proportional to the "
+    "Low precision is held to a bound from the system's own float32 run: rounding error is proportional to the "
     "unit roundoff u, and a product in low precision rounds its two operands and its result, in float32 its result "
     "alone. So where float32 moved a system's results by e, low precision may move them by 3 · e · u / 2^-24. If it "
     "moved them by less than e · sqrt(u / 2^-24), low precision did not run.",
@@ -67,7 +67,7 @@ def _about(trajectory: Trajectory, referred: bool) -> Iterable[str]:
         if referred:
             yield (
                 "The first table is against the published reference, which was made once with PyTorch, so that "
-                "PyTorch's own row only tells one machine from another; the second table has all pairs."
+                "PyTorch's own row shows only how this machine differs; the second table has all pairs."
             )
 
 

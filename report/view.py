@@ -262,7 +262,7 @@ def _protocol(comparison: Comparison) -> Iterable[str]:
     yield (
         f"Each row is run {text.count(_repeats(comparison), 'time')}, each time in fresh processes. The runs of all "
         "rows are interleaved: every block has one run of each row, in random order, so that a drift of the machine "
-        "hits all rows alike. A row that fails twice without a success is not tried again."
+        "affects all rows alike. A row that fails twice without a success is not tried again."
     )
     yield (
         "The rate of a run is all samples of its windows divided by all their seconds, those of the slowest rank; "
@@ -273,7 +273,7 @@ def _protocol(comparison: Comparison) -> Iterable[str]:
         "ratios by Welch's t on the same logarithms. The run is the replicate, not the step. n=1 has no interval."
     )
     yield (
-        "A row whose ratio to the fastest has an interval that contains 1 is a tie. Each interval stands for itself, "
+        "A row whose ratio to the fastest has an interval that contains 1 is a tie. Each interval holds on its own, "
         "and the fastest is chosen by its figure: where several rows are equally fast, more than one in twenty of them "
         "looks slower by chance."
     )

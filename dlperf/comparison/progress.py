@@ -174,7 +174,7 @@ class Progress:
         """Read where the run is. Says so if it is slow, once a row. Returns its rate so far; empty if nobody knows."""
         assert self._job is not None
         if not self._job.traits.worker or self._spec is None:  # a script that is not ours has a log of its own
-            self._position = Position("its script is at work")
+            self._position = Position("its script is running")
             return ""
         stream = events.read(folder / "events.rank0.jsonl")
         self._position = position(stream, self._spec.protocol, self._began, self._clock())

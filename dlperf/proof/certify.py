@@ -197,11 +197,11 @@ class Certifier:
             self.busy(self._what)
 
     def _what(self) -> str:
-        """ "proofs at work: jax: bert_base_check, fp64: step 3 of 10, 45 s; up to 7 more"."""
+        """ "proofs running: jax: bert_base_check, fp64: step 3 of 10, 45 s; up to 7 more"."""
         at_work = list(self._at_work.values())
         told = [f"{one.title}: {self._stage(one)}, {time.time() - began:.0f} s" for one, began in at_work]
         more = [f"up to {self._waiting} more"] if self._waiting else []
-        return "proofs at work: " + "; ".join(told + more)
+        return "proofs running: " + "; ".join(told + more)
 
     def _stage(self, one: Asked) -> str:
         """How far a run is, by what its first rank has told."""

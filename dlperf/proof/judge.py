@@ -17,7 +17,7 @@ one. float32 is held to its losses; and to its first logits and running statisti
 kernels than the measured one, and a wrong constant in those (an eps, a momentum) shows there as 1e-2 or more. Its
 gradients and changes are shown only: where a ReLU or a maximum is undecided but for rounding, they jump.
 
-Low precision is held to a bound from the system's own float32 run: an error of rounding is proportional to the unit
+Low precision is held to a bound from the system's own float32 run: rounding error is proportional to the unit
 roundoff u, and a product in low precision rounds its two operands and its result, where in float32 it rounds its result
 alone. So if float32 moved a system's results by e, low precision may move them by 3 * e * u / 2^-24; and if it moved
 them by less than e * sqrt(u / 2^-24), half way on a logarithmic scale to what its rounding is worth, low precision did

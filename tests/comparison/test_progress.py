@@ -192,7 +192,7 @@ def test_a_script_that_is_not_ours_shows_its_time(tmp_path, clock, capsys):
     shown, script = Lines(clock), dataclasses.replace(BERT, kind="upstream")
     shown.begin([script], SPEC)
     Run(tmp_path, shown, clock, script).after(31)
-    expected = "[1/1] bert_base amp pytorch, run 1: its script is at work; 29 s so far\n"
+    expected = "[1/1] bert_base amp pytorch, run 1: its script is running; 29 s so far\n"
     assert capsys.readouterr().out == expected
 
 

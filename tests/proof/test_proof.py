@@ -348,10 +348,10 @@ def test_proofs_at_work_are_named_with_their_step_their_time_and_how_many_are_le
     certifier = Certifier(tmp_path, spec, lambda line: None, lambda what: told.append(what()))
     certifier.certificates([job], {job.id: environment})
     assert told == [
-        "proofs at work: fake: bert_tiny_check, fp64: importing and building, 0 s; up to 1 more",
-        "proofs at work: fake: bert_tiny_check, fp64: step 4 of 10, 45 s; up to 1 more",
-        "proofs at work: fake: bert_tiny, fp32: importing and building, 0 s",
-        "proofs at work: fake: bert_tiny, fp32: step 4 of 10, 45 s",
+        "proofs running: fake: bert_tiny_check, fp64: importing and building, 0 s; up to 1 more",
+        "proofs running: fake: bert_tiny_check, fp64: step 4 of 10, 45 s; up to 1 more",
+        "proofs running: fake: bert_tiny, fp32: importing and building, 0 s",
+        "proofs running: fake: bert_tiny, fp32: step 4 of 10, 45 s",
     ]
 
 
