@@ -35,7 +35,7 @@ class Flag:
 
 
 def _models() -> str:
-    """Those that have a title: "resnet50, bert (= bert_base), bert_large"."""
+    """Those that have a title: "resnet50, bert (= bert_base), bert_base_512, bert_large"."""
     shorter = {name: alias for alias, name in ALIASES.items()}
     titled = [name for family in FAMILIES.values() for name in family.TITLES]
     return ", ".join(f"{shorter[name]} (= {name})" if name in shorter else name for name in titled)

@@ -46,6 +46,7 @@ class Config(NamedTuple):
 
 SIZES = {
     "bert_base": Config(),
+    "bert_base_512": Config(sequence=512, masked=80),  # the second phase of pretraining (Devlin et al., 2018)
     "bert_large": Config(layers=24, hidden=1024, heads=16, intermediate=4096),
     "bert_tiny": Config(
         layers=2, hidden=32, heads=2, intermediate=64, vocabulary=256, positions=32, sequence=32, masked=5
@@ -54,7 +55,11 @@ SIZES = {
 #: for checking in float64: the same network and weights, shorter rows
 SIZES.update({name + "_check": config._replace(sequence=32, masked=5) for name, config in SIZES.items()})
 
-TITLES = {"bert_base": "BERT-base pretraining", "bert_large": "BERT-large pretraining"}
+TITLES = {
+    "bert_base": "BERT-base pretraining",
+    "bert_base_512": "BERT-base pretraining, 512 tokens",
+    "bert_large": "BERT-large pretraining",
+}
 ALIASES = {"bert": "bert_base"}
 DEFAULT = "bert"
 #: what the report counts, and its unit
