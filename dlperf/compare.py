@@ -8,26 +8,21 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 if platform.system() != "Linux":  # first of all: the modules below do not even import on Windows
     places = "a Linux container or virtual machine (on Windows: WSL 2)"
     sys.exit(f"dlperf needs Linux; on macOS or Windows run it in {places}")
 
-from dlperf import __version__, flags, models
-from dlperf.catalog import reader
-from dlperf.catalog.adapter import Adapter
+from dlperf import __version__, flags
 from dlperf.cli import Parser, exit_code
-from dlperf.comparison import dry_run, progress, store
-from dlperf.comparison.runner import Runner
-from dlperf.comparison.store import Store
 from dlperf.errors import Problem, UsageError
 from dlperf.flags import DEFAULTS
-from dlperf.planning import plan
-from dlperf.planning import spec as spec_
-from dlperf.planning.checks import from_arguments
-from dlperf.planning.spec import AUTO
-from dlperf.runs.execute import now
-from dlperf.schema import Comparison
+
+if TYPE_CHECKING:  # functions import what they use, so that --help and a wrong flag are answered at once
+    from dlperf.catalog.adapter import Adapter
+    from dlperf.comparison.store import Store
+    from dlperf.schema import Comparison
 
 
 def parser() -> argparse.ArgumentParser:
@@ -44,13 +39,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _compare(arguments: Mapping[str, object]) -> int:
+    from dlperf.catalog import reader
+    from dlperf.comparison import dry_run, store
+    from dlperf.planning import checks, plan
+    from dlperf.planning import spec as spec_
+
     adapters = reader.adapters()
     if arguments["resume"]:
         return _resume(arguments, adapters)
     given = {name: arguments[name] for name in DEFAULTS if arguments[name] is not None}
     asked = {**DEFAULTS, **given, "dry_run": arguments["dry_run"], "output": arguments["output"]}
-    spec = from_arguments(asked, adapters)
-    if asked["precision"] == AUTO:
+    spec = checks.from_arguments(asked, adapters)
+    if asked["precision"] == spec_.AUTO:
         print(("# " if arguments["dry_run"] else "") + spec_.chosen_precision(spec, adapters), flush=True)
     planned = plan.from_spec(spec, adapters)
     folder = Path(str(arguments["output"] or f"runs/{datetime.now():%Y%m%d-%H%M%S}"))
@@ -58,6 +58,7 @@ def _compare(arguments: Mapping[str, object]) -> int:
         print(dry_run.text(spec, planned, adapters, folder.absolute()))
         return 0
     from dlperf import machine
+    from dlperf.runs.execute import now
 
     created = now()
     commands = dry_run.environment_commands(spec, planned, adapters)
@@ -66,6 +67,8 @@ def _compare(arguments: Mapping[str, object]) -> int:
 
 
 def _resume(arguments: Mapping[str, object], adapters: Mapping[str, Adapter]) -> int:
+    from dlperf.comparison import store
+
     contradictions = [name for name in [*DEFAULTS, "output", "dry_run"] if arguments[name]]
     if contradictions:
         flags = ", ".join("--" + name.replace("_", "-") for name in contradictions)
@@ -81,6 +84,9 @@ def _resume(arguments: Mapping[str, object], adapters: Mapping[str, Adapter]) ->
 
 def _run(opened: Store, adapters: Mapping[str, Adapter], arguments: Mapping[str, object]) -> int:
     """Run, and write the report whatever ends the running."""
+    from dlperf.comparison import progress, store
+    from dlperf.comparison.runner import Runner
+
     with store.locked(opened.folder):
         shown = progress.choose(bool(arguments["quiet"]))
         for warning in opened.warnings:
@@ -111,6 +117,7 @@ def _report(opened: Store, interrupted: bool) -> None:
 
 def summary(comparison: Comparison) -> str:
     """The figures in a few plain lines, for the end of the command."""
+    from dlperf import models
     from dlperf.figures import standings, summaries
 
     lines = []
