@@ -20,6 +20,16 @@ def parameters(job: Job) -> List[Parameter]:
     return list(models.family(job.model).parameters(models.config(job.model)))
 
 
+def parameter_groups(network: Any, job: Job, weight_decay: float) -> "List[Dict[str, Any]]":
+    """Weights that decay, and the rest, as optimizers take them that know groups. network: with `named_parameters`."""
+    trained = dict(network.named_parameters())
+    groups: List[Dict[str, Any]] = [{"params": [], "weight_decay": weight_decay}, {"params": [], "weight_decay": 0.0}]
+    for parameter in parameters(job):
+        if parameter.trained:
+            groups[0 if parameter.decayed else 1]["params"].append(trained[parameter.name])
+    return groups
+
+
 def logits(job: Job) -> Dict[str, Tuple[int, ...]]:
     """The outputs of the job's model, by name: their shapes without the batch axis."""
     return dict(models.family(job.model).logits(models.config(job.model)))

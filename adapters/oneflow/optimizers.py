@@ -4,7 +4,7 @@ import re
 
 import oneflow as flow
 
-from dlperf.adapters.base import parameters
+from dlperf.adapters.base import parameter_groups
 
 
 def sgd(job, network, recipe):
@@ -20,16 +20,6 @@ def adamw(job, network, recipe):
     groups = parameter_groups(network, job, recipe.weight_decay)
     betas = (recipe.beta1, recipe.beta2)
     return kind(groups, lr=recipe.learning_rate, betas=betas, eps=recipe.eps, clip_norm=job.clip_norm)
-
-
-def parameter_groups(network, job, weight_decay):
-    """Weights that decay, and the rest, as flow.optim takes them."""
-    trained = dict(network.named_parameters())
-    groups = [{"params": [], "weight_decay": weight_decay}, {"params": [], "weight_decay": 0.0}]
-    for parameter in parameters(job):
-        if parameter.trained:
-            groups[0 if parameter.decayed else 1]["params"].append(trained[parameter.name])
-    return groups
 
 
 def kernel(optimizer):

@@ -3,7 +3,7 @@
 import paddle
 from paddle import nn
 
-from dlperf.adapters.base import parameters
+from dlperf.adapters.base import parameter_groups, parameters
 
 
 def sgd(job, network, recipe):
@@ -30,13 +30,3 @@ def adamw(job, network, recipe):
         apply_decay_param_fun=decayed.__contains__,
         grad_clip=None if job.clip_norm is None else nn.ClipGradByGlobalNorm(job.clip_norm),
     )
-
-
-def parameter_groups(network, job, weight_decay):
-    """Weights that decay, and the rest, as paddle.optimizer takes them."""
-    trained = dict(network.named_parameters())
-    groups = [{"params": [], "weight_decay": weight_decay}, {"params": [], "weight_decay": 0.0}]
-    for parameter in parameters(job):
-        if parameter.trained:
-            groups[0 if parameter.decayed else 1]["params"].append(trained[parameter.name])
-    return groups

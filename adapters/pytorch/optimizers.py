@@ -3,7 +3,7 @@
 import torch
 
 from dlperf.adapters.api import Unsupported
-from dlperf.adapters.base import parameters
+from dlperf.adapters.base import parameter_groups
 
 
 def sgd(job, network, recipe):
@@ -22,16 +22,6 @@ def adamw(job, network, recipe):
     if job.options["optimizer"] == "apex":
         return apex(job).FusedAdam(groups, adam_w_mode=True, **settings)
     return torch.optim.AdamW(groups, fused=True, **settings)
-
-
-def parameter_groups(network, job, weight_decay):
-    """Weights that decay, and the rest, as torch.optim takes them."""
-    trained = dict(network.named_parameters())
-    groups = [{"params": [], "weight_decay": weight_decay}, {"params": [], "weight_decay": 0.0}]
-    for parameter in parameters(job):
-        if parameter.trained:
-            groups[0 if parameter.decayed else 1]["params"].append(trained[parameter.name])
-    return groups
 
 
 def apex(job):
