@@ -13,7 +13,7 @@ from dlperf.runs.events import Stream
 from dlperf.schema import Job, Window
 from dlperf.systems.system import System
 from dlperf.upstream import logs
-from dlperf.upstream.commands import told_steps
+from dlperf.upstream.commands import logged_steps
 
 
 class Imported(System):
@@ -35,8 +35,8 @@ class Imported(System):
             shutil.copyfile(log, folder / log.name)
         except OSError as error:
             return _nothing(f"{log} cannot be read: {error.strerror or error}")
-        wanted = told_steps(found.log, spec.protocol)
-        return logs.told(folder / log.name, found.log, wanted, job, found.versions, found.effective)
+        wanted = logged_steps(found.log, spec.protocol)
+        return logs.stream(folder / log.name, found.log, wanted, job, found.versions, found.effective)
 
 
 def _nothing(why: str) -> Stream:

@@ -38,10 +38,10 @@ class Steps(NamedTuple):
 def steps(script: Script, protocol: Protocol) -> Steps:
     """The protocol's, as far as the script's log can tell them: whole lines of it, and no fewer."""
     least = script.warmup_steps if protocol.name == "dlperf" else 0
-    return told_steps(script.log, protocol, least, script.extra_steps)
+    return logged_steps(script.log, protocol, least, script.extra_steps)
 
 
-def told_steps(log: Log, protocol: Protocol, least: int = 0, extra: int = 0) -> Steps:
+def logged_steps(log: Log, protocol: Protocol, least: int = 0, extra: int = 0) -> Steps:
     """The protocol's in whole lines of a log. least: of the warm-up. extra: after the last window."""
     warmup = _up(max(protocol.warmup_steps, least), log.every)
     window = _up(protocol.steps_per_window, log.every)

@@ -171,10 +171,10 @@ def _merged(of_ranks: Sequence[Window]) -> Window:
 
 def read(folder: Path, script: Script, job: Job, protocol: Protocol, versions: Mapping[str, str]) -> Stream:
     """What a run's log tells, in place of a worker's events."""
-    return told(folder / LOG, script.log, steps(script, protocol), job, versions, declared(script.effective, job))
+    return stream(folder / LOG, script.log, steps(script, protocol), job, versions, declared(script.effective, job))
 
 
-def told(
+def stream(
     path: Path, log: Log, wanted: Steps, job: Job, versions: Mapping[str, str], effective: Mapping[str, str]
 ) -> Stream:
     """What a log tells of a job's run. Never raises for what the log holds."""
