@@ -132,4 +132,6 @@ def chosen_precision(spec: Spec, adapters: Mapping[str, Adapter]) -> str:
 
 def default_batch_size(model: str, device: str, precision: str) -> int:
     sizes = models.family(model).BATCH_SIZE[device]
-    return int(sizes["amp" if precision.startswith("amp") else precision]) if device == "cuda" else int(sizes)
+    if device == "cpu":
+        return int(sizes)
+    return int(sizes["amp" if precision.startswith("amp") else "fp32" if precision == "fp64" else precision])
