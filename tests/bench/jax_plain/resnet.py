@@ -1,4 +1,5 @@
-"""ResNet-50 v1.5 of jax-resnet, trained as flax's ImageNet example does: TrainState, optax.sgd, one jitted step."""
+"""ResNet-50 v1.5 of jax-resnet, or where that is missing one of flax's layers, trained as flax's ImageNet example does:
+TrainState, optax.sgd, one jitted step."""
 
 import os
 from functools import partial
@@ -10,10 +11,14 @@ import jax.numpy as jnp
 import optax
 from flax import linen as nn
 from flax.training.train_state import TrainState
-from jax_resnet import ResNet50
 
 from dlperf.models import resnet
 from dlperf.models.batches import Batches
+
+try:
+    from jax_resnet import ResNet50
+except ImportError:
+    from dlperf.adapters.jax_plain.network import ResNet50
 
 __all__ = ["build", "versions"]
 
@@ -34,7 +39,10 @@ class State(TrainState):
 class Trainer:
     def __init__(self, job, ranks):
         self._batches = [prepare(batch) for batch in Batches(job, ranks).pool()]
-        dtype = jnp.bfloat16 if job.precision == "amp_bf16" else jnp.float32
+        dtype = {"amp_bf16": jnp.bfloat16, "amp_fp16": jnp.float16}.get(job.precision, jnp.float32)
+        if job.device == "cuda":
+            precision = {"fp32": "highest", "tf32": "high"}.get(job.precision, "default")
+            jax.config.update("jax_default_matmul_precision", precision)
         network = ResNet50(
             n_classes=1000,
             conv_cls=partial(nn.Conv, dtype=dtype),
