@@ -1,25 +1,40 @@
-"""`make bench`: its plain adapters are whole, it runs pairs only, and its table is right. The ratios are no test."""
+"""`make bench`: its plain adapters are whole, it runs pairs only, and its table is right. The ratios are no test.
+
+`make gpu`: what it would run is right, and it ends in time."""
 
 from __future__ import annotations
 
 import importlib.util
+import sys
+import tarfile
+from typing import Any
 
 import pytest
 from places import ROOT
 
+from dlperf import compare, verify
 from dlperf.catalog import adapter, reader
 from dlperf.catalog.adapter import RUNNABLE, Adapter
+from dlperf.flags import DEFAULTS
+from dlperf.planning.checks import from_arguments
+from dlperf.planning.plan import from_spec
 from dlperf.planning.spec import PROTOCOLS, Spec
 from dlperf.schema import Comparison, Failure, Job, Record, Skip, Window
 
 FOLDER = ROOT / "tests" / "bench"
 PLAIN = {path.parent.name: reader.read(path.parent) for path in sorted(FOLDER.glob("*/adapter.toml"))}
 
-_found = importlib.util.spec_from_file_location("bench", FOLDER / "bench.py")
-assert _found
-assert _found.loader
-bench = importlib.util.module_from_spec(_found)
-_found.loader.exec_module(bench)
+
+def script(name: str) -> Any:
+    found = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    assert found
+    assert found.loader
+    made = importlib.util.module_from_spec(found)
+    found.loader.exec_module(made)
+    return made
+
+
+bench, gpu, profile = script("bench"), script("gpu"), script("profile")
 
 TABLE = """\
 framework   model      precision  unit         ours (n)  plain (n)      ours / plain       note
@@ -48,8 +63,9 @@ def test_a_plain_adapter_says_of_every_combination_whether_it_runs(name):
 def test_what_runs_has_its_module_and_a_lock_with_the_framework_of_ours(name):
     for entry in PLAIN[name].support:
         if entry.status in RUNNABLE:
-            assert entry.device == ("cpu",)
             assert all((FOLDER / name / f"{family}.py").exists() for family in entry.family)
+            if entry.device == ("cuda",):  # in the running Python, by `make gpu`
+                continue
             ours = reader.adapters()[name.removesuffix("_plain")]
             assert _pin(PLAIN[name]) == _pin(ours)
 
@@ -115,4 +131,53 @@ def _runs(job: Job, rates: list[float], note: str) -> list[Record]:
     return [
         Record(job, i, "", 1.0, "", "", {}, effective={"note": note}, windows=(Window(0, 1, 8, 8 / rate, 1.0, 1.0),))
         for i, rate in enumerate(rates)
+    ]
+
+
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_every_step_on_a_gpu_plans_rows(tmp_path, device):
+    adapters = {**reader.adapters(), **PLAIN}
+    for name, of_step in gpu.commands(tmp_path, device, 3, list(gpu.SYSTEMS)).items():
+        for program, *words in of_step:
+            if program == "profile":
+                continue
+            parser = {"compare": compare, "verify": verify}[program].parser()
+            given = {key: value for key, value in vars(parser.parse_args(words)).items() if value is not None}
+            spec = from_arguments(
+                {**DEFAULTS, "dry_run": True, **given}, adapters, ("fp64", "fp32", "tf32", "amp", "bf16")
+            )
+            planned = from_spec(spec, adapters)
+            assert planned.jobs, name
+            assert {skip.status for skip in planned.skips} <= {"option", "not_yet", "unavailable"}, name
+
+
+def test_a_step_that_takes_too_long_is_interrupted():
+    waits = "import signal, sys, time\ntry: time.sleep(300)\nexcept KeyboardInterrupt: sys.exit(130)"
+    assert gpu._run([sys.executable, "-c", waits], {}, 2.0) == 3
+    assert gpu._run([sys.executable, "-c", "import sys; sys.exit(1)"], {}, 300.0) == 1
+
+
+def test_what_is_packed_holds_no_code_and_no_caches(tmp_path):
+    for name in (
+        "bert/report.md",
+        "bert/code/dlperf/__init__.py",
+        "bert/proofs/x/trajectory.npz",
+        "cache/x",
+        "package/x",
+    ):
+        path = tmp_path / "gpu" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+    gpu.pack(tmp_path / "gpu", tmp_path / "out" / "gpu.tar.gz")
+    with tarfile.open(tmp_path / "out" / "gpu.tar.gz") as packed:
+        assert [one.name for one in packed if one.isfile()] == ["gpu/bert/report.md"]
+
+
+def test_a_profile_lists_kernels_by_time():
+    text = profile.table("row", 0.004, {"small": 0.005, "large": 0.01}, {"small": 10, "large": 5})
+    assert text.splitlines() == [
+        "row: 4.000 ms a step without the profiler; kernels 3.000 ms, 3 of them",
+        "  ms/step   share   calls  kernel",
+        "    2.000   66.7%     1.0  large",
+        "    1.000   33.3%     2.0  small",
     ]
