@@ -9,7 +9,7 @@ ARGS ?= --model bert --precision auto
 REFERENCE_ARGS := --frameworks pytorch --device cpu --model resnet50,bert
 
 .PHONY: setup compare doctor verify reference test test-cluster test-horovod test-images check format types lint lock bench
-.PHONY: test-pythons test-orders test-cpus test-arm test-dali bench-containers gpu clean
+.PHONY: test-pythons test-orders test-cpus test-arm test-dali bench-containers bench-statistics gpu clean
 
 setup: $(VENV)/ready
 
@@ -92,6 +92,10 @@ format: $(VENV)/ready
 # Each adapter against the plain way to train the same network in its framework, on CPU. BENCH_ARGS= passes options on.
 bench: $(VENV)/ready
 	$(BIN)/python tests/bench/bench.py $(BENCH_ARGS)
+
+# How often a report calls equal systems different, and misses a difference: simulated, with a fixed seed.
+bench-statistics: $(VENV)/ready
+	$(BIN)/python tests/bench/false_calls.py $(BENCH_ARGS)
 
 # What this machine's GPU can tell, with the frameworks that $(PYTHON) has: no set-up, no package index. Each call ends
 # within eight minutes; the next goes on. One step: GPU_ARGS=bert; more: GPU_ARGS=--help.

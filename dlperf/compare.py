@@ -131,7 +131,7 @@ def summary(comparison: Comparison) -> str:
             remarks = [f"median of {row.throughput.n}"] + ([f"{len(row.failed)} failed"] if row.failed else [])
             remarks += ["not comparable"] if job.id in obstacles else [] if job.traits.ranked else [job.kind]
             unit = models.FAMILIES[job.family].RATE_UNIT
-            lines.append(f"{what:<40} {row.throughput.median:>9.4g} {unit} ({', '.join(remarks)})")
+            lines.append(f"{what:<40} {row.throughput.centre:>9.4g} {unit} ({', '.join(remarks)})")
         elif row.failed and row.failed[-1].failure:
             lines.append(f"{what:<40} {row.failed[-1].failure.kind}: {row.failed[-1].failure.message}")
         else:

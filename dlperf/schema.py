@@ -134,14 +134,16 @@ class Failure:
 class Record:
     """One run of a job: one fresh process per rank. A failed run is a record too.
 
-    repeat counts from 0. environment: kind, python, digest of what defines it. first_step_seconds includes
-    compilation. start_seconds: importing the framework and building the model. peak_memory_bytes: the process's
-    largest resident size, over all ranks. command: the script that was run, verbatim. folder: its logs, relative to the
-    comparison. hosts: of each rank. communication: with several ranks, gradient_bytes that one hands over in each step;
-    all_reduce_bytes, all_reduce_seconds of a probe outside of the windows. input: samples and seconds of the loader
-    alone, without training, over all ranks. kernels: what the adapter says of its wheel's on that CPU, "kernels" and
-    "why", see dlperf.adapters.cpu. product: of a square matrix product in the row's precision, as the worker timed it:
-    size, seconds, and fp32_seconds of numpy's product in float32.
+    repeat counts from 0. block: runs of the same one took place one after the other, in random order; the repeat,
+    where a comparison was not interrupted; None in older records. environment: kind, python, digest of what defines
+    it. first_step_seconds includes compilation. start_seconds: importing the framework and building the model.
+    peak_memory_bytes: the process's largest resident size, over all ranks. command: the script that was run,
+    verbatim. folder: its logs, relative to the comparison. hosts: of each rank. communication: with several ranks,
+    gradient_bytes that one hands over in each step; all_reduce_bytes, all_reduce_seconds of a probe outside of the
+    windows. input: samples and seconds of the loader alone, without training, over all ranks. kernels: what the
+    adapter says of its wheel's on that CPU, "kernels" and "why", see dlperf.adapters.cpu. product: of a square
+    matrix product in the row's precision, as the worker timed it: size, seconds, and fp32_seconds of numpy's
+    product in float32.
     """
 
     job: Job
@@ -165,6 +167,7 @@ class Record:
     kernels: Mapping[str, str] = field(default_factory=dict)
     product: Mapping[str, float] = field(default_factory=dict)
     failure: Failure | None = None
+    block: int | None = None
 
     @property
     def done(self) -> bool:

@@ -46,7 +46,7 @@ def table(summaries: list[Summary]) -> Table | None:
         ),
         Column("share of a step spent waiting for input", numeric=True),
     )
-    rates = text.column([summary.throughput.median if summary.throughput else None for summary in rows])
+    rates = text.column([summary.throughput.centre if summary.throughput else None for summary in rows])
     alone = text.column([summary.loader_throughput for summary in rows])
     return Table(
         columns, tuple(_row(one, *pair) for one, pair in zip(rows, zip(rates, alone, strict=True), strict=True))
@@ -65,7 +65,7 @@ def _row(summary: Summary, rate: str, alone: str) -> Row:
             job.format or job.input,
             rate,
             alone,
-            text.number(summary.loader_throughput / summary.throughput.median, 2),
+            text.number(summary.loader_throughput / summary.throughput.centre, 2),
             text.NONE if summary.input_wait is None else f"{summary.input_wait:.1%}",
         )
     )

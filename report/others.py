@@ -43,7 +43,7 @@ def _sentence(kind: Kind, summaries: list[Summary]) -> str:
     """Their rates, for the head of the report; empty without any."""
     places = text.decimals(summary.throughput for summary in summaries if summary.throughput)
     rates = [
-        f"{names.system(one.job)} {text.number(one.throughput.median, places)} {names.rate_unit(one.job.family)}"
+        f"{names.system(one.job)} {text.number(one.throughput.centre, places)} {names.rate_unit(one.job.family)}"
         + f" (n={one.throughput.n})"
         for one in summaries
         if one.throughput
@@ -66,7 +66,7 @@ def _row(summary: Summary, places: int, repeats: int, columns: int) -> Row:
         names.system(job),
         *sizes,
         str(estimate.n),
-        *(text.number(estimate.median, places), text.interval(estimate, places)),
+        *(text.number(estimate.centre, places), text.interval(estimate, places)),
         text.number(summary.first_step_seconds, 2),
         *what,
         text.line(", ".join(places_of[:2]) + (", …" if len(places_of) > 2 else "")) or text.NONE,

@@ -146,18 +146,18 @@ def _points(series: _Series, percent: bool) -> Iterator[Point]:
         elif row.speedup and row.efficiency:
             value = row.efficiency if percent else row.speedup
             words = f"{_shown(value, percent)} (n={value.n})"
-            yield Point(job.world_size, value.median, value.low, value.high, words)
+            yield Point(job.world_size, value.centre, value.low, value.high, words)
     for made in _predictions(series):
         speedup = _predicted_speedup(made, series)
         if speedup is not None:
             value = Estimate(speedup / made.world_size if percent else speedup, None, None, 0)
             yield Point(
-                made.world_size, value.median, None, None, f"{_shown(value, percent)} predicted", predicted=True
+                made.world_size, value.centre, None, None, f"{_shown(value, percent)} predicted", predicted=True
             )
 
 
 def _shown(value: Estimate, percent: bool) -> str:
-    return f"{value.median * 100:.1f} %" if percent else f"{value.median:.2f}"
+    return f"{value.centre * 100:.1f} %" if percent else f"{value.centre:.2f}"
 
 
 def _alt(what: str, lines: Iterable[Line]) -> str:
@@ -173,7 +173,7 @@ def _predictions(series: _Series) -> tuple[Prediction, ...]:
 
 def _predicted_speedup(made: Prediction, series: _Series) -> float | None:
     base = series.rows[0].summary
-    return made.throughput / base.throughput.median if base.job.world_size == 1 and base.throughput else None
+    return made.throughput / base.throughput.centre if base.job.world_size == 1 and base.throughput else None
 
 
 # The table
@@ -220,7 +220,7 @@ class _Places:
 
 def _percent(value: Estimate) -> Estimate:
     low, high = (bound * 100 if bound is not None else None for bound in (value.low, value.high))
-    return replace(value, median=value.median * 100, low=low, high=high)
+    return replace(value, centre=value.centre * 100, low=low, high=high)
 
 
 def _scaled(value: float | None, by: float) -> float | None:
@@ -242,7 +242,7 @@ def _row(row: Speedup, places: _Places, bandwidth: str, columns: int, obstacles:
     cells = (
         *head,
         str(summary.throughput.n),
-        *(text.number(summary.throughput.median, places.rate), text.interval(summary.throughput, places.rate)),
+        *(text.number(summary.throughput.centre, places.rate), text.interval(summary.throughput, places.rate)),
         *_beside_base(row, places),
         text.number(_scaled(summary.skew, 0.01), 1),
         text.number(_scaled(summary.gradient_bytes, 1e6), 1),
@@ -260,8 +260,8 @@ def _beside_base(row: Speedup, places: _Places) -> tuple[str, ...]:
         return (text.NONE,) * 4
     speedup, efficiency = row.speedup, _percent(row.efficiency)
     return (
-        *(text.number(speedup.median, places.speedup), text.interval(speedup, places.speedup)),
-        *(text.number(efficiency.median, places.efficiency), text.interval(efficiency, places.efficiency)),
+        *(text.number(speedup.centre, places.speedup), text.interval(speedup, places.speedup)),
+        *(text.number(efficiency.centre, places.efficiency), text.interval(efficiency, places.efficiency)),
     )
 
 

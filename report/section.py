@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from dlperf.figures import ranking, statistics, summaries
 from dlperf.figures import standings as standings_
-from dlperf.figures import statistics, summaries
 from dlperf.figures.standings import Standing
 from dlperf.figures.summaries import Summary
 from dlperf.proof import judge
@@ -89,7 +89,7 @@ def _summary(
 
 
 def _winner(ranked: list[Standing]) -> str:
-    """Who was fastest, who ties with it, and who cannot be told apart from it with so few runs."""
+    """Who was fastest, or may have been; who came next; and who is in no ranking."""
     if not ranked:
         return "no system has a figure."
     aside = text.listing(_name(standing) for standing in ranked if standing.obstacle)
@@ -98,20 +98,34 @@ def _winner(ranked: list[Standing]) -> str:
         return f"no row has proof that it did the same work: {aside}. None is called fastest."
     best = ranked[0]
     places = _places(ranked)
-    ties = [s for s in ranked[1:] if s.relative and statistics.tie(s.relative)]
-    unknown = [s for s in ranked[1:] if s.relative and statistics.unresolved(s.relative)]
-    rest = [s for s in ranked[1:] if s not in ties and s not in unknown]
-    verb = "was fastest" if len(ranked) > 1 and not ties and not unknown else "had the highest median"
-    parts = [f"{_name(best)} {verb if len(ranked) > 1 else 'reached'}: {_rate(best, places)}"]
-    parts[0] += f"; tie with {text.listing(f'{_name(s)} ({_rate(s, places)})' for s in ties)}." if ties else "."
+    first = [best, *(s for s in ranked[1:] if s.may_be_fastest)]
+    unknown = [s for s in ranked[1:] if s.ranks is None or best.ranks is None]
+    rest = [s for s in ranked[1:] if s not in first and s not in unknown]
+    if len(first) > 1:
+        group = text.listing(f"{_name(s)} ({_rate(s, places)})" for s in first)
+        parts = [f"{group} were fastest; these runs do not tell them apart. {_wanted(first)}".rstrip()]
+    else:
+        verb = "reached" if len(ranked) == 1 else "had the highest rate" if unknown else "was fastest"
+        parts = [f"{_name(best)} {verb}: {_rate(best, places)}."]
     if unknown:
         others = text.listing(map(_name, unknown))
         parts.append(f"Too few repeats to tell whether {others} {_differ(unknown)} from it.")
     if rest:
-        parts.append(f"{_name(rest[0])} came next, at {_relative(rest[0])} of that rate.")
+        parts.append(f"{_name(rest[0])} came next, at {_relative(rest[0])} of the rate of {_name(best)}.")
     if aside:
         parts.append(f"Not comparable: {aside}; the table says why.")
     return " ".join(parts)
+
+
+def _wanted(first: list[Standing]) -> str:
+    """How many blocks it would take to tell the first from the one that is most behind it, if it is."""
+    rates = [summaries.rates_of(standing.summary) for standing in first]
+    furthest = min((s for s in first[1:] if s.relative), key=lambda s: s.relative.centre if s.relative else 1.0)
+    blocks = ranking.blocks_for(rates, statistics.contrast(rates[0], rates[first.index(furthest)]).centre)
+    if blocks is None:
+        return ""
+    behind = text.number(100 * (1 - furthest.relative.centre), 1) if furthest.relative else ""
+    return f"If {_name(furthest)} is {behind} % behind, as it looks, about {blocks} repeats would show it."
 
 
 def _differ(standings: list[Standing]) -> str:
@@ -130,14 +144,14 @@ def _rate(standing: Standing, places: int) -> str:
     """`9.83 img/s [9.41, 10.27], n=3`."""
     estimate = standing.summary.throughput
     assert estimate is not None
-    rate = f"{text.number(estimate.median, places)} {names.rate_unit(standing.summary.job.family)}"
+    rate = f"{text.number(estimate.centre, places)} {names.rate_unit(standing.summary.job.family)}"
     spread = f" {text.interval(estimate, places)}" if estimate.low is not None else ""
     return f"{rate}{spread}, n={estimate.n}"
 
 
 def _relative(standing: Standing) -> str:
     assert standing.relative is not None
-    return f"{text.number(standing.relative.median, 3)} {text.interval(standing.relative, 3)}"
+    return f"{text.number(standing.relative.centre, 3)} {text.interval(standing.relative, 3)}"
 
 
 # The throughput table
@@ -175,7 +189,7 @@ def _columns(family: str, on_device: bool) -> list[Column]:
     device_memory = ["peak device memory (GiB)"] if on_device else []
     numeric = [
         *("nodes", "devices", "batch per device", "global batch", "n"),
-        *(f"median ({names.rate_unit(family)})", "95 % interval", "relative to fastest", "95 % interval"),
+        *(f"median ({names.rate_unit(family)})", "95 % interval", "relative to fastest", "95 % interval", "rank"),
         *("peak memory (GiB)", *device_memory, "CPU cores busy", f"CPU (s per {names.sample(family)})"),
         "first step (s)",
     ]
@@ -202,8 +216,9 @@ def _figures(standing: Standing, places: int, per_sample: str, on_device: bool, 
         names.system(summary.job),
         *_sizes(summary.job),
         str(estimate.n),
-        *(text.number(estimate.median, places), text.interval(estimate, places)),
+        *(text.number(estimate.centre, places), text.interval(estimate, places)),
         *_beside_fastest(standing),
+        _ranks(standing),
         text.gibibytes(summary.peak_memory_bytes),
         *([text.gibibytes(summary.peak_device_memory_bytes)] if on_device else []),
         *(text.number(summary.cpu_use, 2), per_sample, text.number(summary.first_step_seconds, 2)),
@@ -215,7 +230,12 @@ def _figures(standing: Standing, places: int, per_sample: str, on_device: bool, 
 def _beside_fastest(standing: Standing) -> tuple[str, str]:
     if standing.relative is None:
         return text.NONE if standing.obstacle else "1", text.NONE
-    return text.number(standing.relative.median, 3), text.interval(standing.relative, 3)
+    return text.number(standing.relative.centre, 3), text.interval(standing.relative, 3)
+
+
+def _ranks(standing: Standing) -> str:
+    """`1–3`: all that the runs leave open."""
+    return "–".join(map(str, dict.fromkeys(standing.ranks))) if standing.ranks else text.NONE
 
 
 def _kind(standing: Standing) -> str:
@@ -223,7 +243,7 @@ def _kind(standing: Standing) -> str:
         return "incomparable"
     if standing.relative is None:
         return "fastest"
-    if statistics.tie(standing.relative):
+    if standing.may_be_fastest:
         return "tie"
     return "unresolved" if statistics.unresolved(standing.relative) else ""
 
@@ -317,8 +337,8 @@ def _bar(standing: Standing, places: int, several: bool) -> Bar:
     estimate = standing.summary.throughput
     assert estimate is not None
     word = {"tie": ", tie", "incomparable": ", not comparable"}.get(_kind(standing), "")
-    label = f"{text.number(estimate.median, places)} (n={estimate.n}{word})"
-    return Bar(_label(standing.summary.job, several), estimate.median, estimate.low, estimate.high, label)
+    label = f"{text.number(estimate.centre, places)} (n={estimate.n}{word})"
+    return Bar(_label(standing.summary.job, several), estimate.centre, estimate.low, estimate.high, label)
 
 
 # What really ran

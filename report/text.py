@@ -18,10 +18,10 @@ def decimals(estimates: Iterable[Estimate]) -> int:
     So 9.83 ± 0.42 keeps two places, and 3130 ± 12 none. Without any interval, three digits of the smallest value.
     """
     estimates = list(estimates)
-    digits = [_places(value.median, 2) for value in estimates]
+    digits = [_places(value.centre, 2) for value in estimates]
     halves = [(value.high - value.low) / 2 for value in estimates if value.low is not None and value.high is not None]
     narrow = [_places(half, 2) for half in halves if half > 0]
-    digits += narrow or [_places(value.median, 3) for value in estimates]
+    digits += narrow or [_places(value.centre, 3) for value in estimates]
     return max(0, min(3, max(digits, default=0)))
 
 

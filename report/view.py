@@ -266,16 +266,23 @@ def _protocol(comparison: Comparison) -> Iterable[str]:
     )
     yield (
         "The rate of a run is all samples of its windows divided by all their seconds, those of the slowest rank; "
-        "never a mean of rates. A row shows the median of its runs."
+        "never a mean of rates. A row shows the median of its runs. What it says is of this session of this machine."
     )
     yield (
-        "Intervals are 95 % intervals of the median of runs, by Student's t on the logarithms of the rates; those of "
-        "ratios by Welch's t on the same logarithms. The run is the replicate, not the step. n=1 has no interval."
+        "The interval of a rate holds the median of the runs that this session could have made in 95 % of cases: from "
+        "five runs on it lies between two of them (with five in 94 %), whatever their distribution; with fewer it is "
+        "Student's t on the logarithms of the rates, which assumes that these are normal, and two speeds between "
+        "which a machine changes can stay unseen. The run is the replicate, not the step. n=1 has no interval."
     )
     yield (
-        "A row whose ratio to the fastest has an interval that contains 1 is a tie. Each interval holds on its own, "
-        "and the fastest is chosen by its figure: where several rows are equally fast, more than one in twenty of them "
-        "looks slower by chance."
+        "Ratios are means of the ratios of two rows' runs in the same block, on logarithms, with the 95 % interval of "
+        "this ratio alone, by Student's t; where two rows share fewer than half of their blocks, of all their runs, by "
+        "Welch's t."
+    )
+    yield (
+        "A rank is a range: all that the runs leave open. Of all comparisons in a table together, at most one table in "
+        "twenty calls one of two equal rows slower (min-p of Westfall and Young over blocks; Holm's method where rows "
+        "lack blocks). So two rows can tie whose ratio's interval does not contain 1."
     )
     yield (
         "Peak memory is the largest resident size of one process in any run. CPU time is user and system time within "

@@ -44,6 +44,7 @@ class Runner:
     adapters: Mapping[str, Adapter]
     progress: Progress
     retry_failed: bool = False
+    _first_block: int = 0
 
     def run(self) -> None:
         """Make environments, then run what is missing. KeyboardInterrupt ends every child and goes on."""
@@ -58,6 +59,9 @@ class Runner:
         environments = self._environments(runs)
         self._look_for_folder(list(jobs.values()), environments)
         self._prove(environments)
+        # what is run later is in blocks of its own: a pause of hours may lie between
+        earlier = [record.repeat if record.block is None else record.block for record in self.store.records.values()]
+        self._first_block = max(earlier, default=-1) + 1
         for repeat, job in runs:
             if job.id in environments and not summaries.given_up(self._records(job)):
                 self.progress.started(job, repeat)
@@ -134,8 +138,7 @@ class Runner:
 
     def _never_ran(self, job: Job, repeat: int, error: RunError) -> None:
         failure = Failure(error.kind, str(error), error.lines)
-        record = Record(job, repeat, now(), 0.0, "", "", environment={"kind": self.store.spec.env}, failure=failure)
-        self._finish(record)
+        self._finish(Record(job, repeat, now(), 0.0, "", "", {"kind": self.store.spec.env}, failure=failure))
 
     def _one(self, job: Job, repeat: int, environment: Environment) -> None:
         spec, adapter, system = self.store.spec, self.adapters[job.adapter], self._system(job)
@@ -163,7 +166,8 @@ class Runner:
             launchers.find(job.launcher or "local"),
             environment.engine,
         )
-        self._finish(_record(job, repeat, command, system.stored(adapter, job, spec, environment), outcome))
+        stored = system.stored(adapter, job, spec, environment)
+        self._finish(replace(_record(job, repeat, command, stored, outcome), block=self._first_block + repeat))
 
     def _finish(self, record: Record) -> None:
         self.store.append(record)

@@ -263,7 +263,7 @@ def _prediction(devices: int, like: Job, *fits: Fit) -> Prediction:
 def _step(summary: Summary) -> Step:
     job = summary.job
     assert summary.throughput is not None
-    return Step(job.nnodes, job.nproc_per_node, job.global_batch_size / summary.throughput.median)
+    return Step(job.nnodes, job.nproc_per_node, job.global_batch_size / summary.throughput.centre)
 
 
 def _probed(summaries: Iterable[Summary], across: bool) -> Link | None:

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from dlperf.figures.statistics import Estimate, ratio
+from dlperf.figures import ranking, statistics
+from dlperf.figures.statistics import Estimate
 from dlperf.figures.summaries import Summary, rates_of
 from dlperf.proof import judge
 from dlperf.schema import Comparison, Record
@@ -15,11 +16,17 @@ from dlperf.schema import Comparison, Record
 @dataclass(frozen=True)
 class Standing:
     """A row beside the fastest of its group. `relative` is its rate over the fastest's; None for the fastest itself,
-    and for a row that is not comparable: `obstacle` says why."""
+    and for a row that is not comparable: `obstacle` says why. ranks: the first and the last that it may have, see
+    `ranking.ranks`; None where one run or an obstacle leaves it unknown."""
 
     summary: Summary
     relative: Estimate | None
     obstacle: str = ""
+    ranks: tuple[int, int] | None = None
+
+    @property
+    def may_be_fastest(self) -> bool:
+        return self.ranks is not None and self.ranks[0] == 1
 
 
 def standings(summaries: Iterable[Summary], obstacles: Mapping[str, str]) -> list[Standing]:
@@ -27,14 +34,16 @@ def standings(summaries: Iterable[Summary], obstacles: Mapping[str, str]) -> lis
 
     All have the same model, precision, sizes and input. obstacles: why a row is not comparable, by Job.id.
     """
-    done = [(summary, summary.throughput.median) for summary in summaries if summary.throughput]
+    done = [(summary, statistics.mean_logarithm(rates_of(summary))) for summary in summaries if summary.done]
     ranked = [summary for summary, _ in sorted(done, key=lambda pair: -pair[1])]
     able = [summary for summary in ranked if summary.job.id not in obstacles]
     aside = [Standing(other, None, obstacles[other.job.id]) for other in ranked if other.job.id in obstacles]
     if not able:
         return aside
-    best = rates_of(able[0])
-    return [Standing(able[0], None)] + [Standing(other, ratio(rates_of(other), best)) for other in able[1:]] + aside
+    rates = [rates_of(summary) for summary in able]
+    relative = [None, *(statistics.ratio(mine, rates[0]) for mine in rates[1:])]
+    rows = zip(able, relative, ranking.ranks(rates), strict=True)
+    return [Standing(summary, beside, "", ranks) for summary, beside, ranks in rows] + aside
 
 
 def obstacles(comparison: Comparison) -> dict[str, str]:

@@ -81,5 +81,6 @@ def missing_runs(summary: Summary, repeats: int) -> int:
     return 0 if given_up(made) else max(0, summary.job.runs(repeats) - len(made))
 
 
-def rates_of(summary: Summary) -> list[float]:
-    return [throughput(record) for record in summary.done]
+def rates_of(summary: Summary) -> dict[int, float]:
+    """By block."""
+    return {record.repeat if record.block is None else record.block: throughput(record) for record in summary.done}

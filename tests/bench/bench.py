@@ -21,7 +21,6 @@ from dlperf.catalog.adapter import Adapter
 from dlperf.comparison import progress, store
 from dlperf.comparison.runner import Runner
 from dlperf.errors import UsageError, handle_signals
-from dlperf.figures import rates as rates_
 from dlperf.figures import statistics, summaries
 from dlperf.figures.statistics import Estimate
 from dlperf.figures.summaries import Summary
@@ -127,16 +126,15 @@ def _cells(ours: Summary, plain: Summary) -> tuple[str, str, str, str, str]:
     note = next((record.effective["note"] for record in plain.done if record.effective.get("note")), "")
     if not (ours.done and plain.done):
         return unit, _rate(ours), _rate(plain), "", note
-    rates = [[rates_.throughput(record) for record in side.done] for side in (ours, plain)]
-    ratio = statistics.ratio(*rates)
+    ratio = statistics.ratio(summaries.rates_of(ours), summaries.rates_of(plain))
     interval = "" if ratio.low is None else f" [{ratio.low:.2f}, {ratio.high:.2f}]"
     note = "; ".join(filter(None, [_verdict(ratio), note]))
-    return unit, _rate(ours), _rate(plain), f"{ratio.median:.2f}{interval}", note
+    return unit, _rate(ours), _rate(plain), f"{ratio.centre:.2f}{interval}", note
 
 
 def _rate(side: Summary) -> str:
     if side.throughput:
-        return f"{side.throughput.median:.3g} ({side.throughput.n})"
+        return f"{side.throughput.centre:.3g} ({side.throughput.n})"
     return side.failed[-1].failure.kind if side.failed and side.failed[-1].failure else "not run"
 
 

@@ -121,9 +121,9 @@ def text(job: Job, inside: Sequence[Rates], outside: Sequence[Rates]) -> str:
     lines = [f"{job.system} {job.model} {job.precision}, n={len(inside)}"]
     for number, kind in enumerate((unit, f"{unit.removesuffix('/s')} per second of processor time")):
         mine, others = ([rates[number] for rates in side] for side in (inside, outside))
-        ratio = statistics.ratio(mine, others)
+        ratio = statistics.ratio(dict(enumerate(mine)), dict(enumerate(others)))
         interval = "" if ratio.low is None else f" [{ratio.low:.3f}, {ratio.high:.3f}]"
-        lines.append(f"  in {median(mine):.4g}, out {median(others):.4g} {kind}; in / out {ratio.median:.3f}{interval}")
+        lines.append(f"  in {median(mine):.4g}, out {median(others):.4g} {kind}; in / out {ratio.centre:.3f}{interval}")
     return "\n".join(lines)
 
 

@@ -38,10 +38,10 @@ bench, gpu, profile = script("bench"), script("gpu"), script("profile")
 
 TABLE = """\
 framework   model      precision  unit         ours (n)  plain (n)      ours / plain       note
-mxnet       resnet50   fp32       img/s        9.9 (3)   9.9 (3)        1.00 [0.96, 1.05]  tie; plain is v1
+mxnet       resnet50   fp32       img/s        9.9 (3)   9.9 (3)        1.00 [1.00, 1.00]  tie; plain is v1
 pytorch     bert_base  fp32       sentences/s  3 (1)     4 (1)          0.75               one run: unresolved
-pytorch     resnet50   amp        img/s        20 (3)    10 (3)         2.00 [1.91, 2.09]  faster
-pytorch     resnet50   fp32       img/s        8 (3)     10 (3)         0.80 [0.77, 0.83]  slower
+pytorch     resnet50   amp        img/s        20 (3)    10 (3)         2.00 [2.00, 2.00]  faster
+pytorch     resnet50   fp32       img/s        8 (3)     10 (3)         0.80 [0.79, 0.82]  slower
 tensorflow  resnet50   fp32       img/s        5 (3)     out_of_memory
 no ratio: jax bert_base fp32, amp: the plain way: it has no BERT
 no ratio: paddle resnet50 amp: ours: no bf16 kernels"""

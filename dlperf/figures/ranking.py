@@ -1,0 +1,251 @@
+"""Which rows of a table can be told apart, so that the error of all its comparisons together is held.
+
+Rates are compared on their logarithms, by blocks: repeat by repeat, each made within a short time in random order, so
+that what slows the whole machine down for a while slows all rows alike.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from dlperf.figures.statistics import contrast
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+#: of all comparisons of a table together: the chance that at least one of two equal rows is called slower
+ERROR = 0.05
+#: that the tests are made at. The rest is for what they approximate: runs one after the other that resemble each other,
+#: and rows of which one varies ten times as much as another. `make bench-statistics` counts what comes of it
+LEVEL = 0.045
+#: rows up to which the comparisons of a table are judged by their joint distribution; above, by Holm's method
+MOST_JOINT = 12
+#: tables of equal rows that are drawn for it; shuffles of a table's own blocks
+DRAWS, SHUFFLES = 20_000, 999
+#: fits of the variances; two rows' variance is at least this share of what their differences show
+FITS, LEAST_SHARE = 4, 0.05
+
+
+def ranks(rows: Sequence[Mapping[int, float]]) -> list[tuple[int, int] | None]:
+    """The first and the last rank that each row may have: 1 and 3 for each of three rows that are the fastest together.
+    None for a row with fewer than two runs, of which nobody knows.
+
+    rows: rate by block.
+    """
+    known = [index for index, row in enumerate(rows) if len(row) >= 2]
+    faster = told_apart([rows[index] for index in known])
+    found: list[tuple[int, int] | None] = [None] * len(rows)
+    for place, index in enumerate(known):
+        found[index] = 1 + int(faster[:, place].sum()), len(known) - int(faster[place].sum())
+    return found
+
+
+def told_apart(rows: Sequence[Mapping[int, float]]) -> NDArray[np.bool_]:
+    """[i, j]: whether row i is faster than row j. Each row has two runs or more.
+
+    Where all rows have the same blocks: min-p of Westfall and Young (1993), stepping down, of all pairs. A pair must be
+    found twice: beside tables of equal, normal rows, and beside this table with the rows of each block shuffled,
+    which needs no more than that equal rows could have changed places. Else, and of two rows or of more than
+    `MOST_JOINT`: Holm (1979) over Student's t of each pair.
+    """
+    import numpy as np
+
+    count = len(rows)
+    faster = np.zeros((count, count), bool)
+    if count < 2:
+        return faster
+    first, second = np.triu_indices(count, 1)
+    if complete(rows) and 2 < count <= MOST_JOINT:
+        logs = np.log([[row[block] for row in rows] for block in sorted(rows[0])])
+        apart, sign = _stepped_down(logs), np.sign(_differences(logs)[0])
+    else:
+        centres, p_values = _pairs(rows)
+        apart, sign = _holm(p_values[first, second]), np.sign(centres[first, second])
+    faster[first, second] = apart & (sign > 0)
+    faster[second, first] = apart & (sign < 0)
+    return faster
+
+
+#: share of comparisons in which a difference that is said to be found would be found
+POWER = 0.95
+#: blocks that nobody makes
+TOO_MANY = 1000
+
+
+def smallest_difference(rows: Sequence[Mapping[int, float]], blocks: int | None = None) -> float | None:
+    """Of the logarithms of two rates: the least that so many blocks would find in 95 % of comparisons of these rows, if
+    they vary as they do here. blocks: as many as there are, if left out. None where no row has two runs."""
+    from itertools import combinations
+    from statistics import median
+
+    from scipy import special
+
+    known = [row for row in rows if len(row) >= 2]
+    pairs = [contrast(*pair) for pair in combinations(known[:MOST_JOINT], 2)]
+    if not pairs:
+        return None
+    comparisons = len(known) * (len(known) - 1) / 2
+    made = median(pair.n for pair in pairs)
+    deviation = median(pair.error * pair.n**0.5 for pair in pairs)
+    blocks = blocks or int(made)
+    freedom = max(1.0, median(pair.freedom / max(pair.n - 1, 1) for pair in pairs) * (blocks - 1))
+    quantiles = special.stdtrit(freedom, [1 - LEVEL / comparisons / 2, POWER])
+    return float(quantiles.sum() * deviation / blocks**0.5)
+
+
+def blocks_for(rows: Sequence[Mapping[int, float]], difference: float) -> int | None:
+    """How many blocks, more than there are, would find such a difference of logarithms; None where a thousand would
+    not."""
+    import bisect
+
+    def found(blocks: int) -> bool:
+        least = smallest_difference(rows, blocks)
+        return least is not None and least <= abs(difference)
+
+    more = max(map(len, rows), default=0) + 1
+    blocks = more + bisect.bisect_left(range(more, TOO_MANY), True, key=found)
+    return blocks if blocks < TOO_MANY else None
+
+
+def complete(rows: Sequence[Mapping[int, float]]) -> bool:
+    """Whether all rows have a run in the same blocks."""
+    return all(row.keys() == rows[0].keys() for row in rows)
+
+
+def _pairs(rows: Sequence[Mapping[int, float]]) -> tuple[Floats, Floats]:
+    """Of all pairs, rows x rows: the mean difference and its p-value, as `statistics.contrast` has them."""
+    import numpy as np
+    from scipy import special
+
+    place = {block: index for index, block in enumerate(sorted(set().union(*rows)))}
+    logs, there = np.zeros((len(place), len(rows))), np.zeros((len(place), len(rows)))
+    for column, row in enumerate(rows):
+        found = [place[block] for block in row]
+        logs[found, column] = np.log(list(row.values()))
+        there[found, column] = 1
+    logs -= logs.sum() / there.sum() * there  # so that squares lose few digits
+    runs, sums, squares = there.sum(0), logs.T @ there, logs.T**2 @ there
+    common = there.T @ there
+    with np.errstate(divide="ignore", invalid="ignore"):
+        centres = (sums - sums.T) / common
+        left = squares + squares.T - 2 * logs.T @ logs - common * centres**2
+        errors, freedom = np.maximum(left, 0) / (common - 1) / common, common - 1
+        means = logs.sum(0) / runs
+        own = np.maximum((logs**2).sum(0) - runs * means**2, 0) / (runs - 1) / runs
+        welch = own[:, None] + own
+        of_welch = welch**2 / (own[:, None] ** 2 / (runs[:, None] - 1) + own**2 / (runs - 1))
+        paired = (common >= 2) & (2 * common >= np.minimum(runs[:, None], runs))
+        centres = np.where(paired, centres, means[:, None] - means)
+        freedom = np.where(paired, freedom, np.where(welch > 0, of_welch, 1))
+        ratios = np.abs(centres) / np.sqrt(np.where(paired, errors, welch))
+        p_values = 2 * special.stdtr(freedom, -ratios)
+    return centres, np.where(centres == 0, 1.0, p_values)
+
+
+def _holm(p_values: Floats) -> NDArray[np.bool_]:
+    import numpy as np
+
+    order = np.argsort(p_values)
+    left = np.arange(len(p_values), 0, -1)
+    held = np.logical_and.accumulate(p_values[order] <= LEVEL / left)
+    apart = np.zeros(len(p_values), bool)
+    apart[order] = held
+    return apart
+
+
+def _stepped_down(logs: Floats) -> NDArray[np.bool_]:
+    """Of each pair. logs: blocks x rows."""
+    import numpy as np
+
+    p_values = _p_values(logs)
+    apart = np.zeros(len(p_values), bool)
+    shuffled: Floats | None = None
+    while not apart.all():
+        left = np.flatnonzero(~apart)
+        found = left[p_values[left] <= _of_equal_rows(*logs.shape, tuple(left))]
+        if len(found):
+            shuffled = _p_values(_shuffled(logs)) if shuffled is None else shuffled
+            found = found[p_values[found] <= _quantile(shuffled[:, left])]
+        if not len(found):
+            break
+        apart[found] = True
+    return apart
+
+
+def _quantile(drawn: Floats) -> float:
+    """What the smallest p-value of a table has to be at most. drawn: tables x pairs."""
+    import numpy as np
+
+    place = int(LEVEL * (len(drawn) + 1)) - 1
+    return float(np.partition(drawn.min(1), place)[place])
+
+
+@functools.lru_cache(1024)
+def _of_equal_rows(blocks: int, rows: int, left: tuple[int, ...]) -> float:
+    """`_quantile` of tables of equal, normal rows, for so many of their pairs."""
+    return _quantile(_drawn(blocks, rows)[:, left])
+
+
+@functools.lru_cache(8)
+def _drawn(blocks: int, rows: int) -> Floats:
+    import numpy as np
+
+    source = np.random.Generator(np.random.Philox(rows))
+    size = max(1, 2**21 // (blocks * rows))  # tables at a time, of 16 MB
+    parts = [min(size, DRAWS - begun) for begun in range(0, DRAWS, size)]
+    return np.concatenate([_p_values(source.standard_normal((part, blocks, rows))) for part in parts])
+
+
+def _shuffled(logs: Floats) -> Floats:
+    """Tables whose rows have changed places, in each block anew."""
+    import numpy as np
+
+    source = np.random.Generator(np.random.Philox(1))
+    order = source.random((SHUFFLES, *logs.shape)).argsort(-1)
+    return np.take_along_axis(np.broadcast_to(logs, order.shape), order, -1)
+
+
+def _differences(logs: Floats) -> tuple[Floats, Floats]:
+    """Of each pair, in the order of `triu_indices`: mean and variance over blocks. logs: ... x blocks x rows."""
+    import numpy as np
+
+    first, second = np.triu_indices(logs.shape[-1], 1)
+    means = logs.mean(-2)
+    centred = logs - means[..., None, :]
+    covariances = np.swapaxes(centred, -1, -2) @ centred / (logs.shape[-2] - 1)
+    own = np.diagonal(covariances, axis1=-2, axis2=-1)
+    variances = own[..., first] + own[..., second] - 2 * covariances[..., first, second]
+    # what is left of equal numbers is rounding
+    least = np.finfo(float).eps ** 2 * np.square(logs).sum((-1, -2))[..., None]
+    return means[..., first] - means[..., second], np.maximum(variances, least)
+
+
+def _p_values(logs: Floats) -> Floats:
+    """Two-sided, of each pair: Student's t of the mean difference. logs: ... x blocks x rows.
+
+    A pair's variance is that of its differences, as far as it is the sum of two rows' own, as it is where only blocks
+    are common to them: least squares over all pairs find these, weighted by 1 / variance^2. The degrees of freedom
+    follow from the two by Welch (1947) and Satterthwaite (1946), between those of pairs and twice that.
+    """
+    import numpy as np
+    from scipy import special
+
+    blocks, rows = logs.shape[-2:]
+    means, seen = _differences(logs)
+    first, second = np.triu_indices(rows, 1)
+    design = np.zeros((len(first), rows))
+    design[np.arange(len(first)), first] = design[np.arange(len(first)), second] = 1
+    fitted = seen
+    for _ in range(FITS):
+        weights = fitted**-2 / (fitted**-2).max(-1, keepdims=True)
+        normal = np.einsum("...p,pi,pj->...ij", weights, design, design, optimize=True) + 1e-12 * np.eye(rows)
+        own = np.maximum(np.linalg.solve(normal, ((weights * seen) @ design)[..., None])[..., 0], 0)
+        fitted = np.maximum(own[..., first] + own[..., second], LEAST_SHARE * seen)
+    squares = np.maximum(own[..., first] ** 2 + own[..., second] ** 2, np.finfo(float).tiny)
+    freedom = (blocks - 1) * np.clip((own[..., first] + own[..., second]) ** 2 / squares, 1, 2)
+    return np.asarray(2 * special.stdtr(freedom, -np.abs(means) / np.sqrt(fitted / blocks)))
