@@ -56,6 +56,7 @@ MODELS = ",".join(family.DEFAULT for family in FAMILIES.values() if family.DEFAU
 SOURCE = "checkout of a third-party script, for --frameworks ngc-...; or NAME=DIR,..."
 REFERENCE = "run rows whose kernels on this CPU are slow reference loops"
 EMULATE = "run the workers on a CPU that qemu-user emulates: Haswell; no speed is real"
+AGAIN = "rows of each table made twice, to see how far apart equal ones come out; default: 1 with dlperf, else 0"
 FLAGS = (
     Flag(WHAT, "-m --model", "M,...", f"{_models()}; default: {MODELS}", "", default=MODELS),
     Flag(WHAT, "-p --precision", "P,...", PRECISION, "fp64 (default), fp32, tf32, amp, fp16, bf16", default="fp32"),
@@ -101,6 +102,7 @@ FLAGS = (
     Flag(OFTEN, "--windows", "N", "instead of the protocol's"),
     Flag(OFTEN, "--steps-per-window", "N", "instead of the protocol's"),
     Flag(OFTEN, "-r --repeats", "N", "fresh processes for each row, instead of the protocol's"),
+    Flag(OFTEN, "--aa", "N", AGAIN),
     Flag(OFTEN, "--seed", "N", "of weights, batches and order; default: 1"),
     Flag(OFTEN, "--timeout", "S", "seconds for one run", ""),
     Flag(OFTEN, "--no-verify", "", "make no proofs of the same work; rows without one are marked", takes="nothing"),

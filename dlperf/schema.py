@@ -25,7 +25,8 @@ class Job:
     launcher: what starts the ranks; empty if nothing does. untested: nobody of us has run this combination. format: of
     the images in data_dir. kind: of its system, a name of dlperf.kind. about: what a reader must know of a row that is
     not native, see ABOUT. repeats: of a row whose runs were made elsewhere, how many there are; 0: as many as the
-    protocol says.
+    protocol says. duplicate_of: of a row that is made once more, "pytorch#2", to see how far apart two rows of one
+    system come out, the id of the first.
     """
 
     id: str
@@ -51,6 +52,7 @@ class Job:
     about: Mapping[str, str] = field(default_factory=dict)
     image: str = ""
     repeats: int = 0
+    duplicate_of: str = ""
 
     @property
     def traits(self) -> Kind:

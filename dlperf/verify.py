@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _verify(arguments: Mapping[str, object]) -> int:
     adapters = reader.adapters()
     given = {name: arguments[name] for name in DEFAULTS if arguments.get(name) is not None}
-    asked = {**DEFAULTS, "precision": "fp64", **given, "dry_run": arguments["dry_run"]}
+    asked = {**DEFAULTS, "precision": "fp64", "aa": "0", **given, "dry_run": arguments["dry_run"]}
     spec = from_arguments(asked, adapters, ("fp64", *ASKED))
     theirs = [name for name in spec.frameworks if not adapters[name].kind.proven]
     if theirs:

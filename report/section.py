@@ -11,7 +11,7 @@ from dlperf.figures.standings import Standing
 from dlperf.figures.summaries import Summary
 from dlperf.proof import judge
 from dlperf.proof.judge import work_keys
-from dlperf.report import inputs, names, text
+from dlperf.report import inputs, names, power, text
 from dlperf.report.others import others
 from dlperf.report.scaling import scaling
 from dlperf.report.shape import Bar, Chart, Column, Others, Row, Section, Table
@@ -40,6 +40,7 @@ def section(
         about=tuple(_model_facts(first, summaries)),
         summary=" ".join(filter(None, [_summary(standings, groups, skips, apart), *(one.sentence for one in apart)])),
         throughput=_throughput(groups, standings, skips, repeats, proofs) if summaries or skips else None,
+        power=tuple(_power(groups, standings)),
         others=apart,
         chart=_chart(first, standings, groups, skips),
         scaling=scaling(every, f"charts/{_anchor(first)}", _title(first), devices, obstacles),
@@ -49,6 +50,12 @@ def section(
         how=how,
         same=same,
     )
+
+
+def _power(groups: list[list[Summary]], standings: list[list[Standing]]) -> Iterable[str]:
+    for group, ranked in zip(groups, standings, strict=True):
+        size = f"{text.capital(names.size(group[0].job))}: " if len(groups) > 1 else ""
+        yield from (size + sentence for sentence in power.sentences(ranked))
 
 
 def _anchor(row: Job | Skip) -> str:

@@ -120,9 +120,9 @@ class Others:
 
 @dataclass(frozen=True)
 class Section:
-    """One model at one precision on one kind of device. throughput: of ranked systems, None without any;
-    others: of each other kind. scaling: None where all rows are of one device. input: None where no row reads and
-    decodes while it trains; input_about: what stands before it.
+    """One model at one precision on one kind of device. throughput: of ranked systems, None without any; others: of
+    each other kind. power: what the runs of each size can tell. scaling: None where all rows are of one device.
+    input: None where no row reads and decodes while it trains; input_about: what stands before it.
 
     What really ran: `work`, differences that change how much is done; `how`, other differences; `same`, the rest.
     """
@@ -132,6 +132,7 @@ class Section:
     about: tuple[str, ...]
     summary: str
     throughput: Table | None
+    power: tuple[str, ...]
     others: tuple[Others, ...]
     chart: Chart | None
     scaling: Scaling | None

@@ -130,11 +130,13 @@ class Runner:
     def _prove(self, environments: Mapping[str, Environment]) -> None:
         """Certificates of the rows that can be proven, unless an earlier call had them all."""
         spec, folder = self.store.spec, self.store.folder
-        jobs = [job for job in self.store.plan.jobs if job.traits.proven]
-        if all(job.id in self.store.proofs for job in jobs):
+        proven = [job for job in self.store.plan.jobs if job.traits.proven]
+        if all(job.id in self.store.proofs for job in proven):
             return
         certifier = Certifier(folder, spec, self.progress.note, self.progress.busy)
-        self.store.prove({**self.store.proofs, **certifier.certificates(jobs, environments)})
+        made = certifier.certificates([job for job in proven if not job.duplicate_of], environments)
+        again = {job.id: made[job.duplicate_of] for job in proven if job.duplicate_of in made}
+        self.store.prove({**self.store.proofs, **made, **again})
 
     def _never_ran(self, job: Job, repeat: int, error: RunError) -> None:
         failure = Failure(error.kind, str(error), error.lines)

@@ -23,9 +23,10 @@ class Arguments:
         """In its own sentences."""
         self.problems.append(Problem(_flag(field), value, says=says))
 
-    def listed(self, name: str, allowed: Sequence[str]) -> tuple[str, ...]:
-        values = split(self.arguments[name])
-        for value in values:
+    def listed(self, name: str, allowed: Sequence[str], again: bool = False) -> tuple[str, ...]:
+        """again: whether what is there twice counts twice."""
+        values = split(self.arguments[name], again)
+        for value in dict.fromkeys(values):
             if value not in allowed:
                 self.wrong(name, value, ", ".join(allowed), did_you_mean(value, allowed))
         if not values:
@@ -88,5 +89,7 @@ def _flag(field: str) -> str:
     return "--" + field.replace("_", "-")
 
 
-def split(text: str) -> list[str]:
-    return list(dict.fromkeys(part.strip() for part in str(text).split(",") if part.strip()))
+def split(text: str, again: bool = False) -> list[str]:
+    """again: whether what is there twice counts twice."""
+    parts = [part.strip() for part in str(text).split(",") if part.strip()]
+    return parts if again else list(dict.fromkeys(parts))

@@ -80,6 +80,7 @@ def from_arguments(
         instructions=None if instructions is None else tuple(sorted(instructions)),
         emulate_cpu=emulated,
         allow_reference=bool(arguments.get("allow_reference")),
+        aa=checker.count("aa", int(protocol.name == "dlperf" and len(set(frameworks)) > 1), least=0),
         **places,
     )
     checker.containers(spec)
@@ -138,7 +139,7 @@ class _Checker(Arguments):
     def frameworks(self, adapters: Mapping[str, Adapter]) -> tuple[str, ...]:
         if not self.arguments["frameworks"] or self.arguments["frameworks"] == "all":
             return tuple(name for name, adapter in adapters.items() if adapter.default)
-        return self.listed("frameworks", tuple(adapters))
+        return self.listed("frameworks", tuple(adapters), again=True)
 
     def device(self, chosen: Sequence[Adapter]) -> str:
         device = self.choice("device", ("auto", *DEVICES))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import platform
 import random
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from itertools import product
 
@@ -53,7 +54,22 @@ def from_spec(spec: Spec, adapters: Mapping[str, Adapter], machine: str | None =
             else:
                 key = (placed.system, placed.model, placed.precision_asked, placed.nnodes, placed.nproc_per_node)
                 skips.setdefault(key, placed)
-    return Plan(tuple(jobs.values()), tuple(skips.values()))
+    return Plan((*jobs.values(), *_duplicates(spec, jobs.values())), tuple(skips.values()))
+
+
+def _duplicates(spec: Spec, jobs: Iterable[Job]) -> Iterator[Job]:
+    """Rows that are made once more: of frameworks that are named several times, and the first of each table, as many
+    as asked."""
+    seen: Counter[tuple[object, ...]] = Counter()
+    for job in jobs:
+        if not job.traits.proven:
+            continue
+        table = (job.model, job.precision, job.nnodes, job.nproc_per_node, job.batch_size)
+        more = max(spec.frameworks.count(job.adapter) - 1, int(seen[table] < spec.aa))
+        seen[table] += 1
+        for number in range(2, more + 2):
+            name = {"id": f"{job.id}-again{number}", "system": f"{job.system}#{number}"}
+            yield replace(job, **name, duplicate_of=job.id)
 
 
 def _placed(spec: Spec, adapter: Adapter, row: Job, nnodes: int, nproc: int) -> Job | Skip:

@@ -36,17 +36,18 @@ TIMEOUTS = {"dlperf": 7200.0, "quick": 1200.0}
 class Spec:
     """A comparison as asked.
 
-    precisions: as the user wrote them; dlperf.precision says what they mean on the device. batch sizes: None means the
-    model's default. settings: option -> value, or "adapter.option" -> value. data: "synthetic" or a folder.
+    precisions: as the user wrote them; dlperf.precision says what they mean on the device. batch sizes: None means
+    the model's default. settings: option -> value, or "adapter.option" -> value. data: "synthetic" or a folder.
     timeout: seconds for one run. threads: CPU threads that each rank's framework may use. verify: whether to make
     certificates that are missing. nnodes, nproc_per_node: each pair is a row. hosts: names, in order; empty: this
-    machine, or those that the launcher finds. launcher: its name, resolved. launcher_arguments: see Launcher.arguments.
-    predict: numbers of devices whose throughput the report predicts. inputs: "native", "dali" for a data folder, each a
-    row. formats: of the images in the data folder, those that may be read. images: adapter -> reference of its image,
-    "ngc" for NVIDIA's; "" stands for all others. container_arguments: see dlperf.launchers.containers. sources: of
-    adapters whose scripts are others', their checkouts. instructions: what the CPU that runs the rows has, see
-    dlperf.adapters.cpu; None where other machines run them, or nothing tells. emulate_cpu: the CPU that qemu-user
-    emulates for the workers; empty for this machine's own. allow_reference: run rows whose kernels are of last resort.
+    machine, or those that the launcher finds. launcher: its name, resolved. launcher_arguments: see
+    Launcher.arguments. predict: numbers of devices whose throughput the report predicts. inputs: "native", "dali" for
+    a data folder, each a row. formats: of the images in the data folder, those that may be read. images: adapter ->
+    reference of its image, "ngc" for NVIDIA's; "" stands for all others. container_arguments: see
+    dlperf.launchers.containers. sources: of adapters whose scripts are others', their checkouts. instructions: what
+    the CPU that runs the rows has, see dlperf.adapters.cpu; None where other machines run them, or nothing tells.
+    emulate_cpu: the CPU that qemu-user emulates for the workers; empty for this machine's own. allow_reference: run
+    rows whose kernels are of last resort. aa: rows of each table that are made twice.
     """
 
     models: tuple[str, ...]
@@ -78,6 +79,7 @@ class Spec:
     instructions: tuple[str, ...] | None = None
     emulate_cpu: str = ""
     allow_reference: bool = False
+    aa: int = 0
 
     @property
     def world_sizes(self) -> list[int]:

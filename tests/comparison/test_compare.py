@@ -63,6 +63,25 @@ def test_the_folder_has_the_report_the_records_and_the_code_that_ran(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_system_beside_itself_is_two_rows(tmp_path):
+    run("compare", *FAKE, "--set", "clock=virtual", "-r", 2, "--aa", 1, "-o", tmp_path / "out")
+    made = records(tmp_path / "out")
+    first, again = sorted({one.job.id for one in made}, key=len)
+    assert again == f"{first}-again2"
+    assert sorted((one.job.id, one.block) for one in made) == [(id_, n) for id_ in (first, again) for n in range(2)]
+
+
+@pytest.mark.slow
+def test_runs_after_an_interruption_are_in_blocks_of_their_own(tmp_path):
+    out = tmp_path / "out"
+    run("compare", *FAKE, "-r", 2, "-o", out)
+    kept = (out / "records.jsonl").read_text().splitlines()[:1]
+    (out / "records.jsonl").write_text(kept[0] + "\n")
+    run("compare", "--resume", out)
+    assert [(one.repeat, one.block) for one in records(out)] == [(0, 0), (1, 2)]
+
+
+@pytest.mark.slow
 def test_the_launch_script_repeats_a_run(tmp_path):
     compare(*FAKE, "-r", 1, "-o", tmp_path / "out")
     (script,) = tmp_path.glob("out/runs/*/0/launch.sh")

@@ -53,6 +53,33 @@ def test_single_numbers_go_over_the_protocol():
     assert (protocol.warmup_steps, protocol.windows, protocol.steps_per_window, protocol.repeats) == (20, 1, 20, 2)
 
 
+def test_a_framework_named_twice_is_two_rows_of_one_system():
+    jobs = planned("--frameworks", "pytorch,jax,pytorch,pytorch").jobs
+    assert [(job.system, job.duplicate_of) for job in jobs if job.model == "bert_base"] == [
+        ("pytorch", ""),
+        ("jax", ""),
+        ("pytorch#2", "bert_base-fp32-pytorch-b4"),
+        ("pytorch#3", "bert_base-fp32-pytorch-b4"),
+    ]
+    assert len({job.id for job in jobs}) == len(jobs)
+
+
+@pytest.mark.parametrize(
+    ("words", "again"),
+    [
+        ((), []),
+        (("--aa", "2"), ["jax#2", "mxnet#2"]),
+        (("--protocol", "dlperf"), ["jax#2"]),
+        (("--protocol", "dlperf", "--frameworks", "paddle"), []),
+        (("--protocol", "dlperf", "--aa", "0"), []),
+        (("--aa", "2", "--nproc-per-node", "1,2"), ["jax#2", "jax#2", "mxnet#2", "mxnet#2"]),
+    ],
+)
+def test_the_first_rows_of_each_table_are_made_twice(words, again):
+    jobs = planned("--model", "bert", *words).jobs
+    assert [job.system for job in jobs if job.duplicate_of] == again
+
+
 @pytest.mark.parametrize(
     ("asked", "device", "meant"),
     [

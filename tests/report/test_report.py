@@ -429,6 +429,26 @@ def test_a_tie_is_called_a_tie() -> None:
     assert [row.kind for row in made.throughput.rows[:4]] == ["fastest", "tie", "unresolved", ""]
 
 
+def test_rows_of_one_system_say_how_far_apart_they_came_out() -> None:
+    one = job("pytorch", "resnet50", "fp32", "fp32", 16)
+    other = job("jax", "resnet50", "fp32", "fp32", 16)
+    same, apart = (
+        dataclasses.replace(one, id=f"{one.id}-{n}", system=f"pytorch#{n}", duplicate_of=one.id) for n in (2, 3)
+    )
+    noise = {one.id: (1.0, 1.01, 0.99, 1.0, 1.01), same.id: (1.01, 1.0, 1.0, 0.99, 1.0)}
+    jobs = (one, other, same, apart)
+    rates = zip(jobs, (10.0, 8.0, 10.01, 9.0), strict=True)
+    records = [
+        record
+        for of, rate in rates
+        for record in runs(of, [rate * factor for factor in noise.get(of.id, (1.0, 1.0, 1.01, 1.0, 1.0))])
+    ]
+    section = view(few(records, jobs=jobs, skips=(), planned=20, proofs=proven(jobs))).sections[0]
+    power, duplicates = section.power
+    assert power.startswith("With 5 repeats, a difference of ")
+    assert duplicates.startswith("Equal rows called different: 1 of 2 pairs. PyTorch#2 ran at 0.999 [")
+
+
 def test_missing_rows_say_why() -> None:
     made = view(comparison()).sections[0]
     why = {row.cells[0]: row.note for row in made.throughput.rows if row.kind == "missing"}
