@@ -68,8 +68,7 @@ def _duplicates(spec: Spec, jobs: Iterable[Job]) -> Iterator[Job]:
         more = max(spec.frameworks.count(job.adapter) - 1, int(seen[table] < spec.aa))
         seen[table] += 1
         for number in range(2, more + 2):
-            name = {"id": f"{job.id}-again{number}", "system": f"{job.system}#{number}"}
-            yield replace(job, **name, duplicate_of=job.id)
+            yield replace(job, id=f"{job.id}-again{number}", system=f"{job.system}#{number}", duplicate_of=job.id)
 
 
 def _placed(spec: Spec, adapter: Adapter, row: Job, nnodes: int, nproc: int) -> Job | Skip:
