@@ -6,7 +6,7 @@ from jax import lax
 
 from dlperf import models
 from dlperf.adapters.jax import optimizers, runtime
-from dlperf.adapters.jax.linear import linear, wide
+from dlperf.adapters.jax.linear import linear, plus, wide
 from dlperf.adapters.jax.runtime import product, versions
 from dlperf.models import bert
 
@@ -16,7 +16,7 @@ __all__ = ["Network", "build", "loss", "product", "versions"]
 def build(job, ranks):
     runtime.configure(job, ranks)
     config = models.config(job.model)
-    network = Network(config, runtime.DTYPES[job.precision], config.dropout if job.dropout else 0.0)
+    network = Network(config, job)
     optimizer = optimizers.AdamW(job, bert.optimizer(job.batch_size * ranks.world_size))
     feed = runtime.Feed(job, ranks)
     effective = {
@@ -44,13 +44,14 @@ def cross_entropy(logits, labels):
 class Network:
     """weights: a dict of arrays under the canonical names of dlperf.models.bert."""
 
-    def __init__(self, config, dtype, dropout):
-        self.config, self.dtype, self.dropout = config, dtype, dropout
+    def __init__(self, config, job):
+        self.config, self.dtype, self.device = config, runtime.DTYPES[job.precision], job.device
+        self.dropout = config.dropout if job.dropout else 0.0
         self.shapes, self.compute_dtype = {}, None
 
     def __call__(self, weights, batch, key):
         """Logits of the masked words and of the next sentence."""
-        part = Parts(self.config, weights, Dropout(self.dropout, key))
+        part = Parts(self.config, weights, Dropout(self.dropout, key), self.device)
         hidden = self._embed(part, weights, batch)
         columns = jnp.arange(hidden.shape[1])
         mask = (columns < batch["lengths"][:, None])[:, None, None, :]
@@ -87,9 +88,9 @@ class Network:
 
         query, key = (split(kind, (0, 2, 1, 3), columns, size) for kind in ("query", "key"))
         value = split("value", (0, 2, 3, 1), size, columns)
-        scores = wide(linear(query, key)).reshape(rows, heads, columns, columns) / size**0.5
+        scores = wide(linear(query, key, self.device)).reshape(rows, heads, columns, columns) / size**0.5
         shares = jax.nn.softmax(jnp.where(mask, scores, -jnp.inf)).astype(x.dtype)
-        context = linear(part.dropout(shares).reshape(-1, columns, columns), value)
+        context = linear(part.dropout(shares).reshape(-1, columns, columns), value, self.device)
         return context.reshape(rows, heads, columns, size).transpose(0, 2, 1, 3).reshape(x.shape)
 
     def _predict(self, part, weights, x):
@@ -97,19 +98,21 @@ class Network:
         x = jax.nn.gelu(part.dense(x, name + "transform.dense"), approximate=False)
         x = part.norm(x, name + "transform.LayerNorm")
         decoder = weights["bert.embeddings.word_embeddings.weight"]
-        flat = linear(x.reshape(-1, x.shape[-1]), decoder) + weights[name + "bias"].astype(x.dtype)
+        flat, bias = linear(x.reshape(-1, x.shape[-1]), decoder, self.device), weights[name + "bias"]
+        flat = plus(flat, bias) if self.device == "cuda" else flat + bias.astype(x.dtype)
         return flat.reshape(*x.shape[:-1], -1)
 
 
 class Parts:
     """The layers that have weights, by name, and dropout."""
 
-    def __init__(self, config, weights, dropout):
-        self._config, self._weights, self.dropout = config, weights, dropout
+    def __init__(self, config, weights, dropout, device):
+        self._config, self._weights, self.dropout, self._device = config, weights, dropout, device
 
     def dense(self, x, name):
-        flat = linear(x.reshape(-1, x.shape[-1]), self._weights[name + ".weight"])
-        flat = (wide(flat) + self._weights[name + ".bias"]).astype(x.dtype)
+        bias = self._weights[name + ".bias"]
+        flat = linear(x.reshape(-1, x.shape[-1]), self._weights[name + ".weight"], self._device)
+        flat = plus(flat, bias) if self._device == "cuda" else (wide(flat) + bias).astype(x.dtype)
         return flat.reshape(*x.shape[:-1], -1)
 
     def norm(self, x, name):

@@ -6,7 +6,7 @@ from jax import lax
 
 from dlperf import models
 from dlperf.adapters.jax import optimizers, runtime
-from dlperf.adapters.jax.linear import linear, wide
+from dlperf.adapters.jax.linear import linear, plus, wide
 from dlperf.adapters.jax.photos import Loader, pixels
 from dlperf.adapters.jax.runtime import product, versions
 from dlperf.models import resnet
@@ -17,7 +17,7 @@ __all__ = ["Network", "build", "loss", "pixels", "product", "versions"]
 def build(job, ranks):
     runtime.configure(job, ranks)
     config = models.config(job.model)
-    network = Network(config, runtime.DTYPES[job.precision])
+    network = Network(config, job)
     optimizer = optimizers.SGD(job, resnet.optimizer(job.batch_size * ranks.world_size))
     feed = (runtime.Feed if job.input == "synthetic" else Loader)(job, ranks)
     effective = {
@@ -39,19 +39,20 @@ def loss(network, weights, statistics, batch, key):
 class Network:
     """weights and statistics: dicts of arrays under the canonical names of dlperf.models.resnet."""
 
-    def __init__(self, config, dtype):
-        self.config, self.dtype = config, dtype
+    def __init__(self, config, job):
+        self.config, self.dtype, self.device = config, runtime.DTYPES[job.precision], job.device
         self.shapes, self.compute_dtype = {}, None
 
     def __call__(self, weights, statistics, images):
         """Logits, and the new running statistics."""
         norm = Norm(self.config, weights, statistics)
-        x = conv(images.astype(self.dtype), weights["conv1.weight"], stride=2)
+        x = self._conv(images.astype(self.dtype), weights["conv1.weight"], stride=2)
         x = max_pool(jax.nn.relu(norm(x, "bn1")))
         for block in resnet.blocks(self.config):
             x = self._bottleneck(x, block, weights, norm)
         x = wide(x).mean((1, 2)).astype(self.dtype)
-        logits = linear(x, weights["fc.weight"]) + weights["fc.bias"].astype(self.dtype)
+        logits, bias = linear(x, weights["fc.weight"], self.device), weights["fc.bias"]
+        logits = plus(logits, bias) if self.device == "cuda" else logits + bias.astype(self.dtype)
         self.shapes["logits"] = logits.shape[1:]
         return logits, norm.updated
 
@@ -59,22 +60,25 @@ class Network:
         name = block.name
         shortcut = x
         if block.projected:
-            shortcut = conv(x, weights[name + ".downsample.0.weight"], block.stride)
+            shortcut = self._conv(x, weights[name + ".downsample.0.weight"], block.stride)
             shortcut = norm(shortcut, name + ".downsample.1")
-        y = conv(x, weights[name + ".conv1.weight"])
+        y = self._conv(x, weights[name + ".conv1.weight"])
         if name == "layer2.0":
             _, height, width, channels = y.shape
             self.shapes["layer2.0.conv1"], self.compute_dtype = (channels, height, width), y.dtype
         y = jax.nn.relu(norm(y, name + ".bn1"))
-        y = jax.nn.relu(norm(conv(y, weights[name + ".conv2.weight"], block.stride), name + ".bn2"))
-        return jax.nn.relu(norm(conv(y, weights[name + ".conv3.weight"]), name + ".bn3") + shortcut)
+        y = jax.nn.relu(norm(self._conv(y, weights[name + ".conv2.weight"], block.stride), name + ".bn2"))
+        return jax.nn.relu(norm(self._conv(y, weights[name + ".conv3.weight"]), name + ".bn3") + shortcut)
+
+    def _conv(self, x, weight, stride=1):
+        return conv(x, weight, stride, self.device)
 
 
-def conv(x, weight, stride=1):
+def conv(x, weight, stride, device):
     """weight: (height, width, in, out), or (out, in) for 1x1, which is faster as a matrix product on a CPU."""
     if weight.ndim == 2:
         x = x[:, ::stride, ::stride]
-        return linear(x.reshape(-1, x.shape[-1]), weight).reshape(*x.shape[:-1], -1)
+        return linear(x.reshape(-1, x.shape[-1]), weight, device).reshape(*x.shape[:-1], -1)
     padding = (weight.shape[0] // 2, weight.shape[0] // 2)
     return lax.conv_general_dilated(
         x, weight.astype(x.dtype), (stride, stride), (padding, padding), dimension_numbers=("NHWC", "HWIO", "NHWC")

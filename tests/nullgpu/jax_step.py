@@ -75,7 +75,9 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--table", action="store_true", help="the rows of TABLE, minutes each")
     made.add_argument("--flags", default="", help="for XLA, besides")
     made.add_argument("--largest", type=int, default=0, help="show so many kernels with the most bytes")
-    made.add_argument("--hlo", type=Path, help="a file that keeps the optimised program; read, not made, if it is there")
+    made.add_argument(
+        "--hlo", type=Path, help="a file that keeps the optimised program; read, not made, if it is there"
+    )
     made.add_argument("--dump", action="store_true", help=argparse.SUPPRESS)
     return made
 
@@ -202,14 +204,16 @@ class Step:
         return self.products / self._share + (self.seconds - self.products) / LIKELY_REST + small
 
     def wide_products(self) -> list[str]:
-        """Products and convolutions whose result is float32 where both operands are not weights' gradients' ... """
+        """Products and convolutions whose result is float32 where both operands are not weights' gradients' ..."""
         return [kernel.what for kernel in self.kernels if kernel.flops and kernel.what.endswith("f32")]
 
     def row(self) -> str:
         model, precision, batch = self._asked
         limits = f"{self.seconds * 1e3:.1f} ({self.products * 1e3:.1f})"
         rates = f"{batch / self.seconds:,.0f} | {batch / self.likely_seconds:,.0f}"
-        return f"| {model} | {precision} | {batch} | {len(self.kernels):,} | {self.gigabytes:.1f} | {limits} | {rates} |"
+        return (
+            f"| {model} | {precision} | {batch} | {len(self.kernels):,} | {self.gigabytes:.1f} | {limits} | {rates} |"
+        )
 
     def kinds(self) -> Iterator[str]:
         seconds: Counter[str] = Counter()
