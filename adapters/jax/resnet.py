@@ -24,6 +24,7 @@ def build(job, ranks):
         "layout": "NHWC",
         "label_smoothing": str(config.label_smoothing),
         "bn_running_variance": "unbiased",
+        "bn_moments": "one pass" if network.one_pass else "two passes",
     }
     return runtime.Trainer(job, ranks, network, loss, optimizer, feed, effective)
 
@@ -41,11 +42,13 @@ class Network:
 
     def __init__(self, config, job):
         self.config, self.dtype, self.device = config, runtime.DTYPES[job.precision], job.device
+        #: two read x twice, and a GPU waits for memory; in one, float32 loses digits that full precision has
+        self.one_pass = job.device == "cuda" and (job.mixed or job.precision == "tf32")
         self.shapes, self.compute_dtype = {}, None
 
     def __call__(self, weights, statistics, images):
         """Logits, and the new running statistics."""
-        norm = Norm(self.config, weights, statistics)
+        norm = Norm(self.config, weights, statistics, self.one_pass)
         x = self._conv(images.astype(self.dtype), weights["conv1.weight"], stride=2)
         x = max_pool(jax.nn.relu(norm(x, "bn1")))
         for block in resnet.blocks(self.config):
@@ -93,14 +96,17 @@ def max_pool(x):
 class Norm:
     """BatchNorm by name; collects the new running statistics in `updated`."""
 
-    def __init__(self, config, weights, statistics):
-        self._config, self._weights, self._statistics = config, weights, statistics
+    def __init__(self, config, weights, statistics, one_pass):
+        self._config, self._weights, self._statistics, self._one_pass = config, weights, statistics, one_pass
         self.updated = {}
 
     def __call__(self, x, name):
         values = wide(x)
         mean = values.mean((0, 1, 2))
-        variance = jnp.square(values - mean).mean((0, 1, 2))
+        if self._one_pass:
+            variance = jnp.maximum(jnp.square(values).mean((0, 1, 2)) - jnp.square(mean), 0)
+        else:
+            variance = jnp.square(values - mean).mean((0, 1, 2))
         count = x.size // x.shape[-1]
         self._keep(name + ".running_mean", mean)
         self._keep(name + ".running_var", variance * (count / (count - 1)))
