@@ -50,7 +50,7 @@ class Network:
         """Logits, and the new running statistics."""
         norm = Norm(self.config, weights, statistics, self.one_pass)
         x = self._conv(images.astype(self.dtype), weights["conv1.weight"], stride=2)
-        x = max_pool(jax.nn.relu(norm(x, "bn1")))
+        x = (max_pool_by_shifts if self.device == "cuda" else max_pool)(jax.nn.relu(norm(x, "bn1")))
         for block in resnet.blocks(self.config):
             x = self._bottleneck(x, block, weights, norm)
         x = wide(x).mean((1, 2)).astype(self.dtype)
@@ -93,6 +93,42 @@ def conv(x, weight, stride, device):
 def max_pool(x):
     padding = ((0, 0), (1, 1), (1, 1), (0, 0))
     return lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), padding)
+
+
+@jax.custom_vjp
+def max_pool_by_shifts(x):
+    """The same. Of its gradient XLA makes one kernel; of JAX's own, on a GPU, a scatter with atomic additions."""
+    return max_pool(x)
+
+
+def _max_pool_gradient(saved, gradient):
+    """Of each window, the first value that is its greatest takes the gradient, as in JAX's."""
+    x, greatest = saved
+    rows, columns = greatest.shape[1:3]
+    edges = ((0, 0, 0), (1, 2 * rows - x.shape[1], 0), (1, 2 * columns - x.shape[2], 0), (0, 0, 0))
+    padded = lax.pad(x, jnp.array(-jnp.inf, x.dtype), edges)
+    taken, result = jnp.zeros(greatest.shape, bool), jnp.zeros_like(x)
+    for row in range(3):
+        for column in range(3):
+            values = padded[:, row : row + 2 * rows - 1 : 2, column : column + 2 * columns - 1 : 2]
+            hit = (values == greatest) & ~taken
+            taken |= hit
+            back = ((0, 0, 0), _back(row, x.shape[1], rows), _back(column, x.shape[2], columns), (0, 0, 0))
+            result += lax.pad(jnp.where(hit, gradient, 0), jnp.zeros((), gradient.dtype), back)
+    return (result,)
+
+
+def _back(shift, size, windows):
+    """The padding that puts one value of each window back to where it was: before, after, between."""
+    return shift - 1, size - (2 * windows - 1) - (shift - 1), 1
+
+
+def _max_pool_forward(x):
+    greatest = max_pool(x)
+    return greatest, (x, greatest)
+
+
+max_pool_by_shifts.defvjp(_max_pool_forward, _max_pool_gradient)
 
 
 class Norm:
