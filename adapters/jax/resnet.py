@@ -107,14 +107,15 @@ def _max_pool_gradient(saved, gradient):
     rows, columns = greatest.shape[1:3]
     edges = ((0, 0, 0), (1, 2 * rows - x.shape[1], 0), (1, 2 * columns - x.shape[2], 0), (0, 0, 0))
     padded = lax.pad(x, jnp.array(-jnp.inf, x.dtype), edges)
-    taken, result = jnp.zeros(greatest.shape, bool), jnp.zeros_like(x)
-    for row in range(3):
-        for column in range(3):
-            values = padded[:, row : row + 2 * rows - 1 : 2, column : column + 2 * columns - 1 : 2]
-            hit = (values == greatest) & ~taken
-            taken |= hit
-            back = ((0, 0, 0), _back(row, x.shape[1], rows), _back(column, x.shape[2], columns), (0, 0, 0))
-            result += lax.pad(jnp.where(hit, gradient, 0), jnp.zeros((), gradient.dtype), back)
+    shifts = [(row, column) for row in range(3) for column in range(3)]
+    first, result = jnp.zeros(greatest.shape, jnp.int8), jnp.zeros_like(x)
+    for row, column in reversed(shifts):
+        values = padded[:, row : row + 2 * rows - 1 : 2, column : column + 2 * columns - 1 : 2]
+        first = jnp.where(values == greatest, 3 * row + column, first)
+    for row, column in shifts:
+        back = ((0, 0, 0), _back(row, x.shape[1], rows), _back(column, x.shape[2], columns), (0, 0, 0))
+        hit = jnp.where(first == 3 * row + column, gradient, 0)
+        result += lax.pad(hit, jnp.zeros((), gradient.dtype), back)
     return (result,)
 
 
