@@ -40,6 +40,7 @@ class AdamW:
 
     def __init__(self, job, recipe):
         self._recipe, self._decayed, self._clip_norm = recipe, decayed(job), job.clip_norm
+        self._sum_of_squares = sum_of_squares if job.device == "cpu" else sum_of_squares_of_alike
 
     def initial(self, weights):
         return {moment: jax.tree.map(jnp.zeros_like, weights) for moment in ("mean", "square")}
@@ -48,7 +49,7 @@ class AdamW:
         recipe, updated, mean, square = self._recipe, {}, {}, {}
         factor = 1.0
         if self._clip_norm is not None:
-            norm = jnp.sqrt(sum(jnp.sum(jnp.square(gradient)) for gradient in gradients.values()))
+            norm = jnp.sqrt(self._sum_of_squares(gradients))
             factor = jnp.minimum(1.0, self._clip_norm / norm)
         for name, weight in weights.items():
             gradient = gradients[name] * factor
@@ -70,6 +71,19 @@ def decayed(job):
     return {parameter.name for parameter in base.parameters(job) if parameter.decayed}
 
 
+def sum_of_squares(gradients):
+    """Of all gradients, a dict of arrays; on a CPU."""
+    return sum(jnp.sum(jnp.square(gradient)) for gradient in gradients.values())
+
+
+def sum_of_squares_of_alike(gradients):
+    """The same on a GPU, where one kernel does for all gradients of a shape."""
+    alike = {}
+    for gradient in gradients.values():
+        alike.setdefault(gradient.shape, []).append(gradient)
+    return sum(jnp.sum(jnp.square(jnp.stack(same))) for same in alike.values())
+
+
 def first_scale():
     return {"value": jnp.float32(FIRST_SCALE), "good_steps": jnp.zeros((), jnp.int32)}
 
@@ -77,9 +91,9 @@ def first_scale():
 def guarded(old, new, gradients):
     """Loss scaling: the old state where a gradient is not finite, then half the scale; double after enough steps.
 
-    Selected, not branched: a branch would wait for the device.
+    Selected, not branched: a branch would wait for the device. The sum tells it that clipping takes the root of.
     """
-    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(gradient)) for gradient in gradients.values()]))
+    finite = jnp.isfinite(sum_of_squares_of_alike(gradients))
     scale, good_steps = old["scale"]["value"], old["scale"]["good_steps"] + 1
     grown = jnp.where(good_steps == GROWTH_STEPS, scale * 2, scale)
     kept = {name: value for name, value in old.items() if name != "scale"}
