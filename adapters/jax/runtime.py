@@ -1,6 +1,7 @@
 """What ResNet and BERT share in JAX: set-up, weights, batches, and the training step."""
 
 import contextlib
+import logging
 import os
 from importlib import metadata
 
@@ -10,6 +11,7 @@ import jaxlib
 import numpy
 
 from dlperf.adapters import base
+from dlperf.adapters.api import Unsupported
 from dlperf.adapters.jax import communication
 from dlperf.adapters.jax.communication import COMMON, OWN, Devices, here
 from dlperf.adapters.jax.linear import wide
@@ -58,7 +60,22 @@ def configure(job, ranks):
     if ranks.world_size > 1:
         communication.join(job, ranks)
     if job.device == "cuda":
-        jax.config.update("jax_default_device", jax.local_devices()[0])
+        jax.config.update("jax_default_device", _first_gpu())
+
+
+def _first_gpu():
+    """Where its CUDA plug-in fails to start, JAX logs why and raises an error without a word."""
+    why = []
+    log, told = logging.getLogger("jax._src.xla_bridge"), logging.Handler(logging.ERROR)
+    told.emit = lambda record: why.append(str(record.exc_info[1] if record.exc_info else record.getMessage()))
+    log.addHandler(told)
+    try:
+        return jax.local_devices()[0]
+    except (AssertionError, RuntimeError) as error:
+        missing = "it has no CUDA plug-in here; jax[cuda12] and jax[cuda13] have one"
+        raise Unsupported(f"JAX does not start on CUDA: {'; '.join(why) or str(error) or missing}") from error
+    finally:
+        log.removeHandler(told)
 
 
 def load(job):
@@ -129,6 +146,8 @@ class Trainer(base.Trainer):
         self.effective["compile"] = "xla"
         self.effective["threads"] = str(job.threads)
         self.effective["optimizer"] = optimizer.kernel
+        if job.device == "cuda":
+            self.effective["device_memory"] = "peak_bytes_in_use of XLA's allocator, with what autotuning took"
         if ranks.world_size > 1:
             self.effective["communication"] = self._devices.description(weights)
 
@@ -161,7 +180,8 @@ class Trainer(base.Trainer):
     def _observe(self, batch):
         self.shapes = self._network.shapes
         dtype = str(jnp.dtype(self._network.compute_dtype))
-        self.effective["compute_dtype"] = "tf32" if self._job.precision == "tf32" else dtype
+        tf32 = dtype == "float32" and jax.config.jax_default_matmul_precision == "tensorfloat32"
+        self.effective["compute_dtype"] = "tf32" if tf32 else dtype
         if "scale" in self._state:
             self.effective["loss_scale"] = f"dynamic from {FIRST_SCALE:g}"
 
@@ -197,7 +217,7 @@ class Trainer(base.Trainer):
         if self._job.device == "cpu":
             return None
         device = self._state["step"].devices().pop()
-        return device.memory_stats()["peak_bytes_in_use"]
+        return (device.memory_stats() or {}).get("peak_bytes_in_use")  # None with CUDA's own allocator
 
     def close(self):
         self._state = self._feed = self._traced = None
