@@ -9,7 +9,7 @@ ARGS ?= --model bert --precision auto
 REFERENCE_ARGS := --frameworks pytorch --device cpu --model resnet50,bert
 
 .PHONY: setup compare doctor verify reference test test-cluster test-horovod test-images check format types lint lock bench
-.PHONY: test-pythons test-orders test-cpus test-arm test-dali bench-containers bench-statistics gpu clean
+.PHONY: test-pythons test-orders test-cpus test-arm test-dali test-nullgpu-jax bench-containers bench-statistics gpu clean
 
 setup: $(VENV)/ready
 
@@ -64,6 +64,11 @@ test-arm: $(VENV)/ready
 # g++. One: TEST_ARGS="-k pytorch".
 test-dali: $(VENV)/ready
 	$(BIN)/python -m pytest -v -m dali tests/conformance/test_pixels.py $(TEST_ARGS)
+
+# JAX's step for CUDA, without a GPU: its numbers on a CPU, and what XLA compiles it to for an H200. Makes an environment
+# of 5 GB. The table of all rows: tests/nullgpu/jax_step.py --table, with that environment's Python.
+test-nullgpu-jax: $(VENV)/ready
+	$(BIN)/python -m pytest -v -rA -m nullgpu tests/nullgpu/test_jax.py $(TEST_ARGS)
 
 # The part to run before each commit, in less than a minute: format, lint, types, and the tests that start few processes.
 check: lint types

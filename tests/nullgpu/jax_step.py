@@ -4,16 +4,19 @@ bytes and FLOPs against that GPU's limits.
     python jax_step.py bert_base amp_bf16 64     # one step, by kinds of kernels
     python jax_step.py --table                   # JAX's rows of the table of all systems
 
-Needs JAX with its CUDA plug-in (jax[cuda13]), and no driver. XLA works from a description of the GPU (h200.txtpb) and is
+Needs JAX with its CUDA plug-in (jax[cuda13]), and no driver. XLA works from the GPU's description (h200.txtpb), and is
 stopped when its optimised program is written down: machine code of it takes minutes and tells nothing more. Bytes are
-those of operands and results, each moved once. Which of cuDNN's and cuBLAS's kernels is fastest only a GPU can tell, so
-nothing is tuned (--xla_gpu_autotune_level=0). `likely` is a model, see LIKELY; nothing here was measured.
+those of operands and results, each moved once. Which kernel of cuDNN's and cuBLAS's is fastest only a GPU can tell, so
+nothing is tuned (--xla_gpu_autotune_level=0), and products are cuBLAS's, not Triton's (CUBLAS). `likely` is a model,
+see LIKELY; nothing here was measured.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import importlib
+import json
 import math
 import os
 import re
@@ -24,7 +27,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -37,6 +40,8 @@ LEAST = 2e-6
 #: shares of the limits: that products reach, by model, and that the rest reaches. ResNet's give what was measured of
 #: PyTorch on an H200 (4,868 img/s, eager, float16, batch 256); BERT's is an assumption.
 LIKELY, LIKELY_REST = {"resnet": 0.45, "bert": 0.70}, 0.75
+#: or XLA writes some products as Triton kernels; which is faster, its autotuner asks the GPU
+CUBLAS = "--xla_gpu_enable_triton_gemm=false"
 #: rows of the table: model, precision, batch
 TABLE = (
     ("resnet50", "amp_bf16", 256),
@@ -50,7 +55,9 @@ TABLE = (
 
 def main() -> int:
     asked = _parser().parse_args()
-    if asked.dump:
+    if asked.losses:
+        print(json.dumps({device: losses(asked.model, asked.precision, device) for device in ("cpu", "cuda")}))
+    elif asked.dump:
         compile_step(asked.model, asked.precision, asked.batch)
     elif asked.table:
         print("| model | precision | batch | kernels | GB | ms at limits (products) | bound /s | likely /s |")
@@ -73,11 +80,12 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("precision", nargs="?", default="amp_bf16")
     made.add_argument("batch", nargs="?", type=int, default=256)
     made.add_argument("--table", action="store_true", help="the rows of TABLE, minutes each")
-    made.add_argument("--flags", default="", help="for XLA, besides")
+    made.add_argument("--flags", default=CUBLAS, help="for XLA, besides; default: %(default)s")
     made.add_argument("--largest", type=int, default=0, help="show so many kernels with the most bytes")
     made.add_argument(
         "--hlo", type=Path, help="a file that keeps the optimised program; read, not made, if it is there"
     )
+    made.add_argument("--losses", action="store_true", help="of steps as for CUDA and as for a CPU, both run on a CPU")
     made.add_argument("--dump", action="store_true", help=argparse.SUPPRESS)
     return made
 
@@ -85,18 +93,14 @@ def _parser() -> argparse.ArgumentParser:
 # --- the program ------------------------------------------------------------------------------------------------------
 
 
-def optimised(model: str, precision: str, batch: int, flags: str = "", python: str = sys.executable) -> str:
+def optimised(model: str, precision: str, batch: int, flags: str = CUBLAS, python: str = sys.executable) -> str:
     """The text of the program. python: one that has JAX and its CUDA plug-in."""
     with tempfile.TemporaryDirectory() as folder:
-        package = Path(folder) / "package" / "dlperf"
-        package.mkdir(parents=True)
-        for one in [*(ROOT / "dlperf").iterdir(), ROOT / "adapters", ROOT / "models"]:
-            (package / one.name).symlink_to(one)
         variables = {
             "XLA_FLAGS": f"--xla_dump_to={folder}/hlo --xla_dump_hlo_as_text --xla_gpu_autotune_level=0 {flags}",
             "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
             "TF_CPP_MIN_LOG_LEVEL": "3",
-            "PYTHONPATH": str(package.parent),
+            "PYTHONPATH": package(Path(folder)),
         }
         command = [python, __file__, model, precision, str(batch), "--dump"]
         child = subprocess.Popen(command, env={**os.environ, **variables})
@@ -105,6 +109,15 @@ def optimised(model: str, precision: str, batch: int, flags: str = "", python: s
         finally:
             child.kill()
             child.wait()
+
+
+def package(folder: Path) -> str:
+    """Lay links out as the package dlperf, whose folders lie side by side in a checkout; for PYTHONPATH."""
+    links = folder / "package" / "dlperf"
+    links.mkdir(parents=True)
+    for one in (ROOT / "dlperf" / "__init__.py", ROOT / "adapters", ROOT / "models"):
+        (links / one.name).symlink_to(one)
+    return str(links.parent)
 
 
 def _written(folder: Path, child: subprocess.Popen[bytes]) -> str:
@@ -120,41 +133,52 @@ def _written(folder: Path, child: subprocess.Popen[bytes]) -> str:
     return found[0].read_text()
 
 
-def compile_step(model: str, precision: str, batch: int) -> None:
-    """In a process of its own: build the adapter's trainer on the CPU, as it would be built for CUDA, and hand its step
-    to XLA for an H200. Weights and images are zeros, which cost nothing."""
+def built(model: str, precision: str, batch: int, device: str) -> Any:
+    """The adapter's trainer, its arrays on a CPU, whatever device it is made for."""
     import jax
-    import numpy
-    from jax.experimental import topologies
-    from jax.sharding import NamedSharding, PartitionSpec
 
     from dlperf import models
     from dlperf.adapters.api import Job
     from dlperf.adapters.jax import runtime
     from dlperf.adapters.ranks import Ranks
-    from dlperf.models import batches
 
-    family = models.FAMILY_OF[model]
-    configure, devices = runtime.configure, jax.local_devices
+    runtime._first_gpu = lambda: None
+    configure, family = runtime.configure, models.FAMILY_OF[model]
 
-    def configure_without_cuda(job: Job, ranks: Ranks) -> None:
-        jax.local_devices = lambda: [None]
+    def without_gpu(job: Job, ranks: Ranks) -> None:
         configure(job, ranks)
-        jax.local_devices = devices
         jax.config.update("jax_platforms", "cpu")
 
-    runtime.configure = configure_without_cuda
-    runtime.initial = lambda parameter, seed, dtype: numpy.zeros(parameter.shape, dtype)
-    numpy_batch = models.FAMILIES[family].batch
-    if family == "resnet":
-        small = numpy_batch(models.config(model)._replace(image_size=32), batch, 1, 0)
-        size = models.config(model).image_size
-        small["images"] = numpy.zeros((batch, 3, size, size), "float32")
-        models.FAMILIES[family].batch = lambda *_: small
+    runtime.configure = without_gpu
     options = {"compile": "on", **({"clip_norm": "1.0"} if family == "bert" else {})}
-    job = Job(model, "cuda", precision, batch, distinct_batches=1, options=options)
-    module = __import__(f"dlperf.adapters.jax.{family}", fromlist=["build"])
-    trainer = module.build(job, Ranks())
+    job = Job(model, device, precision, batch, distinct_batches=1, options=options)
+    trainer = importlib.import_module(f"dlperf.adapters.jax.{family}").build(job, Ranks())
+    runtime.configure = configure
+    return trainer
+
+
+def losses(model: str, precision: str, device: str) -> list[float]:
+    trainer = built(model, precision, 4, device)
+    return [trainer.read(trainer.step()) for _ in range(4)]
+
+
+def compile_step(model: str, precision: str, batch: int) -> None:
+    """In a process of its own: hand the step to XLA for an H200. Weights and images are zeros, which cost nothing."""
+    import jax
+    import numpy
+    from jax.experimental import topologies
+    from jax.sharding import NamedSharding, PartitionSpec
+
+    from dlperf.adapters.jax import runtime
+    from dlperf.models import resnet
+
+    def images(config: resnet.Config, batch_size: int, *_: int) -> dict[str, object]:
+        shape = (batch_size, 3, config.image_size, config.image_size)
+        return {"images": numpy.zeros(shape, "float32"), "labels": numpy.zeros(batch_size, "int32")}
+
+    resnet.batch = images
+    runtime.initial = lambda parameter, seed, dtype: numpy.zeros(parameter.shape, dtype)
+    trainer = built(model, precision, batch, "cuda")
     target = topologies.get_topology_desc(
         "h200", "cuda", target_config=(HERE / "h200.txtpb").read_text(), topology="1x1x1"
     )
@@ -168,12 +192,13 @@ def compile_step(model: str, precision: str, batch: int) -> None:
 
 
 class Kernel(NamedTuple):
-    """what: operation, what is in it, and the type of its result. seconds: at the limits."""
+    """what: operation, what is in it, and the type of its result. seconds: at the limits. half: it reads 16 bits."""
 
     what: str
     bytes: int
     flops: int
     seconds: float
+    half: bool
     line: str
 
 
@@ -203,9 +228,13 @@ class Step:
         small = math.fsum(max(LEAST - kernel.seconds, 0) for kernel in self.kernels)
         return self.products / self._share + (self.seconds - self.products) / LIKELY_REST + small
 
-    def wide_products(self) -> list[str]:
-        """Products and convolutions whose result is float32 where both operands are not weights' gradients' ..."""
-        return [kernel.what for kernel in self.kernels if kernel.flops and kernel.what.endswith("f32")]
+    def products_in(self, dtype: str) -> list[Kernel]:
+        """Products and convolutions that write this type."""
+        return [kernel for kernel in self.kernels if kernel.flops and kernel.what.endswith(" " + dtype)]
+
+    def wide_products(self) -> list[Kernel]:
+        """Those that read no 16 bits."""
+        return [kernel for kernel in self.kernels if kernel.flops and not kernel.half]
 
     def row(self) -> str:
         model, precision, batch = self._asked
@@ -254,7 +283,7 @@ class Step:
         moved = size(shape) + sum(map(size, operands))
         half = any(kind in ("bf16", "f16") for one in operands for kind, _ in arrays(one))
         seconds = max(moved / BANDWIDTH, flops / (PEAK if half else self._rate))
-        return Kernel(f"{what} {dtype}", moved, flops, seconds, line)
+        return Kernel(f"{what} {dtype}", moved, flops, seconds, half, line)
 
 
 def computations(text: str) -> tuple[dict[str, list[str]], str]:
@@ -277,12 +306,9 @@ def axes(text: str) -> list[int]:
     return [int(one) for one in text.split(",") if one]
 
 
-@functools.lru_cache(maxsize=None)
-def _arrays(text: str) -> list[tuple[str, list[int]]]:
+@functools.cache
+def arrays(text: str) -> list[tuple[str, list[int]]]:
     return [(kind, axes(shape)) for kind, shape in ARRAY.findall(text)]
-
-
-arrays = _arrays
 
 
 def size(text: str) -> int:
