@@ -31,13 +31,15 @@ def build(job, ranks):
 
 def loss(network, weights, statistics, batch, key):
     mlm, nsp = network(weights, batch, key)
-    words = cross_entropy(mlm, batch["masked_ids"])
+    words = cross_entropy(mlm, batch["masked_ids"], network.device)
     of_words = (words * batch["masked_weights"]).sum() / batch["masked_total"]
-    return of_words + cross_entropy(nsp, batch["next_sentence_labels"]).mean(), (mlm, nsp), statistics
+    return of_words + cross_entropy(nsp, batch["next_sentence_labels"], network.device).mean(), (mlm, nsp), statistics
 
 
-def cross_entropy(logits, labels):
+def cross_entropy(logits, labels, device):
     logs = jax.nn.log_softmax(wide(logits))
+    if device == "cuda":  # summed, as the gradient of a look-up is a scatter
+        return -jnp.where(jnp.arange(logs.shape[-1]) == labels[..., None], logs, 0).sum(-1)
     return -jnp.take_along_axis(logs, labels[..., None], axis=-1)[..., 0]
 
 
