@@ -33,7 +33,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, TextIO, Tuple
 import numpy
 
 from dlperf import models
-from dlperf.adapters import cpu, probe, ranks, trace
+from dlperf.adapters import cpu, gpu, probe, ranks, trace
 from dlperf.adapters.api import Job, ModelModule, Trainer, Unsupported
 from dlperf.adapters.spawn import die_with_parent
 
@@ -93,10 +93,8 @@ def run(request: Dict[str, Any], job: Job, place: ranks.Ranks, events: Events, f
     """Build, warm up, time the windows; or, for checking, write down a trajectory in `folder`."""
     began = time.perf_counter()
     machine, adapter = probe.machine(), request["adapter"]
-    kernels, found = request.get("kernels", ()), cpu.flags() if job.device == "cpu" else None
-    told = {"machine": machine, "kernels": cpu.kernels(kernels, found)}
-    events.write("start", rank=place.rank, world_size=place.world_size, pid=os.getpid(), **told)
-    refused = cpu.refusal(kernels, found, request.get("allow_reference", False))
+    told, refused = _kernels(request, job)
+    events.write("start", rank=place.rank, world_size=place.world_size, pid=os.getpid(), machine=machine, **told)
     if refused:  # before the import, which may die of an illegal instruction
         raise Unsupported(refused)
     if place.world_size > 1 and place.role == "worker":
@@ -141,6 +139,19 @@ def run(request: Dict[str, Any], job: Job, place: ranks.Ranks, events: Events, f
         cpu_seconds=time.process_time(),
         seconds=time.perf_counter() - began,
     )
+
+
+def _kernels(request: Dict[str, Any], job: Job) -> Tuple[Dict[str, Any], str]:
+    """What the event `start` says of this device, and why it must not run the row; that is empty if it may."""
+    kernels = request.get("kernels", ())
+    if job.device == "cpu":
+        found = cpu.flags()
+        refused = cpu.refusal(kernels, found, request.get("allow_reference", False))
+        return {"kernels": cpu.kernels(kernels, found)}, refused
+    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # as nvidia-smi numbers them
+    gpus = gpu.look().gpus
+    told = {"kernels": cpu.kernels(kernels, gpu.runs(gpus)), "gpus": [one.about for one in gpus]}
+    return told, gpu.refusal(kernels, gpus, request.get("cuda"))
 
 
 #: side of the product that is timed: 0.27 GFLOP, a millisecond with the kernels of a CPU's vectors

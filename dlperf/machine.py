@@ -9,20 +9,17 @@ from __future__ import annotations
 import os
 import platform
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dlperf.adapters import cpu
+from dlperf.adapters import cpu, gpu
 
 #: instruction sets that decide which kernels a framework picks, as /proc/cpuinfo spells them (x86, then Arm)
 INSTRUCTION_SETS = (
     *("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "amx_fp16"),
     *("asimd", "asimddp", "bf16", "i8mm", "sve", "sve2", "sme"),
 )
-#: nvidia-smi hangs when a driver is stuck
-TIMEOUT_SECONDS = 20.0
 #: cgroup v1 writes "no limit" as a number near 2**63
 UNLIMITED = 2**60
 
@@ -32,7 +29,8 @@ def describe() -> dict[str, Any]:
 
     cpu (model), architecture, sockets, cores, threads, usable_threads (affinity), cpu_quota (cores, from cgroups),
     instruction_sets, governor, memory_bytes, memory_limit_bytes (cgroups), kernel, os, virtual, container,
-    load_average (1, 5 and 15 minutes, now), gpus (list of {name, memory_bytes}), driver, cuda, topo (text).
+    load_average (1, 5 and 15 minutes, now), gpus (list of {name, memory_bytes,
+    compute_capability}), driver, cuda, topo (text).
     """
     found = {
         **_processor(),
@@ -186,37 +184,20 @@ def _container() -> str | None:
 
 
 def _gpus() -> dict[str, Any]:
-    """What nvidia-smi says; empty without it, or when it does not answer in time."""
-    query = _run("nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits")
-    if not query:
+    """What nvidia-smi says of those that this process may use; empty without it, or when it does not answer in time."""
+    found = gpu.look().gpus
+    if not found:
         return {}
-    rows = [[cell.strip() for cell in line.split(",")] for line in query.splitlines()]
-    cuda = re.search(r"CUDA Version: ([\d.]+)", _run("nvidia-smi") or "")
+    cuda = re.search(r"CUDA Version: ([\d.]+)", gpu.ask("nvidia-smi")[1])
+    code, topology = gpu.ask("nvidia-smi", "topo", "-m")
     return {
-        "gpus": [_gpu(row[0], row[1]) for row in rows if len(row) == 3],
-        "driver": next((row[2] for row in rows if len(row) == 3), None),
+        "gpus": [_gpu(one) for one in found],
+        "driver": found[0].driver,
         "cuda": cuda[1] if cuda else None,
-        "topo": _run("nvidia-smi", "topo", "-m"),
+        "topo": topology if code == 0 else None,
     }
 
 
-def _gpu(name: str, mebibytes: str) -> dict[str, Any]:
-    return {"name": name, "memory_bytes": int(mebibytes) * 2**20 if mebibytes.isdigit() else None}
-
-
-def _run(*command: str) -> str | None:
-    """Output of a command without its colours; None when it fails, is missing or takes more than TIMEOUT_SECONDS."""
-    try:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    except OSError:
-        return None
-    assert process.stdout is not None
-    try:
-        output, _ = process.communicate(timeout=TIMEOUT_SECONDS)
-    except subprocess.TimeoutExpired:
-        # Not waited for: a process stuck in the driver does not even die of SIGKILL.
-        process.kill()
-        process.stdout.close()
-        return None
-    text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", output.decode(errors="replace"))
-    return text.strip("\n") if process.returncode == 0 else None
+def _gpu(one: gpu.Gpu) -> dict[str, Any]:
+    told = {"name": one.name, "memory_bytes": one.memory_bytes}
+    return {**told, "compute_capability": one.capability} if one.capability else told

@@ -172,8 +172,10 @@ def _cores(machine: Mapping[str, Any]) -> str:
 
 
 def _gpu(gpu: Mapping[str, Any]) -> str:
-    size = gpu.get("memory_bytes")
-    return str(gpu.get("name")) + (f" ({text.gibibytes(size, 1)} GiB)" if size else "")
+    size, capability = gpu.get("memory_bytes"), gpu.get("compute_capability")
+    told = [f"{text.gibibytes(size, 1)} GiB"] if size else []
+    told += [f"compute capability {capability}"] if capability else []
+    return str(gpu.get("name")) + (f" ({', '.join(told)})" if told else "")
 
 
 def _systems(comparison: Comparison) -> Table:

@@ -6,7 +6,7 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
-from dlperf.adapters import probe
+from dlperf.adapters import gpu
 from dlperf.catalog import checkout, locks
 from dlperf.catalog.adapter import Adapter
 from dlperf.catalog.checkout import FOLDER
@@ -91,7 +91,7 @@ def _found(wanted: Environment, job: Job) -> Environment:
     if found.returncode:
         said = found.stderr.strip().splitlines()[-1:]
         raise RunError("environment", f"{pull} ({' '.join(said) or f'{engine} gives no reason'})")
-    if job.device == "cuda" and not probe.gpus():
+    if job.device == "cuda" and not gpu.look().gpus:
         raise RunError("environment", f"{job.adapter} needs CUDA, and nvidia-smi finds no GPU here")
     return replace(wanted, digest=found.stdout.strip())
 
