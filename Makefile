@@ -9,7 +9,7 @@ ARGS ?= --model bert --precision auto
 REFERENCE_ARGS := --frameworks pytorch --device cpu --model resnet50,bert
 
 .PHONY: setup compare doctor verify reference test test-cluster test-horovod test-images check format types lint lock bench
-.PHONY: test-pythons test-orders test-cpus test-arm test-dali test-nullgpu-jax bench-containers bench-statistics gpu clean
+.PHONY: test-pythons test-orders test-cpus test-arm test-dali test-nullgpu-jax bench-containers bench-statistics gpu capabilities clean
 
 setup: $(VENV)/ready
 
@@ -106,6 +106,10 @@ bench-statistics: $(VENV)/ready
 # within eight minutes; the next goes on. One step: GPU_ARGS=bert; more: GPU_ARGS=--help.
 gpu:
 	$(PYTHON) tests/bench/gpu.py $(GPU_ARGS)
+
+# The GPUs that the CUDA environments have kernels for, read from their wheels: downloads 4 GB. One: ONLY=jax.
+capabilities: $(VENV)/ready
+	$(BIN)/python tests/capabilities.py $(ONLY)
 
 # Each framework in its image and in its environment, interleaved. BENCH_ARGS= passes options on.
 bench-containers: $(VENV)/ready

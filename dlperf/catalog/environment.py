@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 #: architectures that locks are made for, as platform.machine() has them
 MACHINES = ("x86_64", "aarch64")
+
+
+def gpu_kernels(capabilities: Sequence[str], why: str = "") -> list[dict[str, Any]]:
+    """Kernels and PTX as entries of dlperf.adapters.cpu.kernels; none where nobody looked. why: of GPUs that run none
+    of these."""
+    if not capabilities:
+        return []
+    ptx = "" if any(one.startswith("compute_") for one in capabilities) else " and no PTX"
+    why = why or f"its environment has kernels for {', '.join(capabilities)}{ptx}"
+    found = [{"needs": [one], "kernels": "native", "why": ""} for one in capabilities]
+    return [*found, {"needs": [], "kernels": "none", "why": why}]
 
 
 @dataclass(frozen=True)
@@ -40,7 +52,9 @@ class EnvironmentSpec:
     `{site_packages}` stands for the environment's. build: what its lock cannot bring. machines: of MACHINES, those that
     its lock serves. unavailable: why the framework has nothing for another of them. gigabytes: on disk, as
     `python -m dlperf.envs list` has it; None where nobody looked. memory: of its runs, over what
-    dlperf.comparison.estimate expects.
+    dlperf.comparison.estimate expects. capabilities: of GPUs, what its wheels have: sm_90, kernels; compute_90, PTX;
+    empty where nobody looked. cuda: the major version that they are of. otherwise: what runs on GPUs that these do not
+    fit.
     """
 
     key: str
@@ -53,6 +67,14 @@ class EnvironmentSpec:
     unavailable: Mapping[str, str] = field(default_factory=dict)
     gigabytes: float | None = None
     memory: float = 1.0
+    capabilities: tuple[str, ...] = ()
+    cuda: int | None = None
+    otherwise: str = ""
+
+    @property
+    def kernels(self) -> list[dict[str, Any]]:
+        """What it has for GPUs."""
+        return gpu_kernels(self.capabilities)
 
     def lacks(self, machine: str) -> str:
         """Why there is nothing to install on a machine of this architecture; empty if there is."""
@@ -69,8 +91,16 @@ class EnvironmentSpec:
 @dataclass(frozen=True)
 class ImageSpec:
     """Of a device's image. ngc: NVIDIA's, which --image ngc means; may be empty. packages: Debian's, for libraries that
-    the wheels leave to the system. named: those that others' scripts run in, by the values of the option `image`."""
+    the wheels leave to the system. named: those that others' scripts run in, by the values of the option `image`.
+    capabilities, cuda: of NVIDIA's, as in EnvironmentSpec."""
 
     ngc: str = ""
     packages: tuple[str, ...] = ()
     named: Mapping[str, str] = field(default_factory=dict)
+    capabilities: tuple[str, ...] = ()
+    cuda: int | None = None
+
+    @property
+    def kernels(self) -> list[dict[str, Any]]:
+        """What NVIDIA's has for GPUs."""
+        return gpu_kernels(self.capabilities)

@@ -7,6 +7,7 @@ colon between).
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from itertools import product
@@ -15,7 +16,7 @@ from typing import Any
 
 import dlperf.adapters
 from dlperf import launchers
-from dlperf.adapters import cpu
+from dlperf.adapters import cpu, gpu
 from dlperf.catalog.adapter import DEVICES, INPUTS, RUNNABLE, STATUSES, Adapter, Distributed, Kernels, Option, Support
 from dlperf.catalog.environment import MACHINES, EnvironmentSpec, ImageSpec, Replacement, SourceBuild
 from dlperf.catalog.foreign import Foreign
@@ -106,6 +107,7 @@ class _Reader(Foreign):
     def environment(self, key: str, table: Mapping[str, Any]) -> EnvironmentSpec:
         where = f"environment.{key}"
         keys = {"python", "extra_index", "variables", "build", "machines", "unavailable", "gigabytes", "memory"}
+        keys |= {"capabilities", "cuda", "otherwise"} if key.startswith("cuda") else set()
         self.known(where + ".", table, keys)
         if key.partition("-")[0] not in DEVICES:
             self.wrong("environment", key, f"{', '.join(DEVICES)}, or one of these with a variant: cpu-horovod")
@@ -122,6 +124,9 @@ class _Reader(Foreign):
             unavailable=self.unavailable(where, table),
             gigabytes=self.positive(where + ".gigabytes", table["gigabytes"]) if "gigabytes" in table else None,
             memory=self.positive(where + ".memory", table.get("memory", 1.0)),
+            capabilities=self.capabilities(where, table),
+            cuda=self.cuda(where, table),
+            otherwise=str(table.get("otherwise", "")),
         )
 
     def unavailable(self, where: str, table: Mapping[str, Any]) -> dict[str, str]:
@@ -136,13 +141,29 @@ class _Reader(Foreign):
                 self.says(f"{where}.{machine}", REASON)
         return {machine: str(why) for machine, why in reasons.items()}
 
+    def capabilities(self, where: str, table: Mapping[str, Any]) -> tuple[str, ...]:
+        found = self.texts(table, "capabilities") if "capabilities" in table else ()
+        for one in found:
+            if not re.fullmatch(r"(sm|compute)_\d{2,3}", one):
+                self.wrong(f"{where}.capabilities", one, "sm_90 for kernels, compute_90 for PTX")
+        return found
+
+    def cuda(self, where: str, table: Mapping[str, Any]) -> int | None:
+        """The major version of CUDA, of those whose least driver is known."""
+        known = sorted(gpu.LEAST_DRIVER)
+        if "cuda" in table and table["cuda"] not in known:
+            self.wrong(f"{where}.cuda", table["cuda"], ", ".join(map(str, known)))
+        return table.get("cuda")
+
     def image(self, device: str, table: Mapping[str, Any]) -> ImageSpec:
         if device not in DEVICES:
             self.wrong("image", device, ", ".join(DEVICES))
-        self.known(f"image.{device}.", table, {"ngc", "packages", "named"})
+        self.known(f"image.{device}.", table, {"ngc", "packages", "named", "capabilities", "cuda"})
         packages = self.texts(table, "packages") if "packages" in table else ()
         named = {str(name): str(reference) for name, reference in table.get("named", {}).items()}
-        return ImageSpec(self.text(table, "ngc") if "ngc" in table else "", packages, named)
+        ngc = self.text(table, "ngc") if "ngc" in table else ""
+        where = f"image.{device}"
+        return ImageSpec(ngc, packages, named, self.capabilities(where, table), self.cuda(where, table))
 
     def build(self, key: str, table: Mapping[str, Any]) -> SourceBuild:
         where = f"environment.{key}.build."
