@@ -68,6 +68,7 @@ def _compare(arguments: Mapping[str, object]) -> int:
 
 def _resume(arguments: Mapping[str, object], adapters: Mapping[str, Adapter]) -> int:
     from dlperf.comparison import store
+    from dlperf.planning import devices
 
     contradictions = [name for name in [*DEFAULTS, "output", "dry_run"] if arguments[name]]
     if contradictions:
@@ -79,6 +80,9 @@ def _resume(arguments: Mapping[str, object], adapters: Mapping[str, Adapter]) ->
     if gone:
         says = f"it has rows of {', '.join(gone)}, but no such adapter is here. Set DLPERF_ADAPTERS as it was."
         raise UsageError([Problem("--resume", arguments["resume"], says=says)])
+    now = devices.changed(opened.spec)
+    if now:
+        raise UsageError([Problem("--resume", arguments["resume"], says=f"{now}. Start a new comparison.")])
     return _run(opened, adapters, arguments)
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 from dlperf import __version__, cache, machine, models
-from dlperf.adapters import cpu
+from dlperf.adapters import cpu, gpu
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import RUNNABLE, Adapter
 from dlperf.cli import Parser, exit_code
@@ -90,6 +90,7 @@ def screen(adapters: Mapping[str, Adapter]) -> str:
     chosen = [one for one in adapters.values() if one.default]
     lines = [f"dlperf {__version__} on this machine", "", *_machine(chosen, found), ""]
     lines += [*_rows(chosen, found), ""]
+    lines += _gpu_rows(adapters, gpu.look().gpus)
     lines += _first_comparison(adapters)
     return "\n".join(lines)
 
@@ -105,12 +106,11 @@ def _machine(chosen: Sequence[Adapter], found: frozenset[str] | None) -> list[st
     told = machine.describe()
     processor = f"{told.get('cpu', 'unknown')}, {machine.usable_cores():g} cores"
     free = estimate.free(cache.folder())
-    gpus = ", ".join(gpu["name"] for gpu in told.get("gpus", ())) or "none"
     return [
         f"CPU      {processor}: {kind(found) if found is not None else 'its instruction sets are hidden'}",
         f"Memory   {told.get('memory_bytes', 0) / 1e9:.1f} GB, {machine.available_memory() / 1e9:.1f} available",
         f"Disk     {'unknown' if free is None else f'{free / 1e9:.0f} GB'} free in {cache.folder()}",
-        f"GPU      {gpus}",
+        *[f"GPU      {line}" for line in _gpus(gpu.look())],
         f"Python   {platform.python_version()}; {_pythons(chosen)}",
     ]
 
@@ -135,6 +135,23 @@ def _rows(chosen: Sequence[Adapter], found: frozenset[str] | None) -> list[str]:
         lines.append(f"{one.title:<{width}}  {cells[0]:<9}  {cells[1]}")
     whys = {why: None for one in chosen for precision in ("fp32", "amp_bf16") for why in _whys(one, precision, found)}
     return lines + [f"  {why}" for why in whys]
+
+
+def _gpus(found: gpu.Look) -> list[str]:
+    return [one.about for one in found.gpus] or [found.why or "none"]
+
+
+def _gpu_rows(adapters: Mapping[str, Adapter], gpus: tuple[gpu.Gpu, ...]) -> list[str]:
+    """Each framework: whether its environment has kernels for these GPUs, or what has; nothing without a GPU."""
+    if not gpus:
+        return []
+    asked = checks.from_arguments({**DEFAULTS, "model": "bert", "device": "cuda", "dry_run": True}, adapters)
+    lines = ["Rows on the GPU (no adapter has been run on one)"]
+    for one in (adapters[name] for name in asked.frameworks):
+        why = plan.other_gpu(asked, one, "cuda", "fp32")
+        known = gpu.runs(gpus) is not None and one.environments["cuda"].capabilities
+        lines.append(f"{one.title}: {why or ('its environment has kernels' if known else 'unknown')}")
+    return [*lines, ""]
 
 
 def _cell(adapter: Adapter, precision: str, found: frozenset[str] | None) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dlperf.adapters.api import PRECISIONS
 
@@ -14,11 +15,13 @@ ASKED = ("fp32", "tf32", "amp", "fp16", "bf16")
 @dataclass(frozen=True)
 class Precision:
     """meaning: for readers. dtype: of the large products, as Trainer.effective["compute_dtype"] has it. roundoff: the
-    unit roundoff of that type, half the distance from 1 to the next number."""
+    unit roundoff of that type, half the distance from 1 to the next number. kernels: of a GPU, as
+    dlperf.adapters.cpu.kernels takes them; empty where any will do."""
 
     meaning: str
     dtype: str
     roundoff: float
+    kernels: Sequence[Mapping[str, Any]] = ()
 
 
 _ROUNDING = {
@@ -28,8 +31,17 @@ _ROUNDING = {
     "amp_fp16": ("float16", 2.0**-11),
     "amp_bf16": ("bfloat16", 2.0**-8),
 }
+#: elsewhere it would be float32 under another name
+TENSOR_CORES: Mapping[str, Sequence[Mapping[str, Any]]] = {
+    "tf32": (
+        {"needs": ["compute_80"], "kernels": "native", "why": ""},
+        {"needs": [], "kernels": "none", "why": "TF32 is a mode of tensor cores from compute capability 8.0 on"},
+    )
+}
 #: by the name under which adapters and records have them
-TABLE: Mapping[str, Precision] = {name: Precision(PRECISIONS[name], *_ROUNDING[name]) for name in PRECISIONS}
+TABLE: Mapping[str, Precision] = {
+    name: Precision(PRECISIONS[name], *_ROUNDING[name], kernels=TENSOR_CORES.get(name, ())) for name in PRECISIONS
+}
 
 
 def resolve(asked: str, device: str) -> str:

@@ -15,15 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from dlperf import launchers, machine, models
-from dlperf.adapters import cpu, probe
+from dlperf.adapters import cpu
 from dlperf.catalog import checkout
-from dlperf.catalog.adapter import DEVICES, Adapter
+from dlperf.catalog.adapter import Adapter
 from dlperf.errors import UsageError, did_you_mean, either
 from dlperf.launchers import Launcher, containers
 from dlperf.launchers.api import EMULATOR
 from dlperf.launchers.containers import ARGUMENTS, ENGINES
 from dlperf.planning import hosts as hosts_
-from dlperf.planning.arguments import Arguments, split
+from dlperf.planning.arguments import split
+from dlperf.planning.devices import Devices
 from dlperf.planning.hosts import Host
 from dlperf.planning.spec import AUTO, PROTOCOLS, TIMEOUTS, Protocol, Spec, default_batch_size, without_amp
 from dlperf.precision import ASKED
@@ -81,6 +82,7 @@ def from_arguments(
         emulate_cpu=emulated,
         allow_reference=bool(arguments.get("allow_reference")),
         aa=checker.count("aa", int(protocol.name == "dlperf" and len(set(frameworks)) > 1), least=0),
+        gpus=checker.gpus(device, places),
         **places,
     )
     checker.containers(spec)
@@ -92,7 +94,7 @@ def from_arguments(
     return spec
 
 
-class _Checker(Arguments):
+class _Checker(Devices):
     """Checks what flags mean together, and on this machine."""
 
     def precisions(
@@ -140,18 +142,6 @@ class _Checker(Arguments):
         if not self.arguments["frameworks"] or self.arguments["frameworks"] == "all":
             return tuple(name for name, adapter in adapters.items() if adapter.default)
         return self.listed("frameworks", tuple(adapters), again=True)
-
-    def device(self, chosen: Sequence[Adapter]) -> str:
-        device = self.choice("device", ("auto", *DEVICES))
-        if device == "cpu":
-            return device
-        gpus = probe.gpus()
-        if device == "cuda" and not gpus and any(one.kind.run for one in chosen) and not self.arguments["dry_run"]:
-            says = "nvidia-smi finds no GPU. Is the driver installed? Without a GPU, choose --device cpu."
-            self.problem("device", "cuda", says)
-        if device == "auto" and all(adapter.devices == ("cuda",) for adapter in chosen):
-            return "cuda"  # without a GPU, their rows say so
-        return device if device == "cuda" else ("cuda" if gpus else "cpu")
 
     def sources(self, chosen: Sequence[Adapter], chosen_models: Sequence[str]) -> dict[str, str]:
         """--source DIR, for all scripts that are not ours, or ADAPTER=DIR with commas."""

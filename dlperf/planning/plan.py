@@ -10,12 +10,13 @@ from dataclasses import dataclass, fields, replace
 from itertools import product
 
 from dlperf import launchers, models
-from dlperf.adapters import cpu
+from dlperf.adapters import cpu, gpu
 from dlperf.catalog.adapter import RUNNABLE, Adapter
+from dlperf.catalog.environment import EnvironmentSpec, ImageSpec
 from dlperf.launchers.containers import ENGINES, NGC
 from dlperf.planning import scripts
 from dlperf.planning.spec import Spec, default_batch_size
-from dlperf.precision import resolve
+from dlperf.precision import TABLE, resolve
 from dlperf.schema import Job, Skip
 
 
@@ -149,12 +150,14 @@ def _row(
     if status in RUNNABLE and spec.env in ENGINES and not image and adapter.kind.run:
         why = no_image(adapter, environment, spec.device, spec.images)
         status = "not_yet" if why else status
-    if status in RUNNABLE and not image and _from_lock(spec, adapter) and environment in adapter.environments:
+    if status in RUNNABLE and not image and from_lock(spec, adapter) and environment in adapter.environments:
         made = adapter.environments[environment]
         why = made.lacks(machine)
         status = ("unavailable" if machine in made.unavailable else "not_yet") if why else status
     if status in RUNNABLE:
-        why = too_old(spec, adapter, family, precision, options)
+        why = too_old(spec, adapter, family, precision, options) or (
+            "" if image else other_gpu(spec, adapter, environment, precision)
+        )
         status = "hardware" if why else status
     if status not in RUNNABLE:
         names = (system, adapter.name, adapter.title, model, family, spec.device, asked, precision)
@@ -210,6 +213,35 @@ def too_old(spec: Spec, adapter: Adapter, family: str, precision: str, options: 
     return why + (", or --allow-reference to wait for it" if not cpu.refusal(entries, found, True) else "")
 
 
+def other_gpu(spec: Spec, adapter: Adapter, environment: str, precision: str) -> str:
+    """Why the GPUs that would run a row are not those that it needs, and what runs on them; empty if they are, or where
+    they are not known."""
+    lacks: str = gpu.refusal(TABLE[precision].kernels, spec.gpus)
+    if lacks:
+        return lacks
+    made = made_of(spec, adapter, environment)
+    why: str = gpu.refusal(made.kernels, spec.gpus, made.cuda) if made else ""
+    others = _others(spec, adapter, environment) if why else []
+    return why + (f"; instead: {'; or '.join(others)}" if others else "")
+
+
+def made_of(spec: Spec, adapter: Adapter, environment: str) -> EnvironmentSpec | ImageSpec | None:
+    """What is known of the kernels that a row is computed with."""
+    if from_lock(spec, adapter):
+        return adapter.environments.get(environment)
+    ngc = spec.env in ENGINES and spec.images.get(adapter.name, spec.images.get("", "")) == NGC
+    return adapter.images.get(spec.device) if ngc else None
+
+
+def _others(spec: Spec, adapter: Adapter, environment: str) -> list[str]:
+    """What else has kernels for these GPUs; nobody has run it."""
+    image, found = adapter.images.get(spec.device), []
+    if image and image.kernels and not gpu.refusal(image.kernels, spec.gpus, image.cuda):
+        found.append(f"--env docker --image {adapter.name}={NGC} ({image.ngc}; untested)")
+    made = adapter.environments.get(environment)
+    return found + ([made.otherwise] if made and made.otherwise else [])
+
+
 def _format(spec: Spec, adapter: Adapter, input: str) -> str:
     """The first format that the adapter's loader reads and the data folder has; empty if there is none."""
     return next((one for one in adapter.formats.get(input, ()) if one in spec.formats), "")
@@ -256,7 +288,7 @@ def _unbuilt(adapter: Adapter, environment: str, device: str) -> str:
     return f"{variant} on {device} is not built yet"
 
 
-def _from_lock(spec: Spec, adapter: Adapter) -> bool:
+def from_lock(spec: Spec, adapter: Adapter) -> bool:
     """Whether this adapter's environments, or the images of them, are made from our locks."""
     return spec.env == "venv" or (spec.env in ENGINES and not spec.images.get(adapter.name, spec.images.get("", "")))
 

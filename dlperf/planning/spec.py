@@ -9,6 +9,7 @@ from typing import Any
 from dlperf import models
 from dlperf import precision as precisions
 from dlperf.adapters import cpu
+from dlperf.adapters.gpu import Gpu
 from dlperf.catalog.adapter import RUNNABLE, Adapter
 
 #: in place of them: amp, unless too few frameworks have kernels for it
@@ -47,7 +48,8 @@ class Spec:
     dlperf.launchers.containers. sources: of adapters whose scripts are others', their checkouts. instructions: what
     the CPU that runs the rows has, see dlperf.adapters.cpu; None where other machines run them, or nothing tells.
     emulate_cpu: the CPU that qemu-user emulates for the workers; empty for this machine's own. allow_reference: run
-    rows whose kernels are of last resort. aa: rows of each table that are made twice.
+    rows whose kernels are of last resort. aa: rows of each table that are made twice. gpus: those
+    that run the rows; empty on a CPU, where other machines run them, or nothing tells.
     """
 
     models: tuple[str, ...]
@@ -80,6 +82,7 @@ class Spec:
     emulate_cpu: str = ""
     allow_reference: bool = False
     aa: int = 0
+    gpus: tuple[Gpu, ...] = ()
 
     @property
     def world_sizes(self) -> list[int]:
@@ -98,6 +101,7 @@ def spec_from(data: Mapping[str, Any]) -> Spec:
         )
     told = fields.get("instructions")
     fields["instructions"] = None if told is None else tuple(told)
+    fields["gpus"] = tuple(Gpu(*one) for one in fields.get("gpus", ()))
     return Spec(**fields)
 
 

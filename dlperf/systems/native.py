@@ -12,6 +12,7 @@ from dlperf.envs import kinds
 from dlperf.envs.environment import Environment, Note
 from dlperf.errors import RunError
 from dlperf.launchers import Launcher
+from dlperf.planning.plan import made_of
 from dlperf.planning.spec import Spec
 from dlperf.runs import events, failures, worker
 from dlperf.runs.events import Stream
@@ -77,5 +78,13 @@ def request(adapter: Adapter, job: Job, spec: Spec) -> dict[str, object]:
         steps_per_window=spec.protocol.steps_per_window,
         meeting_seconds=min(300.0, spec.timeout / 2),
     )
-    kernels = adapter.kernels_of(job.family, job.device, job.precision, job.options)
-    return {**asked, "kernels": kernels, "allow_reference": spec.allow_reference}
+    return {**asked, **_kernels(adapter, job, spec)}
+
+
+def _kernels(adapter: Adapter, job: Job, spec: Spec) -> dict[str, object]:
+    """What the worker asks its device before it imports the framework, as the plan did where that was known."""
+    if job.device == "cpu":
+        kernels = adapter.kernels_of(job.family, job.device, job.precision, job.options)
+        return {"kernels": kernels, "allow_reference": spec.allow_reference}
+    made = made_of(spec, adapter, job.environment)
+    return {"kernels": made.kernels, "cuda": made.cuda} if made else {}

@@ -3,6 +3,7 @@
 import pytest
 
 from dlperf import compare
+from dlperf.adapters import gpu
 from dlperf.catalog import reader
 from dlperf.data import photos as photos_
 from dlperf.data.photos import Options
@@ -168,7 +169,7 @@ def test_a_foreign_data_folder_is_refused(tmp_path):
 
 
 def test_cuda_needs_a_gpu_unless_it_is_a_dry_run(monkeypatch):
-    monkeypatch.setattr(checks.probe, "gpus", lambda: [])
+    monkeypatch.setattr(gpu, "look", lambda: gpu.Look(()))
     with pytest.raises(UsageError, match="nvidia-smi finds no GPU"):
         parse("--device", "cuda")
 
@@ -208,7 +209,7 @@ def test_an_option_may_need_another_environment():
 
 def test_an_environment_that_nobody_builds_yet_is_a_skip(monkeypatch):
     words = ["--model", "bert", "--frameworks", "pytorch", "--device", "cuda", "--set", "communication=horovod"]
-    monkeypatch.setattr(checks.probe, "gpus", lambda: [{"name": "some GPU"}])
+    monkeypatch.setattr(gpu, "look", lambda: gpu.Look((gpu.Gpu("some GPU", None, "", ""),)))
     (skip,) = planned(*words).skips
     assert (skip.system, skip.status) == ("pytorch+horovod", "not_yet")
     assert skip.why == "horovod on cuda is not built yet"
