@@ -187,7 +187,7 @@ class Trajectory:
     environment: kind, python, digest. code: digest of the adapter's code, the contract's and dlperf.models'.
     definition: digest of what was asked: sizes, optimizer, weights, batches. sketches: digest of the file of sketches.
     ranks: how many trained it together; batch_size is of all of them, losses are means over them, running statistics
-    are rank 0's.
+    are rank 0's. gpu: model, compute capability and driver of each that it was made on; empty on a CPU.
     """
 
     system: str
@@ -217,6 +217,7 @@ class Trajectory:
     effective: Mapping[str, str] = field(default_factory=dict)
     sketches: str = ""
     ranks: int = 1
+    gpu: str = ""
     failure: Failure | None = None
 
 

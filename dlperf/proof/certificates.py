@@ -1,6 +1,6 @@
 """The certificates in the user's cache folder.
 
-One folder in `<cache>/certificates` for each system, model, precision, environment and code:
+One folder in `<cache>/certificates` for each system, model, precision, environment, code and model and driver of GPU:
 
     certificate.json   the trajectory, the last verdict on it, and a seal over both
     trajectory.npz     sketches of its tensors, see dlperf.adapters.trace
@@ -15,13 +15,14 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from dlperf import cache, models
 from dlperf.adapters.api import WIDTH
+from dlperf.adapters.gpu import Gpu
 from dlperf.envs.environment import Environment
 from dlperf.models.parameters import initial
 from dlperf.proof.asked import BATCH_SIZE, SEED, STEPS, Asked, of_ranks
@@ -30,10 +31,12 @@ from dlperf.schema import Certificate, Trajectory, certificate_from
 
 CERTIFICATE, SKETCHES = "certificate.json", "trajectory.npz"
 FROM_WORKER = "trajectory.rank0.npz"
+#: of GPUs of other machines: what is proven there is never taken from the cache
+UNKNOWN = "unknown"
 
 
-def blank(one: Asked, environment: Environment, code: str) -> Trajectory:
-    """A trajectory as far as it is known before it is made."""
+def blank(one: Asked, environment: Environment, code: str, gpus: Sequence[Gpu] = ()) -> Trajectory:
+    """A trajectory as far as it is known before it is made. gpus: see Spec."""
     job = one.job
     return Trajectory(
         system=job.system,
@@ -52,6 +55,7 @@ def blank(one: Asked, environment: Environment, code: str) -> Trajectory:
         code=code,
         environment=environment.stored,
         ranks=one.ranks,
+        gpu="; ".join(dict.fromkeys(each.about for each in gpus)) or ("" if job.device == "cpu" else UNKNOWN),
     )
 
 
@@ -84,7 +88,8 @@ def place(trajectory: Trajectory) -> Path:
         t.ranks,
     )
     made_of = (t.definition, t.code, t.environment["kind"], t.environment["digest"])
-    key = hashlib.sha256(repr((asked, made_of)).encode()).hexdigest()[:16]
+    parts = (asked, made_of, t.gpu) if t.gpu else (asked, made_of)
+    key = hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
     return _folder() / f"{_label(t.adapter, t.model, t.device, t.precision, t.ranks)}-{key}"
 
 
@@ -105,7 +110,7 @@ def kept(one: Asked) -> bool:
 
 def keep(made: Evidence, run: Path) -> None:
     """Put a new trajectory into the cache, from the folder of its run: an interruption does not lose it."""
-    if made.trajectory.failure:
+    if made.trajectory.failure or made.trajectory.gpu == UNKNOWN:
         return
     folder = place(made.trajectory)
     try:

@@ -132,7 +132,8 @@ class Certifier:
             return None
 
     def _blank(self, one: Asked, environment: Environment) -> Trajectory:
-        return blank(one, environment, bundle.digest(self.folder / "code" / "dlperf", one.job.adapter))
+        code = bundle.digest(self.folder / "code" / "dlperf", one.job.adapter)
+        return blank(one, environment, code, self.spec.gpus)
 
     def run(self, one: Asked, environment: Environment, threads: int) -> Evidence:
         """A new trajectory; a run that failed is one with its failure."""
