@@ -15,10 +15,12 @@ from places import ROOT
 from dlperf import models
 from dlperf.adapters import trace
 from dlperf.adapters.api import WIDTH
+from dlperf.adapters.gpu import Gpu
 from dlperf.catalog import reader
 from dlperf.envs import kinds
 from dlperf.planning.spec import PROTOCOLS, Spec
 from dlperf.proof import certificates, certify, judge
+from dlperf.proof.asked import trajectories
 from dlperf.proof.certify import Certifier
 from dlperf.proof.judge import Evidence
 from dlperf.proof.published import REFERENCES
@@ -353,6 +355,36 @@ def test_proofs_at_work_are_named_with_their_step_their_time_and_how_many_are_le
         "proofs running: fake: bert_tiny, fp32: importing and building, 0 s",
         "proofs running: fake: bert_tiny, fp32: step 4 of 10, 45 s",
     ]
+
+
+def test_a_certificate_of_one_gpu_is_not_anothers_and_one_of_a_cpu_is_as_it_was(tmp_path, monkeypatch):
+    monkeypatch.setenv("DLPERF_CACHE", str(tmp_path))
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / certificates.FROM_WORKER).write_bytes(b"sketches")
+    environment = dataclasses.replace(kinds.planned(reader.adapters()["fake"], "cpu", "current"), digest="d")
+
+    def blank(device, *gpus):
+        job = Job(
+            "i", "fake", "fake", "F", "bert_tiny", "bert", device, "fp32", "fp32", 4, "synthetic", None, {}, device
+        )
+        return certificates.blank(trajectories(job)[0], environment, "code", gpus)
+
+    def found(trajectory):
+        return (certificates.place(trajectory) / certificates.CERTIFICATE).exists()
+
+    h100, h200 = Gpu("H100", 2**36, "580.1", "9.0"), Gpu("H200", 2**37, "580.1", "9.0")
+    for made in (blank("cuda", h200), blank("cuda"), blank("cpu")):
+        certificates.keep(Evidence(made, {}), run)
+    assert found(blank("cuda", h200))
+    assert found(blank("cuda", h200, h200))  # of the same kind
+    for other in (h100, h200._replace(driver="590.1"), h200._replace(capability="9.1")):
+        assert not found(blank("cuda", other))
+    assert not found(blank("cuda")), "of a GPU that nobody knows nothing is kept"
+    assert found(blank("cpu"))
+    known = ("a", "toy", "A", "resnet_tiny", "resnet_tiny_check", "resnet", "cpu", "fp64", 4, 10, 1, {}, "d", "c")
+    name = certificates.place(Trajectory(*known, {"kind": "venv", "digest": "e"})).name
+    assert name == "toy-resnet_tiny_check-cpu-fp64-d8c14ac49f1a8765"
 
 
 @pytest.mark.slow
