@@ -5,7 +5,8 @@ import time
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from dlperf import models
-from dlperf.adapters.api import Job
+from dlperf.adapters import gpu
+from dlperf.adapters.api import Job, Unsupported
 from dlperf.adapters.ranks import Ranks
 from dlperf.models.batches import Batches
 from dlperf.models.parameters import Parameter
@@ -33,6 +34,18 @@ def parameter_groups(network: Any, job: Job, weight_decay: float) -> "List[Dict[
 def logits(job: Job) -> Dict[str, Tuple[int, ...]]:
     """The outputs of the job's model, by name: their shapes without the batch axis."""
     return dict(models.family(job.model).logits(models.config(job.model)))
+
+
+def need_gpu(framework: str, built: bool, count: int, ranks: Ranks) -> None:
+    """Raise Unsupported where a framework cannot use this rank's GPU. built: with CUDA. count: GPUs that it finds."""
+    if not built:
+        raise Unsupported(f"this build of {framework} has no CUDA")
+    if count <= ranks.local_rank:
+        seen = "; ".join(one.about for one in gpu.look().gpus) or gpu.look().why or "none"
+        wanted = f", and this is local rank {ranks.local_rank}" if ranks.local_rank else ""
+        raise Unsupported(
+            f"{framework} finds {count or 'no'} GPU{'s' if count > 1 else ''}{wanted}; nvidia-smi: {seen}"
+        )
 
 
 class Feed:

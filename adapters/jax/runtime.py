@@ -73,7 +73,7 @@ def _first_gpu():
         return jax.local_devices()[0]
     except (AssertionError, RuntimeError) as error:
         missing = "it has no CUDA plug-in here; jax[cuda12] and jax[cuda13] have one"
-        raise Unsupported(f"JAX does not start on CUDA: {'; '.join(why) or str(error) or missing}") from error
+        raise Unsupported(f"JAX finds no GPU: {'; '.join(why) or str(error) or missing}") from error
     finally:
         log.removeHandler(told)
 

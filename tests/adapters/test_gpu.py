@@ -1,5 +1,6 @@
 """What rows need of the GPU: asked of nvidia-smi, declared by environments, before anything is installed."""
 
+import contextlib
 import json
 import struct
 from pathlib import Path
@@ -9,7 +10,9 @@ import pytest
 from commands import call
 from places import ROOT
 
-from dlperf.adapters import gpu
+from dlperf.adapters import base, gpu
+from dlperf.adapters.api import Unsupported
+from dlperf.adapters.ranks import Ranks
 from dlperf.catalog import locks, reader
 from dlperf.errors import UsageError
 from dlperf.flags import DEFAULTS
@@ -241,6 +244,22 @@ def test_the_worker_is_told_and_asks_again(monkeypatch):
     assert isinstance(made.jobs[0], Job)
     assert gpu.refusal(request["kernels"], [card()], request["cuda"]) == ""
     assert "sm_75" in gpu.refusal(request["kernels"], [card("7.0")], request["cuda"])
+
+
+@pytest.mark.parametrize(
+    ("built", "count", "local_rank", "says"),
+    [
+        (False, 0, 0, "this build of torch has no CUDA"),
+        (True, 0, 0, "torch finds no GPU; nvidia-smi: NVIDIA H200, compute capability 9.0, driver 580.159.04"),
+        (True, 1, 1, "torch finds 1 GPU, and this is local rank 1; nvidia-smi: NVIDIA H200, compute capability 9.0"),
+        (True, 2, 1, ""),
+    ],
+)
+def test_a_framework_that_finds_no_gpu_says_so(monkeypatch, built, count, local_rank, says):
+    monkeypatch.setattr(gpu, "look", lambda: gpu.Look((card(),)))
+    ranks = Ranks(rank=local_rank, world_size=2, local_rank=local_rank)
+    with pytest.raises(Unsupported, match=says) if says else contextlib.nullcontext():
+        base.need_gpu("torch", built, count, ranks)
 
 
 # --- the tool that reads libraries ------------------------------------------------------------------------------------
