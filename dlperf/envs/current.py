@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlperf.catalog.locks import digest_of
-from dlperf.envs.environment import Environment, variables_of
+from dlperf.envs.environment import Environment, installed, variables_of
 from dlperf.envs.making import Session
 from dlperf.errors import RunError
 
@@ -34,19 +34,14 @@ def commands(adapter: Adapter, key: str, chosen: Mapping[str, str]) -> list[str]
 
 def ensure(adapter: Adapter, key: str, chosen: Mapping[str, str], session: Session) -> Environment:
     """This interpreter, if it has the framework."""
-    import importlib.metadata
-
-    installed = {
-        (one.metadata["Name"] or "").lower().replace("_", "-"): one.version
-        for one in importlib.metadata.distributions()
-    }
-    if not any(name in installed for name in adapter.distribution):
+    found = installed()
+    if not any(name in found for name in adapter.distribution):
         names = " or ".join(adapter.distribution)
         message = f"{adapter.name} {key}: {names} is not installed in the running Python, {sys.executable}"
         raise RunError("environment", f"{message}; install it there, or leave out --env current")
-    found = planned(adapter, key, chosen)
-    packages = (f"{name}=={installed[name]}" for name in sorted(installed))
-    return replace(found, digest=digest_of(found.python_version, *packages))
+    made = planned(adapter, key, chosen)
+    packages = (f"{name}=={found[name]}" for name in sorted(found))
+    return replace(made, digest=digest_of(made.python_version, *packages))
 
 
 def check(env: Environment) -> None:

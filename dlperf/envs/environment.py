@@ -71,3 +71,13 @@ NO_IMAGES: Mapping[str, str] = {}
 def variables_of(spec: EnvironmentSpec, packages: Path) -> dict[str, str]:
     given = spec.variables or {}
     return {name: value.replace("{site_packages}", str(packages)) for name, value in given.items()}
+
+
+def installed() -> dict[str, str]:
+    """The packages of the running Python, by name in small letters with hyphens, and their versions."""
+    import importlib.metadata
+
+    return {
+        (one.metadata["Name"] or "").lower().replace("_", "-"): one.version
+        for one in importlib.metadata.distributions()
+    }

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from dlperf.catalog.locks import bad_line, logical_lines, read
 from dlperf.envs import indexes, pythons
+from dlperf.envs.environment import installed
 from dlperf.envs.target import Target
 from dlperf.errors import RunError
 
@@ -55,10 +56,17 @@ def explained(target: Target, lines: Sequence[str], otherwise: str) -> RunError:
     if indexes.unreachable(lines):
         place = re.search(r"Failed to fetch: `?([^\s`]+)", text)
         what = f"uv cannot reach {place[1]}" if place else "a package index cannot be reached"
-        return target.error(f"no network: {what}{f', so {missing} was not found' if missing else ''}{blamed}", lines)
+        what += f", so {missing} was not found" if missing else ""
+        return target.error(f"no network: {what}{_at_hand(target)}{blamed}", lines)
     if missing:
         return target.error(f"no package index offers {missing} for this Python and machine{blamed}", lines)
     return target.error(f"{otherwise}: {indexes.reason(lines)}{blamed}", lines)
+
+
+def _at_hand(target: Target) -> str:
+    """How a comparison goes on without an index, where the running Python has the framework."""
+    here = [f"{one} {version}" for one, version in installed().items() if one in target.adapter.distribution]
+    return f"; {sys.executable} has {here[0]}: --env current runs it" if here else ""
 
 
 def not_built(target: Target, lines: Sequence[str]) -> RunError:

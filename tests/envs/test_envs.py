@@ -664,11 +664,12 @@ def test_the_adapters_own_index_is_asked_only_for_what_is_missing(tmp_path, monk
 @pytest.mark.slow
 def test_no_network_and_no_such_package_are_told_apart(tmp_path, own_cache, monkeypatch):
     empty, _ = index(tmp_path / "empty")
-    adapter = toy(tmp_path, [wheel(tmp_path / "wheels", "tiny")])
+    adapter = toy(tmp_path, [wheel(tmp_path / "wheels", "tiny")], distribution="numpy")
     monkeypatch.setenv("PIP_RETRIES", "1")
     monkeypatch.setenv("PIP_INDEX_URL", REFUSED)
     error = failure(adapter)
     assert f"toy cpu: no network: uv cannot reach {REFUSED}/tiny/" in str(error)
+    assert f"{sys.executable} has numpy {importlib.metadata.version('numpy')}: --env current runs it" in str(error)
     assert error.lines
     monkeypatch.setenv("PIP_INDEX_URL", empty)
     assert "no package index offers tiny==1.0 for this Python and machine" in str(failure(adapter))
