@@ -66,7 +66,7 @@ class Network(nn.Module):
         mlm = self.cls["predictions"](masked, self.bert["embeddings"].word_embeddings.weight)
         nsp = self.cls["seq_relationship"](torch.tanh(self.bert["pooler"]["dense"](hidden[:, 0])))
         self.compute_dtype = mlm.dtype
-        self.shapes.update(mlm_logits=tuple(mlm.shape[1:]), nsp_logits=tuple(nsp.shape[1:]))
+        self.shapes = {"mlm_logits": tuple(mlm.shape[1:]), "nsp_logits": tuple(nsp.shape[1:])}
         return mlm, nsp
 
 

@@ -55,8 +55,8 @@ class Network(nn.Module):
         x = F.max_pool2d(x, 3, stride=2, padding=1)
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
         logits = self.fc(torch.flatten(F.adaptive_avg_pool2d(x, 1), 1))
-        self.shapes["layer2.0.conv1"], self.compute_dtype = self.layer2[0].observed
-        self.shapes["logits"] = tuple(logits.shape[1:])
+        inner, self.compute_dtype = self.layer2[0].observed
+        self.shapes = {"layer2.0.conv1": inner, "logits": tuple(logits.shape[1:])}
         return logits
 
 

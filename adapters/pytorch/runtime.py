@@ -114,7 +114,6 @@ class Trainer(base.Trainer):
         self._weights = [weight for group in optimizer.param_groups for weight in group["params"]]
         self._scaler = torch.amp.GradScaler(self._device.type, enabled=job.precision == "amp_fp16")
         self._logits, self._gradients = (), []
-        self.shapes = network.shapes
         self.parameter_count = sum(weight.numel() for weight in self._weights)
         self.gradient_bytes = sum(weight.numel() * weight.element_size() for weight in self._weights)
         self.effective["compile"] = "inductor" if compiled else "none"
@@ -149,6 +148,7 @@ class Trainer(base.Trainer):
         return torch.autocast(self._device.type, DTYPES[self._job.precision])
 
     def _observe(self, batch):
+        self.shapes = self._network.shapes
         dtype = str(self._network.compute_dtype).replace("torch.", "")
         self.effective["compute_dtype"] = "tf32" if (dtype, self._job.precision) == ("float32", "tf32") else dtype
         if self._scaler.is_enabled():
