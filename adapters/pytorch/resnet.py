@@ -88,4 +88,6 @@ def conv(channels_in, channels_out, kernel, stride=1):
 
 
 def norm(channels, config):
-    return nn.BatchNorm2d(channels, eps=config.bn_eps, momentum=1 - config.bn_decay)
+    layer = nn.BatchNorm2d(channels, eps=config.bn_eps, momentum=1 - config.bn_decay)
+    layer.num_batches_tracked = None  # counts steps in a kernel of its own, for a momentum of None alone
+    return layer
