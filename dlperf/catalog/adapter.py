@@ -25,6 +25,7 @@ RUNNABLE = frozenset(["yes", "untested"])
 class Option:
     """A switch of an adapter. `values[0]` is the default; `any` allows others; `family` empty means all.
 
+    defaults: device -> value, where the default there is another, e.g. {"cuda": "on"}.
     labels: value -> what the system's name gets, e.g. {"on": "inductor"} makes "pytorch+inductor".
     environment: value -> variant of the environment that it needs, e.g. {"horovod": "horovod"} for "cpu-horovod".
     launcher: value -> launcher whose program that environment has, see Adapter.launchers.
@@ -35,13 +36,13 @@ class Option:
     values: tuple[str, ...]
     any: bool = False
     family: tuple[str, ...] = ()
+    defaults: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     launcher: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def default(self) -> str:
-        return self.values[0]
+    def default(self, device: str) -> str:
+        return self.defaults.get(device, self.values[0])
 
     def accepts(self, value: str) -> bool:
         return self.any or value in self.values
@@ -171,7 +172,8 @@ class Adapter:
     ) -> list[dict[str, Any]]:
         """What its kernels are, best first, as dlperf.adapters.cpu takes it; empty where nobody looked. options: of the
         row; default: the adapter's defaults."""
-        chosen = {**{name: option.default for name, option in self.options.items() if option.values}, **(options or {})}
+        usual = {name: option.default(device) for name, option in self.options.items() if option.values}
+        chosen = {**usual, **(options or {})}
         return [
             one.entry
             for one in self.kernels

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -263,7 +263,9 @@ class _Reader(Foreign):
 
     def option(self, name: str, table: Mapping[str, Any]) -> Option:
         where = f"options.{name}"
-        self.known(where + ".", table, {"about", "values", "any", "family", "labels", "environment", "launcher"})
+        self.known(
+            where + ".", table, {"about", "values", "any", "family", "defaults", "labels", "environment", "launcher"}
+        )
         brought = self.strings(where + ".launcher", table.get("launcher", {}))
         self.launchers(where + ".launcher", list(brought.values()))
         values = tuple(str(value) for value in table.get("values", ()))
@@ -275,7 +277,13 @@ class _Reader(Foreign):
             values=values,
             any=bool(table.get("any", False)),
             family=self.choices(where, table, "family", tuple(FAMILIES)) if "family" in table else (),
+            defaults=self.defaults(where + ".defaults", table.get("defaults", {}), values),
             labels=self.strings(where + ".labels", table.get("labels", {})),
             environment=self.strings(where + ".environment", table.get("environment", {})),
             launcher=brought,
         )
+
+    def defaults(self, where: str, table: Mapping[str, Any], values: Sequence[str]) -> dict[str, str]:
+        """Values of an option by device."""
+        self.known(where + ".", table, set(DEVICES))
+        return {device: self.one_of(f"{where}.{device}", value, values) for device, value in table.items()}

@@ -132,12 +132,12 @@ def _row(
 ) -> Job | Skip:
     """`mine`: the settings that address this adapter and this family."""
     family, precision = models.FAMILY_OF[model], resolve(asked, spec.device)
-    options = {name: mine.get(name, option.default) for name, option in adapter.options_of(family).items()}
+    options = {name: mine.get(name, option.default(spec.device)) for name, option in adapter.options_of(family).items()}
     script = adapter.scripts.get(model)
     if script:  # what feeds it is its own matter
         input = options.get("input", script.input)
     fed = input if adapter.kind.worker else ""
-    system = system_name(adapter, family, mine, fed)
+    system = system_name(adapter, family, spec.device, mine, fed)
     status, why = _supported(adapter, model, spec.device, precision, input)
     if status in RUNNABLE:
         why = _misfit(adapter, family, mine) or (_unread(spec, adapter, model, fed) if fed else "")
@@ -308,14 +308,16 @@ def no_image(adapter: Adapter, environment: str, device: str, images: Mapping[st
     return ""
 
 
-def system_name(adapter: Adapter, family: str, settings: Mapping[str, str], input: str = "synthetic") -> str:
+def system_name(
+    adapter: Adapter, family: str, device: str, settings: Mapping[str, str], input: str = "synthetic"
+) -> str:
     """The adapter and what differs from its defaults: "pytorch+inductor", "pytorch+dali", "pytorch clip_norm=off"."""
     labels, rest = ("+dali" if input == "dali" else ""), ""
     for name, option in adapter.options_of(family).items():
-        value = settings.get(name, option.default)
+        value = settings.get(name, option.default(device))
         if value in option.labels:
             labels += "+" + option.labels[value]
-        elif value != option.default:
+        elif value != option.default(device):
             rest += f" {name}={value}"
     return adapter.name + labels + rest
 

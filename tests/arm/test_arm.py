@@ -46,7 +46,7 @@ class Worker:
     def losses(self, folder, adapter, family, precision):
         """Of three steps, without dropout, whose bits a processor may draw in its own way."""
         folder.mkdir()
-        options = {name: option.default for name, option in adapter.options_of(family).items()}
+        options = {name: option.default("cpu") for name, option in adapter.options_of(family).items()}
         steps = {"warmup_steps": 1, "windows": 2, "steps_per_window": 1}
         job = {"model": MODELS[family], "device": "cpu", "precision": precision, "batch_size": 4, "dropout": False}
         (folder / "job.json").write_text(

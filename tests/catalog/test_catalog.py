@@ -87,9 +87,11 @@ def test_a_lock_has_what_each_python_and_machine_needs(name):
 @pytest.mark.parametrize("name", ["pytorch", "tensorflow", "mxnet"])
 def test_horovod_is_an_environment_of_its_own_on_the_cpu(name):
     option = ADAPTERS[name].options["communication"]
-    assert option.default != "horovod"
+    assert option.default("cpu") != "horovod"
     for device, key in [("cpu", "cpu-horovod"), ("cuda", "cuda-horovod")]:
-        assert ADAPTERS[name].environment_key(device, {"communication": option.default, "compile": "on"}) == device
+        assert (
+            ADAPTERS[name].environment_key(device, {"communication": option.default(device), "compile": "on"}) == device
+        )
         assert ADAPTERS[name].environment_key(device, {"communication": "horovod", "compile": "on"}) == key
     assert ADAPTERS[name].environments["cpu-horovod"].build
     assert "cuda-horovod" not in ADAPTERS[name].environments
@@ -177,12 +179,15 @@ def test_every_wrong_key_of_an_adapter_toml_is_named(tmp_path):
         '[environment.cpu-m]\npython = ["3.11"]\nunavailable = "no wheel"\n'
         '[environment.cpu-n]\npython = ["3.11"]\nmachines = ["aarch64"]\nunavailable.aarch64 = "both"\n'
         '[options.start]\nvalues = ["a"]\nlauncher = { a = "mpi", b = "horovod" }\nlabels = "x"\n'
+        'defaults = { cuda = "b", tpu = "a" }\n'
     )
     found = problems(tmp_path)
     fields = {problem.field.rpartition(": ")[2] for problem in found}
     assert {
         "colour",
         "options.start.labels",
+        "options.start.defaults.cuda",
+        "options.start.defaults.tpu",
         "title",
         "environment",
         "support[0].status",

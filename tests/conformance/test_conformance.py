@@ -43,7 +43,7 @@ def seen(environment, tmp_path_factory):
 
 def _drive(environment, adapter, family, folder):
     bundle.copy_code(folder / "code", [adapter])
-    options = {name: option.default for name, option in adapter.options_of(family).items()}
+    options = {name: option.default("cpu") for name, option in adapter.options_of(family).items()}
     driver = os.path.join(os.path.dirname(__file__), "driver.py")
     threads = str(probe.machine_cpus())
     command = [environment.python, driver, adapter.name, family, json.dumps(options), threads, folder / "seen.json"]

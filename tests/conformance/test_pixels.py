@@ -66,7 +66,7 @@ def bilinear(square):
 
 def written(folder, data, environment, adapter, input, format):
     """label -> what the network would get, (3, SIZE, SIZE)."""
-    options = {one.name: one.default for one in adapter.options_of("resnet").values()}
+    options = {one.name: one.default("cpu") for one in adapter.options_of("resnet").values()}
     job = {"model": "resnet_tiny", "device": "cpu", "precision": "fp32", "batch_size": 2, "options": options}
     job.update(input=input, format=format, data_dir=str(data / "data"), pixels=CLASSES)
     (folder / "job.json").write_text(json.dumps({"adapter": adapter.name, "job": job}))

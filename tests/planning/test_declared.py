@@ -20,6 +20,13 @@ def test_compilers_are_rows_of_their_own():
     assert found == {"pytorch", "pytorch+inductor", "tensorflow", "tensorflow+xla", "paddle", "paddle+cinn", "jax"}
 
 
+def test_a_default_may_be_of_a_device():
+    """What differs from it is in the name."""
+    assert systems(frameworks="pytorch") == {"pytorch"}
+    assert systems(frameworks="pytorch", device="cuda") == {"pytorch+inductor"}
+    assert systems(frameworks="pytorch", device="cuda", compile="off") == {"pytorch compile=off"}
+
+
 def test_apex_is_a_row_of_its_own():
     assert systems(frameworks="pytorch", set=["optimizer=apex"]) == {"pytorch+apex"}
 
