@@ -96,18 +96,31 @@ class Layer(nn.Module):
         self.output = Output(config.intermediate, config)
 
     def forward(self, x, mask):
-        query, key, value = (self._split(self.attention["self"][name](x)) for name in ("query", "key", "value"))
+        inputs = (one.transpose(1, 2) for one in projected(self.attention["self"].values(), x, self.heads))
         context = F.scaled_dot_product_attention(
-            query, key, value, attn_mask=mask, dropout_p=self.dropout if self.training else 0.0
+            *inputs, attn_mask=mask, dropout_p=self.dropout if self.training else 0.0
         )
         x = self._add_norm(self.attention["output"], context.transpose(1, 2).flatten(2), x)
         return self._add_norm(self.output, F.gelu(self.intermediate["dense"](x)), x)
 
-    def _split(self, x):
-        return x.unflatten(2, (self.heads, -1)).transpose(1, 2)
-
     def _add_norm(self, output, x, residual):
-        return output.LayerNorm(residual + F.dropout(output.dense(x), self.dropout, self.training))
+        x = output.dense(x)
+        return narrow(output.LayerNorm(residual + F.dropout(x, self.dropout, self.training)), x.dtype)
+
+
+def projected(layers, x, heads):
+    """query, key, value: (batch, sequence, heads, head size). On CUDA one product of all weights, which reads x once and
+    adds up its gradient inside."""
+    if not x.is_cuda:
+        return [layer(x).unflatten(2, (heads, -1)) for layer in layers]
+    layers = list(layers)
+    weight, bias = torch.cat([layer.weight for layer in layers]), torch.cat([layer.bias for layer in layers])
+    return F.linear(x, weight, bias).unflatten(2, (len(layers), heads, -1)).unbind(2)
+
+
+def narrow(x, dtype):
+    """On CUDA, what autocast's LayerNorm gives in float32, in the type of the products that read it."""
+    return x.to(dtype) if x.is_cuda else x
 
 
 class Output(nn.Module):
