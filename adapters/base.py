@@ -58,13 +58,14 @@ class Feed:
 
     def __init__(self, job: Job, ranks: Ranks) -> None:
         self._batches = Batches(job, ranks)
-        self._ready = [self._place(batch) for batch in self._batches.pool()] if self._batches.synthetic else []
-        count = len(self._ready)
+        #: those that wait on the device, each the same object whenever its turn comes
+        self.fixed = [self._place(batch) for batch in self._batches.pool()] if self._batches.synthetic else []
+        count = len(self.fixed)
         #: what `Trainer.effective` says of the input
         self.effective = {"data": f"synthetic, {count} batches on the device" if count else f"rows of {job.data_dir}"}
 
     def __getitem__(self, step: int) -> Any:
-        return self._ready[step % len(self._ready)] if self._ready else self._place(self._batches[step])
+        return self.fixed[step % len(self.fixed)] if self.fixed else self._place(self._batches[step])
 
     def _place(self, batch: "Mapping[str, ndarray]") -> Any:
         return {name: self._tensor(array) for name, array in batch.items()}
@@ -79,6 +80,8 @@ class Loader:
 
     input_seconds: that was waited for them so far.
     """
+
+    fixed: "Tuple[Any, ...]" = ()
 
     def __init__(self, job: Job, description: str) -> None:
         self.input_seconds = 0.0

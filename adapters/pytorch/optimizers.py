@@ -21,7 +21,7 @@ def adamw(job, network, recipe):
     settings = {"lr": recipe.learning_rate, "betas": (recipe.beta1, recipe.beta2), "eps": recipe.eps}
     if job.options["optimizer"] == "apex":
         return apex(job).FusedAdam(groups, adam_w_mode=True, **settings)
-    return torch.optim.AdamW(groups, fused=True, **settings)
+    return torch.optim.AdamW(groups, fused=True, capturable=job.device == "cuda", **settings)
 
 
 def apex(job):

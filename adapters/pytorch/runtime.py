@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from dlperf.adapters import base
-from dlperf.adapters.pytorch import communication
+from dlperf.adapters.pytorch import communication, graphs
 from dlperf.adapters.pytorch.optimizers import clip, kernel
 from dlperf.models.parameters import initial
 
@@ -113,34 +113,43 @@ class Trainer(base.Trainer):
         self._replica = torch.compile(replica) if compiled else replica
         self._weights = [weight for group in optimizer.param_groups for weight in group["params"]]
         self._scaler = torch.amp.GradScaler(self._device.type, enabled=job.precision == "amp_fp16")
+        self._run = graphs.Replayed(self._train, feed.fixed) if graphs.wanted(job, ranks, feed) else self._train
         self._logits, self._gradients = (), []
         self.parameter_count = sum(weight.numel() for weight in self._weights)
         self.gradient_bytes = sum(weight.numel() * weight.element_size() for weight in self._weights)
         self.effective["compile"] = "inductor" if compiled else "none"
         self.effective["threads"] = str(torch.get_num_threads())
         self.effective["optimizer"] = kernel(optimizer)
+        if self._device.type == "cuda":
+            self.effective["graph"] = "whole step" if isinstance(self._run, graphs.Replayed) else "none"
         if self._communication.description:
             self.effective["communication"] = self._communication.description
 
     def _step(self, batch):
+        loss, self._logits, self._gradients = self._run(batch)
+        return loss
+
+    def _train(self, batch):
+        """Loss, logits and gradients; the last two with trace_steps alone."""
         job = self._job
+        logits, gradients = (), []
         with self._autocast():
             loss = self._replica(batch)
             if job.trace_steps:
-                loss, self._logits = loss
+                loss, logits = loss
         self._scaler.scale(loss).backward()
         update = self._communication.averaged(self._optimizer)
         if job.clip_norm is not None or job.trace_steps:
             self._scaler.unscale_(self._optimizer)
         if job.trace_steps:
-            self._gradients = [weight.grad.clone() for weight in self._weights]
+            gradients = [weight.grad.clone() for weight in self._weights]
         if job.clip_norm is not None:
             clip([weight.grad for weight in self._weights], job.clip_norm)
         with update:
             self._scaler.step(self._optimizer)
         self._scaler.update()
         self._optimizer.zero_grad()  # sets them to None
-        return loss.detach()
+        return loss.detach(), logits, gradients
 
     def _autocast(self):
         if not self._job.mixed:
