@@ -109,11 +109,14 @@ class Layer(nn.Module):
 
 
 def projected(layers, x, heads):
-    """query, key, value: (batch, sequence, heads, head size). On CUDA one product of all weights, which reads x once and
-    adds up its gradient inside."""
-    if not x.is_cuda:
-        return [layer(x).unflatten(2, (heads, -1)) for layer in layers]
-    layers = list(layers)
+    """query, key, value: (batch, sequence, heads, head size). On CUDA by one product."""
+    if x.is_cuda:
+        return together(list(layers), x, heads)
+    return [layer(x).unflatten(2, (heads, -1)) for layer in layers]
+
+
+def together(layers, x, heads):
+    """As `projected`: a product of all weights reads x once and adds up its gradient inside."""
     weight, bias = torch.cat([layer.weight for layer in layers]), torch.cat([layer.bias for layer in layers])
     return F.linear(x, weight, bias).unflatten(2, (len(layers), heads, -1)).unbind(2)
 

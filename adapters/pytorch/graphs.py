@@ -1,7 +1,7 @@
 """A whole training step as a CUDA graph: one launch in place of hundreds.
 
-The step is enqueued under capture once for each batch that lies on the device, and replayed from then on. A replay reads
-and writes the memory of the capture, so outputs live until the same batch is trained again.
+The step is enqueued under capture once for each batch that lies on the device, and replayed from then on. A replay
+reads and writes the memory of the capture, so outputs live until the same batch is trained again.
 """
 
 import torch

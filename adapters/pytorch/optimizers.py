@@ -43,6 +43,16 @@ def kernel(optimizer):
     return f"torch.optim.{name} (fused={optimizer.param_groups[0]['fused']})"
 
 
+def clips(job):
+    """Whether the kernel of the update can clip: it divides gradients by a float32 on the device as it reads them."""
+    return job.device == "cuda" and job.options["optimizer"] == "torch" and job.weights_dtype == "float32"
+
+
+def divisor(gradients, clip_norm, scale):
+    """What gradients, `scale` times too large, are divided by besides, so that their norm is at most clip_norm."""
+    return (torch.nn.utils.get_total_norm(gradients) / (scale * clip_norm)).clamp(min=1.0)
+
+
 def clip(gradients, clip_norm):
     """Scale gradients in place so that the norm of all together is at most clip_norm."""
     # torch.nn.utils.clip_grad_norm_ divides by norm + 1e-6; the other frameworks, and the paper, by the norm

@@ -8,7 +8,7 @@ from torch import nn
 
 from dlperf.adapters import base
 from dlperf.adapters.pytorch import communication, graphs
-from dlperf.adapters.pytorch.optimizers import clip, kernel
+from dlperf.adapters.pytorch.optimizers import clip, clips, divisor, kernel
 from dlperf.models.parameters import initial
 
 #: of the large products
@@ -139,11 +139,17 @@ class Trainer(base.Trainer):
                 loss, logits = loss
         self._scaler.scale(loss).backward()
         update = self._communication.averaged(self._optimizer)
-        if job.clip_norm is not None or job.trace_steps:
+        inside = job.clip_norm is not None and clips(job)
+        unscaled = job.trace_steps > 0 or (job.clip_norm is not None and not inside)
+        if unscaled:
             self._scaler.unscale_(self._optimizer)
         if job.trace_steps:
             gradients = [weight.grad.clone() for weight in self._weights]
-        if job.clip_norm is not None:
+        if inside:
+            scale = torch.ones((), device=self._device)
+            scale = scale if unscaled else self._scaler.scale(scale)
+            self._optimizer.grad_scale = divisor([weight.grad for weight in self._weights], job.clip_norm, scale)
+        elif job.clip_norm is not None:
             clip([weight.grad for weight in self._weights], job.clip_norm)
         with update:
             self._scaler.step(self._optimizer)
