@@ -9,7 +9,7 @@ ARGS ?= --model bert --precision auto
 REFERENCE_ARGS := --frameworks pytorch --device cpu --model resnet50,bert
 
 .PHONY: setup compare doctor verify reference test test-cluster test-horovod test-images check format types lint lock bench
-.PHONY: test-pythons test-orders test-cpus test-arm test-dali test-nullgpu-jax bench-containers bench-statistics gpu capabilities clean
+.PHONY: test-pythons test-orders test-cpus test-arm test-dali bench-containers bench-statistics gpu capabilities test-nullgpu nullgpu-table clean
 
 setup: $(VENV)/ready
 
@@ -60,15 +60,18 @@ test-arm: $(VENV)/ready
 	tests/arm/install.sh
 	$(BIN)/python -m pytest -v -s -m arm tests/arm $(TEST_ARGS)
 
+# The CUDA paths, counted on a GPU that does nothing. Makes environments of gigabytes, and needs gcc. TEST_ARGS="-k torch".
+test-nullgpu: $(VENV)/ready
+	$(BIN)/python -m pytest -v -m nullgpu tests/nullgpu $(TEST_ARGS)
+
+# A row for each step that is counted there: kernels, waits, gigabytes, milliseconds at an H200's limits.
+nullgpu-table: $(VENV)/ready
+	$(BIN)/python -m pytest -q -s -m nullgpu_table tests/nullgpu $(TEST_ARGS)
+
 # Every framework's pixels through DALI. Makes environments of gigabytes, and compiles TensorFlow's plug-in with make and
 # g++. One: TEST_ARGS="-k pytorch".
 test-dali: $(VENV)/ready
 	$(BIN)/python -m pytest -v -m dali tests/conformance/test_pixels.py $(TEST_ARGS)
-
-# JAX's step for CUDA, without a GPU: its numbers on a CPU, and what XLA compiles it to for an H200. Makes an environment
-# of 5 GB. The table of all rows: tests/nullgpu/jax_step.py --table, with that environment's Python.
-test-nullgpu-jax: $(VENV)/ready
-	$(BIN)/python -m pytest -v -rA -m nullgpu tests/nullgpu/test_jax.py $(TEST_ARGS)
 
 # The part to run before each commit, in less than a minute: format, lint, types, and the tests that start few processes.
 check: lint types
