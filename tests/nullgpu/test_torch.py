@@ -32,11 +32,11 @@ def test_products_are_in_the_type_that_was_asked_for(step, model, precision):
 #: kernels of PyTorch, Triton's, calls of libraries, gigabytes of a step, GiB of memory
 SIZES = {
     ("resnet50", "amp_fp16", 256): (15, 523, 161, 100.5, 11.5),
-    ("bert_base", "amp_bf16", 512): (100, 340, 180, 155.0, 25.0),
+    ("bert_base", "amp_bf16", 512): (96, 366, 180, 152.3, 22.5),
 }
 
 
-@pytest.mark.parametrize("job", SIZES, ids=" ".join)
+@pytest.mark.parametrize("job", SIZES, ids=lambda job: "-".join(map(str, job)))
 def test_a_step_launches_and_moves_no_more_than_was_counted(step, job):
     found = step(*job)
     launched = [found["step"][kind] for kind in ("kernels", "triton", "libraries")]
@@ -70,7 +70,7 @@ def test_the_comparison_runs_to_its_report_and_the_proof_refuses_its_rows(python
     assert "Report: " in ended.stdout, ended.stderr[-3000:]
     opened = store.open_folder(tmp_path / "out")
     assert [record.effective["graph"] for record in opened.records.values()] == ["whole step"]
-    assert "not proven" in (tmp_path / "out" / "report.md").read_text()
+    assert "not comparable: different work" in (tmp_path / "out" / "report.md").read_text()
 
 
 def links(folder):
