@@ -3,6 +3,7 @@
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch._functorch import config as aot_autograd
 
 from dlperf import models
 from dlperf.adapters.pytorch import optimizers, runtime
@@ -17,6 +18,9 @@ LAYOUTS = {"nhwc": torch.channels_last, "nchw": torch.contiguous_format}
 
 def build(job, ranks):
     device = runtime.configure(job, ranks)
+    # two readers of a gradient of 16 bits that convert it to float32 would share the conversion, which Inductor then
+    # writes to memory in place of the gradient
+    aot_autograd.cse = device.type != "cuda"
     config = models.config(job.model)
     layout = LAYOUTS[job.options["layout"]]
     network = Network(config)

@@ -211,7 +211,7 @@ def test_an_environment_that_nobody_builds_yet_is_a_skip(monkeypatch):
     words = ["--model", "bert", "--frameworks", "pytorch", "--device", "cuda", "--set", "communication=horovod"]
     monkeypatch.setattr(gpu, "look", lambda: gpu.Look((gpu.Gpu("some GPU", None, "", ""),)))
     (skip,) = planned(*words).skips
-    assert (skip.system, skip.status) == ("pytorch+horovod", "not_yet")
+    assert (skip.system, skip.status) == ("pytorch+inductor+horovod", "not_yet")
     assert skip.why == "horovod on cuda is not built yet"
     assert [job.environment for job in planned(*words, "--env", "current").jobs] == ["cuda-horovod"]
 
