@@ -15,7 +15,10 @@ from dlperf.runs import bundle
 
 HERE = Path(__file__).resolve().parent
 #: by framework; nvidia-cuda-crt has headers that those of the runtime include, the rest is what dlperf's core imports
-PACKAGES = {"torch": ["torch==2.11.0", "numpy==2.*", "nvidia-cuda-crt==13.0.*", "setuptools"]}
+PACKAGES = {
+    "torch": ["torch==2.11.0", "numpy==2.*", "nvidia-cuda-crt==13.0.*", "setuptools"],
+    "jax": ["jax[cuda13]==0.11.2", "numpy==2.*"],
+}
 CORE = ["google-crc32c", "jinja2", "matplotlib", "packaging", "pandas", "pillow", "rich", "scipy", "tokenizers"]
 
 

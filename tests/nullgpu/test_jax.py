@@ -8,15 +8,11 @@ import sys
 
 import pytest
 
-from dlperf import cache
-from dlperf.envs import pythons
-
 sys.path.insert(0, os.path.dirname(__file__))
 import jax_step
 
 pytestmark = [pytest.mark.nullgpu, pytest.mark.framework]
 
-PACKAGES = ("jax[cuda13]==0.11.2", "numpy==2.*")
 #: kernels, GB, and the products that write float32, the gradients of weights that are matrices: as counted
 COUNTED = {
     ("resnet50", "amp_bf16", 256): (989, 98.2, 34),
@@ -28,20 +24,13 @@ SAME = {"fp64": 1e-12, "fp32": 1e-5, "amp_bf16": 2e-2}
 
 
 @pytest.fixture(scope="session")
-def python():
-    """One that has JAX with its CUDA plug-in: 5 GB, made once."""
-    folder = cache.folder() / "nullgpu-jax"
-    if not (folder / "ready").exists():
-        base = pythons.find(["3.12"]).path
-        subprocess.run([pythons.uv(), "venv", "--clear", "--python", base, folder], check=True)
-        subprocess.run([pythons.uv(), "pip", "install", "--python", folder / "bin" / "python", *PACKAGES], check=True)
-        (folder / "ready").touch()
-    return str(folder / "bin" / "python")
+def jax_python(python):
+    return str(python("jax"))
 
 
 @pytest.fixture(scope="session")
-def step(python):
-    return functools.cache(lambda *asked: jax_step.Step(*asked, jax_step.optimised(*asked, python=python)))
+def step(jax_python):
+    return functools.cache(lambda *asked: jax_step.Step(*asked, jax_step.optimised(*asked, python=jax_python)))
 
 
 def run(python, folder, *words, **variables):
@@ -63,15 +52,15 @@ def test_no_product_is_in_float32_and_only_gradients_of_weights_are_written_so(s
     assert len(made.products_in("f32")) == COUNTED[asked][2]
 
 
-def test_xla_compiles_resnet_with_its_default_flags(python):
+def test_xla_compiles_resnet_with_its_default_flags(jax_python):
     """It aborted on a slice before a product: triton_tiling_propagation.cc:703."""
-    assert jax_step.optimised("resnet50", "amp_bf16", 256, "", python)
+    assert jax_step.optimised("resnet50", "amp_bf16", 256, "", jax_python)
 
 
 @pytest.mark.parametrize("model", ["resnet_tiny", "bert_tiny"])
 @pytest.mark.parametrize("precision", SAME)
-def test_the_step_for_cuda_computes_what_the_cpus_does(python, tmp_path, model, precision):
-    told = run(python, tmp_path, jax_step.__file__, model, precision, "--losses")
+def test_the_step_for_cuda_computes_what_the_cpus_does(jax_python, tmp_path, model, precision):
+    told = run(jax_python, tmp_path, jax_step.__file__, model, precision, "--losses")
     losses = json.loads(told.stdout.splitlines()[-1])
     assert losses["cuda"] == pytest.approx(losses["cpu"], rel=SAME[precision])
 
@@ -87,9 +76,9 @@ for shape in ((2, 8, 12, 3), (2, 7, 9, 3)):
 """
 
 
-def test_max_pools_gradient_is_jaxs(python, tmp_path):
+def test_max_pools_gradient_is_jaxs(jax_python, tmp_path):
     """To the bit, with many ties, of even and odd sizes."""
-    ended = run(python, tmp_path, "-c", POOLED, JAX_PLATFORMS="cpu")
+    ended = run(jax_python, tmp_path, "-c", POOLED, JAX_PLATFORMS="cpu")
     assert ended.returncode == 0, ended.stderr
 
 
@@ -101,7 +90,7 @@ resnet.build(Job("resnet_tiny", "cuda", "fp32", 4), Ranks())
 """
 
 
-def test_a_plugin_that_does_not_start_says_why(python, tmp_path):
-    said = run(python, tmp_path, "-c", BUILT, CUDA_VISIBLE_DEVICES="").stderr.splitlines()[-1]
-    assert said.startswith("dlperf.adapters.api.Unsupported: JAX does not start on CUDA: ")
+def test_a_plugin_that_does_not_start_says_why(jax_python, tmp_path):
+    said = run(jax_python, tmp_path, "-c", BUILT, CUDA_VISIBLE_DEVICES="").stderr.splitlines()[-1]
+    assert said.startswith("dlperf.adapters.api.Unsupported: JAX finds no GPU: ")
     assert not said.endswith(": ")
