@@ -15,8 +15,8 @@ AMP = {"amp_fp16": ["float16"], "amp_bf16": ["bfloat16"]}
 def test_a_captured_step_is_one_launch_in_every_precision(step, model, precision):
     found = step(model, precision, 8)
     assert found["effective"]["graph"] == "whole step"
-    assert found["host"].pop("kernels") <= 2  # the two numbers of the generator of dropout
-    assert found["host"] == {"graphs": 1}
+    assert found["host"].get("kernels", 0) <= 2  # the two numbers of the generator of dropout
+    assert {**found["host"], "kernels": 0} == {"graphs": 1, "kernels": 0}
 
 
 def test_a_step_neither_waits_nor_compiles_twice(step, model, precision):
