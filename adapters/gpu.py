@@ -8,7 +8,7 @@ import glob
 import os
 import re
 import subprocess
-from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from dlperf.adapters import cpu
 
@@ -167,9 +167,8 @@ def refusal(entries: Sequence[Mapping[str, Any]], gpus: Sequence[Gpu], cuda: Opt
     entry = cpu.kernels(entries, runs(gpus))
     if entry is None or entry["kernels"] in cpu.RUN:
         return ""
-    cards: Dict[str, str] = {gpu.name: gpu.capability for gpu in gpus}
-    have = " and ".join("{} has compute capability {}".format(*one) for one in cards.items())
-    return "{}; {}".format(entry["why"], have)
+    cards = {gpu.name: "sm_" + gpu.capability.replace(".", "") for gpu in gpus}
+    return "{}; {}".format(entry["why"], " and ".join(f"{name} is {kind}" for name, kind in cards.items()))
 
 
 def _numbers(version: str) -> Tuple[int, ...]:

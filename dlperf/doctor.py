@@ -32,6 +32,11 @@ ARM: Mapping[str, frozenset[str]] = {
     "Arm": frozenset({"asimd"}),
     "Arm with bfloat16": frozenset({"asimd", "bf16", "i8mm"}),
 }
+#: kinds of GPUs by a card that has their compute capability
+GPUS = {
+    **{"P100": "6.0", "V100": "7.0", "T4": "7.5", "A100": "8.0", "A10": "8.6", "L4": "8.9"},
+    **{"H100, H200": "9.0", "B200": "10.0", "RTX 5090": "12.0"},
+}
 #: in a table's cell
 NOT_SUPPORTED = "–"
 
@@ -54,11 +59,37 @@ def kernels(adapter: Adapter, family: str, precision: str, found: frozenset[str]
     return str(entry["kernels"]) if entry else "unknown"
 
 
-def table(adapters: Iterable[Adapter]) -> str:
-    """adapters/KERNELS.md: what each framework has on each kind of CPU, as the adapters' own tables say."""
+def table(adapters: Sequence[Adapter]) -> str:
+    """adapters/KERNELS.md: what each framework has on each kind of CPU and GPU, as the adapters' own tables say."""
+    return f"{_cpu_table(adapters)}\n{_gpu_table(adapters)}"
+
+
+def _gpu_table(adapters: Iterable[Adapter]) -> str:
+    lines = [
+        "# Kernels by GPU",
+        "",
+        "What the frameworks' wheels of the CUDA environments have, read from their binaries (`make capabilities`), in",
+        "every precision; tf32 needs sm_80 or later. *native*: kernels for the GPU, or PTX, which the driver compiles.",
+        "*none*: they cannot run; [README.md](README.md#gpus-that-a-lock-does-not-fit) says what should. Never run.",
+        "",
+        "| framework | CUDA | driver | "
+        + " | ".join(f"{name}, sm_{one.replace('.', '')}" for name, one in GPUS.items())
+        + " |",
+        "|---|---|---|" + "---|" * len(GPUS),
+    ]
+    for adapter in adapters:
+        made = adapter.environments["cuda"]
+        found = [cpu.kernels(made.kernels, gpu.runs([gpu.Gpu("", None, "", one)])) for one in GPUS.values()]
+        cells = [str(one["kernels"]) if one else "unknown" for one in found]
+        least = gpu.LEAST_DRIVER.get(made.cuda or 0, "unknown")
+        lines.append(f"| {adapter.title} | {made.cuda or 'unknown'} | {least} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _cpu_table(adapters: Iterable[Adapter]) -> str:
     kinds = classes()
     lines = [
-        "<!-- Made from the [[kernels]] tables in adapters/*/adapter.toml: `python -m dlperf.doctor --table`. -->",
+        "<!-- Made from adapters/*/adapter.toml, [[kernels]] and capabilities: `python -m dlperf.doctor --table`. -->",
         "# Kernels by CPU",
         "",
         "What the wheels that dlperf installs compute matrix products and convolutions with. *native*: their own",

@@ -35,7 +35,7 @@ _ROUNDING = {
 TENSOR_CORES: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "tf32": (
         {"needs": ["compute_80"], "kernels": "native", "why": ""},
-        {"needs": [], "kernels": "none", "why": "TF32 is a mode of tensor cores from compute capability 8.0 on"},
+        {"needs": [], "kernels": "none", "why": "TF32 is a mode of tensor cores from sm_80 on"},
     )
 }
 #: by the name under which adapters and records have them

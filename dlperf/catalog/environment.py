@@ -11,13 +11,11 @@ from typing import Any
 MACHINES = ("x86_64", "aarch64")
 
 
-def gpu_kernels(capabilities: Sequence[str], why: str = "") -> list[dict[str, Any]]:
-    """Kernels and PTX as entries of dlperf.adapters.cpu.kernels; none where nobody looked. why: of GPUs that run none
-    of these."""
+def gpu_kernels(capabilities: Sequence[str]) -> list[dict[str, Any]]:
+    """Kernels and PTX as entries of dlperf.adapters.cpu.kernels; none where nobody looked."""
     if not capabilities:
         return []
-    ptx = "" if any(one.startswith("compute_") for one in capabilities) else " and no PTX"
-    why = why or f"its environment has kernels for {', '.join(capabilities)}{ptx}"
+    why = f"its wheels have kernels for {', '.join(capabilities)} only"
     found = [{"needs": [one], "kernels": "native", "why": ""} for one in capabilities]
     return [*found, {"needs": [], "kernels": "none", "why": why}]
 

@@ -222,7 +222,7 @@ def other_gpu(spec: Spec, adapter: Adapter, environment: str, precision: str) ->
     made = made_of(spec, adapter, environment)
     why: str = gpu.refusal(made.kernels, spec.gpus, made.cuda) if made else ""
     others = _others(spec, adapter, environment) if why else []
-    return why + (f"; instead: {'; or '.join(others)}" if others else "")
+    return why + (f"; instead (untested): {', or '.join(others)}" if others else "")
 
 
 def made_of(spec: Spec, adapter: Adapter, environment: str) -> EnvironmentSpec | ImageSpec | None:
@@ -237,7 +237,7 @@ def _others(spec: Spec, adapter: Adapter, environment: str) -> list[str]:
     """What else has kernels for these GPUs; nobody has run it."""
     image, found = adapter.images.get(spec.device), []
     if image and image.kernels and not gpu.refusal(image.kernels, spec.gpus, image.cuda):
-        found.append(f"--env docker --image {adapter.name}={NGC} ({image.ngc}; untested)")
+        found.append(f"--env docker --image {adapter.name}={NGC}")
     made = adapter.environments.get(environment)
     return found + ([made.otherwise] if made and made.otherwise else [])
 
