@@ -68,7 +68,14 @@ FLAGS = (
     Flag(WHAT, "--format", "F,...", "with --data: {formats}; default: what is there"),
     Flag(WHAT, "--compile", "on|off", "the framework's compiler; on,off makes a row of each", ""),
     Flag(WHAT, "--source", "DIR", SOURCE),
-    Flag(WHAT, "--set", "KEY=VALUE", "an adapter's option: clip_norm=off, pytorch.layout=nchw", "", takes="several"),
+    Flag(
+        WHAT,
+        "--set",
+        "KEY=VALUE",
+        "an adapter's option: clip_norm=off, pytorch.layout=nchw; each of graph=on,off a row",
+        "",
+        takes="several",
+    ),
     Flag(WHAT, "--full-size", "", "the real size of the input in any precision: slow in float64", "", False, "nothing"),
     Flag(WHERE, "--device", "D", "auto (default), cpu or cuda", "", default="auto"),
     Flag(

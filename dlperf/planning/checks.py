@@ -313,8 +313,9 @@ class _Checker(Devices):
 
     def options(self, spec: Spec, adapters: Mapping[str, Adapter]) -> None:
         """A setting must fit at least one row; rows that it does not fit are skipped with the reason, see plan."""
-        for key, value in spec.settings.items():
-            self._option(spec, adapters, key, value)
+        for key, values in spec.settings.items():
+            for value in values.split(","):
+                self._option(spec, adapters, key, value)
 
     def _option(self, spec: Spec, adapters: Mapping[str, Adapter], key: str, value: str) -> None:
         framework, dot, option = key.rpartition(".")

@@ -29,7 +29,8 @@ class Plan:
 
 
 def from_spec(spec: Spec, adapters: Mapping[str, Adapter], machine: str | None = None) -> Plan:
-    """One row for each model, precision, number of nodes and of ranks on each, framework, --compile and --input.
+    """One row for each model, precision, number of nodes and of ranks on each, framework, --compile, --input and value
+    of --set.
 
     machine: the architecture that environments are made for, this one's if left out.
     """
@@ -38,10 +39,10 @@ def from_spec(spec: Spec, adapters: Mapping[str, Adapter], machine: str | None =
     skips: dict[tuple[object, ...], Skip] = {}
     compiles: tuple[str | None, ...] = spec.compile or (None,)
     sizes = tuple(product(spec.nnodes, spec.nproc_per_node))
-    for model, asked, name, compile, input in product(
-        spec.models, spec.precisions, spec.frameworks, compiles, spec.inputs
+    for model, asked, name, compile, input, chosen in product(
+        spec.models, spec.precisions, spec.frameworks, compiles, spec.inputs, _choices(spec.settings)
     ):
-        settings = {**spec.settings, **({"compile": compile} if compile else {})}
+        settings = {**chosen, **({"compile": compile} if compile else {})}
         concerned = _concerned(spec, adapters, models.FAMILY_OF[model])
         mine = _mine(adapters[name], settings, concerned)
         row = _row(spec, adapters[name], model, asked, input, mine, machine)
@@ -70,6 +71,12 @@ def _duplicates(spec: Spec, jobs: Iterable[Job]) -> Iterator[Job]:
         seen[table] += 1
         for number in range(2, more + 2):
             yield replace(job, id=f"{job.id}-again{number}", system=f"{job.system}#{number}", duplicate_of=job.id)
+
+
+def _choices(settings: Mapping[str, str]) -> list[dict[str, str]]:
+    """One value of each option: graph=on,off is two."""
+    values = product(*(value.split(",") for value in settings.values()))
+    return [dict(zip(settings, chosen, strict=True)) for chosen in values]
 
 
 def _placed(spec: Spec, adapter: Adapter, row: Job, nnodes: int, nproc: int) -> Job | Skip:

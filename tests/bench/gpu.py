@@ -28,6 +28,10 @@ SECONDS = 480.0
 REPORT_SECONDS = 60.0
 #: a framework and the plain way to use it, by the package that must be installed for it
 SYSTEMS = {"pytorch": "torch", "pytorch_plain": "timm", "jax": "jax", "jax_plain": "flax"}
+#: PyTorch's eager and compiled step with and without a CUDA graph of the whole of it
+GRAPHS = ("--set", "graph=on,off")
+#: a batch per device that fills more of a large card than DLPerf's
+LARGE = 512
 #: of files that are brought back
 LEFT_OUT = ("code", "xplane")
 
@@ -103,11 +107,14 @@ def commands(folder: Path, device: str, repeats: int, here: Sequence[str]) -> di
         "resnet50-bf16": [compare("resnet50-bf16", resnet, bf16, *series)],
         "bert-bf16": [compare("bert-bf16", bert, bf16, *series)],
         "bert-512": [compare("bert-512", long, bf16, *series)],
+        "graphs": [compare("graphs", f"{resnet},{bert}", amp, "-f", "pytorch", *compiled, *GRAPHS, *blocks)],
         "fp32": [compare("fp32", f"{resnet},{bert}", "fp32,tf32" if device == "cuda" else "fp32", *series)],
+        "largest": [compare("largest", f"{resnet},{bert}", bf16, "-f", ours, "-b", str(LARGE), *blocks)],
         "profile": [["profile", str(folder / one), str(folder / "profile")] for one in ("resnet50", "bert-bf16")],
     }
     if device == "cpu":
         known["proofs"] = [[*proofs, "-p", one] for one in ("fp64", amp)]
+        del known["graphs"], known["largest"]
     return known
 
 

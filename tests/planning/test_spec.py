@@ -54,6 +54,14 @@ def test_single_numbers_go_over_the_protocol():
     assert (protocol.warmup_steps, protocol.windows, protocol.steps_per_window, protocol.repeats) == (20, 1, 20, 2)
 
 
+def test_several_values_of_an_option_are_a_row_each():
+    jobs = planned("--model", "bert", "--frameworks", "pytorch,jax", "--set", "pytorch.clip_norm=1.0,off").jobs
+    assert [job.system for job in jobs] == ["pytorch", "pytorch clip_norm=off", "jax"]
+    (said,) = problems("--model", "bert", "--frameworks", "pytorch", "--set", "compile=on,onn")
+    assert "compile=onn" in said
+    assert "Did you mean 'on'?" in said
+
+
 def test_a_framework_named_twice_is_two_rows_of_one_system():
     jobs = planned("--frameworks", "pytorch,jax,pytorch,pytorch").jobs
     assert [(job.system, job.duplicate_of) for job in jobs if job.model == "bert_base"] == [
