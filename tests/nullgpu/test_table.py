@@ -2,7 +2,7 @@
 
 import pytest
 
-pytestmark = pytest.mark.nullgpu_table
+pytestmark = [pytest.mark.nullgpu_table, pytest.mark.framework]
 
 COLUMNS = [
     "system",

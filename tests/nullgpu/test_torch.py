@@ -7,7 +7,7 @@ import pytest
 
 from dlperf.comparison import store
 
-pytestmark = pytest.mark.nullgpu
+pytestmark = [pytest.mark.nullgpu, pytest.mark.framework]
 
 AMP = {"amp_fp16": ["float16"], "amp_bf16": ["bfloat16"]}
 
