@@ -51,8 +51,8 @@ class EnvironmentSpec:
     its lock serves. unavailable: why the framework has nothing for another of them. gigabytes: on disk, as
     `python -m dlperf.envs list` has it; None where nobody looked. memory: of its runs, over what
     dlperf.comparison.estimate expects. capabilities: of GPUs, what its wheels have: sm_90, kernels; compute_90, PTX;
-    empty where nobody looked. cuda: the major version that they are of. otherwise: what runs on GPUs that these do not
-    fit.
+    empty where nobody looked. cuda: the major version that they are of. otherwise: what runs on GPUs that came after
+    these.
     """
 
     key: str

@@ -126,7 +126,7 @@ class _Reader(Foreign):
             memory=self.positive(where + ".memory", table.get("memory", 1.0)),
             capabilities=self.capabilities(where, table),
             cuda=self.cuda(where, table),
-            otherwise=str(table.get("otherwise", "")),
+            otherwise=self.otherwise(where, table),
         )
 
     def unavailable(self, where: str, table: Mapping[str, Any]) -> dict[str, str]:
@@ -147,6 +147,11 @@ class _Reader(Foreign):
             if not re.fullmatch(r"(sm|compute)_\d{2,3}", one):
                 self.wrong(f"{where}.capabilities", one, "sm_90 for kernels, compute_90 for PTX")
         return found
+
+    def otherwise(self, where: str, table: Mapping[str, Any]) -> str:
+        if "otherwise" in table and not table.get("capabilities"):
+            self.says(f"{where}.otherwise", "give capabilities too, the newest last: it is for GPUs that came later.")
+        return str(table.get("otherwise", ""))
 
     def cuda(self, where: str, table: Mapping[str, Any]) -> int | None:
         """The major version of CUDA, of those whose least driver is known."""

@@ -246,7 +246,9 @@ def _others(spec: Spec, adapter: Adapter, environment: str) -> list[str]:
     if image and image.kernels and not gpu.refusal(image.kernels, spec.gpus, image.cuda):
         found.append(f"--env docker --image {adapter.name}={NGC}")
     made = adapter.environments.get(environment)
-    return found + ([made.otherwise] if made and made.otherwise else [])
+    newest = made.capabilities[-1] if made and made.otherwise else ""
+    newer = newest.replace("sm_", "compute_") in (gpu.runs(spec.gpus) or ())
+    return found + ([made.otherwise] if made and newer else [])
 
 
 def _format(spec: Spec, adapter: Adapter, input: str) -> str:

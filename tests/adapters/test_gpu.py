@@ -3,6 +3,7 @@
 import contextlib
 import json
 import struct
+from dataclasses import asdict
 from pathlib import Path
 
 import gpus
@@ -198,6 +199,7 @@ def test_a_card_that_no_environment_supports_leaves_no_row(monkeypatch):
     _, made = planned(monkeypatch, card("3.5", name="Tesla K40"))
     assert not made.jobs
     assert len(made.skips) == 6
+    assert not [skip for skip in made.skips if "instead" in skip.why], "nothing that we know of is for so old a card"
 
 
 def test_nvidias_image_is_asked_for_what_it_has(monkeypatch):
@@ -221,7 +223,7 @@ def test_tf32_needs_tensor_cores_that_have_it(monkeypatch):
 
 def test_gpus_come_back_from_what_was_stored_and_others_are_no_continuation(monkeypatch):
     asked, _ = planned(monkeypatch, card())
-    stored = spec_from(json.loads(json.dumps({**vars(asked), "protocol": vars(asked.protocol)})))
+    stored = spec_from(json.loads(json.dumps(asdict(asked))))
     assert stored.gpus == asked.gpus == (card(),)
     assert devices.changed(stored) == ""
     monkeypatch.setattr(gpu, "look", lambda: gpu.Look((card("9.0", name="NVIDIA H100"),)))
@@ -242,6 +244,17 @@ def test_the_worker_is_told_and_asks_again(monkeypatch):
     assert isinstance(made.jobs[0], Job)
     assert gpu.refusal(request["kernels"], [card()], request["cuda"]) == ""
     assert "sm_75" in gpu.refusal(request["kernels"], [card("7.0")], request["cuda"])
+
+
+def test_a_comparison_of_rows_that_the_gpu_cannot_run_ends_with_their_reasons(monkeypatch, tmp_path):
+    gpus.install(tmp_path / "bin", monkeypatch, gpus.H200)
+    words = ["--device", "cuda", "--frameworks", "mxnet", "--model", "bert", "--precision", "amp"]
+    ended = call("compare", *words, "-o", tmp_path / "out", DLPERF_CACHE=str(tmp_path / "cache"))
+    assert ended.returncode == 1
+    page = (tmp_path / "out" / "report.md").read_text()
+    assert "NVIDIA H200 is sm_90; instead (untested): --env docker --image mxnet=ngc" in page
+    assert "1 × NVIDIA H200 (140.4 GiB, compute capability 9.0)" in page
+    assert not list((tmp_path / "cache").glob("envs/*")), "nothing is installed"
 
 
 @pytest.mark.parametrize(
