@@ -64,6 +64,8 @@ class Job(NamedTuple):
     threads: CPU threads that each rank's framework may use.
     meeting_seconds: how long ranks wait for each other at the start.
     options: the switches that adapter.toml declares, all of them, as strings: compile, clip_norm, layout ...
+    warmup_seconds, window_seconds: what warm-up (after its first step) and a window take at least; of a fast device
+        steps alone are over before its clocks and its power have settled.
     """
 
     model: str
@@ -83,6 +85,8 @@ class Job(NamedTuple):
     seed: int = 1
     threads: int = 1
     meeting_seconds: float = 300.0
+    warmup_seconds: float = 0.0
+    window_seconds: float = 0.0
     options: Mapping[str, str] = {}
 
     @property

@@ -8,7 +8,7 @@ clock, so that the same lines time every framework, and writes one JSON object p
     built    seconds (import, meeting the other ranks, build), parameter_count
     product  on a CPU: size, seconds of a square matrix product in the row's precision; fp32_seconds of numpy's
     first_step, second_step   seconds of these warm-up steps, for whoever waits: the first one compiles
-    warm     steps, seconds, first_step_seconds, loss, effective, shapes
+    warm     steps, steps_per_window, seconds, first_step_seconds, loss, effective, shapes
     communication   with several ranks: gradient_bytes of a step; all_reduce_bytes, all_reduce_seconds of a probe
     window   index, steps, samples, seconds, cpu_seconds, loss, input_seconds
     input    with a loader: samples, seconds of this rank's loader alone
@@ -122,7 +122,7 @@ def run(request: Dict[str, Any], job: Job, place: ranks.Ranks, events: Events, f
     else:
         if job.device == "cpu" and hasattr(module, "product"):
             _product(module, job, events)
-        _warm_up(trainer, job, events)
+        job = _warm_up(trainer, job, events)
         barrier = _communication(trainer, place, events) if place.world_size > 1 else None
         for index in range(job.windows):
             _window(trainer, job, place, index, events, barrier)
@@ -178,9 +178,9 @@ def _least(multiply: Callable[[], Any]) -> float:
     return min(seconds)
 
 
-def _warm_up(trainer: Trainer, job: Job, events: Events) -> None:
+def _warm_up(trainer: Trainer, job: Job, events: Events) -> Job:
     """At least one step runs before the windows: the first one compiles. The second is waited for, too, so that the
-    core knows the pace; those after it are not, as in a window."""
+    core knows the pace; those after it are not, as in a window. Returns the job with the steps of its windows."""
     began = time.perf_counter()
     loss = trainer.step()
     trainer.wait()
@@ -194,14 +194,40 @@ def _warm_up(trainer: Trainer, job: Job, events: Events) -> None:
     for _ in range(job.warmup_steps - 2):
         loss = trainer.step()
     trainer.wait()
+    steps = max(job.warmup_steps, 1)
+    if job.warmup_seconds or job.window_seconds:
+        more, per_window, loss = _longer(trainer, job, began + first)
+        steps, job = steps + more, job._replace(steps_per_window=per_window)
     events.write(
         "warm",
-        steps=max(job.warmup_steps, 1),
+        steps=steps,
+        steps_per_window=job.steps_per_window,
         seconds=time.perf_counter() - began,
         first_step_seconds=first,
         loss=_finite(trainer.read(loss), "warm-up"),
         **trace.what_ran(trainer, job),
     )
+    return job
+
+
+#: share of a window that tells how many steps it has room for
+TOLD = 0.25
+
+
+def _longer(trainer: Trainer, job: Job, began: float) -> Tuple[int, int, Any]:
+    """Warm up until `warmup_seconds` after `began`. Steps made, steps that take `window_seconds`, the last loss."""
+    steps, made = job.steps_per_window, 0
+    while True:
+        part_began = time.perf_counter()
+        for _ in range(steps):
+            loss = trainer.step()
+        trainer.wait()
+        now = time.perf_counter()
+        made, seconds = made + steps, now - part_began
+        if seconds < TOLD * job.window_seconds:
+            steps *= 2
+        elif now - began >= job.warmup_seconds:
+            return made, max(job.steps_per_window, math.ceil(job.window_seconds * steps / max(seconds, 1e-9))), loss
 
 
 #: a probe is as large as a step's gradients, but no larger than this, so that it takes seconds on a slow network

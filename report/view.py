@@ -257,7 +257,7 @@ def _protocol(comparison: Comparison) -> Iterable[str]:
         windows = f"{text.count(asked['windows'], 'timed window')} of {text.count(asked['steps_per_window'], 'step')}"
         yield (
             f"Protocol “{asked['name']}”: each run makes {text.count(asked['warmup_steps'], 'warm-up step')}, then "
-            f"{windows}. Within a window nothing waits for the device."
+            f"{windows}{_at_least(asked)}. Within a window nothing waits for the device."
         )
     if "threads" in comparison.spec:
         yield f"Each framework may use {text.count(comparison.spec['threads'], 'CPU thread')}."
@@ -290,6 +290,13 @@ def _protocol(comparison: Comparison) -> Iterable[str]:
         "Peak memory is the largest resident size of one process in any run. CPU time is user and system time within "
         "the windows; it and the first step, which includes compilation, are medians of runs."
     )
+
+
+def _at_least(asked: Mapping[str, Any]) -> str:
+    """`; a row of one rank makes more of both, until warm-up has taken 5 s and a window 2 s`."""
+    taken = {"warm-up has taken": asked.get("warmup_seconds"), "a window": asked.get("window_seconds")}
+    told = [f"{what} {text.number(seconds, 0)} s" for what, seconds in taken.items() if seconds]
+    return f"; a row of one rank makes more steps until {' and '.join(told)}" if told else ""
 
 
 def _commands(comparison: Comparison) -> Iterable[Excerpt]:

@@ -9,7 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
@@ -60,6 +60,7 @@ def position(stream: Stream, protocol: Protocol, began: float, now: float) -> Po
     less than half of the first was compiling, and the time since is what a step takes at the least. Several ranks probe
     their network between the two, so of them only what has ended tells.
     """
+    protocol = _made(stream, protocol)
     steps, total = _done(stream, protocol), max(protocol.warmup_steps, 1) + protocol.windows * protocol.steps_per_window
     since, elapsed = max(0.0, now - stream.written), max(0.0, now - began)
     if not steps:
@@ -75,6 +76,13 @@ def position(stream: Stream, protocol: Protocol, began: float, now: float) -> Po
     begun = min(int(since / pace), coming - 1) if coming and pace else 0
     stage = _stage(stream, protocol, steps, total, begun)
     return Position(stage, pace, left, elapsed + left, max(0.0, first - pace))
+
+
+def _made(stream: Stream, protocol: Protocol) -> Protocol:
+    """The protocol with the steps that the worker chose, where it warms up by time."""
+    told = stream.warm or {}
+    steps = {"warmup_steps": told.get("steps"), "steps_per_window": told.get("steps_per_window")}
+    return replace(protocol, **{name: count for name, count in steps.items() if count})
 
 
 def _done(stream: Stream, protocol: Protocol) -> int:

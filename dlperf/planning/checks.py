@@ -26,7 +26,16 @@ from dlperf.planning import hosts as hosts_
 from dlperf.planning.arguments import split
 from dlperf.planning.devices import Devices
 from dlperf.planning.hosts import Host
-from dlperf.planning.spec import AUTO, PROTOCOLS, TIMEOUTS, Protocol, Spec, default_batch_size, without_amp
+from dlperf.planning.spec import (
+    AUTO,
+    CUDA_SECONDS,
+    PROTOCOLS,
+    TIMEOUTS,
+    Protocol,
+    Spec,
+    default_batch_size,
+    without_amp,
+)
 from dlperf.precision import ASKED
 
 
@@ -48,7 +57,7 @@ def from_arguments(
     checker = _Checker(arguments)
     frameworks = checker.frameworks(adapters)
     device = checker.device([adapters[name] for name in frameworks])
-    protocol = checker.protocol("dlperf" if device == "cuda" else "quick")
+    protocol = checker.protocol(device)
     places = checker.places(any(adapters[name].kind.run for name in frameworks))
     chosen_models = checker.models()
     emulated = checker.emulated([adapters[name] for name in frameworks], device, places)
@@ -169,10 +178,14 @@ class _Checker(Devices):
                 found[adapter.name] = os.path.abspath(folder if sign else word)
         return found
 
-    def protocol(self, default: str) -> Protocol:
-        name = self.choice("protocol", tuple(PROTOCOLS)) if self.arguments["protocol"] else default
+    def protocol(self, device: str) -> Protocol:
+        usual = "dlperf" if device == "cuda" else "quick"
+        name = self.choice("protocol", tuple(PROTOCOLS)) if self.arguments["protocol"] else usual
         base = PROTOCOLS[name]
+        seconds = CUDA_SECONDS if (name, device) == ("dlperf", "cuda") else (0.0, 0.0)
         return Protocol(
+            warmup_seconds=0.0 if self.arguments.get("warmup_steps") else seconds[0],
+            window_seconds=0.0 if self.arguments.get("steps_per_window") else seconds[1],
             name=name,
             warmup_steps=self.count("warmup_steps", base.warmup_steps),
             windows=self.count("windows", base.windows),

@@ -18,17 +18,22 @@ AUTO, ENOUGH = "auto", 3
 
 @dataclass(frozen=True)
 class Protocol:
-    """How often: `repeats` fresh processes, each with warm-up steps and then windows of steps."""
+    """How often: `repeats` fresh processes, each with warm-up steps and then windows of steps. warmup_seconds,
+    window_seconds: what these take at least, of one rank on CUDA; 0: as long as their steps."""
 
     name: str
     warmup_steps: int
     windows: int
     steps_per_window: int
     repeats: int
+    warmup_seconds: float = 0.0
+    window_seconds: float = 0.0
 
 
 #: dlperf: DLPerf's 20 steps of warm-up, 100 measured, 7 repeats. quick: for machines where a step takes seconds.
 PROTOCOLS = {"dlperf": Protocol("dlperf", 20, 5, 20, 7), "quick": Protocol("quick", 2, 3, 2, 3)}
+#: of warm-up and of a window on CUDA under dlperf: 120 steps of BERT-base take 2 s on a card of 2024
+CUDA_SECONDS = (5.0, 2.0)
 #: seconds that one run may take, unless --timeout says otherwise
 TIMEOUTS = {"dlperf": 7200.0, "quick": 1200.0}
 

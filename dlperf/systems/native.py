@@ -67,15 +67,18 @@ def _on_cpu(environment: Environment, spec: Spec) -> Environment:
 
 def request(adapter: Adapter, job: Job, spec: Spec) -> dict[str, object]:
     """What a run is asked for; of a third-party script, for whoever reads its folder."""
+    protocol = spec.protocol
+    timed = job.world_size == 1  # of several each would choose steps of its own
     asked = worker.request(
         job,
         spec,
         input=job.input,
         data_dir=worker.data_of(job),
         format=job.format,
-        warmup_steps=spec.protocol.warmup_steps,
-        windows=spec.protocol.windows,
-        steps_per_window=spec.protocol.steps_per_window,
+        warmup_steps=protocol.warmup_steps,
+        windows=protocol.windows,
+        steps_per_window=protocol.steps_per_window,
+        **({"warmup_seconds": protocol.warmup_seconds, "window_seconds": protocol.window_seconds} if timed else {}),
         meeting_seconds=min(300.0, spec.timeout / 2),
     )
     return {**asked, **_kernels(adapter, job, spec)}

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 
 import pytest
 
@@ -26,6 +27,23 @@ def old_python(tmp_path_factory):
     subprocess.run([folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--upgrade", "pip"], check=True)
     subprocess.run([folder / "bin" / "python", *install], check=True)
     return folder / "bin" / "python"
+
+
+def test_warm_up_and_windows_take_the_seconds_that_are_asked_for(tmp_path):
+    """With steps of 10 ms, 20 + 2 x 20 of them would be over after 0.6 s."""
+    options = {"clock": "virtual", "step_seconds": "0.01"}
+    job = {"model": "bert_tiny", "device": "cpu", "precision": "fp32", "batch_size": 2, "options": options}
+    job.update(warmup_steps=20, windows=2, steps_per_window=20, warmup_seconds=5.0, window_seconds=2.0)
+    (tmp_path / "job.json").write_text(json.dumps({"adapter": "fake", "job": job}))
+    bundle.copy_code(tmp_path / "code", [reader.adapters()["fake"]])
+    environ = {**os.environ, "PYTHONPATH": str(tmp_path / "code")}
+    command = [sys.executable, "-m", "dlperf.adapters.worker", "job.json", "."]
+    assert subprocess.run(command, env=environ, cwd=tmp_path, timeout=300).returncode == 0
+    stream = events.read(tmp_path / "events.rank0.jsonl")
+    assert stream.warm["steps"] * 0.01 == pytest.approx(5.6, abs=0.6)
+    assert stream.warm["steps_per_window"] == pytest.approx(200, abs=1)
+    assert [window.steps for window in stream.windows] == [stream.warm["steps_per_window"]] * 2
+    assert [window.seconds for window in stream.windows] == pytest.approx([2.0, 2.0], abs=0.02)
 
 
 @pytest.mark.framework

@@ -124,6 +124,14 @@ def test_a_run_at_work_tells_its_own_time_from_the_second_step_on(run):
 # --- where a run is ---------------------------------------------------------------------------------------------------
 
 
+def test_steps_that_the_worker_chose_by_time_are_those_that_are_told(run):
+    run.after(3, "start").after(5, "built").after(2, "first_step", seconds=2.0).after(1, "second_step", seconds=1.0)
+    run.after(9, "warm", steps=30, steps_per_window=40, seconds=12.0, first_step_seconds=2.0, loss=1.0)
+    assert run.where.stage == "window 1 of 3, step 31 of 150"
+    run.window(20, 0, steps=40)
+    assert run.where.stage == "window 2 of 3, step 71 of 150"
+
+
 def test_between_events_the_step_is_an_estimate_and_says_so(run):
     assert run.where.stage == "starting"
     assert run.after(3, "start").where.stage == "importing and building"

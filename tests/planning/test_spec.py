@@ -49,6 +49,21 @@ def test_dlperf_protocol_is_20_and_100_steps_7_times():
     assert (protocol.warmup_steps, protocol.windows * protocol.steps_per_window, protocol.repeats) == (20, 100, 7)
 
 
+@pytest.mark.parametrize(
+    ("words", "seconds"),
+    [
+        ((), (0.0, 0.0)),
+        (("--device", "cuda"), (5.0, 2.0)),
+        (("--device", "cuda", "--protocol", "quick"), (0.0, 0.0)),
+        (("--device", "cuda", "--warmup-steps", "3"), (0.0, 2.0)),
+        (("--device", "cuda", "--steps-per-window", "3"), (5.0, 0.0)),
+    ],
+)
+def test_on_cuda_warm_up_and_windows_are_of_seconds_unless_steps_are_asked_for(words, seconds):
+    protocol = parse(*words, dry_run=True).protocol
+    assert (protocol.warmup_seconds, protocol.window_seconds) == seconds
+
+
 def test_single_numbers_go_over_the_protocol():
     protocol = parse("--protocol", "dlperf", "--repeats", "2", "--windows", "1").protocol
     assert (protocol.warmup_steps, protocol.windows, protocol.steps_per_window, protocol.repeats) == (20, 1, 20, 2)
