@@ -10,8 +10,7 @@ from dlperf.figures import standings as standings_
 from dlperf.figures.standings import Standing
 from dlperf.figures.summaries import Summary
 from dlperf.proof import judge
-from dlperf.proof.judge import work_keys
-from dlperf.report import inputs, names, power, text
+from dlperf.report import effective, inputs, names, power, text
 from dlperf.report.others import others
 from dlperf.report.scaling import scaling
 from dlperf.report.shape import Bar, Chart, Column, Others, Row, Section, Table
@@ -33,7 +32,7 @@ def section(
     standings = [standings_.standings(group, obstacles) for group in groups]
     devices = tuple(comparison.spec.get("predict") or ())
     proofs = {s.job.id: judge.verdict(comparison.proofs.get(s.job.id, ()))[1] for s in summaries}
-    same, work, how = _effective(summaries)
+    same, work, how = effective.tables(summaries)
     return Section(
         anchor=_anchor(first),
         title=_title(first),
@@ -346,36 +345,3 @@ def _bar(standing: Standing, places: int, several: bool) -> Bar:
     word = {"tie": ", tie", "incomparable": ", not comparable"}.get(_kind(standing), "")
     label = f"{text.number(estimate.centre, places)} (n={estimate.n}{word})"
     return Bar(_label(standing.summary.job, several), estimate.centre, estimate.low, estimate.high, label)
-
-
-# What really ran
-
-
-def _effective(summaries: list[Summary]) -> tuple[Table | None, Table | None, Table | None]:
-    """Keys whose value is the same in every system; those that differ and change the work; and the other ones, which
-    are how a framework does it. Those that differ have a column for each system, and a sentence on what they mean."""
-    columns: dict[str, dict[str, list[str]]] = {}
-    for summary in summaries:
-        for record in (*summary.done, *summary.failed):
-            if record.effective:
-                values = columns.setdefault(names.system(summary.job), {})
-                for key, value in record.effective.items():
-                    values.setdefault(key, []).append(text.line(str(value)))
-    keys = list(dict.fromkeys(key for values in columns.values() for key in values))
-    cells = {key: [text.alternatives(values.get(key, [])) for values in columns.values()] for key in keys}
-    alike = [key for key in keys if len({standings_.work(key, cell) for cell in cells[key]}) == 1]
-    of_work = {key for summary in summaries for key in work_keys(summary.job.family)}
-    work = [key for key in keys if key not in alike and key in of_work]
-    how = [key for key in keys if key not in alike and key not in of_work]
-    meanings = {key: names.meaning(key, summary.job.family) for summary in summaries for key in keys}
-    one = (Column("key"), Column("all systems" if len(columns) > 1 else next(iter(columns), "")))
-    each = (Column("key"), *(Column(name) for name in columns), Column("what it is"))
-    return (
-        _table(one, [(key, cells[key][0]) for key in alike]),
-        _table(each, [(key, *cells[key], meanings[key]) for key in work]),
-        _table(each, [(key, *cells[key], meanings[key]) for key in how]),
-    )
-
-
-def _table(columns: tuple[Column, ...], rows: list[tuple[str, ...]]) -> Table | None:
-    return Table(columns, tuple(Row(row) for row in rows)) if rows else None
