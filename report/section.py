@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
-from dlperf.figures import ranking, statistics, summaries
+from dlperf import models
+from dlperf.figures import peaks, ranking, statistics, summaries
 from dlperf.figures import standings as standings_
 from dlperf.figures.standings import Standing
 from dlperf.figures.summaries import Summary
@@ -31,6 +33,7 @@ def section(
     groups = [by_work[key] for key in sorted(by_work)]
     standings = [standings_.standings(group, obstacles) for group in groups]
     devices = tuple(comparison.spec.get("predict") or ())
+    on_gpu = comparison.machine if first.device == "cuda" else None
     proofs = {s.job.id: judge.verdict(comparison.proofs.get(s.job.id, ()))[1] for s in summaries}
     same, work, how = effective.tables(summaries)
     return Section(
@@ -38,7 +41,7 @@ def section(
         title=_title(first),
         about=tuple(_model_facts(first, summaries)),
         summary=" ".join(filter(None, [_summary(standings, groups, skips, apart), *(one.sentence for one in apart)])),
-        throughput=_throughput(groups, standings, skips, repeats, proofs) if summaries or skips else None,
+        throughput=_throughput(groups, standings, skips, repeats, proofs, on_gpu) if summaries or skips else None,
         power=tuple(_power(groups, standings)),
         others=apart,
         chart=_chart(first, standings, groups, skips),
@@ -169,17 +172,20 @@ def _throughput(
     skips: list[Skip],
     repeats: int,
     proofs: Mapping[str, str],
+    on_gpu: Mapping[str, Any] | None,
 ) -> Table:
+    """on_gpu: the machine, where its GPUs run the rows."""
     on_device = any(summary.peak_device_memory_bytes is not None for group in groups for summary in group)
     several = len(groups) > 1
     family = names.rows((summary.job for group in groups for summary in group), skips)[0].family
     places = _places(standing for ranked in standings for standing in ranked)
     per_sample = _per_sample(standings)
-    columns = tuple(_columns(family, on_device))
+    columns = tuple(_columns(family, on_device, on_gpu is not None))
     rows: list[Row] = []
     for ranked, group in zip(standings, groups, strict=True):
         for s in ranked:
-            row = _figures(s, places, per_sample[s.summary.job.id], on_device, several, repeats)
+            of_gpu = () if on_gpu is None else _of_peak(s, on_gpu)
+            row = _figures(s, places, per_sample[s.summary.job.id], on_device, several, repeats, of_gpu)
             rows.append(replace(row, cells=(*row.cells, _proof(s, proofs[s.summary.job.id]))))
         rows += [_unfinished(summary, len(columns), several, repeats) for summary in group if not summary.done]
     rows += [_skipped(skip, len(columns)) for skip in skips]
@@ -191,11 +197,22 @@ def _proof(standing: Standing, phrase: str) -> str:
     return f"not comparable: {standing.obstacle.partition(':')[0]}" if standing.obstacle else phrase
 
 
-def _columns(family: str, on_device: bool) -> list[Column]:
+def _of_peak(standing: Standing, machine: Mapping[str, Any]) -> tuple[str, ...]:
+    """Cells: TFLOP/s of each device, and the share of what its datasheet says, where that is known here."""
+    job, estimate = standing.summary.job, standing.summary.throughput
+    if estimate is None or job.model not in models.FAMILY_OF:
+        return text.NONE, text.NONE
+    flops, peak = peaks.reached(job, estimate.centre), peaks.of_machine(machine, job.precision)
+    return text.number(flops / 1e12, 1), f"{text.number(100 * flops / peak, 1)} %" if peak else text.NONE
+
+
+def _columns(family: str, on_device: bool, on_gpu: bool) -> list[Column]:
+    of_gpu = ["TFLOP/s per device", "of the GPU's peak"] if on_gpu else []
     device_memory = ["peak device memory (GiB)"] if on_device else []
     numeric = [
         *("nodes", "devices", "batch per device", "global batch", "n"),
         *(f"median ({names.rate_unit(family)})", "95 % interval", "relative to fastest", "95 % interval", "rank"),
+        *of_gpu,
         *("peak memory (GiB)", *device_memory, "CPU cores busy", f"CPU (s per {names.sample(family)})"),
         "first step (s)",
     ]
@@ -214,7 +231,9 @@ def _sizes(job: Job) -> list[str]:
     return [f"{size:,}" for size in sizes]
 
 
-def _figures(standing: Standing, places: int, per_sample: str, on_device: bool, several: bool, repeats: int) -> Row:
+def _figures(
+    standing: Standing, places: int, per_sample: str, on_device: bool, several: bool, repeats: int, gpu: tuple[str, ...]
+) -> Row:
     summary = standing.summary
     estimate = summary.throughput
     assert estimate is not None
@@ -225,6 +244,7 @@ def _figures(standing: Standing, places: int, per_sample: str, on_device: bool, 
         *(text.number(estimate.centre, places), text.interval(estimate, places)),
         *_beside_fastest(standing),
         _ranks(standing),
+        *gpu,
         text.gibibytes(summary.peak_memory_bytes),
         *([text.gibibytes(summary.peak_device_memory_bytes)] if on_device else []),
         *(text.number(summary.cpu_use, 2), per_sample, text.number(summary.first_step_seconds, 2)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from dlperf.figures.peaks import reached
 from dlperf.figures.rates import (
     all_reduce_bandwidth,
     cpu_seconds_per_sample,
@@ -14,6 +15,7 @@ from dlperf.figures.rates import (
     source,
     throughput,
 )
+from dlperf.models import FAMILY_OF
 from dlperf.proof import judge
 from dlperf.schema import Certificate, Comparison, Record
 
@@ -59,6 +61,7 @@ def _row(record: Record, proofs: Sequence[Certificate]) -> dict[str, object]:
         "started": record.started,
         "run_seconds": record.seconds,
         "throughput_samples_per_second": throughput(record) if measured else None,
+        "device_flops_per_second": reached(job, throughput(record)) if measured and job.model in FAMILY_OF else None,
         "samples": sum(window.samples for window in record.windows),
         "steps": sum(window.steps for window in record.windows),
         "windows": len(record.windows),

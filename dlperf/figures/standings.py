@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from dlperf.figures import ranking, statistics
+from dlperf.figures import peaks, ranking, statistics
+from dlperf.figures.rates import throughput
 from dlperf.figures.statistics import Estimate
 from dlperf.figures.summaries import Summary, rates_of
 from dlperf.proof import judge
@@ -47,7 +48,8 @@ def standings(summaries: Iterable[Summary], obstacles: Mapping[str, str]) -> lis
 
 
 def obstacles(comparison: Comparison) -> dict[str, str]:
-    """Why a row takes no part in "fastest", by Job.id: no proof of the same work, or work that differs.
+    """Why a row takes no part in "fastest", by Job.id: no proof of the same work, work that differs, or a rate that its
+    GPU cannot reach.
 
     Rows of a kind that is never ranked are not here.
     """
@@ -58,6 +60,10 @@ def obstacles(comparison: Comparison) -> dict[str, str]:
         verdict, phrase = judge.verdict(comparison.proofs.get(job.id, ()))
         if verdict != "same":
             found[job.id] = phrase
+    for record in comparison.records:
+        why = peaks.impossible(record.job, throughput(record), comparison.machine) if record.done else ""
+        if why:
+            found[record.job.id] = why
     return found
 
 

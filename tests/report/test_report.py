@@ -450,6 +450,18 @@ def test_rows_of_one_system_say_how_far_apart_they_came_out() -> None:
     assert duplicates.startswith("Equal rows called different: 1 of 2 pairs. PyTorch#2 ran at 0.999 [")
 
 
+def test_rows_of_a_gpu_have_a_share_of_its_peak_and_none_more_than_it_can() -> None:
+    sound, fake = (job(name, "resnet50", "amp", "amp_fp16", 256, device="cuda") for name in ("pytorch", "jax"))
+    records = [*runs(sound, (4000.0, 4010.0, 4020.0)), *runs(fake, (60_000.0, 60_010.0, 60_020.0))]
+    gpus = {"gpus": [{"name": "NVIDIA H200", "memory_bytes": None}]}
+    made = few(records, jobs=(sound, fake), skips=(), planned=6, machine=gpus, proofs=proven((sound, fake)))
+    section = view(made).sections[0]
+    place = [column.title for column in section.throughput.columns].index("TFLOP/s per device")
+    assert section.throughput.rows[0].cells[place : place + 2] == ("98.4", "9.9 %")
+    assert [row.kind for row in section.throughput.rows] == ["fastest", "incomparable"]
+    assert "impossible: 1473 TFLOP/s" in section.throughput.rows[1].note
+
+
 def test_missing_rows_say_why() -> None:
     made = view(comparison()).sections[0]
     why = {row.cells[0]: row.note for row in made.throughput.rows if row.kind == "missing"}

@@ -1,0 +1,62 @@
+"""What a GPU can do at most, and the share of it that a row reached."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from dlperf import models
+from dlperf.schema import Job
+
+#: FLOP/s of dense products in 1e12: float32, TF32, 16 bits with sums in float32; 0: it has no such mode. By the name
+#: that nvidia-smi gives, the first that fits. NVIDIA's datasheets of each card; figures with sparsity halved
+PEAKS: tuple[tuple[str, float, float, float], ...] = (
+    (r"V100-PCIE", 14.0, 0, 112.0),
+    (r"V100", 15.7, 0, 125.0),
+    (r"Tesla T4|\bT4\b", 8.1, 0, 65.0),
+    (r"A100|A800", 19.5, 156.0, 312.0),
+    (r"A30\b", 10.3, 82.0, 165.0),
+    (r"A10G?\b", 31.2, 62.5, 125.0),
+    (r"L40S", 91.6, 183.0, 366.0),
+    (r"L40\b", 90.5, 90.5, 181.0),
+    (r"L4\b", 30.3, 60.0, 121.0),
+    (r"H100 PCIe", 51.0, 378.0, 756.0),
+    (r"H100 NVL|H200 NVL", 60.0, 418.0, 836.0),
+    (r"H100|H200|H800|GH200", 67.0, 495.0, 990.0),
+    (r"B200|GB200", 80.0, 1125.0, 2250.0),
+    (r"RTX 3090 Ti", 40.0, 40.0, 160.0),
+    (r"RTX 3090", 35.6, 35.6, 142.0),
+    (r"RTX 4090", 82.6, 82.6, 330.0),
+)
+#: cards run a few per cent over the clock that their datasheet counts with
+OVERCLOCK = 1.1
+
+
+def of(name: str, precision: str) -> float | None:
+    """FLOP/s of a GPU by its name, in a precision; None for a card or a mode that is not known here."""
+    for pattern, fp32, tf32, half in PEAKS:
+        if re.search(pattern, name):
+            found = {"fp32": fp32, "tf32": tf32, "amp_fp16": half, "amp_bf16": half}.get(precision)
+            return 1e12 * found if found else None
+    return None
+
+
+def of_machine(machine: Mapping[str, Any], precision: str) -> float | None:
+    """Of each of a machine's GPUs; None unless all are the same card, and known."""
+    names = {str(gpu.get("name")) for gpu in machine.get("gpus", ())}
+    return of(names.pop(), precision) if len(names) == 1 else None
+
+
+def reached(job: Job, throughput: float) -> float:
+    """FLOP/s of each device, by the FLOPs of the model's definition, at a rate in samples/s."""
+    return throughput * models.family(job.model).flops(models.config(job.model)) / job.world_size
+
+
+def impossible(job: Job, throughput: float, machine: Mapping[str, Any]) -> str:
+    """That a rate is more than the GPU can reach, in words; empty for others, and where nothing is known of it."""
+    peak = of_machine(machine, job.precision) if job.device == "cuda" and job.model in models.FAMILY_OF else None
+    flops = reached(job, throughput) if peak else 0.0
+    if not peak or flops <= OVERCLOCK * peak:
+        return ""
+    return f"impossible: {flops / 1e12:.0f} TFLOP/s, of {peak / 1e12:.0f} that the GPU reaches at most"
