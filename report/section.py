@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from statistics import median
 from typing import Any
 
 from dlperf import models
@@ -249,7 +250,7 @@ def _figures(
         *([text.gibibytes(summary.peak_device_memory_bytes)] if on_device else []),
         *(text.number(summary.cpu_use, 2), per_sample, text.number(summary.first_step_seconds, 2)),
     )
-    note = "; ".join(_notes(standing, repeats))
+    note = "; ".join(_notes(standing, repeats, places))
     return Row(cells, kind=_kind(standing), label=_label(summary.job, several), note=note)
 
 
@@ -274,12 +275,16 @@ def _kind(standing: Standing) -> str:
     return "unresolved" if statistics.unresolved(standing.relative) else ""
 
 
-def _notes(standing: Standing, repeats: int) -> list[str]:
+def _notes(standing: Standing, repeats: int, places: int) -> list[str]:
     summary = standing.summary
     notes = ["tie with the fastest"] if _kind(standing) == "tie" else []
     notes += [f"not comparable: {text.line(standing.obstacle, 1000)}"] if standing.obstacle else []
     if len(summary.done) == 1:
         notes.append("one run: no interval")
+    speeds = statistics.two_speeds(list(summaries.rates_of(summary).values()))
+    if speeds:
+        near = (f"{len(group)} near {text.number(median(group), places)}" for group in speeds)
+        notes.append(f"its runs have two speeds ({' and '.join(near)}), so that the median says little")
     if summary.failed:
         notes.append(f"{len(summary.failed)} of {text.count(repeats, 'run')} failed: {_kinds(summary)}")
     return [*notes, *_left(summary, repeats)]

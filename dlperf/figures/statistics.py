@@ -53,6 +53,26 @@ def _outside(n: int) -> int:
     return max(outside - 1, 0)
 
 
+#: runs from which on two groups can be seen; the gap between them over what a group varies by; the least difference.
+#: Of 7 normal runs 1.4 % look like two groups, of 10 or more 0.1 %; of 7 runs at two speeds 6 % apart, each varying by
+#: 0.5 %, 83 % are seen
+SEEN, GAP, LEAST = 7, 6.0, 0.01
+
+
+def two_speeds(values: Sequence[float]) -> tuple[list[float], list[float]] | None:
+    """The slower and the faster runs, two or more of each, where a gap parts them: a machine that changes between two
+    speeds, or a framework that chooses between two kernels. None where there is no such gap."""
+    ordered = sorted(values)
+    if len(ordered) < SEEN:
+        return None
+    logs = _logs(ordered)
+    cut = max(range(2, len(logs) - 1), key=lambda place: logs[place] - logs[place - 1])
+    gap, groups = logs[cut] - logs[cut - 1], (logs[:cut], logs[cut:])
+    within = math.sqrt(sum(variance(one) * (len(one) - 1) for one in groups) / (len(logs) - 2))
+    apart = gap > GAP * within and median(groups[1]) - median(groups[0]) > LEAST
+    return (ordered[:cut], ordered[cut:]) if apart else None
+
+
 @dataclass(frozen=True)
 class Contrast:
     """Of the logarithms of two rows' rates: mean, its standard error, degrees of freedom; n pairs of runs, or the runs

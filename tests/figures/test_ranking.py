@@ -56,6 +56,17 @@ def test_an_interval_of_many_runs_lies_between_two_of_them(n: int, left_out: int
     assert (found.low, found.high) == (math.exp(left_out), math.exp(n - 1 - left_out))
 
 
+def test_two_speeds_are_seen_where_a_gap_parts_the_runs() -> None:
+    slow, fast = [9.8, 9.81, 9.82, 9.79], [10.4, 10.41, 10.39]
+    assert statistics.two_speeds([*fast, *slow]) == (sorted(slow), sorted(fast))
+    assert statistics.two_speeds([*slow, 10.4]) is None, "one run is an outlier"
+    assert statistics.two_speeds([1.0] * 7) is None
+    random = numpy.random.default_rng(7)
+    at_most(
+        0.02, (statistics.two_speeds(row) is not None for row in numpy.exp(random.normal(0, 0.02, (500, 7))).tolist())
+    )
+
+
 def test_a_ratio_by_block_is_scipys_paired_t_on_logarithms() -> None:
     a, b = [19.0, 20.3, 19.8, 21.0], [19.9, 20.4, 20.1, 20.2]
     expected = stats.ttest_rel(numpy.log(a), numpy.log(b)).confidence_interval(0.95)
