@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -125,7 +126,7 @@ class Window:
 @dataclass(frozen=True)
 class Failure:
     """kind: crash | timeout | out_of_memory | nan | killed | environment | unsupported | wrong_tensor | lost |
-    port_taken | launcher | ranks_differ."""
+    port_taken | launcher | ranks_differ | no_figures."""
 
     kind: str
     message: str
@@ -331,9 +332,17 @@ def record_from(data: Mapping[str, Any]) -> Record:
     fields = dict(data)
     fields["job"] = job_from(fields["job"])
     fields["windows"] = tuple(Window(**window) for window in fields["windows"])
-    fields["failure"] = _failure_from(fields["failure"])
+    fields["failure"] = _failure_from(fields["failure"]) or no_rate(fields["windows"])
     fields["hosts"] = tuple(fields.get("hosts", ()))
     return Record(**fields)
+
+
+def no_rate(windows: Sequence[Window]) -> Failure | None:
+    """Why windows have no rate, as those that others measured may have none: of no time, or of no samples."""
+    for window in windows:
+        if not (0 < window.seconds < math.inf and window.samples > 0):
+            return Failure("no_figures", f"window {window.index} has {window.samples} samples in {window.seconds:g} s")
+    return None
 
 
 def _failure_from(data: Mapping[str, Any] | None) -> Failure | None:

@@ -21,7 +21,7 @@ from dlperf.proof.certify import Certifier
 from dlperf.runs import bundle, failures, worker
 from dlperf.runs.events import Stream
 from dlperf.runs.execute import Enough, Exit, Outcome, execute, now
-from dlperf.schema import Failure, Job, Record
+from dlperf.schema import Failure, Job, Record, no_rate
 from dlperf.shell import quote
 from dlperf.systems import kinds as systems
 from dlperf.systems.system import System
@@ -208,7 +208,7 @@ def _record(job: Job, repeat: int, command: str, environment: Mapping[str, str],
         input={key: stream.input[key] for key in ("samples", "seconds") if key in stream.input},
         kernels=stream.start.get("kernels") or {},
         product={key: stream.product[key] for key in PRODUCT if key in stream.product},
-        failure=outcome.failure,
+        failure=outcome.failure or no_rate(stream.windows),
     )
 
 

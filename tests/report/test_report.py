@@ -462,6 +462,16 @@ def test_rows_of_a_gpu_have_a_share_of_its_peak_and_none_more_than_it_can() -> N
     assert "impossible: 1473 TFLOP/s" in section.throughput.rows[1].note
 
 
+@pytest.mark.parametrize("seconds", [0.0, float("nan"), float("inf"), -1.0])
+def test_a_record_of_no_time_is_a_failed_run_and_the_table_stands(seconds: float) -> None:
+    data = json.loads(report.render(comparison())["results.json"])
+    of_row = [record for record in data["records"] if record["job"]["system"] == "tensorflow" and record["windows"]]
+    of_row[0]["windows"][0]["seconds"] = seconds
+    section = view(comparison_from(data)).sections[0]
+    (note,) = [row.note for row in section.throughput.rows if row.label == "TensorFlow"]
+    assert "1 of 3 runs failed: no figures in its log" in note
+
+
 def test_missing_rows_say_why() -> None:
     made = view(comparison()).sections[0]
     why = {row.cells[0]: row.note for row in made.throughput.rows if row.kind == "missing"}
