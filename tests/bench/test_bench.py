@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 import tarfile
 from typing import Any
@@ -149,6 +150,18 @@ def test_every_step_on_a_gpu_plans_rows(tmp_path, device):
             planned = from_spec(spec, adapters)
             assert planned.jobs, name
             assert {skip.status for skip in planned.skips} <= {"option", "not_yet", "unavailable"}, name
+
+
+def test_a_graph_that_a_gpu_refuses_is_left_out_of_what_follows(tmp_path):
+    (tmp_path / "smoke").mkdir()
+    lines = [{"failure": failure, "job": {"system": system}} for failure, system in ((None, "jax"), ({}, "pytorch"))]
+    told = tmp_path / "smoke" / "records.jsonl"
+    told.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert "pytorch.graph=off" not in gpu.commands(tmp_path, "cuda", 3, ["pytorch"])["bert"][0]
+    told.write_text(
+        told.read_text() + json.dumps({"failure": {"kind": "crash"}, "job": {"system": "pytorch+inductor"}})
+    )
+    assert "pytorch.graph=off" in gpu.commands(tmp_path, "cuda", 3, ["pytorch"])["bert"][0]
 
 
 def test_a_step_that_takes_too_long_is_interrupted():
