@@ -155,11 +155,10 @@ def test_all_frameworks_have_the_same_float64_losses(family, seen):
 
 
 def test_wait_waits(subject):
-    """A read right after `wait` has nothing left to wait for."""
+    """A read right after `wait` has nothing left to wait for. The shortest one tells: a `wait` that does not wait
+    delays all of them, by all the steps; on a busy machine OneFlow's threads spin while a loss passes through them."""
     times = subject["time"]
-    assert statistics.median(times["read_after_wait"]) < 0.2 * statistics.median(times["waited"]) / times["steps"], (
-        times
-    )
+    assert min(times["read_after_wait"]) < 0.2 * statistics.median(times["waited"]) / times["steps"], times
 
 
 def test_effective_says_what_ran(subject):
