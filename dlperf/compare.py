@@ -125,10 +125,10 @@ def summary(comparison: Comparison) -> str:
     from dlperf.figures import standings, summaries
 
     lines = []
-    obstacles = standings.obstacles(comparison)
+    obstacles, rows = standings.obstacles(comparison), summaries.summarized(comparison)
     several = any(job.world_size > 1 for job in comparison.jobs)
     for job in comparison.jobs:
-        row = summaries.summarize(job, comparison.records)
+        row = rows[job.id]
         size = f" {job.nnodes}n{job.nproc_per_node}d" if several else ""
         what = f"{job.model} {job.precision_asked:<5} {job.system}{size}"
         if row.throughput:

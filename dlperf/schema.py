@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from dlperf.kind import KINDS, Kind
@@ -296,6 +297,14 @@ class Comparison:
     skips: tuple[Skip, ...]
     commands: Mapping[str, str] = field(default_factory=dict)
     proofs: Mapping[str, tuple[Certificate, ...]] = field(default_factory=dict)
+
+    @cached_property
+    def runs(self) -> Mapping[str, Sequence[Record]]:
+        """The records of each job, by Job.id; of a job without any there is none."""
+        found: dict[str, list[Record]] = {}
+        for record in self.records:
+            found.setdefault(record.job.id, []).append(record)
+        return found
 
 
 def to_json(value: Any) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from statistics import median
 
 from dlperf.figures import rates, standings
-from dlperf.figures import summaries as summaries_
 from dlperf.kind import KINDS
 from dlperf.report import names, text
 from dlperf.schema import Comparison, Record
@@ -78,10 +77,9 @@ def _protocol(comparison: Comparison) -> Iterator[str]:
         yield "The quick protocol times few steps. Figures to publish need --protocol dlperf."
     if any(job.input == "synthetic" for job in comparison.jobs):
         yield "Synthetic input: reading and decoding data is not part of these rates."
-    summaries = [summaries_.summarize(job, comparison.records) for job in comparison.jobs]
-    few = [summary for summary in summaries if len(summary.done) == 1]
+    few = [job for job in comparison.jobs if sum(run.done for run in comparison.runs.get(job.id, ())) == 1]
     if few:
-        yield f"One run only, so no interval: {text.listing(names.system(summary.job) for summary in few)}."
+        yield f"One run only, so no interval: {text.listing(map(names.system, few))}."
 
 
 def _work(comparison: Comparison) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from dlperf import models
 from dlperf.proof import judge
@@ -23,6 +23,8 @@ ABOUT = (
     "alone. So where float32 moved a system's results by e, low precision may move them by 3 · e · u / 2^-24. If it "
     "moved them by less than e · sqrt(u / 2^-24), low precision did not run.",
 )
+#: the first run of each system, model and device that succeeded
+_Runs = Mapping[tuple[str, str, str], Record]
 WORDS = {"same": "same work", "different": "different work", "unproven": "no proof"}
 
 
@@ -34,10 +36,14 @@ def proofs(comparison: Comparison) -> list[Proof]:
             t = one.trajectory
             work = tuple(sorted(work_options(t).items()))
             groups.setdefault((t.model, t.device, t.precision, t.batch_size, t.ranks, work), {})[t.system] = one
-    return [_proof(list(group.values()), comparison.records) for group in groups.values()]
+    runs: dict[tuple[str, str, str], Record] = {}
+    for record in comparison.records:
+        if record.done:
+            runs.setdefault((record.job.system, record.job.model, record.job.device), record)
+    return [_proof(list(group.values()), runs) for group in groups.values()]
 
 
-def _proof(group: Sequence[Certificate], records: Sequence[Record]) -> Proof:
+def _proof(group: Sequence[Certificate], runs: _Runs) -> Proof:
     first = group[0].trajectory
     low = any(one.bounds for one in group)
     referred = any(found.other == REFERENCE for one in group for found in one.differences)
@@ -47,7 +53,7 @@ def _proof(group: Sequence[Certificate], records: Sequence[Record]) -> Proof:
         about=tuple(_about(first, referred)),
         systems=_bounds(group) if low else _systems(group),
         pairs=None if low else _pairs(group),
-        notes=(*_notes(group), *_otherwise(group, records)),
+        notes=(*_notes(group), *_otherwise(group, runs)),
     )
 
 
@@ -175,15 +181,13 @@ def _notes(group: Sequence[Certificate]) -> Iterable[str]:
 OWN = frozenset(["precision", "compute_dtype", "loss_scale", "dropout", "masked_positions", "data", "threads"])
 
 
-def _otherwise(group: Sequence[Certificate], records: Sequence[Record]) -> Iterable[str]:
+def _otherwise(group: Sequence[Certificate], runs: _Runs) -> Iterable[str]:
     """Where the measured runs took other kernels than the float64 run that the proof is from."""
     for one in group:
         t = one.trajectory
-        runs = [
-            r for r in records if (r.job.system, r.job.model, r.job.device) == (t.system, t.of, t.device) and r.done
-        ]
-        if t.precision == "fp64" and runs:
-            measured = runs[0].effective
+        run = runs.get((t.system, t.of, t.device))
+        if t.precision == "fp64" and run:
+            measured = run.effective
             keys = [key for key in t.effective if key not in OWN and measured.get(key) not in (None, t.effective[key])]
             parts = [
                 f"{key} is “{text.line(measured[key])}”, in float64 “{text.line(t.effective[key])}”" for key in keys

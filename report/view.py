@@ -23,13 +23,16 @@ RESUME = "python -m dlperf.compare --resume DIR"
 def view(comparison: Comparison) -> Report:
     """All that the templates need."""
     obstacles = standings.obstacles(comparison)
-    proven = tuple(proofs.proofs(comparison))
+    proven, found = tuple(proofs.proofs(comparison)), summaries_.summarized(comparison)
+    finished = _finished(comparison, found)
     return Report(
         title=_title(comparison),
         about=_about(comparison),
-        progress=_progress(comparison),
-        resume="" if _finished(comparison) else RESUME,
-        sections=tuple(section(*group, _repeats(comparison), comparison, obstacles) for group in _groups(comparison)),
+        progress=_progress(comparison, finished),
+        resume="" if finished else RESUME,
+        sections=tuple(
+            section(*one, _repeats(comparison), comparison, obstacles) for one in _groups(comparison, found)
+        ),
         caveats=tuple(caveats(comparison)),
         machine=_machine(comparison.machine),
         topo=text.clean(str(comparison.machine.get("topo", ""))).strip("\n"),
@@ -84,12 +87,12 @@ def _times(values: Sequence[str]) -> str:
     return ", ".join(f"{values.count(value)} × {value}" for value in dict.fromkeys(values))
 
 
-def _progress(comparison: Comparison) -> str:
+def _progress(comparison: Comparison, finished: bool) -> str:
     """How many of the planned runs are there."""
     records = comparison.records
     failed = sum(not record.done for record in records)
     done = f"{text.count(len(records) - failed, 'run')} succeeded" + (f", {failed} failed" if failed else "")
-    if not _finished(comparison):
+    if not finished:
         planned = text.count(comparison.planned, "planned run")
         return f"This comparison is not finished: {len(records)} of {planned} took place; {done}."
     left = comparison.planned - len(records)
@@ -97,25 +100,25 @@ def _progress(comparison: Comparison) -> str:
     return f"{done}{tail}." if records else "Nothing was run."
 
 
-def _finished(comparison: Comparison) -> bool:
-    summaries = (summaries_.summarize(job, comparison.records) for job in comparison.jobs)
-    return not any(summaries_.missing_runs(summary, _repeats(comparison)) for summary in summaries)
+def _finished(comparison: Comparison, found: Mapping[str, Summary]) -> bool:
+    repeats = _repeats(comparison)
+    return not any(summaries_.missing_runs(summary, repeats) for summary in found.values())
 
 
 # One section per model, precision and device
 
 
-def _groups(comparison: Comparison) -> list[tuple[list[Summary], list[Skip]]]:
+def _groups(comparison: Comparison, found: Mapping[str, Summary]) -> list[tuple[list[Summary], list[Skip]]]:
     """Rows by model, precision and device, in the order in which they were asked for."""
-    found: dict[tuple[str, ...], tuple[list[Summary], list[Skip]]] = {}
+    groups: dict[tuple[str, ...], tuple[list[Summary], list[Skip]]] = {}
     for row in names.rows(comparison.jobs, comparison.skips):
         key = (row.model, row.precision_asked, row.precision, row.device)
-        summaries, skips = found.setdefault(key, ([], []))
+        summaries, skips = groups.setdefault(key, ([], []))
         if isinstance(row, Job):
-            summaries.append(summaries_.summarize(row, comparison.records))
+            summaries.append(found[row.id])
         elif row not in skips:
             skips.append(row)
-    return list(found.values())
+    return list(groups.values())
 
 
 def _repeats(comparison: Comparison) -> int:
@@ -186,14 +189,14 @@ def _systems(comparison: Comparison) -> Table:
     titles = ("system", "versions", "Python", "environment", "source", "features")
     return Table(
         tuple(Column(title) for title in titles),
-        tuple(_system(mine, comparison.records) for mine in rows.values()),
+        tuple(_system(mine, comparison) for mine in rows.values()),
     )
 
 
-def _system(mine: Sequence[Job | Skip], records: Iterable[Record]) -> Row:
+def _system(mine: Sequence[Job | Skip], comparison: Comparison) -> Row:
     first = mine[0]
     jobs = [row for row in mine if isinstance(row, Job)]
-    runs = [record for record in records if record.job.id in {job.id for job in jobs}]
+    runs = [record for job in jobs for record in comparison.runs.get(job.id, ())]
     cells = (
         names.system(first),
         text.alternatives(", ".join(f"{k} {v}" for k, v in run.versions.items()) for run in runs if run.versions),
@@ -303,8 +306,8 @@ def _commands(comparison: Comparison) -> Iterable[Excerpt]:
     """The script of each row; once where its runs differ in nothing but their folder and comments."""
     for job in comparison.jobs:
         shown: dict[str, list[Record]] = {}
-        for record in comparison.records:
-            if record.job.id == job.id and record.command:
+        for record in comparison.runs.get(job.id, ()):
+            if record.command:
                 shown.setdefault(_essence(record), []).append(record)
         for records in shown.values():
             first, *others = [record.folder for record in records]

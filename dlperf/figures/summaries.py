@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from dlperf.figures.rates import all_reduce_bandwidth, cpu_seconds_per_sample, cpu_use, input_wait, skew, throughput
 from dlperf.figures.statistics import Estimate, estimate, median_of
-from dlperf.schema import Job, Record
+from dlperf.schema import Comparison, Job, Record
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,13 @@ class Summary:
     input_wait: float | None = None
 
 
-def summarize(job: Job, records: Iterable[Record]) -> Summary:
+def summarized(comparison: Comparison) -> dict[str, Summary]:
+    """The figures of each job, by Job.id."""
+    return {job.id: summarize(job, comparison.runs.get(job.id, ())) for job in comparison.jobs}
+
+
+def summarize(job: Job, mine: Sequence[Record]) -> Summary:
     """The figures of one job from the records of its runs: medians over runs, peaks as the largest."""
-    mine = [record for record in records if record.job.id == job.id]
     done = tuple(record for record in mine if record.done)
     failed = tuple(record for record in mine if not record.done)
     host_memory = [r.peak_memory_bytes for r in done if r.peak_memory_bytes is not None]

@@ -112,7 +112,7 @@ def table(comparison: Comparison) -> str:
     """The ratios as text, and below why the other rows have none. Pure."""
     sides: dict[tuple[str, str, str], dict[bool, Summary]] = {}
     for job in comparison.jobs:
-        side = summaries.summarize(job, comparison.records)
+        side = summaries.summarize(job, comparison.runs[job.id])
         sides.setdefault(_row(job), {})[_is_plain(job)] = side
     rows = [HEADER, *((*row, *_cells(pair[False], pair[True])) for row, pair in sorted(sides.items()))]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEADER))]
