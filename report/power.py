@@ -18,12 +18,13 @@ def sentences(ranked: Sequence[Standing]) -> Iterator[str]:
     """Of the rows of one size, those without rank left out; nothing where no two have several runs."""
     rows = [standing.summary for standing in ranked if standing.ranks]
     rates = [summaries.rates_of(row) for row in rows]
-    least = ranking.smallest_difference(rates)
-    if least is None:
+    noise = ranking.noise(rates)
+    if noise is None:
         return
+    least = noise.smallest(noise.blocks)
     yield (
         f"With {text.count(max(map(len, rates)), 'repeat')}, a difference of {_percent(least)} between two rows would "
-        f"be found in {100 * ranking.POWER:g} % of such comparisons{_repeats(rates, least)}. At most "
+        f"be found in {100 * ranking.POWER:g} % of such comparisons{_repeats(noise, least)}. At most "
         f"{100 * ranking.ERROR:g} % of tables like this one call equal rows different."
     )
     places = {row.job.id: place for place, row in enumerate(rows)}
@@ -41,9 +42,9 @@ def sentences(ranked: Sequence[Standing]) -> Iterator[str]:
         yield f"Equal rows called different: {wrong} of {text.count(len(equal), 'pair')}. {told}."
 
 
-def _repeats(rates: Sequence[dict[int, float]], least: float) -> str:
+def _repeats(noise: ranking.Noise, least: float) -> str:
     """`, and one of 2 % with about 43 repeats`, of those that the runs would not find."""
-    blocks = {wanted: ranking.blocks_for(rates, math.log1p(wanted)) for wanted in WANTED if math.log1p(wanted) < least}
+    blocks = {wanted: noise.blocks_for(math.log1p(wanted)) for wanted in WANTED if math.log1p(wanted) < least}
     more = [
         f"{100 * wanted:g} % with {f'about {count:,}' if count else f'more than {ranking.TOO_MANY:,}'}"
         for wanted, count in blocks.items()

@@ -110,14 +110,16 @@ def _winner(ranked: list[Standing]) -> str:
     places = _places(ranked)
     first = [best, *(s for s in ranked[1:] if s.may_be_fastest)]
     unknown = [s for s in ranked[1:] if s.ranks is None or best.ranks is None]
-    rest = [s for s in ranked[1:] if s not in first and s not in unknown]
+    rest = [s for s in ranked[1:] if s.ranks and best.ranks and not s.may_be_fastest]
     if len(first) > 1:
         group = text.listing(f"{_name(s)} ({_rate(s, places)})" for s in first)
         parts = [f"{group} were fastest; these runs do not tell them apart. {_wanted(first)}".rstrip()]
     else:
         verb = "reached" if len(ranked) == 1 else "had the highest rate" if unknown else "was fastest"
         parts = [f"{_name(best)} {verb}: {_rate(best, places)}."]
-    if unknown:
+    if len(ranked) > ranking.MOST_RANKED:
+        parts.append(f"More than {ranking.MOST_RANKED:,} rows are not compared with each other, so they have no ranks.")
+    elif unknown:
         others = text.listing(map(_name, unknown))
         parts.append(f"Too few repeats to tell whether {others} {_differ(unknown)} from it.")
     if rest:
@@ -131,7 +133,9 @@ def _wanted(first: list[Standing]) -> str:
     """How many blocks it would take to tell the first from the one that is most behind it, if it is."""
     rates = [summaries.rates_of(standing.summary) for standing in first]
     furthest = min((s for s in first[1:] if s.relative), key=lambda s: s.relative.centre if s.relative else 1.0)
-    blocks = ranking.blocks_for(rates, statistics.contrast(rates[0], rates[first.index(furthest)]).centre)
+    apart = statistics.contrast(rates[0], summaries.rates_of(furthest.summary)).centre
+    noise = ranking.noise(rates)
+    blocks = noise.blocks_for(apart) if noise else None
     if blocks is None:
         return ""
     behind = text.number(100 * (1 - furthest.relative.centre), 1) if furthest.relative else ""
@@ -334,6 +338,9 @@ def _missing(head: tuple[str, ...], short: str, columns: int, label: str, note: 
 
 # The chart
 
+#: bars that a chart has room for
+MOST_BARS = 60
+
 
 def _chart(
     row: Job | Skip, standings: list[list[Standing]], groups: list[list[Summary]], skips: list[Skip]
@@ -346,9 +353,13 @@ def _chart(
     missing = [(_label(s.job, several), _kinds(s) or "not run yet") for group in groups for s in group if not s.done]
     missing += [(names.system(skip), names.status(skip.status)) for skip in skips]
     unit = names.rate_unit(row.family)
+    shown = (
+        f", the first {MOST_BARS} of {len(bars) + len(missing):,} rows" if len(bars) + len(missing) > MOST_BARS else ""
+    )
+    bars, missing = bars[:MOST_BARS], missing[: max(0, MOST_BARS - len(bars))]
     return Chart(
         file=f"charts/{_anchor(row)}.svg",
-        title=_title(row),
+        title=_title(row) + shown,
         unit=unit,
         alt=f"Bars of {unit}: " + "; ".join(f"{bar.label} {bar.text}" for bar in bars),
         bars=bars,

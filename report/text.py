@@ -54,9 +54,15 @@ def _plural(noun: str) -> str:
     return noun + "es" if noun.endswith(("tch", "s")) else noun + "s"
 
 
+#: names in a sentence
+MOST_NAMES = 30
+
+
 def listing(names: Iterable[str]) -> str:
-    """`a`, `a and b`, `a, b and c`, each name once; nothing of nothing."""
+    """`a`, `a and b`, `a, b and c`, each name once; nothing of nothing. Of very many the first, and how many more."""
     *first, last = dict.fromkeys(names) or [""]
+    if len(first) >= MOST_NAMES:
+        first, last = first[: MOST_NAMES - 1], f"{len(first) + 2 - MOST_NAMES:,} more"
     return f"{', '.join(first)} and {last}" if first else last
 
 

@@ -6,8 +6,12 @@ that what slows the whole machine down for a while slows all rows alike.
 
 from __future__ import annotations
 
+import bisect
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import median
 from typing import TYPE_CHECKING
 
 from dlperf.figures.statistics import contrast
@@ -25,6 +29,8 @@ ERROR = 0.05
 LEVEL = 0.0435
 #: rows up to which the comparisons of a table are judged by their joint distribution; above, by Holm's method
 MOST_JOINT = 12
+#: rows up to which all pairs of a table are compared at all
+MOST_RANKED = 1000
 #: tables of equal rows that are drawn for it; shuffles of a table's own blocks
 DRAWS, SHUFFLES = 20_000, 999
 #: the standard deviation of the noisiest row over that of the quietest, in half of the tables that are drawn
@@ -35,11 +41,14 @@ FITS, LEAST_SHARE = 4, 0.05
 
 def ranks(rows: Sequence[Mapping[int, float]]) -> list[tuple[int, int] | None]:
     """The first and the last rank that each row may have: 1 and 3 for each of three rows that are the fastest together.
-    None for a row with fewer than two runs, of which nobody knows.
+    None for a row with fewer than two runs, of which nobody knows, and where more than `MOST_RANKED` would be compared,
+    since their pairs are too many.
 
     rows: rate by block.
     """
     known = [index for index, row in enumerate(rows) if len(row) >= 2]
+    if len(known) > MOST_RANKED:
+        return [None] * len(rows)
     faster = told_apart([rows[index] for index in known])
     found: list[tuple[int, int] | None] = [None] * len(rows)
     for place, index in enumerate(known):
@@ -79,39 +88,47 @@ POWER = 0.95
 TOO_MANY = 1000
 
 
-def smallest_difference(rows: Sequence[Mapping[int, float]], blocks: int | None = None) -> float | None:
-    """Of the logarithms of two rates: the least that so many blocks would find in 95 % of comparisons of these rows, if
-    they vary as they do here. blocks: as many as there are, if left out. None where no row has two runs."""
-    from itertools import combinations
-    from statistics import median
+@dataclass(frozen=True)
+class Noise:
+    """Of the differences of a table's rows: blocks that there are at most, and in a typical pair; the standard
+    deviation of a typical pair's, and degrees of freedom that a block adds to it. comparisons: of all rows."""
 
-    from scipy import special
+    most_blocks: int
+    blocks: int
+    deviation: float
+    freedom: float
+    comparisons: float
 
+    def smallest(self, blocks: int) -> float:
+        """Of the logarithms of two rates: the least difference that so many blocks would find in 95 % of comparisons
+        of these rows, if they vary as they do here."""
+        from scipy import special
+
+        freedom = max(1.0, self.freedom * (blocks - 1))
+        quantiles = special.stdtrit(freedom, [1 - LEVEL / self.comparisons / 2, POWER])
+        return float(quantiles.sum() * self.deviation / blocks**0.5)
+
+    def blocks_for(self, difference: float) -> int | None:
+        """How many blocks, more than there are, would find such a difference of logarithms; None where a thousand
+        would not."""
+        more = self.most_blocks + 1
+        found = bisect.bisect_left(range(more, TOO_MANY), True, key=lambda n: self.smallest(n) <= abs(difference))
+        return more + found if more + found < TOO_MANY else None
+
+
+def noise(rows: Sequence[Mapping[int, float]]) -> Noise | None:
+    """None where no two rows have two runs."""
     known = [row for row in rows if len(row) >= 2]
     pairs = [contrast(*pair) for pair in combinations(known[:MOST_JOINT], 2)]
     if not pairs:
         return None
-    comparisons = len(known) * (len(known) - 1) / 2
-    made = median(pair.n for pair in pairs)
-    deviation = median(pair.error * pair.n**0.5 for pair in pairs)
-    blocks = blocks or int(made)
-    freedom = max(1.0, median(pair.freedom / max(pair.n - 1, 1) for pair in pairs) * (blocks - 1))
-    quantiles = special.stdtrit(freedom, [1 - LEVEL / comparisons / 2, POWER])
-    return float(quantiles.sum() * deviation / blocks**0.5)
-
-
-def blocks_for(rows: Sequence[Mapping[int, float]], difference: float) -> int | None:
-    """How many blocks, more than there are, would find such a difference of logarithms; None where a thousand would
-    not."""
-    import bisect
-
-    def found(blocks: int) -> bool:
-        least = smallest_difference(rows, blocks)
-        return least is not None and least <= abs(difference)
-
-    more = max(map(len, rows), default=0) + 1
-    blocks = more + bisect.bisect_left(range(more, TOO_MANY), True, key=found)
-    return blocks if blocks < TOO_MANY else None
+    return Noise(
+        most_blocks=max(map(len, known)),
+        blocks=int(median(pair.n for pair in pairs)),
+        deviation=median(pair.error * pair.n**0.5 for pair in pairs),
+        freedom=median(pair.freedom / max(pair.n - 1, 1) for pair in pairs),
+        comparisons=len(known) * (len(known) - 1) / 2,
+    )
 
 
 def complete(rows: Sequence[Mapping[int, float]]) -> bool:

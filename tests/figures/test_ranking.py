@@ -166,11 +166,12 @@ def test_a_thousand_rows_have_ranks() -> None:
 def test_more_blocks_find_less() -> None:
     random = numpy.random.default_rng(5)
     rows = bench.rows_of(bench.independent(random, 7, 6))
-    found = [ranking.smallest_difference(rows, blocks) for blocks in (3, 7, 15, 100)]
+    noise = ranking.noise(rows)
+    assert noise is not None
+    assert noise.blocks == 7
+    found = [noise.smallest(blocks) for blocks in (3, 7, 15, 100)]
     assert found == sorted(found, reverse=True)
-    assert ranking.smallest_difference(rows) == found[1]
-    assert found[2]
-    assert ranking.blocks_for(rows, found[2]) == 15
-    assert ranking.blocks_for(rows, 1.0) == 8  # it was not found with 7
-    assert ranking.blocks_for(rows, 1e-9) is None
-    assert ranking.smallest_difference([{0: 1.0}]) is None
+    assert noise.blocks_for(found[2]) == 15
+    assert noise.blocks_for(1.0) == 8  # it was not found with 7
+    assert noise.blocks_for(1e-9) is None
+    assert ranking.noise([{0: 1.0}]) is None

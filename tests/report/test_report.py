@@ -22,7 +22,7 @@ from jinja2 import Environment, nodes
 
 from dlperf import machine, report
 from dlperf.adapters import gpu
-from dlperf.figures import rates, rows, speedup, statistics
+from dlperf.figures import ranking, rates, rows, speedup, statistics
 from dlperf.figures import summaries as summaries_
 from dlperf.figures.statistics import Estimate
 from dlperf.report import charts, markdown, text
@@ -462,6 +462,18 @@ def test_rows_of_a_gpu_have_a_share_of_its_peak_and_none_more_than_it_can() -> N
     assert "impossible: 1473 TFLOP/s" in section.throughput.rows[1].note
 
 
+def test_a_thousand_systems_have_a_table_without_ranks_and_a_chart_of_the_first() -> None:
+    count = ranking.MOST_RANKED + 1
+    jobs = tuple(job(f"pytorch x={n}", "resnet50", "fp32", "fp32", 16) for n in range(count))
+    records = [record for n, of in enumerate(jobs) for record in runs(of, (20 - n / count, 20.1 - n / count))]
+    made = few(records, jobs=jobs, skips=(), planned=2 * count, proofs=proven(jobs))
+    section = view(made).sections[0]
+    assert len(section.throughput.rows) == count
+    assert "1,000 rows are not compared with each other, so they have no ranks." in section.summary
+    assert len(section.chart.bars) == 60
+    assert section.chart.title.endswith(f", the first 60 of {count:,} rows")
+
+
 @pytest.mark.parametrize("seconds", [0.0, float("nan"), float("inf"), -1.0])
 def test_a_record_of_no_time_is_a_failed_run_and_the_table_stands(seconds: float) -> None:
     data = json.loads(report.render(comparison())["results.json"])
@@ -527,7 +539,10 @@ def test_rows_of_one_device_have_no_scaling() -> None:
 def test_a_speedup_is_the_ratio_to_the_row_of_one_device() -> None:
     one, eight = [10.0, 10.1, 9.9], [76.0, 75.2, 76.9]
     records = [*placed("pytorch", 1, 1, one), *placed("pytorch", 1, 8, eight)]
-    summaries = [summaries_.summarize(record.job, records) for record in (records[0], records[-1])]
+    summaries = [
+        summaries_.summarize(one.job, [run for run in records if run.job == one.job])
+        for one in (records[0], records[-1])
+    ]
     alone, beside = speedup.speedups(summaries)
     assert (alone.base, alone.speedup) == (summaries[0], None)
     expected = statistics.ratio(dict(enumerate(eight)), dict(enumerate(one)))
@@ -565,7 +580,10 @@ def test_the_same_global_batch_is_strong_scaling() -> None:
 )
 def test_a_row_of_other_work_is_no_partner(change: dict[str, object]) -> None:
     records = [*placed("pytorch", 1, 1, (10.0, 10.1), **change), *placed("pytorch", 1, 2, (18.0, 18.1))]
-    summaries = [summaries_.summarize(record.job, records) for record in (records[0], records[-1])]
+    summaries = [
+        summaries_.summarize(one.job, [run for run in records if run.job == one.job])
+        for one in (records[0], records[-1])
+    ]
     _, found = speedup.speedups(summaries)
     assert found.speedup is None
     assert found.why == "no speedup: there is no row of 1 device with batch 16 per device or 32 in all"
