@@ -7,13 +7,20 @@ the report uses. The seed is fixed, so the table is the same each time.
 from __future__ import annotations
 
 import argparse
+import json
+import resource
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dlperf import report
 from dlperf.figures import ranking, statistics
+from dlperf.schema import comparison_from
 
 SEED = 20261123
 #: so many that chance moves a share near 5 % by less than half a per cent; those of two systems take less time
@@ -145,12 +152,28 @@ def smallest(trials: int) -> tuple[float, float]:
     source = np.random.default_rng([SEED, 3])
     said, hits = [], []
     for _ in range(trials):
-        least = ranking.smallest_difference(rows_of(independent(source, 15, 6)))
-        assert least is not None
+        noise = ranking.noise(rows_of(independent(source, 15, 6)))
+        assert noise is not None
+        least = noise.smallest(15)
         said.append(least)
         again = independent(source, 15, 6) - np.where(np.arange(6) == 0, least, 0)
         hits.append(ranking.told_apart(rows_of(again))[1, 0])
     return float(np.mean(said)), float(np.mean(hits))
+
+
+def reports() -> Iterator[tuple[int, float, float]]:
+    """Records of a report, with charts, the seconds of processor time that it took, and GiB of memory at most."""
+    published = Path(__file__).parents[2] / "report/published/2026-11-21-cpu-fp32/results.json"
+    one = comparison_from(json.loads(published.read_text(encoding="utf-8")))
+    for copies in (10_000 // len(one.records), 100_000 // len(one.records)):
+        jobs = {(job.id, n): replace(job, id=f"{job.id}-{n}", batch_size=n) for job in one.jobs for n in range(copies)}
+        records = [replace(run, job=jobs[run.job.id, n]) for run in one.records for n in range(copies)]
+        proofs = {job.id: one.proofs.get(id_, ()) for (id_, _), job in jobs.items()}
+        many = replace(one, jobs=tuple(jobs.values()), records=tuple(records), proofs=proofs)
+        began = time.process_time()
+        report.render(many)
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        yield len(records), time.process_time() - began, memory
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -194,6 +217,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(
         f"\nThe smallest difference that a report names (6 systems, n=15): {100 * said:.1f}, found: {100 * share:.1f}"
     )
+    print("\nReports with charts (of 10,000 records in 10 s and 1 GiB; of more in proportion)")
+    for count, seconds, memory in reports():
+        good = seconds <= count / 1000 and memory <= count / 10_000
+        print(f"  {count:,} records: {seconds:.1f} s, {memory:.2f} GiB{'' if good else '!'}", flush=True)
+        failed += [] if good else [f"a report of {count:,} records takes {seconds:.1f} s and {memory:.2f} GiB"]
     print("".join(f"\nDoes not hold: {line}" for line in failed) or "\nAll bars hold.")
     return 1 if failed else 0
 
