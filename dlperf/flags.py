@@ -57,6 +57,7 @@ SOURCE = "checkout of a third-party script, for --frameworks ngc-...; or NAME=DI
 REFERENCE = "run rows whose kernels on this CPU are slow reference loops"
 EMULATE = "run the workers on a CPU that qemu-user emulates: Haswell; no speed is real"
 AGAIN = "rows of each table made twice, to see how far apart equal ones come out; default: 1 with dlperf, else 0"
+UNTIL = "instead of --repeats: runs of each row are added until the half width of each ratio is within P, such as 2%%"
 FLAGS = (
     Flag(WHAT, "-m --model", "M,...", f"{_models()}; default: {MODELS}", "", default=MODELS),
     Flag(WHAT, "-p --precision", "P,...", PRECISION, "fp64 (default), fp32, tf32, amp, fp16, bf16", default="fp32"),
@@ -109,6 +110,9 @@ FLAGS = (
     Flag(OFTEN, "--windows", "N", "instead of the protocol's"),
     Flag(OFTEN, "--steps-per-window", "N", "instead of the protocol's"),
     Flag(OFTEN, "-r --repeats", "N", "fresh processes for each row, instead of the protocol's"),
+    Flag(OFTEN, "--until", "P", UNTIL),
+    Flag(OFTEN, "--max-blocks", "N", "with --until: runs of each row at most; default: 40"),
+    Flag(OFTEN, "--max-time", "S", "with --until: seconds of all runs together, after which none is added"),
     Flag(OFTEN, "--aa", "N", AGAIN),
     Flag(OFTEN, "--seed", "N", "of weights, batches and order; default: 1"),
     Flag(OFTEN, "--timeout", "S", "seconds for one run", ""),

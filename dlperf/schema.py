@@ -72,6 +72,13 @@ class Job:
     def global_batch_size(self) -> int:
         return self.batch_size * self.world_size
 
+    @property
+    def work(self) -> tuple[int, int, int, str]:
+        """What must be the same for two rates to be compared: nodes, devices on each, batch, and whether it is read
+        from files: by what loader is a framework's own matter."""
+        read = "synthetic" if self.input == "synthetic" else "files"
+        return self.nnodes, self.nproc_per_node, self.batch_size, read
+
 
 #: keys of Job.about: repository and commit of the script; image that it runs in; what its batch argument means; how
 #: its log is timed; what it computes otherwise than the native scripts; edits that were made to it; where imported

@@ -126,10 +126,4 @@ def size(job: Job) -> str:
 
 
 def sizes_differ(jobs: Iterable[Job]) -> bool:
-    return len({work(job) for job in jobs}) > 1
-
-
-def work(job: Job) -> tuple[int, int, int, str]:
-    """What must be the same for two rates to be compared: nodes, devices on each, batch, and whether it is read from
-    files: by what loader is a framework's own matter."""
-    return job.nnodes, job.nproc_per_node, job.batch_size, "synthetic" if job.input == "synthetic" else "files"
+    return len({job.work for job in jobs}) > 1

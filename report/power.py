@@ -14,11 +14,11 @@ from dlperf.report import names, text
 WANTED = (0.01, 0.02, 0.05)
 
 
-def sentences(ranked: Sequence[Standing]) -> Iterator[str]:
+def sentences(ranked: Sequence[Standing], level: float) -> Iterator[str]:
     """Of the rows of one size, those without rank left out; nothing where no two have several runs."""
     rows = [standing.summary for standing in ranked if standing.ranks]
     rates = [summaries.rates_of(row) for row in rows]
-    noise = ranking.noise(rates)
+    noise = ranking.noise(rates, level)
     if noise is None:
         return
     least = noise.smallest(noise.blocks)
@@ -31,7 +31,7 @@ def sentences(ranked: Sequence[Standing]) -> Iterator[str]:
     pairs = [(places.get(row.job.duplicate_of), place) for place, row in enumerate(rows) if row.job.duplicate_of]
     equal = [(first, second) for first, second in pairs if first is not None]
     if equal:
-        faster = ranking.told_apart(rates)
+        faster = ranking.told_apart(rates, level)
         wrong = sum(bool(faster[pair] or faster[pair[::-1]]) for pair in equal)
         ratios = [statistics.ratio(rates[second], rates[first]) for first, second in equal]
         told = text.listing(

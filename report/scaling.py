@@ -183,7 +183,7 @@ def _table(rows: Sequence[Speedup], series: Sequence[_Series], obstacles: Mappin
     places = _Places.of(rows)
     family = rows[0].summary.job.family
     columns = tuple(_columns(family))
-    ordered = sorted(rows, key=lambda row: names.work(row.summary.job))
+    ordered = sorted(rows, key=lambda row: row.summary.job.work)
     bandwidths = text.column([_scaled(row.summary.all_reduce_bandwidth, 1e9) for row in ordered])
     made = [_row(row, places, b, len(columns), obstacles) for row, b in zip(ordered, bandwidths, strict=True)]
     predicted = [(one, each) for each in series for one in _predictions(each)]

@@ -30,9 +30,10 @@ def section(
     skips = [skip for skip in skips if skip.traits.ranked]
     by_work: dict[tuple[int, int, int, str], list[Summary]] = {}
     for summary in summaries:
-        by_work.setdefault(names.work(summary.job), []).append(summary)
+        by_work.setdefault(summary.job.work, []).append(summary)
     groups = [by_work[key] for key in sorted(by_work)]
-    standings = [standings_.standings(group, obstacles) for group in groups]
+    level = ranking.LEVEL_OF_LOOKS if comparison.spec.get("until") else ranking.LEVEL
+    standings = [standings_.standings(group, obstacles, level) for group in groups]
     devices = tuple(comparison.spec.get("predict") or ())
     on_gpu = comparison.machine if first.device == "cuda" else None
     proofs = {s.job.id: judge.verdict(comparison.proofs.get(s.job.id, ()))[1] for s in summaries}
@@ -41,9 +42,11 @@ def section(
         anchor=_anchor(first),
         title=_title(first),
         about=tuple(_model_facts(first, summaries)),
-        summary=" ".join(filter(None, [_summary(standings, groups, skips, apart), *(one.sentence for one in apart)])),
+        summary=" ".join(
+            filter(None, [_summary(standings, groups, skips, apart, level), *(one.sentence for one in apart)])
+        ),
         throughput=_throughput(groups, standings, skips, repeats, proofs, on_gpu) if summaries or skips else None,
-        power=tuple(_power(groups, standings)),
+        power=tuple(_power(groups, standings, level)),
         others=apart,
         chart=_chart(first, standings, groups, skips),
         scaling=scaling(every, f"charts/{_anchor(first)}", _title(first), devices, obstacles),
@@ -55,10 +58,10 @@ def section(
     )
 
 
-def _power(groups: list[list[Summary]], standings: list[list[Standing]]) -> Iterable[str]:
+def _power(groups: list[list[Summary]], standings: list[list[Standing]], level: float) -> Iterable[str]:
     for group, ranked in zip(groups, standings, strict=True):
         size = f"{text.capital(names.size(group[0].job))}: " if len(groups) > 1 else ""
-        yield from (size + sentence for sentence in power.sentences(ranked))
+        yield from (size + sentence for sentence in power.sentences(ranked, level))
 
 
 def _anchor(row: Job | Skip) -> str:
@@ -83,11 +86,15 @@ def _model_facts(row: Job | Skip, summaries: list[Summary]) -> list[str]:
 
 
 def _summary(
-    standings: list[list[Standing]], groups: list[list[Summary]], skips: list[Skip], apart: tuple[Others, ...]
+    standings: list[list[Standing]],
+    groups: list[list[Summary]],
+    skips: list[Skip],
+    apart: tuple[Others, ...],
+    level: float,
 ) -> str:
     several = len(groups) > 1
     parts = [
-        (f"{text.capital(names.size(group[0].job))}: " if several else "On this machine ") + _winner(ranked)
+        (f"{text.capital(names.size(group[0].job))}: " if several else "On this machine ") + _winner(ranked, level)
         for ranked, group in zip(standings, groups, strict=True)
     ]
     if not groups and not skips:
@@ -98,7 +105,7 @@ def _summary(
     return " ".join(parts) if any(standings) else "No system has a figure; the table says why."
 
 
-def _winner(ranked: list[Standing]) -> str:
+def _winner(ranked: list[Standing], level: float) -> str:
     """Who was fastest, or may have been; who came next; and who is in no ranking."""
     if not ranked:
         return "no system has a figure."
@@ -113,7 +120,7 @@ def _winner(ranked: list[Standing]) -> str:
     rest = [s for s in ranked[1:] if s.ranks and best.ranks and not s.may_be_fastest]
     if len(first) > 1:
         group = text.listing(f"{_name(s)} ({_rate(s, places)})" for s in first)
-        parts = [f"{group} were fastest; these runs do not tell them apart. {_wanted(first)}".rstrip()]
+        parts = [f"{group} were fastest; these runs do not tell them apart. {_wanted(first, level)}".rstrip()]
     else:
         verb = "reached" if len(ranked) == 1 else "had the highest rate" if unknown else "was fastest"
         parts = [f"{_name(best)} {verb}: {_rate(best, places)}."]
@@ -129,12 +136,12 @@ def _winner(ranked: list[Standing]) -> str:
     return " ".join(parts)
 
 
-def _wanted(first: list[Standing]) -> str:
+def _wanted(first: list[Standing], level: float) -> str:
     """How many blocks it would take to tell the first from the one that is most behind it, if it is."""
     rates = [summaries.rates_of(standing.summary) for standing in first]
     furthest = min((s for s in first[1:] if s.relative), key=lambda s: s.relative.centre if s.relative else 1.0)
     apart = statistics.contrast(rates[0], summaries.rates_of(furthest.summary)).centre
-    noise = ranking.noise(rates)
+    noise = ranking.noise(rates, level)
     blocks = noise.blocks_for(apart) if noise else None
     if blocks is None:
         return ""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from dlperf.figures import standings
+from dlperf.figures import standings, until
 from dlperf.figures import summaries as summaries_
 from dlperf.figures.summaries import Summary
 from dlperf.report import names, proofs, text
@@ -95,7 +95,7 @@ def _progress(comparison: Comparison, finished: bool) -> str:
     if not finished:
         planned = text.count(comparison.planned, "planned run")
         return f"This comparison is not finished: {len(records)} of {planned} took place; {done}."
-    left = comparison.planned - len(records)
+    left = comparison.planned - len(records) if not until.stopped(comparison) else 0
     tail = f"; {text.count(left, 'run')} of rows that only failed were not tried" if left > 0 else ""
     return f"{done}{tail}." if records else "Nothing was run."
 
@@ -123,7 +123,7 @@ def _groups(comparison: Comparison, found: Mapping[str, Summary]) -> list[tuple[
 
 def _repeats(comparison: Comparison) -> int:
     """Runs asked of each row: as the request says, else the most that any row has."""
-    asked = _protocol_of(comparison).get("repeats")
+    asked = None if until.stopped(comparison) else _protocol_of(comparison).get("repeats")
     return int(asked or max((record.repeat + 1 for record in comparison.records), default=1))
 
 
@@ -265,9 +265,10 @@ def _protocol(comparison: Comparison) -> Iterable[str]:
     if "threads" in comparison.spec:
         yield f"Each framework may use {text.count(comparison.spec['threads'], 'CPU thread')}."
     yield (
-        f"Each row is run {text.count(_repeats(comparison), 'time')}, each time in fresh processes. The runs of all "
-        "rows are interleaved: every block has one run of each row, in random order, so that a drift of the machine "
-        "affects all rows alike. A row that fails twice without a success is not tried again."
+        f"Each row is run {text.count(_repeats(comparison), 'time')}, each time in fresh processes."
+        f"{_added(comparison)} The runs of all rows are interleaved: every block has one run of each row, in random "
+        "order, so that a drift of the machine affects all rows alike. A row that fails twice without a success is not "
+        "tried again."
     )
     yield (
         "The rate of a run is all samples of its windows divided by all their seconds, those of the slowest rank; "
@@ -292,6 +293,26 @@ def _protocol(comparison: Comparison) -> Iterable[str]:
     yield (
         "Peak memory is the largest resident size of one process in any run. CPU time is user and system time within "
         "the windows; it and the first step, which includes compilation, are medians of runs."
+    )
+
+
+#: why no more blocks were made
+STOPPED = {
+    "goal": "; they were",
+    "blocks": "; after as many as --max-blocks allows they were not",
+    "time": "; when the runs had taken as long as --max-time allows they were not",
+}
+
+
+def _added(comparison: Comparison) -> str:
+    """With --until, what it waited for, and whether that came."""
+    goal = comparison.spec.get("until")
+    if not goal:
+        return ""
+    ended = STOPPED.get(until.stopped(comparison), "")
+    return (
+        f" Blocks of runs were added until the half width of each ratio's interval was within {100 * goal:g} %{ended}."
+        " Whether rows differ was not looked at, and the error of the ranking is held for having looked several times."
     )
 
 

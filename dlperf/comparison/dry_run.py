@@ -10,7 +10,7 @@ from dlperf.comparison import estimate, runner
 from dlperf.envs.environment import Environment
 from dlperf.planning import plan
 from dlperf.planning.plan import Plan
-from dlperf.planning.spec import Spec
+from dlperf.planning.spec import FIRST_LOOK, Spec
 from dlperf.proof import certify
 from dlperf.schema import Job
 from dlperf.systems import kinds as systems
@@ -21,6 +21,8 @@ def text(spec: Spec, planned: Plan, adapters: Mapping[str, Adapter], folder: Pat
     """The plan, what it will take, and every command, verbatim, as text. Nothing is run or made."""
     runs = plan.order(planned, spec.protocol.repeats, spec.seed)
     expected = estimate.expected(spec, [job for _, job in runs], adapters)
+    if spec.until:
+        runs = [(repeat, job) for repeat, job in runs if repeat < FIRST_LOOK]
     lines = [f"# {line}" for line in [*estimate.text(expected), f"In {folder}"]]
     lines += [f"# not run: {s.model} {s.precision_asked} {s.system}: {s.status}: {s.why}" for s in planned.skips]
     for name, commands in environment_commands(spec, planned, adapters).items():
@@ -35,6 +37,8 @@ def text(spec: Spec, planned: Plan, adapters: Mapping[str, Adapter], folder: Pat
         script = _system(job, adapters).script(adapters[job.adapter], job, spec, repeat, environment)
         place = folder / runner.run_folder(job, repeat)
         lines += ["", f"# {place / 'launch.sh'}", script.rstrip()] if script else ["", f"# {place}: nothing is run"]
+    if spec.until:
+        lines += ["", f"# further repeats, the same in folders of their own, until ratios are within {spec.until:.2%}"]
     return "\n".join(lines)
 
 

@@ -66,7 +66,7 @@ class Estimate:
     """seconds: of all runs and proofs, without making environments; None where nothing like it was measured. each:
     seconds of a run by job id, empty then. to_make: environments. gigabytes: theirs; unmeasured: those left out of it.
     disk: whether there is something to say of it. memory: bytes by job id, with its proofs' under ""; empty where the
-    rows run elsewhere."""
+    rows run elsewhere. until: as in Spec."""
 
     rows: int
     runs: int
@@ -79,6 +79,7 @@ class Estimate:
     disk: bool
     memory: Mapping[str, int]
     here: Here
+    until: float = 0.0
 
 
 def expected(spec: Spec, runs: Sequence[Job], adapters: Mapping[str, Adapter], here: Here | None = None) -> Estimate:
@@ -104,6 +105,7 @@ def expected(spec: Spec, runs: Sequence[Job], adapters: Mapping[str, Adapter], h
         disk=spec.env == "venv" and not _elsewhere(spec),
         memory={} if _elsewhere(spec) or spec.device != "cpu" else _memory(jobs, wanted, adapters),
         here=here,
+        until=spec.until,
     )
 
 
@@ -234,15 +236,15 @@ def text(found: Estimate) -> list[str]:
 def _rows(found: Estimate) -> str:
     rows = f"{found.rows} row{'s' * (found.rows != 1)}"
     each, rest = divmod(found.runs, max(found.rows, 1))
-    line = f"{rows}, {found.runs} runs" if rest or not each else f"{rows}, {each} repeat{'s' * (each != 1)} each"
+    most = "up to " if found.until else ""
+    line = f"{rows}, {found.runs} runs" if rest or not each else f"{rows}, {most}{each} repeat{'s' * (each != 1)} each"
     if found.proofs:
         line += f", {found.proofs} proofs to make"
     if found.seconds is None:
         return line + "."
     cores = f"{found.here.cores:g} CPU core{'s' * (found.here.cores != 1)}"
-    return (
-        f"{line}: about {about(found.seconds)} on {cores}{', plus making the environments' if found.to_make else ''}."
-    )
+    environments = ", plus making the environments" if found.to_make else ""
+    return f"{line}: {most}about {about(found.seconds)} on {cores}{environments}."
 
 
 def _disk(found: Estimate) -> str:

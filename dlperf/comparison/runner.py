@@ -14,7 +14,7 @@ from dlperf.comparison.progress import Progress
 from dlperf.comparison.store import Store
 from dlperf.envs.environment import Environment
 from dlperf.errors import Problem, RunError, UsageError
-from dlperf.figures import summaries
+from dlperf.figures import summaries, until
 from dlperf.launchers import Launcher
 from dlperf.planning import plan
 from dlperf.proof.certify import Certifier
@@ -62,7 +62,11 @@ class Runner:
         # what is run later is in blocks of its own: a pause of hours may lie between
         earlier = [record.repeat if record.block is None else record.block for record in self.store.records.values()]
         self._first_block = max(earlier, default=-1) + 1
+        block = -1
         for repeat, job in runs:
+            if repeat != block and until.stopped(self.store.comparison):
+                break
+            block = repeat
             if job.id in environments and not summaries.given_up(self._records(job)):
                 self.progress.started(job, repeat)
                 self._one(job, repeat, environments[job.id])
@@ -93,6 +97,8 @@ class Runner:
             raise UsageError([Problem("--output", self.store.folder, says=says)])
 
     def _missing(self) -> Iterator[tuple[int, Job]]:
+        if until.stopped(self.store.comparison):
+            return
         for repeat, job in plan.order(self.store.plan, self.store.spec.protocol.repeats, self.store.spec.seed):
             record = self.store.records.get((job.id, repeat))
             again = record and record.failure and (self.retry_failed or record.failure.kind in NEVER_RAN)

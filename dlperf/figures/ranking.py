@@ -27,6 +27,8 @@ ERROR = 0.05
 #: that the tests are made at. The rest is for what they approximate, as that runs one after the other do not resemble
 #: each other. `make bench-statistics` counts what comes of it
 LEVEL = 0.0435
+#: the same of a table that was looked at several times before its last block, see dlperf.figures.until
+LEVEL_OF_LOOKS = 0.033
 #: rows up to which the comparisons of a table are judged by their joint distribution; above, by Holm's method
 MOST_JOINT = 12
 #: rows up to which all pairs of a table are compared at all
@@ -39,7 +41,7 @@ SPREAD = 10.0
 FITS, LEAST_SHARE = 4, 0.05
 
 
-def ranks(rows: Sequence[Mapping[int, float]]) -> list[tuple[int, int] | None]:
+def ranks(rows: Sequence[Mapping[int, float]], level: float = LEVEL) -> list[tuple[int, int] | None]:
     """The first and the last rank that each row may have: 1 and 3 for each of three rows that are the fastest together.
     None for a row with fewer than two runs, of which nobody knows, and where more than `MOST_RANKED` would be compared,
     since their pairs are too many.
@@ -49,20 +51,20 @@ def ranks(rows: Sequence[Mapping[int, float]]) -> list[tuple[int, int] | None]:
     known = [index for index, row in enumerate(rows) if len(row) >= 2]
     if len(known) > MOST_RANKED:
         return [None] * len(rows)
-    faster = told_apart([rows[index] for index in known])
+    faster = told_apart([rows[index] for index in known], level)
     found: list[tuple[int, int] | None] = [None] * len(rows)
     for place, index in enumerate(known):
         found[index] = 1 + int(faster[:, place].sum()), len(known) - int(faster[place].sum())
     return found
 
 
-def told_apart(rows: Sequence[Mapping[int, float]]) -> NDArray[np.bool_]:
+def told_apart(rows: Sequence[Mapping[int, float]], level: float = LEVEL) -> NDArray[np.bool_]:
     """[i, j]: whether row i is faster than row j. Each row has two runs or more.
 
     Where all rows have the same blocks: min-p of Westfall and Young (1993), stepping down, of all pairs. A pair must be
     found twice: beside tables of equal, normal rows, and beside this table with the rows of each block shuffled,
     which needs no more than that equal rows could have changed places. Else, and of two rows or of more than
-    `MOST_JOINT`: Holm (1979) over Student's t of each pair.
+    `MOST_JOINT`: Holm (1979) over Student's t of each pair. level: that the tests are made at.
     """
     import numpy as np
 
@@ -73,10 +75,10 @@ def told_apart(rows: Sequence[Mapping[int, float]]) -> NDArray[np.bool_]:
     first, second = np.triu_indices(count, 1)
     if complete(rows) and 2 < count <= MOST_JOINT:
         logs = np.log([[row[block] for row in rows] for block in sorted(rows[0])])
-        apart, sign = _stepped_down(logs), np.sign(_differences(logs)[0])
+        apart, sign = _stepped_down(logs, level), np.sign(_differences(logs)[0])
     else:
         centres, p_values = _pairs(rows)
-        apart, sign = _holm(p_values[first, second]), np.sign(centres[first, second])
+        apart, sign = _holm(p_values[first, second], level), np.sign(centres[first, second])
     faster[first, second] = apart & (sign > 0)
     faster[second, first] = apart & (sign < 0)
     return faster
@@ -98,6 +100,7 @@ class Noise:
     deviation: float
     freedom: float
     comparisons: float
+    level: float
 
     def smallest(self, blocks: int) -> float:
         """Of the logarithms of two rates: the least difference that so many blocks would find in 95 % of comparisons
@@ -105,7 +108,7 @@ class Noise:
         from scipy import special
 
         freedom = max(1.0, self.freedom * (blocks - 1))
-        quantiles = special.stdtrit(freedom, [1 - LEVEL / self.comparisons / 2, POWER])
+        quantiles = special.stdtrit(freedom, [1 - self.level / self.comparisons / 2, POWER])
         return float(quantiles.sum() * self.deviation / blocks**0.5)
 
     def blocks_for(self, difference: float) -> int | None:
@@ -116,7 +119,7 @@ class Noise:
         return more + found if more + found < TOO_MANY else None
 
 
-def noise(rows: Sequence[Mapping[int, float]]) -> Noise | None:
+def noise(rows: Sequence[Mapping[int, float]], level: float = LEVEL) -> Noise | None:
     """None where no two rows have two runs."""
     known = [row for row in rows if len(row) >= 2]
     pairs = [contrast(*pair) for pair in combinations(known[:MOST_JOINT], 2)]
@@ -128,6 +131,7 @@ def noise(rows: Sequence[Mapping[int, float]]) -> Noise | None:
         deviation=median(pair.error * pair.n**0.5 for pair in pairs),
         freedom=median(pair.freedom / max(pair.n - 1, 1) for pair in pairs),
         comparisons=len(known) * (len(known) - 1) / 2,
+        level=level,
     )
 
 
@@ -166,18 +170,18 @@ def _pairs(rows: Sequence[Mapping[int, float]]) -> tuple[Floats, Floats]:
     return centres, np.where(centres == 0, 1.0, p_values)
 
 
-def _holm(p_values: Floats) -> NDArray[np.bool_]:
+def _holm(p_values: Floats, level: float) -> NDArray[np.bool_]:
     import numpy as np
 
     order = np.argsort(p_values)
     left = np.arange(len(p_values), 0, -1)
-    held = np.logical_and.accumulate(p_values[order] <= LEVEL / left)
+    held = np.logical_and.accumulate(p_values[order] <= level / left)
     apart = np.zeros(len(p_values), bool)
     apart[order] = held
     return apart
 
 
-def _stepped_down(logs: Floats) -> NDArray[np.bool_]:
+def _stepped_down(logs: Floats, level: float) -> NDArray[np.bool_]:
     """Of each pair. logs: blocks x rows."""
     import numpy as np
 
@@ -186,29 +190,29 @@ def _stepped_down(logs: Floats) -> NDArray[np.bool_]:
     shuffled: Floats | None = None
     while not apart.all():
         left = np.flatnonzero(~apart)
-        found = left[p_values[left] <= _of_equal_rows(*logs.shape, tuple(left))]
+        found = left[p_values[left] <= _of_equal_rows(*logs.shape, tuple(left), level)]
         if len(found):
             shuffled = _p_values(_shuffled(logs)) if shuffled is None else shuffled
-            found = found[p_values[found] <= _quantile(shuffled[:, left])]
+            found = found[p_values[found] <= _quantile(shuffled[:, left], level)]
         if not len(found):
             break
         apart[found] = True
     return apart
 
 
-def _quantile(drawn: Floats) -> float:
+def _quantile(drawn: Floats, level: float) -> float:
     """What the smallest p-value of a table has to be at most. drawn: tables x pairs."""
     import numpy as np
 
-    place = int(LEVEL * (len(drawn) + 1)) - 1
+    place = int(level * (len(drawn) + 1)) - 1
     return float(np.partition(drawn.min(1), place)[place])
 
 
 @functools.lru_cache(1024)
-def _of_equal_rows(blocks: int, rows: int, left: tuple[int, ...]) -> float:
+def _of_equal_rows(blocks: int, rows: int, left: tuple[int, ...], level: float) -> float:
     """`_quantile` of tables of normal rows that are equally fast, for so many of their pairs: the lower one of tables
     whose rows vary alike, and of tables whose rows vary up to `SPREAD` times as much as others."""
-    return min(_quantile(_drawn(blocks, rows, spread)[:, left]) for spread in (1.0, SPREAD))
+    return min(_quantile(_drawn(blocks, rows, spread)[:, left], level) for spread in (1.0, SPREAD))
 
 
 @functools.lru_cache(8)

@@ -30,10 +30,13 @@ class Standing:
         return self.ranks is not None and self.ranks[0] == 1
 
 
-def standings(summaries: Iterable[Summary], obstacles: Mapping[str, str]) -> list[Standing]:
+def standings(
+    summaries: Iterable[Summary], obstacles: Mapping[str, str], level: float = ranking.LEVEL
+) -> list[Standing]:
     """Rows that have a figure, fastest first, those that are not comparable after the others.
 
-    All have the same model, precision, sizes and input. obstacles: why a row is not comparable, by Job.id.
+    All have the same model, precision, sizes and input. obstacles: why a row is not comparable, by Job.id. level: see
+    `ranking.told_apart`.
     """
     done = [(summary, statistics.mean_logarithm(rates_of(summary))) for summary in summaries if summary.done]
     ranked = [summary for summary, _ in sorted(done, key=lambda pair: -pair[1])]
@@ -43,7 +46,7 @@ def standings(summaries: Iterable[Summary], obstacles: Mapping[str, str]) -> lis
         return aside
     rates = [rates_of(summary) for summary in able]
     relative = [None, *(statistics.ratio(mine, rates[0]) for mine in rates[1:])]
-    rows = zip(able, relative, ranking.ranks(rates), strict=True)
+    rows = zip(able, relative, ranking.ranks(rates, level), strict=True)
     return [Standing(summary, beside, "", ranks) for summary, beside, ranks in rows] + aside
 
 

@@ -26,12 +26,10 @@ from dlperf.planning import hosts as hosts_
 from dlperf.planning.arguments import split
 from dlperf.planning.devices import Devices
 from dlperf.planning.hosts import Host
+from dlperf.planning.often import Often
 from dlperf.planning.spec import (
     AUTO,
-    CUDA_SECONDS,
-    PROTOCOLS,
     TIMEOUTS,
-    Protocol,
     Spec,
     default_batch_size,
     without_amp,
@@ -92,6 +90,8 @@ def from_arguments(
         allow_reference=bool(arguments.get("allow_reference")),
         aa=checker.count("aa", int(protocol.name == "dlperf" and len(set(frameworks)) > 1), least=0),
         gpus=checker.gpus(device, places),
+        until=checker.until(),
+        max_time=checker.seconds("max_time", 0.0) if arguments.get("max_time") else 0.0,
         **places,
     )
     checker.containers(spec)
@@ -103,7 +103,7 @@ def from_arguments(
     return spec
 
 
-class _Checker(Devices):
+class _Checker(Devices, Often):
     """Checks what flags mean together, and on this machine."""
 
     def precisions(
@@ -177,21 +177,6 @@ class _Checker(Devices):
                     self.problems.append(wrong)
                 found[adapter.name] = os.path.abspath(folder if sign else word)
         return found
-
-    def protocol(self, device: str) -> Protocol:
-        usual = "dlperf" if device == "cuda" else "quick"
-        name = self.choice("protocol", tuple(PROTOCOLS)) if self.arguments["protocol"] else usual
-        base = PROTOCOLS[name]
-        seconds = CUDA_SECONDS if (name, device) == ("dlperf", "cuda") else (0.0, 0.0)
-        return Protocol(
-            warmup_seconds=0.0 if self.arguments.get("warmup_steps") else seconds[0],
-            window_seconds=0.0 if self.arguments.get("steps_per_window") else seconds[1],
-            name=name,
-            warmup_steps=self.count("warmup_steps", base.warmup_steps),
-            windows=self.count("windows", base.windows),
-            steps_per_window=self.count("steps_per_window", base.steps_per_window),
-            repeats=self.count("repeats", base.repeats),
-        )
 
     def places(self, run: bool) -> dict[str, Any]:
         """Where ranks go: nodes, ranks on each, hosts, launcher. run: whether any framework is run."""

@@ -34,6 +34,8 @@ class Protocol:
 PROTOCOLS = {"dlperf": Protocol("dlperf", 20, 5, 20, 7), "quick": Protocol("quick", 2, 3, 2, 3)}
 #: of warm-up and of a window on CUDA under dlperf: 120 steps of BERT-base take 2 s on a card of 2024
 CUDA_SECONDS = (5.0, 2.0)
+#: with --until: blocks before ratios are looked at, and at most
+FIRST_LOOK, MAX_BLOCKS = 7, 40
 #: seconds that one run may take, unless --timeout says otherwise
 TIMEOUTS = {"dlperf": 7200.0, "quick": 1200.0}
 
@@ -54,7 +56,9 @@ class Spec:
     the CPU that runs the rows has, see dlperf.adapters.cpu; None where other machines run them, or nothing tells.
     emulate_cpu: the CPU that qemu-user emulates for the workers; empty for this machine's own. allow_reference: run
     rows whose kernels are of last resort. aa: rows of each table that are made twice. gpus: those
-    that run the rows; empty on a CPU, where other machines run them, or nothing tells.
+    that run the rows; empty on a CPU, where other machines run them, or nothing tells. until: the half width of a
+    ratio's interval, as a share, for which blocks are added; 0: as many as the protocol's repeats. max_time: seconds
+    that runs take together, after which none is added; 0: however many.
     """
 
     models: tuple[str, ...]
@@ -88,6 +92,8 @@ class Spec:
     allow_reference: bool = False
     aa: int = 0
     gpus: tuple[Gpu, ...] = ()
+    until: float = 0.0
+    max_time: float = 0.0
 
     @property
     def world_sizes(self) -> list[int]:

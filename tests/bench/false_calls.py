@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from dlperf import report
-from dlperf.figures import ranking, statistics
+from dlperf.figures import ranking, statistics, until
+from dlperf.planning.spec import FIRST_LOOK, MAX_BLOCKS
 from dlperf.schema import comparison_from
 
 SEED = 20261123
@@ -101,6 +102,19 @@ def false_calls(noise: Draw, rows: int, blocks: int, trials: int) -> float:
     """Share of comparisons of equal systems in which at least one is called slower than another."""
     source = np.random.default_rng([SEED, rows, blocks])
     return float(np.mean([ranking.told_apart(rows_of(noise(source, blocks, rows))).any() for _ in range(trials)]))
+
+
+def false_calls_until(noise: Draw, rows: int, goal: float, trials: int) -> tuple[float, float]:
+    """The same with --until, whatever number of blocks that stops at; and the mean of these."""
+    source = np.random.default_rng([SEED, rows, round(1000 * goal)])
+    false, made = [], []
+    for _ in range(trials):
+        logs = noise(source, MAX_BLOCKS, rows)
+        looks = (n for n in range(FIRST_LOOK, MAX_BLOCKS) if until.looked_at(n, MAX_BLOCKS))
+        enough = (n for n in looks if until.widest(rows_of(logs[:n])) <= goal)
+        made.append(next(enough, MAX_BLOCKS))
+        false.append(ranking.told_apart(rows_of(logs[: made[-1]]), ranking.LEVEL_OF_LOOKS).any())
+    return float(np.mean(false)), float(np.mean(made))
 
 
 def found(noise: Draw, rows: int, blocks: int, trials: int) -> float:
@@ -196,6 +210,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             shares = [false_calls(noise, rows, blocks, enough) for blocks in BLOCKS]
             cells = [cell(one, one <= MOST_FALSE, f"{rows} systems, {name}, false calls") for one in shares]
             print(f"  {rows} systems, {name:<22}", *cells, flush=True)
+    print(f"\nThe same with --until, at most {MAX_BLOCKS} blocks: 2 %, 1 %; blocks in the mean")
+    for rows in SYSTEMS:
+        for name, noise in NOISES.items():
+            both = [false_calls_until(noise, rows, goal, trials) for goal in (0.02, 0.01)]
+            cells = [cell(one, one <= MOST_FALSE, f"{rows} systems, {name}, --until") for one, _ in both]
+            print(f"  {rows} systems, {name:<22}", *cells, *(f"{blocks:5.1f}" for _, blocks in both), flush=True)
     print("\nA difference of 3 % at 2 % noise, found; with blocks that vary by 5 % too")
     for rows, blocks, bar in POWERS:
         shares = [found(noise, rows, blocks, trials) for noise in (independent, shocks)]

@@ -49,6 +49,26 @@ def test_a_framework_of_known_speed_has_that_speed(tmp_path, clock):
     assert clock == "real" or rates.throughput(record) == pytest.approx(32, rel=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("limits", "blocks", "says"),
+    [
+        ((), 7, "was within 1 %; they were."),
+        (("--max-time", 1e-9), 1, "when the runs had taken as long as --max-time allows they were not."),
+    ],
+)
+def test_blocks_are_added_until_ratios_are_known(tmp_path, limits, blocks, says):
+    out = tmp_path / "out"
+    ended = run("compare", *FAKE, "--set", "clock=virtual", "--aa", 1, "--until", "1%", *limits, "-o", out)
+    assert len(records(out)) == 2 * blocks
+    report = (out / "report.md").read_text()
+    assert f"Each row is run {blocks} time" in report
+    assert says in report
+    assert "not finished" not in report
+    again = run("compare", "--resume", out)
+    assert len(records(out)) == 2 * blocks
+    assert ended.stdout.splitlines()[-3:] == again.stdout.splitlines()[-3:]
+
+
 def test_the_folder_has_the_report_the_records_and_the_code_that_ran(tmp_path):
     out = tmp_path / "out"
     ended = run("compare", *FAKE, "-r", 2, "-o", out)

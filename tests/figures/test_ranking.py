@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import math
 from collections.abc import Iterable, Mapping
@@ -12,7 +13,7 @@ import pytest
 from places import ROOT
 from scipy import stats
 
-from dlperf.figures import ranking, statistics
+from dlperf.figures import ranking, statistics, until
 from dlperf.figures.statistics import CONFIDENCE, Estimate
 
 _found = importlib.util.spec_from_file_location("false_calls", ROOT / "tests" / "bench" / "false_calls.py")
@@ -175,3 +176,30 @@ def test_more_blocks_find_less() -> None:
     assert noise.blocks_for(1.0) == 8  # it was not found with 7
     assert noise.blocks_for(1e-9) is None
     assert ranking.noise([{0: 1.0}]) is None
+
+
+def test_a_table_is_looked_at_after_few_numbers_of_blocks_and_at_the_end() -> None:
+    assert [blocks for blocks in range(1, 40) if until.looked_at(blocks, 33)] == [7, 10, 14, 20, 28, *range(33, 40)]
+
+
+def test_the_width_is_that_of_the_ratio_that_is_known_least() -> None:
+    steady = {0: 2.0, 1: 2.0, 2: 2.0}
+    assert until.widest([steady]) == 0
+    assert until.widest([steady, {0: 1.0, 1: 1.0, 2: 1.0}]) == 0
+    noisy = {0: 1.0, 1: 1.1, 2: 0.9}
+    spread = numpy.std(numpy.log(list(noisy.values())), ddof=1) / math.sqrt(3) * 4.302653
+    assert until.widest([steady, noisy, {0: 1.0, 1: 1.0, 2: 1.0}]) == pytest.approx(math.sinh(spread), rel=1e-4)
+    assert until.widest([steady, {0: 1.0}]) == math.inf
+
+
+def test_looks_at_the_width_do_not_make_equal_systems_different() -> None:
+    """The whole of it is in `make bench-statistics`. Of 400 trials 20 may be false, and by chance 29."""
+    for noise in (bench.independent, bench.drift):
+        assert bench.false_calls_until(noise, 2, 0.02, 400)[0] <= 29 / 400
+
+
+def test_the_level_is_lower_than_that_of_one_look() -> None:
+    assert ranking.LEVEL_OF_LOOKS < ranking.LEVEL
+    noise = ranking.noise([{0: 1.0, 1: 1.1}, {0: 1.0, 1: 1.0}])
+    assert noise is not None
+    assert dataclasses.replace(noise, level=ranking.LEVEL_OF_LOOKS).smallest(7) > noise.smallest(7)
