@@ -115,9 +115,9 @@ class Window:
     """A timed stretch of `steps` optimizer steps, which all ranks begin together.
 
     seconds: of the slowest rank. skew_seconds: slowest less fastest. samples, cpu_seconds (user + system): of all
-    ranks. loss: of the last step, mean over the ranks. input_seconds: that the steps waited for their batches, of the
-    rank that waited longest; None where the input takes none. source: of a script that is not ours, file and lines of
-    its log that say so: "stdout.log:123-222"; such a log tells no CPU time, and may tell no loss.
+    ranks. loss: of the last step, mean over ranks. input_seconds: that steps waited for batches, of the rank that
+    waited longest; None where the input takes none. source: of a script that is not ours, file and lines of its log:
+    "stdout.log:123-222"; such a log tells no CPU time, and may tell no loss. conditions: see dlperf.runs.conditions.
     """
 
     index: int
@@ -129,6 +129,7 @@ class Window:
     skew_seconds: float = 0.0
     input_seconds: float | None = None
     source: str = ""
+    conditions: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -152,9 +153,9 @@ class Record:
     verbatim. folder: its logs, relative to the comparison. hosts: of each rank. communication: with several ranks,
     gradient_bytes that one hands over in each step; all_reduce_bytes, all_reduce_seconds of a probe outside of the
     windows. input: samples and seconds of the loader alone, without training, over all ranks. kernels: what the
-    adapter says of its wheel's on that CPU, "kernels" and "why", see dlperf.adapters.cpu. product: of a square
-    matrix product in the row's precision, as the worker timed it: size, seconds, and fp32_seconds of numpy's
-    product in float32.
+    adapter says of its wheel's on that CPU, "kernels" and "why", see dlperf.adapters.cpu. product: size and seconds of
+    a square matrix product in the row's precision, and fp32_seconds of numpy's. not_sampled: why nobody knows the
+    conditions of its GPUs; empty where they are known, and on a CPU.
     """
 
     job: Job
@@ -177,6 +178,7 @@ class Record:
     input: Mapping[str, float] = field(default_factory=dict)
     kernels: Mapping[str, str] = field(default_factory=dict)
     product: Mapping[str, float] = field(default_factory=dict)
+    not_sampled: str = ""
     failure: Failure | None = None
     block: int | None = None
 
@@ -192,11 +194,10 @@ class Trajectory:
     system, adapter, title: as in Job; "reference" is the published trajectory of the model. model: what was trained,
     e.g. "resnet50_check"; of: the model whose proof this is. losses, gradient_norms: of each step; a norm is None
     where the framework hides its gradients. step_seconds, read_seconds: of `step` and `wait`, of the `read` after it;
-    on a CPU, of processor time.
-    environment: kind, python, digest. code: digest of the adapter's code, the contract's and dlperf.models'.
-    definition: digest of what was asked: sizes, optimizer, weights, batches. sketches: digest of the file of sketches.
-    ranks: how many trained it together; batch_size is of all of them, losses are means over them, running statistics
-    are rank 0's. gpu: model, compute capability and driver of each that it was made on; empty on a CPU.
+    on a CPU, of processor time. environment: kind, python, digest. code: digest of the adapter's code, the contract's
+    and dlperf.models'. definition: digest of what was asked: sizes, optimizer, weights, batches. sketches: digest of
+    the file of sketches. ranks: how many trained it together; batch_size is of all of them, losses are means over them,
+    running statistics are rank 0's. gpu: model, compute capability and driver of each that it was made on, if any.
     """
 
     system: str

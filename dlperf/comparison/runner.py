@@ -214,6 +214,7 @@ def _record(job: Job, repeat: int, command: str, environment: Mapping[str, str],
         input={key: stream.input[key] for key in ("samples", "seconds") if key in stream.input},
         kernels=stream.start.get("kernels") or {},
         product={key: stream.product[key] for key in PRODUCT if key in stream.product},
+        not_sampled=str(stream.sampled.get("not_sampled", "")) if job.device == "cuda" else "",
         failure=outcome.failure or no_rate(stream.windows),
     )
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from dlperf.runs import conditions
 from dlperf.schema import Failure, Window
 
 #: how frameworks say that another rank is gone
@@ -20,7 +21,7 @@ LOST = re.compile(
     re.IGNORECASE,
 )
 #: fields of a window that not every worker writes
-LATER = ("skew_seconds", "input_seconds", "source")
+LATER = ("skew_seconds", "input_seconds", "source", "conditions")
 KINDS = ("start", "built", "product", "warm", "communication", "input", "trajectory", "end", "failed")
 #: of which one number is kept
 NUMBERS = {"first_step": "seconds", "second_step": "seconds", "traced": "steps"}
@@ -34,7 +35,8 @@ class Stream:
     warm-up. traced: steps of a proof so far. written: when its last event was, by its host's clock in seconds since
     1970; 0 before the first.
 
-    ranks: the streams of a job's ranks; empty for a stream of one.
+    sampled: what sampled the GPUs says of itself, see dlperf.adapters.nvml. ranks: the streams of a job's ranks; empty
+    for a stream of one.
     """
 
     start: Mapping[str, Any] = field(default_factory=dict)
@@ -52,6 +54,7 @@ class Stream:
     failed: Mapping[str, Any] | None = None
     bad_line: str = ""
     written: float = 0.0
+    sampled: Mapping[str, Any] = field(default_factory=dict)
     ranks: tuple[Stream, ...] = ()
 
     @property
@@ -110,8 +113,8 @@ class Stream:
         return "was training" if self.end is None else "had ended"
 
 
-def read(path: Path) -> Stream:
-    """The events in a file, as far as it goes. Never raises for what the file holds."""
+def read(path: Path, samples: Sequence[conditions.Sample] = ()) -> Stream:
+    """The events in a file, as far as it goes. Never raises for what the file holds. samples: of the GPUs meanwhile."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -121,9 +124,7 @@ def read(path: Path) -> Stream:
         try:
             event = json.loads(line)
             if event["event"] == "window":
-                names = [name for name in Window.__dataclass_fields__ if name not in LATER]
-                waited = event.get("input_seconds")
-                found["windows"].append(Window(**{key: event[key] for key in names}, input_seconds=waited))
+                found["windows"].append(_timed(event, samples))
             elif event["event"] == "imported":
                 found["start"] = {**found.get("start", {}), "versions": event["versions"]}
             elif event["event"] in NUMBERS:
@@ -136,10 +137,27 @@ def read(path: Path) -> Stream:
     return Stream(**{**found, "windows": tuple(found["windows"])})
 
 
+def _timed(event: Mapping[str, Any], samples: Sequence[conditions.Sample]) -> Window:
+    """A window, which ended when its event was written."""
+    names = [name for name in Window.__dataclass_fields__ if name not in LATER]
+    during = conditions.during(samples, event["time"] - event["seconds"], event["time"]) if samples else {}
+    return Window(
+        **{key: event[key] for key in names},
+        input_seconds=event.get("input_seconds"),
+        conditions={**event.get("conditions", {}), **during},
+    )
+
+
 def read_job(folder: Path, world_size: int) -> Stream:
     """The events of all ranks as one stream; that of rank 0 where there is one only."""
-    ranks = tuple(read(folder / f"events.rank{rank}.jsonl") for rank in range(world_size))
+    ranks = tuple(_of_rank(folder, rank) for rank in range(world_size))
     return ranks[0] if world_size == 1 else merged(ranks)
+
+
+def _of_rank(folder: Path, rank: int) -> Stream:
+    """Its events, with the conditions of its node's GPUs if it is the rank that has them sampled."""
+    sampled, samples = conditions.read(folder / f"gpu.rank{rank}.jsonl")
+    return replace(read(folder / f"events.rank{rank}.jsonl", samples), sampled=sampled)
 
 
 def merged(ranks: Sequence[Stream]) -> Stream:
@@ -150,6 +168,8 @@ def merged(ranks: Sequence[Stream]) -> Stream:
     first = ranks[0]
     ended = [stream.end for stream in ranks if stream.end is not None]
     peaks = ("peak_memory_bytes", "peak_device_memory_bytes")
+    cards = [card for stream in ranks for card in stream.sampled.get("gpus", ())]
+    per_rank = [stream.windows for stream in ranks]
     return replace(
         first,
         ranks=tuple(ranks),
@@ -160,7 +180,7 @@ def merged(ranks: Sequence[Stream]) -> Stream:
             **_largest("all_reduce_seconds", [stream.communication for stream in ranks]),
         },
         input=_loaders([stream.input for stream in ranks if stream.input]),
-        windows=tuple(map(_window, zip(*(stream.windows for stream in ranks), strict=False))),
+        windows=tuple(_window(windows, len(cards) == len(ranks)) for windows in zip(*per_rank, strict=False)),
         end={**ended[0], **{k: v for peak in peaks for k, v in _largest(peak, ended).items()}}
         if len(ended) == len(ranks)
         else None,
@@ -177,9 +197,11 @@ def _largest(key: str, events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {key: max(values)} if values else {}
 
 
-def _window(windows: tuple[Window, ...]) -> Window:
+def _window(windows: tuple[Window, ...], whole: bool) -> Window:
+    """whole: whether the GPUs of all ranks were sampled; else nobody knows their energy."""
     seconds = [window.seconds for window in windows]
     waited = [window.input_seconds for window in windows if window.input_seconds is not None]
+    known = conditions.together([window.conditions for window in windows])
     return replace(
         windows[0],
         input_seconds=max(waited, default=None),
@@ -187,6 +209,7 @@ def _window(windows: tuple[Window, ...]) -> Window:
         skew_seconds=max(seconds) - min(seconds),
         cpu_seconds=_over(math.fsum, [window.cpu_seconds for window in windows]),
         loss=_over(fmean, [window.loss for window in windows]),
+        conditions={name: value for name, value in known.items() if whole or name != "gpu_joules"},
     )
 
 

@@ -1,0 +1,146 @@
+"""What the hardware did while a window ran, from what dlperf.adapters.nvml wrote beside the events. Pure, but for
+`read`.
+
+gpu_mhz_min, gpu_mhz_median, gpu_memory_mhz_median   clocks
+gpu_watts_mean           power of a card
+gpu_joules               energy of all cards together
+gpu_celsius_max          temperature
+gpu_memory_bytes_max     taken on a card, by whomever
+gpu_throttled_share      of the samples in which something but idleness held the clocks down
+gpu_throttle_reasons     what did, as the bits of THROTTLE
+gpu_others               processes of others on a card, at the most
+gpu_ecc_errors           new ones
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from bisect import bisect
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import reduce
+from itertools import pairwise
+from operator import or_
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any
+
+#: bits of nvmlClocksEventReasons (nvml.h) that hold clocks down, in words
+THROTTLE = {
+    0x02: "clocks set by an application",
+    0x04: "the power limit",
+    0x08: "a hardware slowdown",
+    0x10: "a group of cards with one clock",
+    0x20: "its temperature",
+    0x40: "its temperature (in hardware)",
+    0x80: "the power supply",
+    0x100: "the display's clocks",
+}
+#: seconds around a window's end within which energy is taken to grow as before
+GAP = 0.5
+#: how conditions of several windows, or of the same window on several nodes, are put together; others: their mean
+TOGETHER: Mapping[str, Callable[[list[float]], float]] = {
+    "gpu_mhz_min": min,
+    "gpu_mhz_median": median,
+    "gpu_memory_mhz_median": median,
+    "gpu_joules": math.fsum,
+    "gpu_celsius_max": max,
+    "gpu_memory_bytes_max": max,
+    "gpu_throttle_reasons": lambda values: reduce(or_, map(int, values)),
+    "gpu_others": max,
+    "gpu_ecc_errors": sum,
+}
+Card = Mapping[str, float]
+#: when, in seconds since 1970, and the readings of each card
+Sample = tuple[float, Sequence[Card]]
+
+
+def read(path: Path) -> tuple[dict[str, Any], list[Sample]]:
+    """The first line of a sampler's file, and its samples as far as they go; never raises for what the file holds."""
+    head: dict[str, Any] = {"not_sampled": "the sampler wrote nothing"}
+    samples: list[Sample] = []
+    with suppress(OSError, ValueError, TypeError, KeyError):  # it ends in the middle of a line
+        first, *rest = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        head = dict(json.loads(first))
+        for line in map(json.loads, rest):
+            samples.append((float(line["time"]), line["gpus"]))
+    return head, samples
+
+
+def during(samples: Sequence[Sample], began: float, ended: float) -> dict[str, float]:
+    """The conditions between two times; empty without a sample in between."""
+    cards = [card for time, gpus in samples if began <= time <= ended for card in gpus]
+    mhz, celsius, memory = (_values(cards, name) for name in ("sm_mhz", "celsius", "memory_bytes"))
+    watts, reasons = _values(cards, "watts"), [int(value) & sum(THROTTLE) for value in _values(cards, "throttle")]
+    found = {
+        "gpu_mhz_min": min(mhz, default=None),
+        "gpu_mhz_median": median(mhz) if mhz else None,
+        "gpu_memory_mhz_median": median(clocks) if (clocks := _values(cards, "memory_mhz")) else None,
+        "gpu_watts_mean": fmean(watts) if watts else None,
+        "gpu_joules": _joules(samples, began, ended) if cards else None,
+        "gpu_celsius_max": max(celsius, default=None),
+        "gpu_memory_bytes_max": max(memory, default=None),
+        "gpu_throttled_share": fmean(map(bool, reasons)) if reasons else None,
+        "gpu_throttle_reasons": reduce(or_, reasons) if reasons else None,
+        "gpu_others": max(_values(cards, "others"), default=None),
+        "gpu_ecc_errors": _new_errors(samples, began, ended),
+    }
+    return {name: float(value) for name, value in found.items() if value is not None}
+
+
+def _values(cards: Sequence[Card], name: str) -> list[float]:
+    return [card[name] for card in cards if name in card]
+
+
+def _joules(samples: Sequence[Sample], began: float, ended: float) -> float | None:
+    """Of all cards; None where some card tells neither energy nor power at both ends."""
+    found = []
+    for number in range(len(samples[0][1])):
+        energy = _energy([(time, gpus[number]) for time, gpus in samples])
+        first, last = _at(energy, began), _at(energy, ended)
+        if first is None or last is None:
+            return None
+        found.append(last - first)
+    return math.fsum(found)
+
+
+def _energy(card: Sequence[tuple[float, Card]]) -> list[tuple[float, float]]:
+    """Joules since some moment, over time: as the card counts them, or else its power, added up."""
+    counted = [(time, values["joules"]) for time, values in card if "joules" in values]
+    if counted:
+        return counted
+    power = [(time, values["watts"]) for time, values in card if "watts" in values]
+    total, points = 0.0, [(time, 0.0) for time, _ in power[:1]]
+    for (before, watts), (now, more) in pairwise(power):
+        total += (now - before) * (watts + more) / 2
+        points.append((now, total))
+    return points
+
+
+def _at(points: Sequence[tuple[float, float]], time: float) -> float | None:
+    """A value between the points around it, or not more than GAP beyond the last two; None elsewhere."""
+    if len(points) < 2 or not points[0][0] - GAP <= time <= points[-1][0] + GAP:
+        return None
+    after = min(max(bisect(points, (time, math.inf)), 1), len(points) - 1)
+    (before, low), (then, high) = points[after - 1], points[after]
+    return low + (high - low) * (time - before) / (then - before) if then > before else high
+
+
+def _new_errors(samples: Sequence[Sample], began: float, ended: float) -> float | None:
+    """Of all cards, since the last count before the window, or else the first in it."""
+    counts = [(time, sum(each)) for time, gpus in samples if (each := _values(gpus, "ecc_errors"))]
+    before = [count for time, count in counts if time <= began]
+    until = [count for time, count in counts if time <= ended]
+    return until[-1] - (before[-1] if before else until[0]) if until else None
+
+
+def together(several: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Of several windows, or nodes: what those of them say that know it."""
+    names = dict.fromkeys(name for one in several for name in one)
+    return {name: float(TOGETHER.get(name, fmean)([one[name] for one in several if name in one])) for name in names}
+
+
+def reasons(bits: float) -> list[str]:
+    """What held clocks down, in words."""
+    return [words for bit, words in THROTTLE.items() if int(bits) & bit]
