@@ -8,7 +8,7 @@ import glob
 import os
 import re
 import subprocess
-from typing import Any, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple, TypeVar
 
 from dlperf.adapters import cpu
 
@@ -70,6 +70,7 @@ def _query(fields: Sequence[str]) -> str:
 
 #: a GPU with the words by which CUDA_VISIBLE_DEVICES may name it: its number, its UUID
 _Named = Tuple[Gpu, Tuple[str, ...]]
+_T = TypeVar("_T")
 
 
 def _named(index: int, line: str) -> List[_Named]:
@@ -101,22 +102,24 @@ def _visible(found: List[_Named], cards: Sequence[Sequence[_Named]]) -> Look:
     if not found:
         why = "nvidia-smi lists {}".format("GPUs in MIG mode that have no instance" if cards else "no GPU")
         return Look((), why + ("; make one (nvidia-smi mig -cgi), or switch it off" if cards else ""), bool(cards))
-    chosen = [gpu for gpu, _ in found] if asked is None else _chosen(found, asked.split(","))
-    if not chosen:
+    left = [gpu for gpu, _ in found] if asked is None else chosen(found, asked.split(","))
+    if not left:
         numbers = " to ".join(sorted({"0", str(len(cards) - 1)}))
         why = "CUDA_VISIBLE_DEVICES={} names none of this machine's GPUs ({}). Unset it, or name one: {}"
         return Look((), why.format(asked, found[0][0].name, numbers), (asked or "").strip() not in NOTHING)
-    return Look(tuple(chosen[:1] if " MIG " in chosen[0].name else chosen))
+    return Look(tuple(left[:1] if " MIG " in left[0].name else left))
 
 
-def _chosen(found: Sequence[_Named], words: Sequence[str]) -> List[Gpu]:
-    chosen: List[Gpu] = []
+def chosen(found: Sequence[Tuple[_T, Tuple[str, ...]]], words: Sequence[str]) -> List[_T]:
+    """Those that the words of CUDA_VISIBLE_DEVICES name, up to the first that names none. found: each with its number
+    and its UUID."""
+    left: List[_T] = []
     for word in (word.strip() for word in words):
-        fits = [gpu for gpu, (number, uuid) in found if word and (word == number or _begins(uuid, word))]
+        fits = [one for one, (number, uuid) in found if word and (word == number or _begins(uuid, word))]
         if len(fits) != 1:
             break
-        chosen += fits
-    return chosen
+        left += fits
+    return left
 
 
 def _begins(uuid: str, word: str) -> bool:

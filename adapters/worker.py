@@ -16,15 +16,19 @@ clock, so that the same lines time every framework, and writes one JSON object p
     end      peak_memory_bytes, peak_device_memory_bytes, cpu_seconds, seconds
     failed   kind (crash | out_of_memory | nan | unsupported | wrong_tensor | lost | port_taken), message, traceback
 
+Beside it, the first rank of each node has the GPUs sampled: gpu.rank<N>.jsonl, see dlperf.adapters.nvml.
+
 A stream that does not close with `end` is a failed run. A parameter server's, events.server<N>.jsonl, has `start`,
 `imported` and `end` alone.
 """
 
+import contextlib
 import importlib
 import json
 import math
 import operator
 import os
+import subprocess
 import sys
 import time
 import traceback
@@ -97,6 +101,8 @@ def run(request: Dict[str, Any], job: Job, place: ranks.Ranks, events: Events, f
     events.write("start", rank=place.rank, world_size=place.world_size, pid=os.getpid(), machine=machine, **told)
     if refused:  # before the import, which may die of an illegal instruction
         raise Unsupported(refused)
+    if job.device == "cuda" and not (place.local_rank or job.trace_steps or job.pixels):
+        _sample_gpus(request, place, folder)
     if place.world_size > 1 and place.role == "worker":
         place = ranks.meet(place, folder, machine["host"], job.meeting_seconds)
     module: Any = importlib.import_module(f"dlperf.adapters.{adapter}.{models.FAMILY_OF[job.model]}")
@@ -152,6 +158,17 @@ def _kernels(request: Dict[str, Any], job: Job) -> Tuple[Dict[str, Any], str]:
     gpus = gpu.look().gpus
     told = {"kernels": cpu.kernels(kernels, gpu.runs(gpus)), "gpus": [one.about for one in gpus]}
     return told, gpu.refusal(kernels, gpus, request.get("cuda"))
+
+
+def _sample_gpus(request: Dict[str, Any], place: ranks.Ranks, folder: str) -> None:
+    """Start what samples this node's GPUs: with this interpreter, or with the core's if that alone has pynvml and is
+    on this machine. Nothing of a run depends on it."""
+    core = request.get("sampler", sys.executable)
+    others = [core] if core != sys.executable and os.access(core, os.X_OK) else []
+    path = os.path.join(folder, f"gpu.rank{place.rank}.jsonl")
+    command = [sys.executable, "-m", "dlperf.adapters.nvml", path, str(place.local_size), str(os.getpid()), *others]
+    with contextlib.suppress(OSError):
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 #: side of the product that is timed: 0.27 GFLOP, a millisecond with the kernels of a CPU's vectors

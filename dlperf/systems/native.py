@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -85,9 +86,13 @@ def request(adapter: Adapter, job: Job, spec: Spec) -> dict[str, object]:
 
 
 def _kernels(adapter: Adapter, job: Job, spec: Spec) -> dict[str, object]:
-    """What the worker asks its device before it imports the framework, as the plan did where that was known."""
+    """What the worker asks its device before it imports the framework, as the plan did where that was known; and who
+    samples it."""
     if job.device == "cpu":
         kernels = adapter.kernels_of(job.family, job.device, job.precision, job.options)
         return {"kernels": kernels, "allow_reference": spec.allow_reference}
     made = made_of(spec, adapter, job.environment)
-    return {"kernels": made.kernels, "cuda": made.cuda} if made else {}
+    sampler: dict[str, object] = {
+        "sampler": sys.executable
+    }  # may have pynvml, which our environments of frameworks lack
+    return {"kernels": made.kernels, "cuda": made.cuda, **sampler} if made else sampler
