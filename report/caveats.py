@@ -7,7 +7,7 @@ from statistics import median
 
 from dlperf.figures import rates, standings
 from dlperf.kind import KINDS
-from dlperf.report import names, text
+from dlperf.report import names, sampled, text
 from dlperf.schema import Comparison, Record
 
 #: windows of one run that differ more than this were not alike
@@ -21,6 +21,7 @@ BUSY = 0.1
 def caveats(comparison: Comparison) -> Iterator[str]:
     yield from _machine(comparison)
     yield from _kernels(comparison.records)
+    yield from sampled.caveats(comparison.records)
     yield from _protocol(comparison)
     yield from _work(comparison)
     yield from _runs(comparison)

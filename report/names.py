@@ -51,6 +51,7 @@ MEANINGS = {
     "optimizer": "The kernel that updates the weights.",
     "threads": "CPU threads that the framework may use.",
     "weight_decay": "Share of a weight that is taken off it, times the learning rate.",
+    "device_memory": "What the column of device memory counts: not the same in all frameworks.",
     "communication": "What averages gradients over the ranks, and by which transport.",
 }
 

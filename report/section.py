@@ -196,7 +196,7 @@ def _throughput(
     rows: list[Row] = []
     for ranked, group in zip(standings, groups, strict=True):
         for s in ranked:
-            of_gpu = () if on_gpu is None else _of_peak(s, on_gpu)
+            of_gpu = () if on_gpu is None else _of_gpu(s, on_gpu)
             row = _figures(s, places, per_sample[s.summary.job.id], on_device, several, repeats, of_gpu)
             rows.append(replace(row, cells=(*row.cells, _proof(s, proofs[s.summary.job.id]))))
         rows += [_unfinished(summary, len(columns), several, repeats) for summary in group if not summary.done]
@@ -209,17 +209,19 @@ def _proof(standing: Standing, phrase: str) -> str:
     return f"not comparable: {standing.obstacle.partition(':')[0]}" if standing.obstacle else phrase
 
 
-def _of_peak(standing: Standing, machine: Mapping[str, Any]) -> tuple[str, ...]:
-    """Cells: TFLOP/s of each device, and the share of what its datasheet says, where that is known here."""
+def _of_gpu(standing: Standing, machine: Mapping[str, Any]) -> tuple[str, ...]:
+    """Cells: TFLOP/s of each device, the share of what its datasheet says, where that is known here, and energy."""
     job, estimate = standing.summary.job, standing.summary.throughput
+    joules = text.number(standing.summary.joules_per_sample, 3)
     if estimate is None or job.model not in models.FAMILY_OF:
-        return text.NONE, text.NONE
+        return text.NONE, text.NONE, joules
     flops, peak = peaks.reached(job, estimate.centre), peaks.of_machine(machine, job.precision)
-    return text.number(flops / 1e12, 1), f"{text.number(100 * flops / peak, 1)} %" if peak else text.NONE
+    return text.number(flops / 1e12, 1), f"{text.number(100 * flops / peak, 1)} %" if peak else text.NONE, joules
 
 
 def _columns(family: str, on_device: bool, on_gpu: bool) -> list[Column]:
-    of_gpu = ["TFLOP/s per device", "of the GPU's peak"] if on_gpu else []
+    energy = f"energy (J per {names.sample(family)})"
+    of_gpu = ["TFLOP/s per device", "of the GPU's peak", energy] if on_gpu else []
     device_memory = ["peak device memory (GiB)"] if on_device else []
     numeric = [
         *("nodes", "devices", "batch per device", "global batch", "n"),

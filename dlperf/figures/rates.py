@@ -35,6 +35,13 @@ def cpu_seconds_per_sample(record: Record) -> float | None:
     return None if used is None else used / sum(w.samples for w in record.windows)
 
 
+def joules_per_sample(record: Record) -> float | None:
+    """Energy of all GPUs in the windows; None where it was not measured in each."""
+    known = [window.conditions["gpu_joules"] for window in record.windows if "gpu_joules" in window.conditions]
+    whole = known and len(known) == len(record.windows)
+    return math.fsum(known) / sum(window.samples for window in record.windows) if whole else None
+
+
 def product_slowdown(record: Record) -> float | None:
     """How many times as long a matrix product took in the row's precision as NumPy's in float32 took beside it."""
     fp32 = record.product.get("fp32_seconds")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dlperf.figures.peaks import reached
 from dlperf.figures.rates import (
@@ -11,20 +11,25 @@ from dlperf.figures.rates import (
     cpu_seconds_per_sample,
     cpu_use,
     input_wait,
+    joules_per_sample,
     seconds,
     source,
     throughput,
 )
 from dlperf.models import FAMILY_OF
 from dlperf.proof import judge
+from dlperf.runs import conditions
 from dlperf.schema import Certificate, Comparison, Record
+
+#: in their order
+GROUPS = ("option", "version", "effective", "condition")
 
 
 def rows(comparison: Comparison) -> list[dict[str, object]]:
     """One flat row per run, failed ones included: what results.csv and `dlperf.load` show.
 
     Units are in the names; None where a run has no such figure. Options, versions and what really ran follow as
-    option.x, version.x and effective.x; every row has the same keys in the same order.
+    option.x, version.x, effective.x and condition.x; every row has the same keys in the same order.
     """
     flat = [(record, _groups(record)) for record in comparison.records]
     extra = sorted({key for _, groups in flat for key in groups}, key=_group_order)
@@ -73,6 +78,7 @@ def _row(record: Record, proofs: Sequence[Certificate]) -> dict[str, object]:
         "input_wait_share": input_wait(record),
         "cpu_cores_busy": cpu_use(record) if measured else None,
         "cpu_seconds_per_sample": cpu_seconds_per_sample(record) if measured else None,
+        "joules_per_sample": joules_per_sample(record),
         "peak_memory_bytes": record.peak_memory_bytes,
         "peak_device_memory_bytes": record.peak_device_memory_bytes,
         "start_seconds": record.start_seconds,
@@ -90,9 +96,11 @@ def _row(record: Record, proofs: Sequence[Certificate]) -> dict[str, object]:
 
 
 def _groups(record: Record) -> dict[str, object]:
-    groups = {"option": record.job.options, "version": record.versions, "effective": record.effective}
+    seen = conditions.together([window.conditions for window in record.windows])
+    values_of = (record.job.options, record.versions, record.effective, seen)
+    groups: dict[str, Mapping[str, object]] = dict(zip(GROUPS, values_of, strict=True))
     return {f"{group}.{key}": value for group, values in groups.items() for key, value in values.items()}
 
 
 def _group_order(key: str) -> tuple[int, str]:
-    return ("option", "version", "effective").index(key.split(".")[0]), key
+    return GROUPS.index(key.split(".")[0]), key

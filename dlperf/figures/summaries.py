@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from dlperf.figures.rates import all_reduce_bandwidth, cpu_seconds_per_sample, cpu_use, input_wait, skew, throughput
+from dlperf.figures.rates import (
+    all_reduce_bandwidth,
+    cpu_seconds_per_sample,
+    cpu_use,
+    input_wait,
+    joules_per_sample,
+    skew,
+    throughput,
+)
 from dlperf.figures.statistics import Estimate, estimate, median_of
 from dlperf.schema import Comparison, Job, Record
 
@@ -18,6 +26,7 @@ class Summary:
     throughput in samples/s; peak memory in bytes; cpu_use in cores; first_step_seconds includes compilation.
     Of rows with several devices: skew as a share of the windows, gradient_bytes of a step, all_reduce_bandwidth in
     bytes/s.
+    Of rows on GPUs: joules_per_sample, of all of them.
     Of rows with a loader: its throughput alone in samples/s, and the share of the windows that steps waited for input.
     """
 
@@ -35,6 +44,7 @@ class Summary:
     all_reduce_bandwidth: float | None = None
     loader_throughput: float | None = None
     input_wait: float | None = None
+    joules_per_sample: float | None = None
 
 
 def summarized(comparison: Comparison) -> dict[str, Summary]:
@@ -69,6 +79,7 @@ def summarize(job: Job, mine: Sequence[Record]) -> Summary:
         all_reduce_bandwidth=median(bandwidths) if bandwidths else None,
         loader_throughput=median(loaders) if loaders else None,
         input_wait=median(waits) if waits else None,
+        joules_per_sample=median_of(map(joules_per_sample, done)),
     )
 
 

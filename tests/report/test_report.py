@@ -25,7 +25,7 @@ from dlperf.adapters import gpu
 from dlperf.figures import ranking, rates, rows, speedup, statistics
 from dlperf.figures import summaries as summaries_
 from dlperf.figures.statistics import Estimate
-from dlperf.report import charts, markdown, text
+from dlperf.report import charts, markdown, sampled, text
 from dlperf.report.index import index
 from dlperf.report.shape import Scaling
 from dlperf.report.view import view
@@ -515,6 +515,62 @@ def test_gpus_have_their_memory_and_topology() -> None:
     assert f"```text\n{topo}\n```" in page
     assert "peak device memory (GiB)" in page
     assert "On a CPU" not in page
+
+
+def on_gpu(*conditions: dict[str, float], **changes: object) -> Record:
+    """A run whose windows had these conditions."""
+    made = run(job("pytorch", "resnet50", "amp", "amp_fp16", 256, device="cuda"), 0, 1400.0)
+    windows = (
+        dataclasses.replace(window, conditions=found) for window, found in zip(made.windows, conditions, strict=False)
+    )
+    return dataclasses.replace(made, windows=tuple(windows), **changes)  # type: ignore[arg-type]
+
+
+def test_energy_is_a_column_where_gpus_were_sampled() -> None:
+    record = on_gpu({"gpu_joules": 60.0, "gpu_mhz_min": 1500.0}, {"gpu_joules": 68.0, "gpu_mhz_min": 1400.0})
+    made = few([record], jobs=(record.job,), skips=(), planned=1)
+    table = view(made).sections[0].throughput
+    assert table is not None
+    column = [column.title for column in table.columns].index("energy (J per image)")
+    assert table.rows[0].cells[column] == "0.125"
+    (row,) = rows.rows(made)
+    assert row["joules_per_sample"] == 0.125
+    assert row["condition.gpu_mhz_min"] == 1400
+    assert rates.joules_per_sample(on_gpu({"gpu_joules": 60.0}, {})) is None, "it was not sampled in each window"
+
+
+@pytest.mark.parametrize(
+    ("conditions", "says"),
+    [
+        (({"gpu_mhz_median": 2000}, {"gpu_mhz_median": 1901}), ""),
+        (
+            ({"gpu_mhz_median": 2000}, {"gpu_mhz_median": 1880}),
+            "The GPU's clock fell by more than 5 % between windows of a run (by up to 6 %) in 1 run of PyTorch (amp)",
+        ),
+        (({"gpu_mhz_median": 1880}, {"gpu_mhz_median": 2000}), ""),
+        (
+            (
+                {"gpu_throttle_reasons": 0, "gpu_throttled_share": 0},
+                {"gpu_throttle_reasons": 36, "gpu_throttled_share": 0.25},
+            ),
+            "held down by the power limit and its temperature in 1 run of PyTorch (amp), in up to 25 % of",
+        ),
+        (({"gpu_others": 0}, {"gpu_others": 2}), "Others' processes computed on the GPU (2 at once, at most) in 1 run"),
+        (({"gpu_ecc_errors": 1}, {"gpu_ecc_errors": 2}), "The GPU's memory had errors (ECC, 3 in a run, at most)"),
+    ],
+)
+def test_what_gpus_did_is_a_caveat_where_it_makes_figures_doubtful(
+    conditions: tuple[dict[str, float], ...], says: str
+) -> None:
+    found = "\n".join(sampled.caveats([on_gpu(*conditions)]))
+    assert says in found
+    assert bool(says) == bool(found)
+
+
+def test_a_report_says_why_gpus_were_not_sampled() -> None:
+    record = on_gpu({}, not_sampled="pynvml is not installed in /usr/bin/python3")
+    page = report.render(few([record], jobs=(record.job,), skips=(), planned=1))["report.md"]
+    assert "not sampled in 1 run of PyTorch (amp): pynvml is not installed in /usr/bin/python3 (package nvidia" in page
 
 
 # Scaling
