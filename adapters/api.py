@@ -174,7 +174,8 @@ class Trainer(Protocol):
         several samples share already added up."""
 
     def peak_memory(self) -> Optional[int]:
-        """Most bytes on the device so far, by the framework's allocator; None where it cannot tell, and on CPU."""
+        """Most bytes on the device so far, by the framework's allocator; None where it cannot tell, and on CPU. Which
+        bytes are counted differs: `effective["device_memory"]` says it."""
 
     def close(self) -> None:
         """Free the device, end helper threads and process groups."""

@@ -141,7 +141,7 @@ def run(request: Dict[str, Any], job: Job, place: ranks.Ranks, events: Events, f
     events.write(
         "end",
         peak_memory_bytes=probe.peak_memory_bytes(),
-        peak_device_memory_bytes=device_memory,
+        peak_device_memory_bytes=device_memory or None,
         cpu_seconds=time.process_time(),
         seconds=time.perf_counter() - began,
     )

@@ -137,6 +137,8 @@ class Trainer(base.Trainer):
         self.effective["compile"] = "hybridize (static_alloc, static_shape)"
         self.effective["threads"] = str(ctypes.CDLL("libgomp.so.1").omp_get_max_threads())
         self.effective["optimizer"] = optimizer.kernel
+        if job.device == "cuda":
+            self.effective["device_memory"] = "not known: MXNet counts what its pool holds, not what was used"
         if self._scaler:
             self.effective["loss_scale"] = f"dynamic from {self._scaler.loss_scale:g}"
         gradients = [gluon.grad() for gluon in self._trained]

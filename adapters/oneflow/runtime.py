@@ -106,6 +106,8 @@ class Trainer(base.Trainer):
         self.effective["compile"] = "nn.Graph" if self._graph else "none"
         self.effective["threads"] = str(len(os.sched_getaffinity(0)))
         self.effective["optimizer"] = kernel(optimizer)
+        if job.device == "cuda":
+            self.effective["device_memory"] = "not known: OneFlow 0.9 does not count what its allocator gave out"
         if job.precision == "amp_fp16":
             self.effective["loss_scale"] = "dynamic from 65536"
 

@@ -147,6 +147,10 @@ class Trainer(base.Trainer):
         self.gradient_bytes = sum(int(weight.size) * weight.element_size() for weight in trained)
         self.effective["threads"] = str(job.threads)
         self.effective["optimizer"] = f"paddle.optimizer.{type(optimizer).__name__}"
+        if job.device == "cuda":
+            self.effective["device_memory"] = (
+                "max_memory_allocated: most bytes of tensors, not those that the allocator keeps"
+            )
         if ranks.world_size > 1:
             self._replica = communication.spread(self._replica)
             self.effective["communication"] = communication.description()

@@ -120,6 +120,10 @@ class Trainer(base.Trainer):
         self.effective["compile"] = "inductor" if compiled else "none"
         self.effective["threads"] = str(torch.get_num_threads())
         self.effective["optimizer"] = kernel(optimizer)
+        if job.device == "cuda":
+            self.effective["device_memory"] = (
+                "max_memory_allocated: most bytes of tensors, not those that the allocator keeps"
+            )
         if self._device.type == "cuda":
             self.effective["graph"] = "whole step" if isinstance(self._run, graphs.Replayed) else "none"
         if self._communication.description:

@@ -125,6 +125,8 @@ class Trainer(base.Trainer):
         self.effective["compile"] = "xla" if xla else "tf.function (grappler, oneDNN)"
         self.effective["threads"] = str(tf.config.threading.get_intra_op_parallelism_threads())
         self.effective["optimizer"] = optimizer.kernel
+        if job.device == "cuda":
+            self.effective["device_memory"] = "most bytes that TensorFlow's allocator gave out (get_memory_info)"
         if strategy:
             self.effective["communication"] = f"{strategy.description}, {self._weights[0].dtype.name}"
             if xla:
