@@ -62,7 +62,12 @@ FLAGS = (
     Flag(WHAT, "-m --model", "M,...", f"{_models()}; default: {MODELS}", "", default=MODELS),
     Flag(WHAT, "-p --precision", "P,...", PRECISION, "fp64 (default), fp32, tf32, amp, fp16, bf16", default="fp32"),
     Flag(WHAT, "-f --frameworks", "F,...", "default: all", "", default="all"),
-    Flag(WHAT, "-b --batch-size --batch-size-per-device", "N", "per device; default: DLPerf's on CUDA"),
+    Flag(
+        WHAT,
+        "-b --batch-size --batch-size-per-device",
+        "N",
+        "per device; default: DLPerf's on CUDA; max: what its memory holds",
+    ),
     Flag(WHAT, "--global-batch-size", "N", "over all devices, instead of --batch-size"),
     Flag(WHAT, "--data", "DIR", "synthetic (default), or a folder made by python -m dlperf.data", default="synthetic"),
     Flag(WHAT, "--input", "I,...", "with --data: native (default: the framework's own pipeline), dali; each a row"),

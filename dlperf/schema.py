@@ -82,8 +82,8 @@ class Job:
 
 #: keys of Job.about: repository and commit of the script; image that it runs in; what its batch argument means; how
 #: its log is timed; what it computes otherwise than the native scripts; edits that were made to it; where imported
-#: figures are from
-ABOUT = ("script", "image", "batch", "estimator", "differs", "edits", "source")
+#: figures are from; how --batch-size max was found, of native rows too
+ABOUT = ("script", "image", "batch", "estimator", "differs", "edits", "source", "found")
 
 
 @dataclass(frozen=True)

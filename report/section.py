@@ -304,10 +304,11 @@ def _notes(standing: Standing, repeats: int, places: int) -> list[str]:
 
 
 def _left(summary: Summary, repeats: int) -> list[str]:
-    """What is still to come, and what nobody vouches for."""
+    """How its batch size was found, what is still to come, and what nobody vouches for."""
     left = summaries.missing_runs(summary, repeats)
     to_come = [f"{text.count(left, 'run')} not made yet"] if left else []
-    return [*to_come, "untested combination"] if summary.job.untested else to_come
+    found = [summary.job.about["found"]] if "found" in summary.job.about else []
+    return [*found, *to_come, *(["untested combination"] if summary.job.untested else [])]
 
 
 def _kinds(summary: Summary) -> str:

@@ -95,6 +95,9 @@ class Trainer:
         self._seconds = float(job.options.get("step_seconds", "0.001"))
         concerned = job.options.get("rank", "all") in ("all", str(ranks.rank))
         self._behave = job.options.get("behave", "well") if concerned else "well"
+        memory = job.options.get("memory", "unlimited")
+        if memory != "unlimited" and job.batch_size > int(memory):
+            raise MemoryError(f"the fake framework has memory for {memory} samples")
         if self._behave == "port_taken":
             self._other = socket.create_server((ranks.addresses[ranks.rank], ranks.ports[ranks.rank]))
         self._sleep = time.sleep

@@ -32,6 +32,10 @@ def text(spec: Spec, planned: Plan, adapters: Mapping[str, Adapter], folder: Pat
             environment = _planned(spec, one.job, adapters)
             head = f"# {folder / 'proofs' / one.name / 'run' / 'launch.sh'}, unless there is a valid certificate"
             lines += ["", head, certify.script(one, environment, spec).rstrip()]
+    if spec.largest_batch:
+        sizes = ", ".join(f"{job.id} from {job.batch_size} on" for job in planned.jobs if not job.duplicate_of)
+        lines += ["", f"# first, in {folder / 'probes'}, a process for each batch size that is tried: {sizes};"]
+        lines += ["# the runs that follow have the largest that runs"]
     for repeat, job in runs:
         environment = _planned(spec, job, adapters)
         script = _system(job, adapters).script(adapters[job.adapter], job, spec, repeat, environment)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from dlperf import cache, launchers
 from dlperf.catalog.adapter import Adapter
-from dlperf.comparison import estimate
+from dlperf.comparison import estimate, largest
 from dlperf.comparison.progress import Progress
 from dlperf.comparison.store import Store
 from dlperf.envs.environment import Environment
@@ -17,6 +17,7 @@ from dlperf.errors import Problem, RunError, UsageError
 from dlperf.figures import summaries, until
 from dlperf.launchers import Launcher
 from dlperf.planning import plan
+from dlperf.planning.spec import Spec
 from dlperf.proof.certify import Certifier
 from dlperf.runs import bundle, failures, worker
 from dlperf.runs.events import Stream
@@ -58,12 +59,14 @@ class Runner:
         self.progress.begin([job for _, job in runs], self.store.spec, expected.each)
         environments = self._environments(runs)
         self._look_for_folder(list(jobs.values()), environments)
+        self._find_batch_sizes(environments)
+        jobs = {job.id: job for job in self.store.plan.jobs}
         self._prove(environments)
         # what is run later is in blocks of its own: a pause of hours may lie between
         earlier = [record.repeat if record.block is None else record.block for record in self.store.records.values()]
         self._first_block = max(earlier, default=-1) + 1
         block = -1
-        for repeat, job in runs:
+        for repeat, job in ((repeat, jobs[planned.id]) for repeat, planned in runs):
             if repeat != block and until.stopped(self.store.comparison):
                 break
             block = repeat
@@ -133,6 +136,21 @@ class Runner:
     def _system(self, job: Job) -> System:
         return systems.of(self.adapters[job.adapter])
 
+    def _find_batch_sizes(self, environments: Mapping[str, Environment]) -> None:
+        """With --batch-size max: of each row, unless an earlier call found it."""
+        for job in self.store.plan.jobs if self.store.spec.largest_batch else ():
+            if job.id in environments and job.id not in self.store.sizes and not job.duplicate_of:
+                found, how = largest.search(job.batch_size, partial(self._probe, job, environments[job.id]))
+                self.store.size(job, found, how)
+                self.progress.note(f"{_row(job)}: {how}")
+
+    def _probe(self, job: Job, environment: Environment, batch_size: int) -> Failure | None:
+        """Why a few steps with batches of this size do not run."""
+        sized, spec = replace(job, batch_size=batch_size), largest.probing(self.store.spec)
+        folder = self.store.folder / "probes" / job.id / str(batch_size)
+        busy = partial(self.progress.busy, lambda: f"{_row(job)}: trying batch size {batch_size:,}")
+        return self._execute(folder, sized, spec, 0, environment, busy)[1].failure
+
     def _prove(self, environments: Mapping[str, Environment]) -> None:
         """Certificates of the rows that can be proven, unless an earlier call had them all."""
         spec, folder = self.store.spec, self.store.folder
@@ -149,7 +167,7 @@ class Runner:
         self._finish(Record(job, repeat, now(), 0.0, "", "", {"kind": self.store.spec.env}, failure=failure))
 
     def _one(self, job: Job, repeat: int, environment: Environment) -> None:
-        spec, adapter, system = self.store.spec, self.adapters[job.adapter], self._system(job)
+        adapter, system, spec = self.adapters[job.adapter], self._system(job), self.store.spec
         try:
             system.check(environment)
         except RunError as error:
@@ -162,6 +180,15 @@ class Runner:
             if system.complete(adapter, job, spec, folder):
                 raise Enough
 
+        command, outcome = self._execute(folder, job, spec, repeat, environment, tick)
+        stored = system.stored(adapter, job, spec, environment)
+        self._finish(replace(_record(job, repeat, command, stored, outcome), block=self._first_block + repeat))
+
+    def _execute(
+        self, folder: Path, job: Job, spec: Spec, repeat: int, environment: Environment, tick: Callable[[], None]
+    ) -> tuple[str, Outcome]:
+        """Run a job in a folder. Returns its script and what came of it."""
+        adapter, system = self.adapters[job.adapter], self._system(job)
         command = system.script(adapter, job, spec, repeat, environment)
         outcome = execute(
             folder,
@@ -174,8 +201,7 @@ class Runner:
             launchers.find(job.launcher or "local"),
             environment.engine,
         )
-        stored = system.stored(adapter, job, spec, environment)
-        self._finish(replace(_record(job, repeat, command, stored, outcome), block=self._first_block + repeat))
+        return command, outcome
 
     def _finish(self, record: Record) -> None:
         self.store.append(record)
@@ -217,6 +243,10 @@ def _record(job: Job, repeat: int, command: str, environment: Mapping[str, str],
         not_sampled=str(stream.sampled.get("not_sampled", "")) if job.device == "cuda" else "",
         failure=outcome.failure or no_rate(stream.windows),
     )
+
+
+def _row(job: Job) -> str:
+    return f"{job.model} {job.precision_asked} {job.system}"
 
 
 def run_folder(job: Job, repeat: int) -> Path:

@@ -3,6 +3,7 @@
 comparison.json   the request, the machine, the rows, the environments; written once
 records.jsonl     one Record per line, on disk before the next run starts
 proofs.json       the certificates of each row
+batch_sizes.json  with --batch-size max: what was found for each row, and how
 code/             the code that ran
 runs/<job>/<n>/   job.json, launch.sh, events, stdout.log, stderr.log of repeat n
 proofs/<run>/     likewise, of the runs that certificates needed
@@ -16,6 +17,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from dlperf.schema import (
     SCHEMA,
     Certificate,
     Comparison,
+    Job,
     Record,
     job_from,
     proofs_from,
@@ -37,6 +40,7 @@ from dlperf.schema import (
 MANIFEST = "comparison.json"
 RECORDS = "records.jsonl"
 PROOFS = "proofs.json"
+SIZES = "batch_sizes.json"
 
 
 class Store:
@@ -46,8 +50,9 @@ class Store:
         self.folder = folder
         self.manifest = manifest
         self.spec: Spec = spec_from(manifest["spec"])
+        self.sizes: dict[str, dict[str, Any]] = self._read_json(SIZES)
         self.plan = Plan(
-            jobs=tuple(job_from(job) for job in manifest["jobs"]),
+            jobs=tuple(self._sized(job_from(job)) for job in manifest["jobs"]),
             skips=tuple(map(skip_from, manifest["skips"])),
         )
         self.warnings: list[str] = []
@@ -71,17 +76,37 @@ class Store:
     def _read_proofs(self) -> dict[str, tuple[Certificate, ...]]:
         """A missing or damaged file costs nothing: certificates come from the cache again, or are made again."""
         try:
-            return proofs_from(json.loads((self.folder / PROOFS).read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError, KeyError):
+            return proofs_from(self._read_json(PROOFS))
+        except (ValueError, TypeError, KeyError):
             return {}
+
+    def _read_json(self, name: str) -> dict[str, Any]:
+        """A file of the folder; nothing of one that is missing or damaged."""
+        try:
+            return dict(json.loads((self.folder / name).read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return {}
+
+    def _write_json(self, name: str, data: Mapping[str, Any]) -> None:
+        aside = self.folder / (name + ".writing")
+        aside.write_text(json.dumps(data, indent=1), encoding="utf-8")
+        aside.rename(self.folder / name)
+
+    def size(self, job: Job, batch_size: int, found: str) -> None:
+        """Store the batch size that was found for a row, and how; it holds for the same row made again, too."""
+        self.sizes[job.id] = {"batch_size": batch_size, "found": found}
+        self._write_json(SIZES, self.sizes)
+        self.plan = replace(self.plan, jobs=tuple(map(self._sized, self.plan.jobs)))
+
+    def _sized(self, job: Job) -> Job:
+        size = self.sizes.get(job.duplicate_of or job.id)
+        return replace(job, batch_size=size["batch_size"], about={**job.about, "found": size["found"]}) if size else job
 
     def prove(self, proofs: Mapping[str, tuple[Certificate, ...]]) -> None:
         """Store the certificates of the rows, by Job.id."""
         self.proofs = dict(proofs)
         data = {job: [dataclasses.asdict(one) for one in certificates] for job, certificates in proofs.items()}
-        aside = self.folder / (PROOFS + ".writing")
-        aside.write_text(json.dumps(data, indent=1), encoding="utf-8")
-        aside.rename(self.folder / PROOFS)
+        self._write_json(PROOFS, data)
 
     def append(self, record: Record) -> None:
         """Store a record so that it survives the end of this process and of the machine."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import os
 import re
 import shlex
@@ -27,6 +26,7 @@ from dlperf.planning.arguments import split
 from dlperf.planning.devices import Devices
 from dlperf.planning.hosts import Host
 from dlperf.planning.often import Often
+from dlperf.planning.sizes import Sizes
 from dlperf.planning.spec import (
     AUTO,
     TIMEOUTS,
@@ -69,7 +69,8 @@ def from_arguments(
         device=device,
         env=checker.choice("env", ("venv", "current", *ENGINES)),
         protocol=protocol,
-        batch_size=checker.count("batch_size", None),
+        batch_size=checker.batch_size(),
+        largest_batch=arguments.get("batch_size") == "max",
         global_batch_size=checker.count("global_batch_size", None),
         compile=checker.listed("compile", ("on", "off")) if arguments.get("compile") else (),
         settings=checker.settings(),
@@ -95,7 +96,7 @@ def from_arguments(
         **places,
     )
     checker.containers(spec)
-    checker.batch_sizes(spec)
+    checker.batch_sizes(spec, [adapters[name] for name in frameworks])
     checker.options(spec, adapters)
     checker.data(spec, adapters)
     if checker.problems:
@@ -103,7 +104,7 @@ def from_arguments(
     return spec
 
 
-class _Checker(Devices, Often):
+class _Checker(Devices, Often, Sizes):
     """Checks what flags mean together, and on this machine."""
 
     def precisions(
@@ -294,17 +295,6 @@ class _Checker(Devices, Often):
                     "launcher", launcher.name, f"--launcher-arg {key}=... is missing: {launcher.arguments[key]}."
                 )
         return given
-
-    def batch_sizes(self, spec: Spec) -> None:
-        if spec.batch_size is not None and spec.global_batch_size is not None:
-            says = f"--global-batch-size {spec.global_batch_size} is given too. Leave out one of them."
-            self.problem("batch_size", spec.batch_size, says)
-        elif spec.global_batch_size is not None:
-            uneven = [str(size) for size in spec.world_sizes if spec.global_batch_size % size]
-            if uneven:
-                says = f"it does not divide evenly among {' or '.join(uneven)} devices. "
-                says += f"Choose a multiple of {math.lcm(*spec.world_sizes)}."
-                self.problem("global_batch_size", spec.global_batch_size, says)
 
     def settings(self) -> dict[str, str]:
         return self.pairs("set", "OPTION=VALUE or FRAMEWORK.OPTION=VALUE")

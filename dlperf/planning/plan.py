@@ -94,7 +94,7 @@ def _placed(spec: Spec, adapter: Adapter, row: Job, nnodes: int, nproc: int) -> 
         return _skip(row, support.status, support.why, nnodes, nproc)
     placed = replace(
         row,
-        id=_id(row.model, row.precision, row.system, batch_size, nnodes, nproc),
+        id=_id(row.model, row.precision, row.system, _batch(spec, batch_size), nnodes, nproc),
         batch_size=batch_size,
         nnodes=nnodes,
         nproc_per_node=nproc,
@@ -173,7 +173,7 @@ def _row(
     usual = script.batch_size.get(precision, usual) if script and spec.device == "cuda" else usual
     batch_size = spec.batch_size or spec.global_batch_size or usual
     return Job(
-        id=_id(model, precision, system, batch_size),
+        id=_id(model, precision, system, _batch(spec, batch_size)),
         system=system,
         adapter=adapter.name,
         title=adapter.title,
@@ -331,7 +331,12 @@ def system_name(
     return adapter.name + labels + rest
 
 
-def _id(model: str, precision: str, system: str, batch_size: int, nnodes: int = 1, nproc: int = 1) -> str:
+def _batch(spec: Spec, batch_size: int) -> int | str:
+    """In a row's name, which it keeps when its largest batch is found."""
+    return "max" if spec.largest_batch else batch_size
+
+
+def _id(model: str, precision: str, system: str, batch_size: int | str, nnodes: int = 1, nproc: int = 1) -> str:
     """ "bert_base-fp32-pytorch-b4", "bert_base-fp32-pytorch-2n8d-b4"."""
     size = f"-{nnodes}n{nproc}d" if nnodes * nproc > 1 else ""
     return file_name(f"{model}-{precision}-{system}{size}-b{batch_size}")

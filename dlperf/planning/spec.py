@@ -45,7 +45,8 @@ class Spec:
     """A comparison as asked.
 
     precisions: as the user wrote them; dlperf.precision says what they mean on the device. batch sizes: None means
-    the model's default. settings: option -> value, or "adapter.option" -> value. data: "synthetic" or a folder.
+    the model's default, from which on largest_batch has the largest that runs searched for. settings: option -> value,
+    or "adapter.option" -> value. data: "synthetic" or a folder.
     timeout: seconds for one run. threads: CPU threads that each rank's framework may use. verify: whether to make
     certificates that are missing. nnodes, nproc_per_node: each pair is a row. hosts: names, in order; empty: this
     machine, or those that the launcher finds. launcher: its name, resolved. launcher_arguments: see
@@ -68,6 +69,7 @@ class Spec:
     env: str
     protocol: Protocol
     batch_size: int | None = None
+    largest_batch: bool = False
     global_batch_size: int | None = None
     compile: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)

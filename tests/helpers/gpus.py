@@ -68,11 +68,12 @@ def with_nvml(folder, monkeypatch, *cards, installed=True):
     monkeypatch.setattr(sys, "executable", str(folder / "python"))
 
 
-def adapter(folder, monkeypatch):
-    """The framework that sleeps, as one that trains on GPUs: its name is `slept`."""
+def adapter(folder, monkeypatch, sampled=True):
+    """The framework that sleeps, as one for GPUs: its name is `slept`. sampled: whether it waits for that."""
     made = shutil.copytree(ROOT / "adapters" / "fake", folder / "slept")
     text = (made / "adapter.toml").read_text()
     for_gpus = text.replace('status = "never"\nwhy = "a framework that sleeps needs no GPU"', 'status = "yes"')
     (made / "adapter.toml").write_text(for_gpus)
-    (made / "bert.py").write_text(SLEPT)
+    plain = (made / "bert.py").read_text().replace("adapters.fake", "adapters.slept")
+    (made / "bert.py").write_text(SLEPT if sampled else plain)
     monkeypatch.setenv("DLPERF_ADAPTERS", str(folder))

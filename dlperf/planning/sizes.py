@@ -1,0 +1,46 @@
+"""How large a batch is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from dlperf.catalog.adapter import Adapter
+from dlperf.errors import whole_number
+from dlperf.planning.arguments import Arguments
+from dlperf.planning.spec import Spec
+
+
+class Sizes(Arguments):
+    """Checks --batch-size and --global-batch-size."""
+
+    def batch_size(self) -> int | None:
+        """A number; None for the default, and for the largest that runs."""
+        text = self.arguments.get("batch_size")
+        if text in (None, "max"):
+            return None
+        number = whole_number(text)
+        if number is None:
+            self.wrong("batch_size", text, "a whole number, 1 or more, or max")
+        return number
+
+    def batch_sizes(self, spec: Spec, chosen: Sequence[Adapter]) -> None:
+        if spec.global_batch_size is None:
+            self._largest(spec, chosen)
+        elif spec.batch_size is not None or spec.largest_batch:
+            says = f"--global-batch-size {spec.global_batch_size} is given too. Leave out one of them."
+            self.problem("batch_size", self.arguments["batch_size"], says)
+        elif uneven := [str(size) for size in spec.world_sizes if spec.global_batch_size % size]:
+            says = f"it does not divide evenly among {' or '.join(uneven)} devices. "
+            says += f"Choose a multiple of {math.lcm(*spec.world_sizes)}."
+            self.problem("global_batch_size", spec.global_batch_size, says)
+
+    def _largest(self, spec: Spec, chosen: Sequence[Adapter]) -> None:
+        """It is found by running out of a GPU's memory, with our worker."""
+        theirs = ", ".join(adapter.name for adapter in chosen if not adapter.kind.worker)
+        if spec.largest_batch and spec.device != "cuda":
+            says = "it is found by running out of a GPU's memory; on a CPU other programs would be out of it too."
+            self.problem("batch_size", "max", f"{says} Give a number, or choose --device cuda.")
+        elif spec.largest_batch and theirs:
+            says = f"dlperf cannot look for that of {theirs}. Give a number, or leave them out of --frameworks."
+            self.problem("batch_size", "max", says)
