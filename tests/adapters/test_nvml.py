@@ -3,13 +3,14 @@
 import io
 import json
 import os
+import subprocess
 import sys
 from functools import partial
 
 import gpus
 import pytest
 from commands import call, records
-from processes import left_behind
+from processes import left_behind, wait_for, working_in
 
 from dlperf.adapters import nvml
 from dlperf.runs import conditions
@@ -141,8 +142,21 @@ def test_the_next_interpreter_takes_over_where_one_lacks_pynvml(monkeypatch):
     assert started == [["second", "-m", "dlperf.adapters.nvml", "out", "1", "7", "third"]]
 
 
-def test_it_ends_with_its_worker():
-    """Even where Linux does not end it."""
+def test_it_ends_when_its_worker_is_killed(tmp_path, monkeypatch):
+    """Before the worker's own clean-up, and in no time: nobody is left to end it."""
+    gpus.with_nvml(tmp_path / "nvml", monkeypatch, gpus.card())
+    start = f"from dlperf.adapters import ranks, worker; worker._sample_gpus({{}}, ranks.Ranks(), '{tmp_path}')"
+    parent = subprocess.Popen([sys.executable, "-c", f"{start}; import time; time.sleep(1000)"], cwd=tmp_path)
+    file = tmp_path / "gpu.rank0.jsonl"
+    wait_for(lambda: file.exists() and len(conditions.read(file)[1]) > 2)
+    assert len(working_in(tmp_path)) == 2
+    parent.kill()
+    parent.wait()
+    wait_for(lambda: not working_in(tmp_path))
+
+
+def test_it_goes_on_only_while_its_worker_is_there():
+    """Where Linux does not end it."""
     left, written = iter([True, True, False]), io.StringIO()
     nvml.sample(None, [], written, partial(next, left))
     assert len(written.getvalue().splitlines()) == 2
