@@ -167,7 +167,7 @@ class Runner:
         self._finish(Record(job, repeat, now(), 0.0, "", "", {"kind": self.store.spec.env}, failure=failure))
 
     def _one(self, job: Job, repeat: int, environment: Environment) -> None:
-        adapter, system, spec = self.adapters[job.adapter], self._system(job), self.store.spec
+        spec, adapter, system = self.store.spec, self.adapters[job.adapter], self._system(job)
         try:
             system.check(environment)
         except RunError as error:
