@@ -4,16 +4,18 @@ import functools
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from dlperf import cache
 from dlperf.catalog import reader
+from dlperf.envs import pythons
 from dlperf.runs import bundle
 
 HERE = Path(__file__).resolve().parent
+#: JAX 0.11 needs it, and the machines with a GPU that `make gpu` was written for have it
+PYTHON = "3.12"
 #: by framework; nvidia-cuda-crt has headers that those of the runtime include, the rest is what dlperf's core imports
 PACKAGES = {
     "torch": ["torch==2.11.0", "numpy==2.*", "nvidia-cuda-crt==13.0.*", "setuptools"],
@@ -28,11 +30,11 @@ def python():
 
     @functools.cache
     def python(name):
-        folder = cache.folder() / "nullgpu" / f"{name}-{sys.version_info.major}.{sys.version_info.minor}"
+        folder = cache.folder() / "nullgpu" / f"{name}-{PYTHON}"
         made = folder / "bin" / "python"
         if not (folder / "ready").exists():
-            uv = Path(sys.executable).with_name("uv")
-            subprocess.run([uv, "venv", "--clear", "--quiet", "--python", sys.executable, folder], check=True)
+            uv, base = pythons.uv(), pythons.find([PYTHON]).path
+            subprocess.run([uv, "venv", "--clear", "--quiet", "--python", base, folder], check=True)
             subprocess.run([uv, "pip", "install", "--quiet", "--python", made, *PACKAGES[name], *CORE], check=True)
             (folder / "ready").touch()
         return made
