@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from dlperf import models
-from dlperf.adapters.jax import optimizers, runtime
+from dlperf.adapters.jax import derivatives, optimizers, runtime
 from dlperf.adapters.jax.linear import linear, plus, wide
 from dlperf.adapters.jax.runtime import product, versions
 from dlperf.models import bert
@@ -25,6 +25,7 @@ def build(job, ranks):
         "masked_positions": str(config.masked),
         "gelu": "erf",
         "attention": "softmax written out, fused by XLA",
+        "norm_moments": "one pass" if network.one_pass else "two passes",
     }
     return runtime.Trainer(job, ranks, network, loss, optimizer, feed, effective)
 
@@ -49,11 +50,13 @@ class Network:
     def __init__(self, config, job):
         self.config, self.dtype, self.device = config, runtime.DTYPES[job.precision], job.device
         self.dropout = config.dropout if job.dropout else 0.0
+        #: as in `resnet.Network`
+        self.one_pass = job.device == "cuda" and (job.mixed or job.precision == "tf32")
         self.shapes, self.compute_dtype = {}, None
 
     def __call__(self, weights, batch, key):
         """Logits of the masked words and of the next sentence."""
-        part = Parts(self.config, weights, Dropout(self.dropout, key), self.device)
+        part = Parts(self.config, weights, Dropout(self.dropout, key, self.device), self.device, self.one_pass)
         hidden = self._embed(part, weights, batch)
         columns = jnp.arange(hidden.shape[1])
         mask = (columns < batch["lengths"][:, None])[:, None, None, :]
@@ -77,13 +80,18 @@ class Network:
         context = self._attend(part, x, mask, name + "attention.self.")
         context = part.dropout(part.dense(context, name + "attention.output.dense"))
         x = part.norm(x + context, name + "attention.output.LayerNorm")
-        inner = jax.nn.gelu(part.dense(x, name + "intermediate.dense"), approximate=False)
+        inner = part.gelu(part.dense(x, name + "intermediate.dense"))
         return part.norm(x + part.dropout(part.dense(inner, name + "output.dense")), name + "output.LayerNorm")
 
     def _attend(self, part, x, mask, name):
         """Of all heads of all rows as one stack of matrices."""
         rows, columns = x.shape[:2]
         heads, size = self.config.heads, self.config.head_size
+        if self.device == "cuda":
+            inputs = (one.reshape(rows, columns, heads, size) for one in part.projected(x, name))
+            query, key, value = (one.transpose(0, 2, 1, 3) for one in inputs)
+            context = derivatives.attention(query, key, value, mask, part.dropout.seed(), self.dropout)
+            return context.transpose(0, 2, 1, 3).reshape(x.shape)
 
         def split(kind, order, *shape):
             return part.dense(x, name + kind).reshape(rows, columns, heads, size).transpose(order).reshape(-1, *shape)
@@ -97,7 +105,7 @@ class Network:
 
     def _predict(self, part, weights, x):
         name = "cls.predictions."
-        x = jax.nn.gelu(part.dense(x, name + "transform.dense"), approximate=False)
+        x = part.gelu(part.dense(x, name + "transform.dense"))
         x = part.norm(x, name + "transform.LayerNorm")
         decoder = weights["bert.embeddings.word_embeddings.weight"]
         flat, bias = linear(x.reshape(-1, x.shape[-1]), decoder, self.device), weights[name + "bias"]
@@ -108,8 +116,9 @@ class Network:
 class Parts:
     """The layers that have weights, by name, and dropout."""
 
-    def __init__(self, config, weights, dropout, device):
-        self._config, self._weights, self.dropout, self._device = config, weights, dropout, device
+    def __init__(self, config, weights, dropout, device, one_pass):
+        self._config, self._weights, self.dropout = config, weights, dropout
+        self._device, self._one_pass = device, one_pass
 
     def dense(self, x, name):
         bias = self._weights[name + ".bias"]
@@ -117,7 +126,23 @@ class Parts:
         flat = plus(flat, bias) if self._device == "cuda" else (wide(flat) + bias).astype(x.dtype)
         return flat.reshape(*x.shape[:-1], -1)
 
+    def projected(self, x, name):
+        """query, key and value."""
+        kinds = [name + kind for kind in ("query", "key", "value")]
+        weights, biases = (tuple(self._weights[kind + of] for kind in kinds) for of in (".weight", ".bias"))
+        return derivatives.projected(x.reshape(-1, x.shape[-1]), weights, biases)
+
+    def gelu(self, x):
+        return derivatives.gelu(x) if self._device == "cuda" else jax.nn.gelu(x, approximate=False)
+
     def norm(self, x, name):
+        if self._device == "cuda":
+            weight, bias, flat = (
+                self._weights[name + ".weight"],
+                self._weights[name + ".bias"],
+                x.reshape(-1, x.shape[-1]),
+            )
+            return derivatives.norm(flat, weight, bias, self._config.norm_eps, self._one_pass).reshape(x.shape)
         values = wide(x)
         mean = values.mean(-1, keepdims=True)
         variance = jnp.square(values - mean).mean(-1, keepdims=True)
@@ -128,13 +153,20 @@ class Parts:
 class Dropout:
     """A new mask at each call. Sixteen random bits decide, two decisions of one uint32: half the price of bernoulli."""
 
-    def __init__(self, rate, key):
-        self._rate, self._key, self._calls = rate, key, 0
+    def __init__(self, rate, key, device):
+        self._rate, self._key, self._device, self._calls = rate, key, device, 0
 
     def __call__(self, x):
         if not self._rate:
             return x
+        if self._device == "cuda":
+            return derivatives.dropped(x, self.seed(), self._rate)
         self._calls += 1
         bits = jax.random.bits(jax.random.fold_in(self._key, self._calls), (x.size // 2,), jnp.uint32)
         kept = lax.bitcast_convert_type(bits, jnp.uint16).reshape(x.shape) >= round(self._rate * 2**16)
         return jnp.where(kept, x / (1 - self._rate), 0)
+
+    def seed(self):
+        """Of a call's mask on CUDA: two uint32."""
+        self._calls += 1
+        return jax.random.key_data(jax.random.fold_in(self._key, self._calls))[:2]
