@@ -144,6 +144,8 @@ class Trainer(base.Trainer):
         self.parameter_count = sum(weight.size for weight in weights.values())
         self.gradient_bytes = sum(weight.nbytes for weight in weights.values())
         self.effective["compile"] = "xla"
+        if jax.config.jax_compilation_cache_dir:
+            self.effective["compilation_cache"] = "repeats take what the first compiled, and what it tuned"
         self.effective["threads"] = str(job.threads)
         self.effective["optimizer"] = optimizer.kernel
         if job.device == "cuda":

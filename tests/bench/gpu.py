@@ -164,7 +164,8 @@ def variables(folder: Path) -> dict[str, str]:
             (links / "dlperf" / path.name).symlink_to(path)
         for name in FOLDERS.keys() - {"dlperf"}:
             (links / "dlperf" / name).symlink_to(ROOT / name)
-    kept = {"DLPERF_CACHE": str(folder / "cache"), "TORCHINDUCTOR_CACHE_DIR": str(folder / "cache" / "inductor")}
+    caches = {"DLPERF_CACHE": "", "TORCHINDUCTOR_CACHE_DIR": "inductor", "JAX_COMPILATION_CACHE_DIR": "xla"}
+    kept = {name: str(folder / "cache" / inner) for name, inner in caches.items()}
     return {**os.environ, **kept, "PYTHONPATH": str(links), "DLPERF_ADAPTERS": str(HERE)}
 
 
