@@ -1,5 +1,5 @@
-"""Operations of BERT on CUDA, with their derivatives written out: XLA then keeps less for the backward pass, and reads
-and writes less, than of what JAX derives. Shapes of heads: (rows, heads, columns, size)."""
+"""Operations on CUDA with their derivatives written out: XLA then keeps less for the backward pass, and reads and
+writes less, than of what JAX derives. Shapes of heads: (rows, heads, columns, size)."""
 
 import math
 from functools import partial
@@ -54,14 +54,9 @@ def norm(x, weight, bias, eps, one_pass):
 
 
 def _norm_forward(x, weight, bias, eps, one_pass):
-    values = wide(x)
-    mean = values.mean(-1, keepdims=True)
-    if one_pass:
-        variance = jnp.maximum(jnp.square(values).mean(-1, keepdims=True) - jnp.square(mean), 0)
-    else:
-        variance = jnp.square(values - mean).mean(-1, keepdims=True)
+    mean, variance = (one[:, None] for one in moments(wide(x), 1, one_pass))
     scale = lax.rsqrt(variance + eps)
-    return ((values - mean) * scale * weight + bias).astype(x.dtype), (x, weight, mean, scale)
+    return _normal(x, mean, scale, weight, bias), (x, weight, mean, scale)
 
 
 def _norm_backward(eps, one_pass, saved, gradient):
@@ -74,6 +69,55 @@ def _norm_backward(eps, one_pass, saved, gradient):
 
 
 norm.defvjp(_norm_forward, _norm_backward)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(3, 4, 5))
+def batch_norm(x, weight, bias, eps, one_pass, relu):
+    """BatchNorm of (rows, channels), and the rectifier if relu: the result, mean and variance. Keeps x, and two
+    numbers of a channel. Mean and variance are for the running statistics: no gradient flows back from them."""
+    return _batch_norm_forward(x, weight, bias, eps, one_pass, relu)[0]
+
+
+def _batch_norm_forward(x, weight, bias, eps, one_pass, relu):
+    mean, variance = moments(wide(x), 0, one_pass)
+    scale = lax.rsqrt(variance + eps)
+    result = _normal(x, mean, scale, weight, bias)
+    return (jax.nn.relu(result) if relu else result, mean, variance), (x, weight, bias, mean, scale)
+
+
+def _batch_norm_backward(eps, one_pass, relu, saved, gradients):
+    x, weight, bias, mean, scale = saved
+    bias = lax.optimization_barrier(bias)  # or XLA keeps what is positive from the forward pass
+
+    def rectified(bias):
+        return jnp.where(_normal(x, mean, scale, weight, bias) > 0, gradients[0], 0) if relu else gradients[0]
+
+    normal, gradient = (wide(x) - mean) * scale, wide(rectified(bias))
+    zero = jnp.zeros((), gradient.dtype)
+    # one reduction of both: XLA would write the rectified gradient down for two
+    of_weight, of_bias = lax.reduce((gradient * normal, gradient), (zero, zero), _added, (0,))
+    gradient = wide(rectified(lax.optimization_barrier((bias, of_bias))[0]))  # and the gradient from above
+    of_x = weight * scale * (gradient - of_bias / len(x) - normal * of_weight / len(x))
+    return of_x.astype(x.dtype), of_weight, of_bias
+
+
+batch_norm.defvjp(_batch_norm_forward, _batch_norm_backward)
+
+
+def _added(one, other):
+    return one[0] + other[0], one[1] + other[1]
+
+
+def _normal(x, mean, scale, weight, bias):
+    return ((wide(x) - mean) * scale * weight + bias).astype(x.dtype)
+
+
+def moments(values, axes, one_pass):
+    """Mean and variance. In one pass values are read once, but float32 loses digits that full precision has."""
+    mean = values.mean(axes)
+    if one_pass:
+        return mean, jnp.maximum(jnp.square(values).mean(axes) - jnp.square(mean), 0)
+    return mean, jnp.square(values - jnp.expand_dims(mean, axes)).mean(axes)
 
 
 @jax.custom_vjp

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from dlperf import models
-from dlperf.adapters.jax import optimizers, runtime
+from dlperf.adapters.jax import derivatives, optimizers, runtime
 from dlperf.adapters.jax.linear import linear, plus, wide
 from dlperf.adapters.jax.photos import Loader, pixels
 from dlperf.adapters.jax.runtime import product, versions
@@ -48,9 +48,9 @@ class Network:
 
     def __call__(self, weights, statistics, images):
         """Logits, and the new running statistics."""
-        norm = Norm(self.config, weights, statistics, self.one_pass)
+        norm = Norm(self.config, weights, statistics, self.device, self.one_pass)
         x = self._conv(images.astype(self.dtype), weights["conv1.weight"], stride=2)
-        x = (max_pool_by_shifts if self.device == "cuda" else max_pool)(jax.nn.relu(norm(x, "bn1")))
+        x = (max_pool_by_shifts if self.device == "cuda" else max_pool)(norm(x, "bn1", relu=True))
         for block in resnet.blocks(self.config):
             x = self._bottleneck(x, block, weights, norm)
         x = wide(x).mean((1, 2)).astype(self.dtype)
@@ -69,8 +69,8 @@ class Network:
         if name == "layer2.0":
             _, height, width, channels = y.shape
             self.shapes["layer2.0.conv1"], self.compute_dtype = (channels, height, width), y.dtype
-        y = jax.nn.relu(norm(y, name + ".bn1"))
-        y = jax.nn.relu(norm(self._conv(y, weights[name + ".conv2.weight"], block.stride), name + ".bn2"))
+        y = norm(y, name + ".bn1", relu=True)
+        y = norm(self._conv(y, weights[name + ".conv2.weight"], block.stride), name + ".bn2", relu=True)
         return jax.nn.relu(norm(self._conv(y, weights[name + ".conv3.weight"]), name + ".bn3") + shortcut)
 
     def _conv(self, x, weight, stride=1):
@@ -135,22 +135,30 @@ max_pool_by_shifts.defvjp(_max_pool_forward, _max_pool_gradient)
 class Norm:
     """BatchNorm by name; collects the new running statistics in `updated`."""
 
-    def __init__(self, config, weights, statistics, one_pass):
-        self._config, self._weights, self._statistics, self._one_pass = config, weights, statistics, one_pass
+    def __init__(self, config, weights, statistics, device, one_pass):
+        self._config, self._weights, self._statistics = config, weights, statistics
+        self._device, self._one_pass = device, one_pass
         self.updated = {}
 
-    def __call__(self, x, name):
+    def __call__(self, x, name, relu=False):
+        weight, bias = self._weights[name + ".weight"], self._weights[name + ".bias"]
+        if self._device == "cuda":
+            flat = x.reshape(-1, x.shape[-1])
+            result, *moments = derivatives.batch_norm(flat, weight, bias, self._config.bn_eps, self._one_pass, relu)
+            self._count(x, name, *moments)
+            return result.reshape(x.shape)
         values = wide(x)
         mean = values.mean((0, 1, 2))
-        if self._one_pass:
-            variance = jnp.maximum(jnp.square(values).mean((0, 1, 2)) - jnp.square(mean), 0)
-        else:
-            variance = jnp.square(values - mean).mean((0, 1, 2))
+        variance = jnp.square(values - mean).mean((0, 1, 2))
+        self._count(x, name, mean, variance)
+        scale = weight * lax.rsqrt(variance + self._config.bn_eps)
+        result = ((values - mean) * scale + bias).astype(x.dtype)
+        return jax.nn.relu(result) if relu else result
+
+    def _count(self, x, name, mean, variance):
         count = x.size // x.shape[-1]
         self._keep(name + ".running_mean", mean)
         self._keep(name + ".running_var", variance * (count / (count - 1)))
-        scale = self._weights[name + ".weight"] * lax.rsqrt(variance + self._config.bn_eps)
-        return ((values - mean) * scale + self._weights[name + ".bias"]).astype(x.dtype)
 
     def _keep(self, name, value):
         decay = self._config.bn_decay
