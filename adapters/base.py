@@ -2,7 +2,7 @@
 said of it. The classes of an adapter derive from these."""
 
 import time
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from dlperf import models
 from dlperf.adapters import gpu
@@ -36,16 +36,31 @@ def logits(job: Job) -> Dict[str, Tuple[int, ...]]:
     return dict(models.family(job.model).logits(models.config(job.model)))
 
 
-def need_gpu(framework: str, built: bool, count: int, ranks: Ranks) -> None:
-    """Raise Unsupported where a framework cannot use this rank's GPU. built: with CUDA. count: GPUs that it finds."""
-    if not built:
-        raise Unsupported(f"this build of {framework} has no CUDA")
-    if count <= ranks.local_rank:
-        seen = "; ".join(one.about for one in gpu.look().gpus) or gpu.look().why or "none"
+def need_gpu(build: str, has_cuda: bool, count: Callable[[], int], ranks: Ranks) -> None:
+    """Raise Unsupported where a framework cannot use this rank's GPU.
+
+    build: its name and version. has_cuda: whether it is built with CUDA; then count() says how many GPUs it finds, and
+    may raise what its library says of the driver.
+    """
+    if not has_cuda:
+        raise Unsupported(f"{build} has no CUDA; {gpu.seen()}. Install a build with CUDA, or choose --device cpu")
+    try:
+        found = count()
+    except Exception as error:
+        raise no_gpu(build, first_line(error)) from error
+    if found <= ranks.local_rank:
         wanted = f", and this is local rank {ranks.local_rank}" if ranks.local_rank else ""
-        raise Unsupported(
-            f"{framework} finds {count or 'no'} GPU{'s' if count > 1 else ''}{wanted}; nvidia-smi: {seen}"
-        )
+        raise Unsupported(f"{build} finds {found or 'no'} GPU{'s' if found > 1 else ''}{wanted}; {gpu.seen()}")
+
+
+def no_gpu(build: str, why: str) -> Unsupported:
+    """why: what the framework says, in words."""
+    return Unsupported(f"{build} finds no GPU: {why}; {gpu.seen()}")
+
+
+def first_line(error: Exception) -> str:
+    """What an error says without the stack that some libraries print after it."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 class Feed:

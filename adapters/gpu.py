@@ -64,6 +64,12 @@ def look() -> Look:
     return _visible([one for group in found for one in group], found)
 
 
+def seen() -> str:
+    """What `look` finds, in words, for a framework that finds something else."""
+    found = look()
+    return "nvidia-smi: " + ("; ".join(one.about for one in found.gpus) or found.why or "not on PATH")
+
+
 def _query(fields: Sequence[str]) -> str:
     return "--query-gpu=" + ",".join(fields)
 

@@ -11,7 +11,6 @@ import jaxlib
 import numpy
 
 from dlperf.adapters import base
-from dlperf.adapters.api import Unsupported
 from dlperf.adapters.jax import communication
 from dlperf.adapters.jax.communication import COMMON, OWN, Devices, here
 from dlperf.adapters.jax.linear import wide
@@ -66,16 +65,16 @@ def configure(job, ranks):
 def _first_gpu():
     """Where its CUDA plug-in fails to start, JAX logs why and raises an error without a word."""
     why = []
-    log, told = logging.getLogger("jax._src.xla_bridge"), logging.Handler(logging.ERROR)
-    told.emit = lambda record: why.append(str(record.exc_info[1] if record.exc_info else record.getMessage()))
-    log.addHandler(told)
+    log, handler = logging.getLogger("jax._src.xla_bridge"), logging.Handler(logging.ERROR)
+    handler.emit = lambda record: why.append(str(record.exc_info[1] if record.exc_info else record.getMessage()))
+    log.addHandler(handler)
     try:
         return jax.local_devices()[0]
     except (AssertionError, RuntimeError) as error:
         missing = "it has no CUDA plug-in here; jax[cuda12] and jax[cuda13] have one"
-        raise Unsupported(f"JAX finds no GPU: {'; '.join(why) or str(error) or missing}") from error
+        raise base.no_gpu(f"JAX {jax.__version__}", "; ".join(why) or str(error) or missing) from error
     finally:
-        log.removeHandler(told)
+        log.removeHandler(handler)
 
 
 def load(job):

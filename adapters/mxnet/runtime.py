@@ -44,7 +44,7 @@ def configure(job, ranks):
     mx.random.seed(job.seed + ranks.rank)  # of dropout
     if job.device == "cpu":
         return mx.cpu()
-    base.need_gpu("MXNet", mx.runtime.Features().is_enabled("CUDA"), mx.context.num_gpus(), ranks)
+    base.need_gpu(f"MXNet {mx.__version__}", mx.runtime.Features().is_enabled("CUDA"), mx.context.num_gpus, ranks)
     if job.precision != "tf32":
         # MXNet asks cuBLAS and cuDNN for TF32 wherever a GPU has it; only NVIDIA's own switch turns it off
         os.environ["NVIDIA_TF32_OVERRIDE"] = "0"

@@ -43,7 +43,8 @@ def configure(job, ranks):
         communication.join(ranks)
     if job.device == "cpu":
         return flow.device("cpu")
-    base.need_gpu("OneFlow", flow._oneflow_internal.flags.with_cuda(), flow.cuda.device_count(), ranks)
+    has_cuda = flow._oneflow_internal.flags.with_cuda()
+    base.need_gpu(f"OneFlow {flow.__version__}", has_cuda, flow.cuda.device_count, ranks)
     tf32 = job.precision == "tf32"
     os.environ["ONEFLOW_EP_CUDA_ENABLE_TF32_EXECUTION"] = str(int(tf32))  # matrix products
     if not tf32:

@@ -44,7 +44,8 @@ def configure(job, ranks):
         # Otherwise transpose is a view, and whoever reads it copies element by element: 12 % of a BERT step.
         paddle.set_flags({"FLAGS_use_stride_kernel": False})
     else:
-        base.need_gpu("PaddlePaddle", paddle.is_compiled_with_cuda(), paddle.device.cuda.device_count(), ranks)
+        build = f"PaddlePaddle {paddle.__version__}"
+        base.need_gpu(build, paddle.is_compiled_with_cuda(), paddle.device.cuda.device_count, ranks)
         paddle.set_device(f"gpu:{ranks.local_rank}")
         core.set_cublas_switch(job.precision == "tf32")  # both are on by default
         core.set_cudnn_switch(job.precision == "tf32")

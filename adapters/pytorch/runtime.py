@@ -51,7 +51,7 @@ def configure(job, ranks):
     torch.backends.cudnn.benchmark = True
     device = torch.device("cuda", ranks.local_rank) if job.device == "cuda" else torch.device("cpu")
     if device.type == "cuda":
-        base.need_gpu("torch", torch.version.cuda is not None, torch.cuda.device_count(), ranks)
+        base.need_gpu(f"torch {torch.__version__}", torch.version.cuda is not None, torch.cuda.device_count, ranks)
         torch.cuda.set_device(device)
     if ranks.world_size > 1:
         communication.join(job, ranks, device)

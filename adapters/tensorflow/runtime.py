@@ -55,7 +55,7 @@ def configure(job, ranks):
     if job.device == "cpu":
         tf.config.set_visible_devices([], "GPU")
     else:
-        base.need_gpu("TensorFlow", tf.test.is_built_with_cuda(), len(gpus), ranks)
+        base.need_gpu(f"TensorFlow {tf.__version__}", tf.test.is_built_with_cuda(), lambda: len(gpus), ranks)
         tf.config.set_visible_devices(gpus[ranks.local_rank], "GPU")
         tf.config.experimental.set_memory_growth(gpus[ranks.local_rank], True)
     if ranks.world_size == 1:

@@ -260,9 +260,9 @@ def test_a_comparison_of_rows_that_the_gpu_cannot_run_ends_with_their_reasons(mo
 @pytest.mark.parametrize(
     ("built", "count", "local_rank", "says"),
     [
-        (False, 0, 0, "this build of torch has no CUDA"),
-        (True, 0, 0, "torch finds no GPU; nvidia-smi: NVIDIA H200, compute capability 9.0, driver 580.159.04"),
-        (True, 1, 1, "torch finds 1 GPU, and this is local rank 1; nvidia-smi: NVIDIA H200, compute capability 9.0"),
+        (False, 0, 0, "torch 2 has no CUDA; nvidia-smi: NVIDIA H200, .* Install a build with CUDA, or choose --device"),
+        (True, 0, 0, "torch 2 finds no GPU; nvidia-smi: NVIDIA H200, compute capability 9.0, driver 580.159.04"),
+        (True, 1, 1, "torch 2 finds 1 GPU, and this is local rank 1; nvidia-smi: NVIDIA H200, compute capability 9.0"),
         (True, 2, 1, ""),
     ],
 )
@@ -270,7 +270,19 @@ def test_a_framework_that_finds_no_gpu_says_so(monkeypatch, built, count, local_
     monkeypatch.setattr(gpu, "look", lambda: gpu.Look((card(),)))
     ranks = Ranks(rank=local_rank, world_size=2, local_rank=local_rank)
     with pytest.raises(Unsupported, match=says) if says else contextlib.nullcontext():
-        base.need_gpu("torch", built, count, ranks)
+        base.need_gpu("torch 2", built, lambda: count, ranks)
+
+
+def test_what_a_library_says_of_the_driver_is_told_without_its_stack(monkeypatch):
+    monkeypatch.setattr(gpu, "look", lambda: gpu.Look(()))
+
+    def count():
+        raise ValueError("\nCUDA: driver version is insufficient\nStack trace:\n  [bt] (0) lib.so")
+
+    with pytest.raises(
+        Unsupported, match="MXNet 1 finds no GPU: CUDA: driver version is insufficient; nvidia-smi: not"
+    ):
+        base.need_gpu("MXNet 1", True, count, Ranks())
 
 
 # --- the tool that reads libraries ------------------------------------------------------------------------------------

@@ -7,9 +7,11 @@ framework whose Python is there and that can't be tested fails; it is not skippe
 import json
 import math
 import os
+import re
 import statistics
 import subprocess
 
+import gpus
 import pytest
 
 from dlperf import models
@@ -171,3 +173,20 @@ def test_effective_says_what_ran(subject):
 
 def test_threads_are_all_that_were_given(subject):
     assert subject["full"]["effective"]["threads"] == str(probe.machine_cpus())
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_a_build_for_the_cpu_says_so_beside_a_gpu(environment, name, tmp_path, monkeypatch):
+    """OneFlow's has CUDA, and finds nothing."""
+    gpus.install(tmp_path / "bin", monkeypatch, gpus.H200)
+    options = {name: option.default("cuda") for name, option in ADAPTERS[name].options.items()}
+    job = {"model": "bert_tiny", "device": "cuda", "precision": "fp32", "batch_size": 2, "options": options}
+    bundle.copy_code(tmp_path / "code", [ADAPTERS[name]])
+    (tmp_path / "job.json").write_text(json.dumps({"adapter": name, "job": job}))
+    command = [environment(name).python, "-m", "dlperf.adapters.worker", tmp_path / "job.json", tmp_path]
+    variables = {"PYTHONPATH": str(tmp_path / "code"), **environment(name).variables}
+    subprocess.run(command, cwd=tmp_path, env={**os.environ, **variables}, stderr=subprocess.DEVNULL, timeout=300)
+    last = json.loads((tmp_path / "events.rank0.jsonl").read_text().splitlines()[-1])
+    assert last["kind"] == "unsupported", last
+    assert re.search(r" \d\S* (has no CUDA|finds no GPU)", last["message"]), last["message"]
+    assert "nvidia-smi: NVIDIA H200, compute capability 9.0" in last["message"]
