@@ -15,22 +15,30 @@ from dlperf.adapters import cpu
 #: nvidia-smi hangs when a driver is stuck
 TIMEOUT_SECONDS = 20.0
 #: what nvidia-smi is asked; those of drivers before 510, which know no compute capability
-FIELDS = ("name", "memory.total", "driver_version", "compute_cap", "uuid", "mig.mode.current")
+FIELDS = ("name", "memory.total", "driver_version", "compute_cap", "uuid", "mig.mode.current", "memory.used")
 OLD_FIELDS = FIELDS[:3]
 #: major version of CUDA -> the least driver. NVIDIA, CUDA Compatibility, "Minor version compatibility", Linux
 LEAST_DRIVER = {11: "450.80.02", 12: "525.60.13", 13: "580"}
+#: more than the driver holds of an idle card; a process holds some hundred MiB before its first tensor
+IDLE_BYTES = 256 * 2**20
 #: CUDA_VISIBLE_DEVICES of one who wants no GPU
 NOTHING = ("", "-1", "none", "NoDevFiles")
 
 
 class Gpu(NamedTuple):
     """capability: "9.0"; empty where the driver does not tell. memory_bytes: None of a part of a card (MIG), whose
-    profile is in its name."""
+    profile is in its name. used_bytes: of it, when we looked; None where nvidia-smi does not tell, and of a part."""
 
     name: str
     memory_bytes: Optional[int]
     driver: str
     capability: str
+    used_bytes: Optional[int] = None
+
+    @property
+    def shared(self) -> bool:
+        """Whether somebody else had work on it when we looked."""
+        return (self.used_bytes or 0) > IDLE_BYTES
 
     @property
     def about(self) -> str:
@@ -82,16 +90,19 @@ _T = TypeVar("_T")
 def _named(index: int, line: str) -> List[_Named]:
     """A card, or the parts that it is divided into (MIG), of which its number means the first."""
     cells = [cell.strip() for cell in line.split(",")] + [""] * len(FIELDS)
-    name, mebibytes, driver, capability, uuid, divided = cells[: len(FIELDS)]
+    name, mebibytes, driver, capability, uuid, divided, used = cells[: len(FIELDS)]
     capability = capability if re.match(r"\d+\.\d+$", capability) else ""
     if divided != "Enabled":
-        memory = int(mebibytes) * 2**20 if mebibytes.isdigit() else None
-        return [(Gpu(name, memory, driver, capability), (str(index), uuid))]
+        return [(Gpu(name, _bytes(mebibytes), driver, capability, _bytes(used)), (str(index), uuid))]
     parts = _parts(index)
     return [
         (Gpu(f"{name} {profile}", None, driver, capability), (str(index) if part == 0 else "", own))
         for part, (profile, own) in enumerate(parts)
     ]
+
+
+def _bytes(mebibytes: str) -> Optional[int]:
+    return int(mebibytes) * 2**20 if mebibytes.isdigit() else None
 
 
 def _parts(index: int) -> List[Tuple[str, str]]:

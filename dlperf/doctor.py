@@ -169,7 +169,11 @@ def _rows(chosen: Sequence[Adapter], found: frozenset[str] | None) -> list[str]:
 
 
 def _gpus(found: gpu.Look) -> list[str]:
-    return [one.about for one in found.gpus] or [found.why or "none"]
+    return [one.about + _shared(one) for one in found.gpus] or [found.why or "none"]
+
+
+def _shared(one: gpu.Gpu) -> str:
+    return f"; others hold {(one.used_bytes or 0) / 2**30:.1f} GiB of its memory" if one.shared else ""
 
 
 def _gpu_rows(adapters: Mapping[str, Adapter], gpus: tuple[gpu.Gpu, ...]) -> list[str]:

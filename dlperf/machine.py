@@ -29,8 +29,8 @@ def describe() -> dict[str, Any]:
 
     cpu (model), architecture, sockets, cores, threads, usable_threads (affinity), cpu_quota (cores, from cgroups),
     instruction_sets, governor, memory_bytes, memory_limit_bytes (cgroups), kernel, os, virtual, container,
-    load_average (1, 5 and 15 minutes, now), gpus (list of {name, memory_bytes,
-    compute_capability}), driver, cuda, topo (text).
+    load_average (1, 5 and 15 minutes, now), gpus (list of {name, memory_bytes, compute_capability, shared_bytes: that
+    others have taken of it, now}), driver, cuda, topo (text).
     """
     found = {
         **_processor(),
@@ -200,4 +200,5 @@ def _gpus() -> dict[str, Any]:
 
 def _gpu(one: gpu.Gpu) -> dict[str, Any]:
     told = {"name": one.name, "memory_bytes": one.memory_bytes}
-    return {**told, "compute_capability": one.capability} if one.capability else told
+    told |= {"compute_capability": one.capability} if one.capability else {}
+    return told | ({"shared_bytes": one.used_bytes} if one.shared else {})

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from statistics import median
+from typing import Any
 
 from dlperf.figures import rates, standings
 from dlperf.kind import KINDS
@@ -45,6 +46,19 @@ def _machine(comparison: Comparison) -> Iterator[str]:
     load = next(iter(machine.get("load_average", ())), 0.0)
     if load > BUSY * machine.get("usable_threads", 1):
         yield f"The machine was busy when the comparison started (load average {text.number(load, 2)})."
+    if any(job.device == "cuda" for job in comparison.jobs):
+        yield from _shared(machine.get("gpus", ()))
+
+
+def _shared(gpus: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """GPUs on which somebody else had work."""
+    for gpu in gpus:
+        if gpu.get("shared_bytes"):
+            yield (
+                f"{gpu['name']} was in use when the comparison started: others held "
+                f"{text.gibibytes(gpu['shared_bytes'], 1)} GiB of its memory. Rates may be too low, and large batches "
+                "may not fit."
+            )
 
 
 def _kernels(records: Iterable[Record]) -> Iterator[str]:

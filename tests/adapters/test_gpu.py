@@ -11,6 +11,7 @@ import pytest
 from commands import call
 from places import ROOT
 
+from dlperf import machine
 from dlperf.adapters import base, gpu
 from dlperf.adapters.api import Unsupported
 from dlperf.adapters.ranks import Ranks
@@ -74,7 +75,8 @@ def test_a_variable_that_names_none_is_an_error_unless_it_means_none(tmp_path, m
 
 def test_what_nvidia_smi_says_of_a_card():
     (one,) = gpu._named(0, gpus.H200)
-    assert one[0] == gpu.Gpu("NVIDIA H200", 143771 * 2**20, "580.159.04", "9.0")
+    assert one[0] == gpu.Gpu("NVIDIA H200", 143771 * 2**20, "580.159.04", "9.0", 4 * 2**20)
+    assert not one[0].shared
     assert one[0].about == "NVIDIA H200, compute capability 9.0, driver 580.159.04"
 
 
@@ -228,6 +230,17 @@ def test_gpus_come_back_from_what_was_stored_and_others_are_no_continuation(monk
     assert devices.changed(stored) == ""
     monkeypatch.setattr(gpu, "look", lambda: gpu.Look((card("9.0", name="NVIDIA H100"),)))
     assert "was begun on NVIDIA H200" in devices.changed(stored)
+
+
+def test_a_card_on_which_others_work_is_told(tmp_path, monkeypatch):
+    gpus.install(tmp_path, monkeypatch, gpus.H200.replace(", 4", ", 44032"))
+    (found,) = machine.describe()["gpus"]
+    assert found["shared_bytes"] == 43 * 2**30
+    assert "driver 580.159.04; others hold 43.0 GiB of its memory" in call("doctor").stdout
+    asked, _ = planned(monkeypatch, card()._replace(used_bytes=2**30))
+    assert devices.changed(asked) == "", "they may have left when it is resumed"
+    monkeypatch.setattr(gpu, "look", lambda: gpu.Look((card(),)))
+    assert devices.changed(asked) == ""
 
 
 def test_the_doctor_says_which_rows_the_gpu_has(monkeypatch, tmp_path):

@@ -33,8 +33,8 @@ def build(job, ranks):
 """
 FAKE_NVML = ROOT / "tests" / "helpers" / "fake_nvml"
 
-#: name, MiB, driver, compute capability, UUID, MIG
-H200 = "NVIDIA H200, 143771, 580.159.04, 9.0, GPU-11, Disabled"
+#: name, MiB, driver, compute capability, UUID, MIG, MiB in use
+H200 = "NVIDIA H200, 143771, 580.159.04, 9.0, GPU-11, Disabled, 4"
 A100 = "NVIDIA A100-SXM4-80GB, 81920, 470.82.01, 8.0, GPU-22, Disabled"
 
 

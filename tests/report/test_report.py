@@ -507,11 +507,12 @@ def test_rows_of_different_sizes_are_not_compared() -> None:
 def test_gpus_have_their_memory_and_topology() -> None:
     on_gpu = job("pytorch", "resnet50", "amp", "amp_fp16", 256, device="cuda")
     records = [run(on_gpu, repeat, 1400.0 + repeat, peak_device_memory_bytes=12 * 2**30) for repeat in range(3)]
-    gpus = [{"name": "Example GPU", "memory_bytes": 16 * 2**30}] * 2
+    gpus = [{"name": "Example GPU", "memory_bytes": 16 * 2**30, **more} for more in ({}, {"shared_bytes": 3 * 2**30})]
     topo = "      GPU0  GPU1\nGPU0   X    NV1\nGPU1  NV1    X"
     made = few(records, jobs=(on_gpu,), skips=(), planned=3, machine={"gpus": gpus, "topo": topo, "driver": "1.2"})
     page = report.render(made)["report.md"]
     assert "2 × Example GPU (16.0 GiB)" in page
+    assert page.count("Example GPU was in use when the comparison started: others held 3.0 GiB of its memory") == 1
     assert f"```text\n{topo}\n```" in page
     assert "peak device memory (GiB)" in page
     assert "On a CPU" not in page
