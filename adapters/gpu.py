@@ -162,6 +162,21 @@ def ask(*command: str) -> Tuple[Optional[int], str]:
     return process.returncode, text.strip("\n")
 
 
+#: "0" keeps cuBLAS and cuDNN from TF32, whatever a framework asks of them
+TF32_OVERRIDE = "NVIDIA_TF32_OVERRIDE"
+
+
+def allow_tf32(allowed: bool) -> None:
+    """Whether this process's NVIDIA libraries may take TF32 for float32, which they read when they are loaded."""
+    os.environ.pop(TF32_OVERRIDE, None)
+    if not allowed:
+        os.environ[TF32_OVERRIDE] = "0"
+
+
+def tf32_allowed() -> bool:
+    return os.environ.get(TF32_OVERRIDE) != "0"
+
+
 # What runs
 
 

@@ -155,6 +155,7 @@ def _kernels(request: Dict[str, Any], job: Job) -> Tuple[Dict[str, Any], str]:
         refused = cpu.refusal(kernels, found, request.get("allow_reference", False))
         return {"kernels": cpu.kernels(kernels, found)}, refused
     os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # as nvidia-smi numbers them
+    gpu.allow_tf32(job.precision == "tf32")
     gpus = gpu.look().gpus
     told = {"kernels": cpu.kernels(kernels, gpu.runs(gpus)), "gpus": [one.about for one in gpus]}
     return told, gpu.refusal(kernels, gpus, request.get("cuda"))

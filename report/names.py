@@ -45,6 +45,7 @@ SHORT = {
 MEANINGS = {
     "precision": "The precision that was asked for.",
     "compute_dtype": "The type of the large products: half the bits, and a product may take half the time or less.",
+    "accumulation": "The type in which products of 16 bits are summed up.",
     "loss_scale": "Factor that keeps float16 gradients from vanishing; a dynamic one checks all gradients each step.",
     "data": "Where batches come from; synthetic ones cost no reading and decoding.",
     "compile": "What turns the step into one program, which saves calls and passes over memory.",

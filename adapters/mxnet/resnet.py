@@ -27,6 +27,8 @@ def build(job, ranks):
         else "biased (MXNet has no other on the CPU)",
         "bn_decay": f"{config.bn_decay}, as float32",  # the kernel's parameter, in float64 too
     }
+    if job.device == "cuda":  # nn/batch_norm.cu takes cuDNN's wherever it is built with it
+        effective["batch_norm"] = "cuDNN's" if runtime.built_with("CUDNN") else "MXNet's"
     return runtime.Trainer(job, ranks, network, loss, optimizer, feed, effective)
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import ctypes
-import os
 from importlib import metadata
 
 import mxnet as mx
@@ -40,15 +39,18 @@ def product(job, size):
 
 
 def configure(job, ranks):
-    """Random numbers, and TF32 before the first array on a GPU. Returns the device of this rank."""
+    """Random numbers. Returns the device of this rank. MXNet asks for TF32 wherever a GPU has it: only the switch of
+    NVIDIA's libraries, which the worker sets, turns it off."""
     mx.random.seed(job.seed + ranks.rank)  # of dropout
     if job.device == "cpu":
         return mx.cpu()
-    base.need_gpu(f"MXNet {mx.__version__}", mx.runtime.Features().is_enabled("CUDA"), mx.context.num_gpus, ranks)
-    if job.precision != "tf32":
-        # MXNet asks cuBLAS and cuDNN for TF32 wherever a GPU has it; only NVIDIA's own switch turns it off
-        os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
+    base.need_gpu(f"MXNet {mx.__version__}", built_with("CUDA"), mx.context.num_gpus, ranks)
     return mx.gpu(ranks.local_rank)
+
+
+def built_with(feature):
+    """Whether this build of MXNet has a library: "CUDA", "CUDNN"."""
+    return mx.runtime.Features().is_enabled(feature)
 
 
 class Precision:
@@ -173,8 +175,12 @@ class Trainer(base.Trainer):
         _, dtypes, _ = some.infer_type(**{name: array.dtype for name, array in known.items()})
         for name, shape in zip(observed, shapes):
             self.shapes[name] = shape[1:]
-        names = {BFLOAT16: "bfloat16", np.dtype("float32"): "tf32" if self._job.precision == "tf32" else "float32"}
+        tf32 = self._job.device == "cuda" and base.gpu.tf32_allowed()
+        names = {BFLOAT16: "bfloat16", np.dtype("float32"): "tf32" if tf32 else "float32"}
         self.effective["compute_dtype"] = names.get(np.dtype(dtypes[0]), np.dtype(dtypes[0]).name)
+        if self.effective["compute_dtype"] == "float16":  # linalg_impl.h asks for the variable at each product
+            true_fp16 = mx.util.getenv("MXNET_FC_TRUE_FP16") not in (None, "0", "false")
+            self.effective["accumulation"] = "float16" if true_fp16 else "float32"
 
     def wait(self):
         nd.waitall()

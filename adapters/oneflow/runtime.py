@@ -45,10 +45,8 @@ def configure(job, ranks):
         return flow.device("cpu")
     has_cuda = flow._oneflow_internal.flags.with_cuda()
     base.need_gpu(f"OneFlow {flow.__version__}", has_cuda, flow.cuda.device_count, ranks)
-    tf32 = job.precision == "tf32"
-    os.environ["ONEFLOW_EP_CUDA_ENABLE_TF32_EXECUTION"] = str(int(tf32))  # matrix products
-    if not tf32:
-        os.environ["NVIDIA_TF32_OVERRIDE"] = "0"  # cuDNN's convolutions too, which OneFlow leaves at their default
+    # matrix products; cuDNN's convolutions are at their default, which the worker's switch turns off
+    os.environ["ONEFLOW_EP_CUDA_ENABLE_TF32_EXECUTION"] = str(int(job.precision == "tf32"))
     return flow.device("cuda", ranks.local_rank)
 
 
@@ -133,7 +131,11 @@ class Trainer(base.Trainer):
 
     def _observe(self, batch):
         dtype = compute_dtype(self._graph) if self._graph else str(self._eager_dtype).replace("oneflow.", "")
-        self.effective["compute_dtype"] = "tf32" if self._job.precision == "tf32" else dtype
+        tf32 = dtype == "float32" and self._device.type == "cuda" and base.gpu.tf32_allowed()
+        self.effective["compute_dtype"] = "tf32" if tf32 else dtype
+        if dtype == "float16":  # OneFlow's own switches, which it reads at each product and convolution
+            half = [os.environ.get(f"ONEFLOW_{one}_ALLOW_HALF_PRECISION_ACCUMULATION") for one in ("MATMUL", "CONV")]
+            self.effective["accumulation"] = "float32" if set(half) <= {None, "0", "false"} else "float16"
         if flow.env.get_world_size() > 1:
             dtypes = sorted(exchanged_dtypes(self._graph)) if self._graph else ["float64"]
             self.effective["communication"] = communication.description(dtypes, self._device)

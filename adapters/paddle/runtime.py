@@ -13,6 +13,8 @@ from dlperf.models.parameters import initial
 
 #: of the large products
 DTYPES = {"fp64": "float64", "fp32": "float32", "tf32": "float32", "amp_fp16": "float16", "amp_bf16": "bfloat16"}
+#: whether products of float16 are summed up in it; the default differs between versions
+HALF_SUMS = "FLAGS_gemm_use_half_precision_compute_type"
 
 
 def versions():
@@ -49,7 +51,7 @@ def configure(job, ranks):
         paddle.set_device(f"gpu:{ranks.local_rank}")
         core.set_cublas_switch(job.precision == "tf32")  # both are on by default
         core.set_cudnn_switch(job.precision == "tf32")
-        paddle.set_flags({"FLAGS_cudnn_exhaustive_search": True})
+        paddle.set_flags({"FLAGS_cudnn_exhaustive_search": True, HALF_SUMS: False})
     paddle.seed(job.seed + ranks.rank)
     if ranks.world_size > 1:
         communication.join(ranks, "gloo" if job.device == "cpu" else "nccl")
@@ -183,12 +185,21 @@ class Trainer(base.Trainer):
         product, *_ = self._seen.values()
         dtype = str(product.dtype).replace("paddle.", "")
         self._seen = {}
-        if self._job.device == "cuda" and dtype == "float32" and paddle.base.core.get_cublas_switch():
-            dtype = "tf32"
+        if self._job.device == "cuda":
+            dtype = self._arithmetic(dtype)
         self.effective["compute_dtype"] = dtype
         if self._scaler.is_enable():
             scale = self._scaler.state_dict()["scale"].item()
             self.effective["loss_scale"] = f"dynamic, {scale:g} after the first step"
+
+    def _arithmetic(self, dtype):
+        """What products of this type are on CUDA, and into what they sum up."""
+        core = paddle.base.core
+        if dtype == "float32":
+            return "tf32" if core.get_cublas_switch() and core.get_cudnn_switch() else dtype
+        if dtype == "float16":
+            self.effective["accumulation"] = "float16" if paddle.get_flags(HALF_SUMS)[HALF_SUMS] else "float32"
+        return dtype
 
     def wait(self):
         if self._job.device == "cuda":  # on a CPU dygraph returns when a kernel is done

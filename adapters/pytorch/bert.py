@@ -3,6 +3,7 @@
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.attention import SDPBackend
 
 from dlperf import models
 from dlperf.adapters.pytorch import optimizers, runtime
@@ -15,6 +16,8 @@ __all__ = ["Network", "build", "loss", "product", "versions"]
 def build(job, ranks):
     device = runtime.configure(job, ranks)
     config = models.config(job.model)
+    # its gradient is NaN at odd multiples of 64 in torch 2.11 (pytorch#196678); then another kernel is taken
+    torch.backends.cuda.enable_cudnn_sdp(config.sequence % 128 != 64)
     network = Network(config, config.dropout if job.dropout else 0.0)
     network.to(device=device, dtype=getattr(torch, job.weights_dtype))
     runtime.load(network, job)
@@ -68,6 +71,16 @@ class Network(nn.Module):
         self.compute_dtype = mlm.dtype
         self.shapes = {"mlm_logits": tuple(mlm.shape[1:]), "nsp_logits": tuple(nsp.shape[1:])}
         return mlm, nsp
+
+    def kernels(self, batch, compiled):
+        """What scaled_dot_product_attention chooses, compiled or not: for Trainer.effective."""
+        size, length = batch["input_ids"].shape
+        like = {"device": batch["input_ids"].device, "dtype": self.compute_dtype, "requires_grad": True}
+        parts = torch.empty(size, length, 3, self.config.heads, self.config.head_size, **like).unbind(2)
+        mask = torch.empty(size, 1, 1, length, dtype=torch.bool, device=like["device"])
+        inputs, dropout = [part.transpose(1, 2) for part in parts], self.dropout if self.training else 0.0
+        chosen = SDPBackend(torch._fused_sdp_choice(*inputs, attn_mask=mask, dropout_p=dropout)).name.lower()
+        return {"attention": f"scaled_dot_product_attention ({chosen})"}
 
 
 class Embeddings(nn.Module):

@@ -63,6 +63,19 @@ class Network(nn.Module):
         self.shapes = {"layer2.0.conv1": inner, "logits": tuple(logits.shape[1:])}
         return logits
 
+    def kernels(self, batch, compiled):
+        """What BatchNorm is computed by: for Trainer.effective. Compiled, Inductor writes it."""
+        if compiled:
+            return {"batch_norm": "Inductor's"}
+        norm, images = self.bn1, batch["images"]
+        layout = next(one for one in LAYOUTS.values() if images.is_contiguous(memory_format=one))
+        x = torch.empty(
+            len(images), norm.num_features, 8, 8, device=images.device, dtype=self.compute_dtype, memory_format=layout
+        )
+        statistics = (norm.weight, norm.bias, norm.running_mean, norm.running_var)
+        chosen = str(torch._C._select_batch_norm_backend(x, *statistics, True, norm.eps)).rpartition(".")[2]
+        return {"batch_norm": {"Native": "PyTorch's", "Cudnn": "cuDNN's"}.get(chosen, chosen)}
+
 
 class Bottleneck(nn.Module):
     def __init__(self, block, config):

@@ -66,6 +66,18 @@ def load(network, job):
             state[parameter.name].copy_(torch.from_numpy(initial(parameter, job.seed, "float64")))
 
 
+def arithmetic(dtype):
+    """What of products of this type PyTorch's switches leave to CUDA's libraries: for Trainer.effective."""
+    matmul, name = torch.backends.cuda.matmul, str(dtype).replace("torch.", "")
+    if dtype == torch.float32:
+        return {"compute_dtype": "tf32" if matmul.allow_tf32 and torch.backends.cudnn.allow_tf32 else name}
+    reduced = {
+        torch.float16: matmul.allow_fp16_reduced_precision_reduction,
+        torch.bfloat16: matmul.allow_bf16_reduced_precision_reduction,
+    }
+    return {"accumulation": f"float32; parts of a sum may be added in {name}"} if reduced.get(dtype) else {}
+
+
 class Feed(base.Feed):
     def __init__(self, job, ranks, device, layout=torch.contiguous_format):
         self._device, self._layout = device, layout
@@ -168,8 +180,10 @@ class Trainer(base.Trainer):
 
     def _observe(self, batch):
         self.shapes = self._network.shapes
-        dtype = str(self._network.compute_dtype).replace("torch.", "")
-        self.effective["compute_dtype"] = "tf32" if (dtype, self._job.precision) == ("float32", "tf32") else dtype
+        self.effective["compute_dtype"] = str(self._network.compute_dtype).replace("torch.", "")
+        if self._device.type == "cuda":
+            compiled = self.effective["compile"] != "none"
+            self.effective.update(self._network.kernels(batch, compiled), **arithmetic(self._network.compute_dtype))
         if self._scaler.is_enabled():
             self.effective["loss_scale"] = f"dynamic, {self._scaler.get_scale():g} after the first step"
 

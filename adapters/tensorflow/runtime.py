@@ -1,6 +1,7 @@
 """What ResNet and BERT share in TensorFlow: set-up, weights, batches, and the training step."""
 
 import contextlib
+import os
 from importlib import metadata
 
 import numpy
@@ -182,9 +183,21 @@ class Trainer(base.Trainer):
     def _observe(self, batch):
         self.shapes = self._network.shapes
         dtype = self._network.compute_dtype.name
-        self.effective["compute_dtype"] = "tf32" if self._job.precision == "tf32" else dtype
+        if self._job.device == "cuda":
+            dtype = self._arithmetic(dtype)
+        self.effective["compute_dtype"] = dtype
         if self._scale:
             self.effective["loss_scale"] = f"dynamic, {float(self._scale.scale):g} after the first step"
+
+    def _arithmetic(self, dtype):
+        """What products of this type are on CUDA; into what they sum up, where not XLA but variables decide."""
+        if dtype == "float32" and tf.config.experimental.tensor_float_32_execution_enabled():
+            return "tf32"
+        if dtype == "float16":
+            wide = {os.environ.get(f"TF_FP16_{one}_USE_FP32_COMPUTE", "true") for one in ("MATMUL", "CONV")}
+            xla = self.effective["compile"].startswith("xla")
+            self.effective["accumulation"] = "float32" if xla or wide <= {"true", "1"} else "float16"
+        return dtype
 
     def wait(self):
         # On CPU a tf.function has run when it returns; on GPU this waits for all streams. Not sync_devices of tf.test,

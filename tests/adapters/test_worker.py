@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from dlperf.adapters import gpu, worker
+from dlperf.adapters.api import Job
 from dlperf.catalog import reader
 from dlperf.envs import pythons
 from dlperf.errors import RunError
@@ -66,3 +68,13 @@ def test_every_adapter_is_valid_syntax_on_python_3_7(old_python, tmp_path):
     bundle.copy_code(tmp_path / "code", reader.adapters().values())
     ended = subprocess.run([old_python, "-m", "compileall", "-q", tmp_path / "code"], capture_output=True, text=True)
     assert ended.returncode == 0, ended.stdout
+
+
+@pytest.mark.parametrize(("precision", "override"), [("fp32", "0"), ("amp_fp16", "0"), ("tf32", None)])
+def test_tf32_is_settled_before_a_framework_is_imported(monkeypatch, precision, override):
+    """Whatever the user's own shell says."""
+    monkeypatch.setenv(gpu.TF32_OVERRIDE, "1" if override else "0")
+    monkeypatch.setattr(gpu, "look", lambda: gpu.Look(()))
+    worker._kernels({}, Job("bert_tiny", "cuda", precision, 2))
+    assert os.environ.get(gpu.TF32_OVERRIDE) == override
+    assert gpu.tf32_allowed() == (override is None)

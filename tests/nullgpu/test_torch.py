@@ -45,6 +45,38 @@ def test_a_step_launches_and_moves_no_more_than_was_counted(step, job):
     assert found["peak_gib"] <= SIZES[job][4]
 
 
+def test_the_kernels_that_pytorch_chooses_are_told(step):
+    """cuDNN's BatchNorm has no bfloat16, its attention no float32."""
+    ran = {job: step(*job, 8, "compile=off", "graph=off")["effective"] for job in CHOSEN}
+    assert {job: (ran[job].get("attention") or ran[job]["batch_norm"]) for job in ran} == CHOSEN
+
+
+CHOSEN = {
+    ("resnet_tiny", "amp_fp16"): "cuDNN's",
+    ("resnet_tiny", "amp_bf16"): "PyTorch's",
+    ("bert_tiny", "amp_bf16"): "scaled_dot_product_attention (cudnn_attention)",
+    ("bert_tiny", "tf32"): "scaled_dot_product_attention (efficient_attention)",
+}
+
+
+def test_attention_of_a_length_at_which_cudnns_gradient_is_nan_is_another_kernels(python, variables):
+    """pytorch#196678: odd multiples of 64 tokens."""
+    code = """
+from dlperf import models
+from dlperf.adapters.api import Job
+from dlperf.adapters.pytorch import bert
+from dlperf.adapters.ranks import Ranks
+tiny = models.family("bert_tiny").SIZES["bert_tiny"]
+options = {"compile": "off", "graph": "off", "clip_norm": "1.0", "optimizer": "torch", "communication": "ddp"}
+for length, cudnn in ((64, False), (128, True), (192, False), (512, True)):
+    models.family("bert_tiny").SIZES["bert_tiny"] = tiny._replace(sequence=length, positions=length)
+    trainer = bert.build(Job("bert_tiny", "cuda", "amp_fp16", 2, options=options), Ranks())
+    trainer.step()
+    assert ("cudnn" in trainer.effective["attention"]) == cudnn, (length, trainer.effective["attention"])
+"""
+    subprocess.run([python("torch"), "-P", "-c", code], env=variables, check=True)
+
+
 def test_query_key_and_value_are_one_product_or_three(python, variables):
     """The same numbers and gradients in float64, on a CPU, where both can be computed."""
     code = """
