@@ -47,9 +47,10 @@ def configure(job, ranks):
 
     Returns the strategy; None for one rank.
     """
-    # One pool computes inside an op, the other runs ops side by side: more than one of those would add threads.
+    # One pool computes inside an op, the other runs ops side by side: on a CPU, more than one of those adds threads.
+    # For a GPU they enqueue kernels, of which a step with compile=off has a thousand.
     tf.config.threading.set_intra_op_parallelism_threads(job.threads)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1 if job.device == "cpu" else job.threads)
     tf.random.set_seed(job.seed + ranks.rank)  # of dropout
     tf.config.experimental.enable_tensor_float_32_execution(job.precision == "tf32")
     gpus = tf.config.list_physical_devices("GPU")
@@ -123,7 +124,8 @@ class Trainer(base.Trainer):
         self._train = self._compiled(xla)
         self.parameter_count = sum(weight.shape.num_elements() for weight in self._weights)
         self.gradient_bytes = self.parameter_count * self._weights[0].dtype.size
-        self.effective["compile"] = "xla" if xla else "tf.function (grappler, oneDNN)"
+        plain = "tf.function (grappler, oneDNN)" if job.device == "cpu" else "tf.function (grappler)"
+        self.effective["compile"] = "xla" if xla else plain
         self.effective["threads"] = str(tf.config.threading.get_intra_op_parallelism_threads())
         self.effective["optimizer"] = optimizer.kernel
         if job.device == "cuda":

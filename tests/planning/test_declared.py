@@ -25,6 +25,7 @@ def test_a_default_may_be_of_a_device():
     assert systems(frameworks="pytorch") == {"pytorch"}
     assert systems(frameworks="pytorch", device="cuda") == {"pytorch+inductor"}
     assert systems(frameworks="pytorch", device="cuda", compile="off") == {"pytorch compile=off"}
+    assert systems(frameworks="tensorflow", device="cuda") == {"tensorflow+xla"}
 
 
 def test_apex_is_a_row_of_its_own():
