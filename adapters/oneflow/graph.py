@@ -23,10 +23,21 @@ class Graph(flow.nn.Graph):
         self.weights = list(network.parameters())
         self.clip_norm = getattr(optimizer, "graph_clip_norm", None)
         self.add_optimizer(optimizer)
+        if job.device == "cuda":
+            self._fuse()
         if half:
             self.config.enable_amp(True, dtype=half)
         if job.precision == "amp_fp16":
             self.set_grad_scaler(flow.amp.GradScaler())
+
+    def _fuse(self):
+        """One kernel that updates many tensors in place of one each, which also takes the loss scale out and decays;
+        gradients are added where they are written; cuDNN's algorithms are timed, not guessed."""
+        self.config.allow_fuse_model_update_ops(True)
+        self.config.enable_multi_tensor_update(True)
+        self.config.allow_fuse_add_to_output(True)
+        self.config.allow_fuse_cast_scale(True)
+        self.config.enable_cudnn_conv_heuristic_search_algo(False)
 
     def build(self, batch):
         loss, logits = self.loss(self.network, batch)
@@ -42,6 +53,12 @@ def compute_dtype(graph):
     job = graph._full_graph_proto
     products = [op for op in job.net.op if op.user_conf.op_type_name in ("broadcast_matmul", "conv2d")]
     return _dtype(job, products[0].user_conf.output["out"].s[0])
+
+
+def kernels(graph, part):
+    """Kinds of a compiled Graph's operations that have `part` in their names: what its passes made of them."""
+    names = {op.user_conf.op_type_name for op in graph._full_graph_proto.net.op}
+    return ", ".join(sorted(name for name in names if part in name))
 
 
 def exchanged_dtypes(graph):

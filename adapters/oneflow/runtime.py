@@ -7,7 +7,7 @@ import oneflow as flow
 from dlperf.adapters import base
 from dlperf.adapters.oneflow import communication
 from dlperf.adapters.oneflow.communication import averaged, of_all_ranks, own
-from dlperf.adapters.oneflow.graph import Graph, compute_dtype, exchanged_dtypes
+from dlperf.adapters.oneflow.graph import Graph, compute_dtype, exchanged_dtypes, kernels
 from dlperf.adapters.oneflow.optimizers import kernel
 from dlperf.models.parameters import initial
 
@@ -136,6 +136,10 @@ class Trainer(base.Trainer):
         if dtype == "float16":  # OneFlow's own switches, which it reads at each product and convolution
             half = [os.environ.get(f"ONEFLOW_{one}_ALLOW_HALF_PRECISION_ACCUMULATION") for one in ("MATMUL", "CONV")]
             self.effective["accumulation"] = "float32" if set(half) <= {None, "0", "false"} else "float16"
+        if self._graph and self._device.type == "cuda":
+            self.effective["optimizer"] += f" ({kernels(self._graph, '_update')})"
+            norms = kernels(self._graph, "normalization")
+            self.effective.update({"batch_norm": norms} if norms else {})
         if flow.env.get_world_size() > 1:
             dtypes = sorted(exchanged_dtypes(self._graph)) if self._graph else ["float64"]
             self.effective["communication"] = communication.description(dtypes, self._device)
