@@ -17,7 +17,7 @@ def build(job, ranks):
     device = runtime.configure(job, ranks)
     config = models.config(job.model)
     precision = runtime.Precision(job)
-    network = Network(config, config.dropout if job.dropout else 0.0, precision)
+    network = Network(config, config.dropout if job.dropout else 0.0, precision, job.device == "cuda")
     runtime.load(network, job, device)
     optimizer = optimizers.AdamW(job, network, bert.optimizer(job.batch_size * ranks.world_size))
     feed = runtime.Feed(job, ranks, device)
@@ -26,7 +26,7 @@ def build(job, ranks):
         "dropout": str(network.dropout),
         "masked_positions": str(config.masked),
         "gelu": "erf" if precision.dtype == "float64" else "erf (LeakyReLU's kernel)",
-        "attention": "batch_dot, softmax",
+        "attention": "batch_dot, softmax of each row's length" if network.counted else "batch_dot, softmax",
     }
     return runtime.Trainer(job, ranks, network, loss, optimizer, feed, effective)
 
@@ -42,13 +42,14 @@ class Network(HybridBlock):
     """Names are the canonical ones of dlperf.models.bert.
 
     With mixed precision the dense layers are 16 bits wide, and GELU, and with float16 the products of attention.
+    counted: the softmax is told how long each row is, as on CUDA, where a mask would be read in each layer.
     """
 
-    def __init__(self, config, dropout, precision):
+    def __init__(self, config, dropout, precision, counted):
         super().__init__()
-        self.config, self.dropout, self.precision = config, dropout, precision
+        self.config, self.dropout, self.precision, self.counted = config, dropout, precision, counted
         layers = nn.HybridSequential()
-        layers.add(*[Layer(config, dropout, precision) for _ in range(config.layers)])
+        layers.add(*[Layer(config, dropout, precision, counted) for _ in range(config.layers)])
         self.bert = Group(
             {
                 "embeddings": Embeddings(config, dropout),
@@ -70,7 +71,7 @@ class Network(HybridBlock):
 
     def hybrid_forward(self, F, words, types, lengths, masked_positions):
         hidden = self.bert.embeddings(words, types)
-        mask = self._mask(F, words, lengths)
+        mask = self._lengths(F, lengths) if self.counted else self._mask(F, words, lengths)
         for layer in self.bert.encoder.layer:
             hidden = layer(hidden, mask)
         rows = F.contrib.arange_like(lengths) * self.config.sequence
@@ -89,6 +90,12 @@ class Network(HybridBlock):
         mask = F.reshape(F.cast(outside, self.precision.dtype) * -10000.0, (0, 1, 1, -1))
         mask = F.broadcast_axis(mask, axis=(1, 2), size=(self.config.heads, self.config.sequence))
         return F.reshape(mask, (-3, 0, 0))
+
+    def _lengths(self, F, lengths):
+        """Of each row of scores, as int32 (batch * heads, sequence)."""
+        of_each = F.reshape(F.cast(lengths, "int32"), (-1, 1, 1))
+        of_each = F.broadcast_axis(of_each, axis=(1, 2), size=(self.config.heads, self.config.sequence))
+        return F.reshape(of_each, (-3, 0))
 
 
 class Group(HybridBlock):
@@ -116,9 +123,9 @@ class Embeddings(HybridBlock):
 
 
 class Layer(HybridBlock):
-    def __init__(self, config, dropout, precision):
+    def __init__(self, config, dropout, precision, counted):
         super().__init__()
-        self.heads, self.scale, self.precision = config.heads, config.head_size**-0.5, precision
+        self.heads, self.scale, self.precision, self.counted = config.heads, config.head_size**-0.5, precision, counted
         parts = {name: Dense(precision, config.hidden, config.hidden) for name in ("query", "key", "value")}
         self.attention = Group({"self": Group(parts), "output": Output(config.hidden, config, precision)})
         self.intermediate = Group({"dense": Dense(precision, config.hidden, config.intermediate)})
@@ -138,7 +145,9 @@ class Layer(HybridBlock):
             heads = self.precision.up(F, *heads)
         query, key, value = [self._split(F, one) for one in heads]
         scores = F.batch_dot(query * self.scale, key, transpose_b=True)
-        weights = self.dropout(F.softmax((self.precision.up(F, scores) if half else scores) + mask))
+        scores = self.precision.up(F, scores) if half else scores
+        shares = F.softmax(scores, mask, use_length=True) if self.counted else F.softmax(scores + mask)
+        weights = self.dropout(shares)
         context = F.batch_dot(self.precision.down(F, weights) if half else weights, value)
         context = F.transpose(F.reshape(context, (-4, -1, self.heads, 0, 0)), (0, 2, 1, 3))
         context = F.reshape(context, (0, 0, -3))

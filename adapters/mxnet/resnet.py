@@ -1,4 +1,10 @@
-"""ResNet-50 v1.5 in MXNet: gluon, hybridized with static memory; NCHW, which oneDNN turns into its own layouts."""
+"""ResNet-50 v1.5 in MXNet: gluon, hybridized with static memory; NCHW, which oneDNN turns into its own layouts.
+
+On CUDA too: MXNet 1.9.1 convolves and pools in NHWC, but hands its BatchNorm to cuDNN as NCHW of (N * H * W, C, 1, 1)
+(cudnn_batch_norm-inl.h), whose first axis has a limit that a batch of 71 passes (PyTorch's Normalization.cpp: 880,801);
+BatchNormWithReLU has no CUDA kernel. With float16 a step waits for its loss scale (runtime.py): multi_sgd_mom_update
+can't skip an update on the device.
+"""
 
 from mxnet.gluon import HybridBlock, nn
 
