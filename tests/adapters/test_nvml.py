@@ -35,6 +35,7 @@ def compare(tmp_path, monkeypatch):
     return run
 
 
+@pytest.mark.slow
 def test_each_window_has_the_conditions_of_its_gpu(compare, tmp_path, monkeypatch):
     gpus.with_nvml(tmp_path / "nvml", monkeypatch, gpus.card())
     record, _ = compare()
@@ -69,6 +70,7 @@ def test_what_nvml_complains_of_is_told(compare, tmp_path, monkeypatch):
     assert compare()[0].not_sampled == "NVML: Driver/library version mismatch"
 
 
+@pytest.mark.slow
 def test_a_run_of_two_ranks_has_the_energy_of_both_gpus(compare, tmp_path, monkeypatch):
     gpus.with_nvml(tmp_path / "nvml", monkeypatch, gpus.card(), gpus.card("GPU-22", watts=300, clocks=[1410]))
     record, _ = compare("--nproc-per-node", 2)

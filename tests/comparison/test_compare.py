@@ -49,6 +49,7 @@ def test_a_framework_of_known_speed_has_that_speed(tmp_path, clock):
     assert clock == "real" or rates.throughput(record) == pytest.approx(32, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limits", "blocks", "says"),
     [
