@@ -263,6 +263,6 @@ def test_the_conformance_suite_finds_it(run, tmp_path):
     for name in ("test_conformance.py", "driver.py"):
         shutil.copy(ROOT / "tests" / "conformance" / name, tmp_path)
     (tmp_path / "conftest.py").write_text(CONFTEST)
-    words = ["-p", "no:cacheprovider", "-W", "ignore", "-k", "toy and not wait_waits", "-q", tmp_path]
-    ended = run("pytest", *words)
+    words = ["-p", "no:cacheprovider", "-o", f"pythonpath={ROOT / 'tests' / 'helpers'}"]
+    ended = run("pytest", *words, "-W", "ignore", "-k", "toy and not wait_waits", "-q", tmp_path)
     assert "13 passed" in ended.stdout, ended.stdout + ended.stderr
