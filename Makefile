@@ -73,9 +73,10 @@ nullgpu-table: $(VENV)/ready
 test-dali: $(VENV)/ready
 	$(BIN)/python -m pytest -v -m dali tests/conformance/test_pixels.py $(TEST_ARGS)
 
-# The part to run before each commit, in less than a minute: format, lint, types, and the tests that start few processes.
+# The part to run before each commit, in less than a minute: format, lint, types, and the tests that start few processes,
+# on all cores.
 check: lint types
-	$(BIN)/python -m pytest -m "$(ALONE) and not slow"
+	$(BIN)/python -m pytest -n auto -m "$(ALONE) and not slow"
 
 # All tests that need no framework, with every Python from 3.11 on that is found here, each with other settings: see
 # tests/pythons.py.
