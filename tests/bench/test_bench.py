@@ -170,6 +170,17 @@ def test_a_step_that_takes_too_long_is_interrupted():
     assert gpu._run([sys.executable, "-c", "import sys; sys.exit(1)"], {}, 300.0) == 1
 
 
+@pytest.mark.parametrize(("gained", "said"), [(1, "not finished: call again"), (0, "failed")])
+def test_a_step_of_which_nothing_fits_into_a_call_is_left(tmp_path, monkeypatch, capsys, gained, said):
+    monkeypatch.setattr(gpu, "SYSTEMS", {"fake": "json"})
+    counts = iter([0, gained])
+    monkeypatch.setattr(gpu, "made", lambda folder: next(counts))
+    monkeypatch.setattr(gpu, "_step", lambda *words: 3)
+    assert gpu.main(["bert", "-o", str(tmp_path), "--device", "cpu"]) == (2 if said == "failed" else 3)
+    assert f"bert: {said}" in capsys.readouterr().out
+    assert (tmp_path / "bert" / "done").exists() == (said == "failed")
+
+
 def test_what_is_packed_holds_no_code_and_no_caches(tmp_path):
     for name in (
         "bert/report.md",
