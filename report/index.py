@@ -13,7 +13,8 @@ HEAD = """\
 # Published reports
 
 Each folder holds the whole report (`report.md`, `report.html`), its data (`results.csv`, `results.json`) and charts.
-`dlperf-2020.csv` has the tables that DLPerf published in 2020.
+`dlperf-2020.csv` has the tables that DLPerf published in 2020. [h200-counted.md](h200-counted.md) is what a step comes
+to on a GPU that was not there: counted, not measured.
 """
 
 
