@@ -114,7 +114,7 @@ def results_csv(comparison: Comparison) -> str:
 
 
 def results_json(comparison: Comparison) -> str:
-    """The whole comparison, a line for each record; `schema.comparison_from` reads it back."""
+    """The whole comparison, a line for each record; `stored.comparison_from` reads it back."""
     fields = {"schema": SCHEMA, **_fields(comparison)}
     return "{" + ",".join(f"\n{json.dumps(name)}: {_lines(value)}" for name, value in fields.items()) + "\n}\n"
 

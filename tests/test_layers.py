@@ -33,6 +33,7 @@ LAYERS = (
     ("launchers",),
     ("machine",),
     ("precision",),
+    ("stored",),
     ("schema",),
     ("kind",),
     ("cache",),

@@ -24,18 +24,8 @@ from typing import Any
 from dlperf.errors import Problem, UsageError
 from dlperf.planning.plan import Plan
 from dlperf.planning.spec import Spec, spec_from
-from dlperf.schema import (
-    SCHEMA,
-    Certificate,
-    Comparison,
-    Job,
-    Record,
-    job_from,
-    proofs_from,
-    record_from,
-    skip_from,
-    to_json,
-)
+from dlperf.schema import SCHEMA, Certificate, Comparison, Job, Record, to_json
+from dlperf.stored import job_from, proofs_from, record_from, skip_from
 
 MANIFEST = "comparison.json"
 RECORDS = "records.jsonl"

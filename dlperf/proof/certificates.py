@@ -27,7 +27,8 @@ from dlperf.envs.environment import Environment
 from dlperf.models.parameters import initial
 from dlperf.proof.asked import BATCH_SIZE, SEED, STEPS, Asked, of_ranks
 from dlperf.proof.judge import Evidence
-from dlperf.schema import Certificate, Trajectory, certificate_from
+from dlperf.schema import Certificate, Trajectory
+from dlperf.stored import certificate_from
 
 CERTIFICATE, SKETCHES = "certificate.json", "trajectory.npz"
 FROM_WORKER = "trajectory.rank0.npz"

@@ -10,7 +10,8 @@ from pathlib import Path
 from dlperf.proof.asked import of_ranks, own_statistics
 from dlperf.proof.certificates import SKETCHES, place, sketches
 from dlperf.proof.judge import REFERENCE, Evidence, work_options
-from dlperf.schema import Certificate, Trajectory, trajectory_from
+from dlperf.schema import Certificate, Trajectory
+from dlperf.stored import trajectory_from
 
 #: where the published trajectories are
 REFERENCES = Path(__file__).parent / "reference"

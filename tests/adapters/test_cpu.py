@@ -26,7 +26,7 @@ from dlperf.report import caveats
 from dlperf.runs import failures
 from dlperf.runs.events import Stream
 from dlperf.runs.execute import Exit
-from dlperf.schema import comparison_from
+from dlperf.stored import comparison_from
 from dlperf.systems import native
 
 ADAPTERS = reader.adapters()

@@ -21,7 +21,7 @@ import numpy as np
 from dlperf import report
 from dlperf.figures import ranking, statistics, until
 from dlperf.planning.spec import FIRST_LOOK, MAX_BLOCKS
-from dlperf.schema import comparison_from
+from dlperf.stored import comparison_from
 
 SEED = 20261123
 #: so many that chance moves a share near 5 % by less than half a per cent; those of two systems take less time

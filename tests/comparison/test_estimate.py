@@ -6,7 +6,7 @@ import json
 import places
 import pytest
 
-from dlperf import schema
+from dlperf import stored
 from dlperf.catalog import reader
 from dlperf.comparison import estimate
 from dlperf.comparison.estimate import Here
@@ -39,7 +39,7 @@ def published(path):
     """A comparison, its spec, and the machine that it ran on."""
     found = json.loads(path.read_text())
     found.pop("schema")
-    comparison = schema.comparison_from(found)
+    comparison = stored.comparison_from(found)
     places = {"nnodes": (1,), "nproc_per_node": (1,), "hosts": (), "predict": ()}  # older ones do not name them
     machine = comparison.machine
     here = Here(tuple(machine["instruction_sets"]), machine["architecture"], float(machine["usable_threads"]))

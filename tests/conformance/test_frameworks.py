@@ -9,7 +9,7 @@ from dlperf.adapters import cpu
 from dlperf.catalog import reader
 from dlperf.comparison import store
 from dlperf.proof import judge
-from dlperf.schema import proofs_from
+from dlperf.stored import proofs_from
 
 pytestmark = pytest.mark.framework
 

@@ -29,19 +29,8 @@ from dlperf.report import charts, markdown, sampled, text
 from dlperf.report.index import index
 from dlperf.report.shape import Scaling
 from dlperf.report.view import view
-from dlperf.schema import (
-    Bound,
-    Certificate,
-    Comparison,
-    Difference,
-    Failure,
-    Job,
-    Record,
-    Skip,
-    Trajectory,
-    Window,
-    comparison_from,
-)
+from dlperf.schema import Bound, Certificate, Comparison, Difference, Failure, Job, Record, Skip, Trajectory, Window
+from dlperf.stored import comparison_from
 
 GOLDEN = places.GOLDEN / "report"
 PUBLISHED = sorted((places.ROOT / "report" / "published").glob("*/results.json"))
