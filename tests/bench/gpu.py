@@ -17,6 +17,7 @@ import sys
 import tarfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -170,12 +171,10 @@ def _run(line: Sequence[str], variables: Mapping[str, str], seconds: float) -> i
 def variables(folder: Path) -> dict[str, str]:
     """For dlperf from this checkout, with the peers' adapters, and with caches that a later call finds."""
     links = folder / "package"
-    if not links.exists():
-        (links / "dlperf").mkdir(parents=True)
-        for path in (ROOT / "dlperf").iterdir():
+    (links / "dlperf").mkdir(parents=True, exist_ok=True)
+    for path in [*(ROOT / "dlperf").iterdir(), *(ROOT / name for name in FOLDERS.keys() - {"dlperf"})]:
+        with suppress(FileExistsError):  # of an earlier call, which may be of an older checkout
             (links / "dlperf" / path.name).symlink_to(path)
-        for name in FOLDERS.keys() - {"dlperf"}:
-            (links / "dlperf" / name).symlink_to(ROOT / name)
     caches = {"DLPERF_CACHE": "", "TORCHINDUCTOR_CACHE_DIR": "inductor", "JAX_COMPILATION_CACHE_DIR": "xla"}
     kept = {name: str(folder / "cache" / inner) for name, inner in caches.items()}
     return {**os.environ, **kept, "PYTHONPATH": str(links), "DLPERF_ADAPTERS": str(HERE)}
