@@ -58,7 +58,8 @@ class Job(NamedTuple):
     pixels: for checking: images that are written down as the loader gives them, see `ModelModule.pixels`, in place of
         training.
     distinct_batches: synthetic batches that differ, used in turn.
-    dropout: False turns the model's dropout off (for checking).
+    dropout: False turns the model's dropout off (for checking). dropout_seed: of its masks; each run of a row has its
+        own, so that runs differ by as much as dropout does.
     trace_steps: for checking: steps whose trajectory is written down, see dlperf.adapters.trace, in place of warm-up
         and windows. Unless it is 0, the trainer keeps each step's logits and gradients.
     threads: CPU threads that each rank's framework may use.
@@ -78,6 +79,7 @@ class Job(NamedTuple):
     pixels: int = 0
     distinct_batches: int = 4
     dropout: bool = True
+    dropout_seed: int = 1
     trace_steps: int = 0
     warmup_steps: int = 2
     windows: int = 3

@@ -131,6 +131,7 @@ class Trainer(base.Trainer):
             "statistics": statistics,
             "optimizer": optimizer.initial(weights),
             "step": jnp.zeros((), jnp.int32),
+            "seed": jnp.array(job.dropout_seed, jnp.uint32),  # a constant would make each run another program
         }
         if job.precision == "amp_fp16":
             state["scale"] = first_scale()
@@ -154,7 +155,7 @@ class Trainer(base.Trainer):
 
     def _train(self, state, batch):
         """One step: state, batch -> new state, loss; for checking (loss, logits, gradients) in place of the loss."""
-        key = self._devices.own_key(jax.random.fold_in(jax.random.key(self._job.seed), state["step"]))
+        key = self._devices.own_key(jax.random.fold_in(jax.random.key(state["seed"]), state["step"]))
         scale = state["scale"]["value"] if "scale" in state else 1.0
 
         def scaled(weights):
@@ -166,6 +167,7 @@ class Trainer(base.Trainer):
             gradients = jax.tree.map(lambda gradient: gradient / scale, gradients)
         weights, optimizer = self._optimizer.update(state["weights"], gradients, state["optimizer"], state["step"])
         new = {"weights": weights, "statistics": statistics, "optimizer": optimizer, "step": state["step"] + 1}
+        new["seed"] = state["seed"]
         if "scale" in state:
             new = guarded(state, new, gradients)
         loss = self._devices.own_row(loss)

@@ -41,7 +41,7 @@ def product(job, size):
 def configure(job, ranks):
     """Random numbers. Returns the device of this rank. MXNet asks for TF32 wherever a GPU has it: only the switch of
     NVIDIA's libraries, which the worker sets, turns it off."""
-    mx.random.seed(job.seed + ranks.rank)  # of dropout
+    mx.random.seed(job.dropout_seed + ranks.rank)  # of dropout
     if job.device == "cpu":
         return mx.cpu()
     base.need_gpu(f"MXNet {mx.__version__}", built_with("CUDA"), mx.context.num_gpus, ranks)

@@ -38,7 +38,7 @@ def configure(job, ranks):
     """Threads, random numbers, TF32 and the network of the ranks, before the first tensor on the device. Returns the
     device of this rank."""
     _use_processors(job.threads, ranks.local_rank)
-    flow.manual_seed(job.seed + ranks.rank)  # of dropout
+    flow.manual_seed(job.dropout_seed + ranks.rank)  # of dropout
     if ranks.world_size > 1:
         communication.join(ranks)
     if job.device == "cpu":

@@ -55,7 +55,7 @@ def configure(job, ranks):
         # the second as PaddleClas sets it for NHWC in 16 bits
         flags = {"FLAGS_cudnn_exhaustive_search": True, "FLAGS_cudnn_batchnorm_spatial_persistent": job.mixed}
         paddle.set_flags({**flags, HALF_SUMS: False})
-    paddle.seed(job.seed + ranks.rank)
+    paddle.seed(job.dropout_seed + ranks.rank)
     if ranks.world_size > 1:
         communication.join(ranks, "gloo" if job.device == "cpu" else "nccl")
 

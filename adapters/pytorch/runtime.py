@@ -45,7 +45,7 @@ def product(job, size):
 def configure(job, ranks):
     """Threads, TF32, cuDNN's search and the group of ranks, before the first tensor. Returns this rank's device."""
     torch.set_num_threads(job.threads)
-    torch.manual_seed(job.seed + ranks.rank)  # of dropout
+    torch.manual_seed(job.dropout_seed + ranks.rank)  # of dropout
     torch.backends.cuda.matmul.allow_tf32 = job.precision == "tf32"
     torch.backends.cudnn.allow_tf32 = job.precision == "tf32"
     torch.backends.cudnn.benchmark = True

@@ -51,7 +51,7 @@ def configure(job, ranks):
     # For a GPU they enqueue kernels, of which a step with compile=off has a thousand.
     tf.config.threading.set_intra_op_parallelism_threads(job.threads)
     tf.config.threading.set_inter_op_parallelism_threads(1 if job.device == "cpu" else job.threads)
-    tf.random.set_seed(job.seed + ranks.rank)  # of dropout
+    tf.random.set_seed(job.dropout_seed + ranks.rank)  # of dropout
     tf.config.experimental.enable_tensor_float_32_execution(job.precision == "tf32")
     gpus = tf.config.list_physical_devices("GPU")
     if job.device == "cpu":
