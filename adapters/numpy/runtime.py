@@ -1,0 +1,150 @@
+"""What both families have in NumPy: layers with their gradients written out, and the trainer."""
+
+import numpy
+import scipy
+
+from dlperf.adapters import base
+from dlperf.adapters.api import Unsupported
+from dlperf.models.parameters import count, initial
+
+#: what a large product computes in
+DTYPES = {"fp64": "float64", "fp32": "float32", "amp_bf16": "bfloat16"}
+
+
+def versions():
+    return {"numpy": numpy.__version__, "scipy": scipy.__version__}
+
+
+def configure(job, ranks):
+    if job.device != "cpu" or ranks.world_size > 1:
+        raise Unsupported("NumPy trains on one CPU")
+    if job.precision not in DTYPES:
+        raise Unsupported(f"{job.precision} is not written out in NumPy")
+
+
+def bfloat16(x):
+    """float32 values, rounded to the nearest bfloat16, ties to even: an array of the same shape and type."""
+    bits = numpy.ascontiguousarray(x, "float32").view("uint32")
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).view("float32")
+
+
+class Layers:
+    """The layers that networks are made of. Each method takes a step forward, and returns its output and a function
+    that takes the gradient of the output and returns that of the input; gradients of weights go into `gradients`.
+
+    weights: name -> array. In mixed precision operands and result of each product are rounded to 16 bits; all else is
+    in the type of the weights.
+    """
+
+    def __init__(self, job, weights):
+        self.weights, self.gradients = weights, {}
+        self._narrow = bfloat16 if job.mixed else lambda x: x
+
+    def product(self, a, b):
+        return self._narrow(self._narrow(a) @ self._narrow(b))
+
+    def add(self, name, gradient):
+        """A gradient of a weight; of one that is used twice both parts add up."""
+        self.gradients[name] = self.gradients[name] + gradient if name in self.gradients else gradient
+
+    def dense(self, name, x):
+        """x: (..., inputs) -> (..., outputs)."""
+        return self.project(x, name + ".weight", name + ".bias")
+
+    def project(self, x, weight, bias):
+        rows, matrix = x.reshape(-1, x.shape[-1]), self.weights[weight]
+        y = self.product(rows, matrix.T) + self.weights[bias]
+
+        def backward(dy):
+            dy = dy.reshape(rows.shape[0], -1)
+            self.add(weight, self.product(dy.T, rows))
+            self.add(bias, dy.sum(0))
+            return self.product(dy, matrix).reshape(x.shape)
+
+        return y.reshape((*x.shape[:-1], -1)), backward
+
+    def parts(self):
+        """The gradients of a step, which starts without."""
+        found, self.gradients = self.gradients, {}
+        return found
+
+
+def cross_entropy(logits, labels, weights, smoothing=0.0):
+    """The sum over rows of weight times cross-entropy, and its gradient. logits: (n, classes). labels, weights: (n,).
+    smoothing: share of the target that is spread over all classes."""
+    rows = numpy.arange(len(labels))
+    shifted = logits - logits.max(1, keepdims=True)
+    logarithms = shifted - numpy.log(numpy.exp(shifted).sum(1, keepdims=True))
+    target = numpy.full(logits.shape, smoothing / logits.shape[1], logits.dtype)
+    target[rows, labels] += 1 - smoothing
+    loss = -(weights * (target * logarithms).sum(1)).sum()
+    return loss, (numpy.exp(logarithms) - target) * weights[:, None]
+
+
+class Feed(base.Feed):
+    def __init__(self, job, ranks):
+        self._dtype = job.weights_dtype
+        super().__init__(job, ranks)
+
+    def _tensor(self, array):
+        return array.astype(self._dtype if array.dtype.kind == "f" else "int64")
+
+
+class Trainer(base.Trainer):
+    """network: a Layers with `step(batch) -> loss, logits`, which leaves `gradients`. update: takes weights, gradients
+    and the step's number from 1, and changes the weights in place."""
+
+    def __init__(self, job, ranks, network, update, effective):
+        facts = {"compute_dtype": DTYPES[job.precision], "compile": "none", "threads": str(job.threads)}
+        super().__init__(job, Feed(job, ranks), dict(facts, optimizer="NumPy", **effective))
+        self._network, self._update = network, update
+        self._logits, self._gradients = (), {}
+        self.parameter_count = count(base.parameters(job))
+        self.gradient_bytes = sum(network.weights[p.name].nbytes for p in base.parameters(job) if p.trained)
+
+    def _step(self, batch):
+        loss, self._logits = self._network.step(batch)
+        gradients = self._network.parts()
+        if self._job.trace_steps:
+            self._gradients = {name: gradient.copy() for name, gradient in gradients.items()}
+        self._update(self._network.weights, gradients, self._steps + 1)
+        return loss
+
+    def _observe(self, batch):
+        self.shapes = self._network.shapes
+
+    def wait(self):
+        pass
+
+    def read(self, loss):
+        return float(loss)
+
+    def parameters(self):
+        return ((parameter.name, self._network.weights[parameter.name]) for parameter in base.parameters(self._job))
+
+    def logits(self):
+        return zip(base.logits(self._job), self._logits)
+
+    def gradients(self):
+        return ((p.name, self._gradients[p.name]) for p in base.parameters(self._job) if p.trained)
+
+    def peak_memory(self):
+        return None
+
+    def close(self):
+        pass
+
+
+def start(job):
+    """The weights of dlperf.models: name -> array."""
+    return {parameter.name: initial(parameter, job.seed, job.weights_dtype) for parameter in base.parameters(job)}
+
+
+def decayed(job):
+    """Names of the weights that decay."""
+    return {parameter.name for parameter in base.parameters(job) if parameter.decayed}
+
+
+def product(job, size):
+    ones = numpy.ones((size, size), job.weights_dtype)
+    return lambda: ones @ ones
