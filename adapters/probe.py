@@ -28,3 +28,12 @@ def peak_memory_bytes() -> int:
     """Largest resident size of this process so far (ru_maxrss is in KiB on Linux, in bytes on macOS)."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+def forget_peak_memory() -> None:
+    """Have `peak_memory_bytes` count from now on, where the kernel can (Linux); see proc(5), clear_refs."""
+    try:
+        with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
+            file.write("5")
+    except OSError:
+        pass

@@ -133,6 +133,21 @@ def _changes(trainer: Trainer, job: Job) -> Tuple[Sketches, str]:
     return sketches, weights.hexdigest()
 
 
+def samples(trainer: Trainer, job: Job) -> Sketches:
+    """Some values of each tensor of a run that is measured: all if they are at most WIDTH, else WIDTH of them at random
+    places, which depend on the tensor's name. By name, float64."""
+    parameters = {parameter.name: parameter for parameter in _parameters(job)}
+    expected = {name: parameter.shape for name, parameter in parameters.items()}
+    found = {}
+    for name, value in _checked("parameters", trainer.parameters(), expected, job.precision):
+        if isinstance(value, Sparse):
+            value = _whole(value, expected[name], initial(parameters[name], job.seed))
+        flat = numpy.asarray(value).reshape(-1)
+        places = random_state(0, name).randint(0, flat.size, WIDTH) if flat.size > WIDTH else slice(None)
+        found[name] = flat[places].astype("float64")
+    return found
+
+
 def _whole(
     value: Union[numpy.ndarray, Sparse], shape: Tuple[int, ...], rest: Union[float, numpy.ndarray] = 0.0
 ) -> numpy.ndarray:

@@ -7,10 +7,11 @@ clock, so that the same lines time every framework, and writes one JSON object p
     imported versions
     built    seconds (import, meeting the other ranks, build), parameter_count
     product  on a CPU: size, seconds of a square matrix product in the row's precision; fp32_seconds of numpy's
-    first_step, second_step   seconds of these warm-up steps, for whoever waits: the first one compiles
+    first_step, second_step   seconds of these warm-up steps, for whoever waits: the first one compiles; loss
     warm     steps, steps_per_window, seconds, first_step_seconds, loss, effective, shapes
+    states   file, steps: samples of all tensors after so many steps, see dlperf.adapters.trace
     communication   with several ranks: gradient_bytes of a step; all_reduce_bytes, all_reduce_seconds of a probe
-    window   index, steps, samples, seconds, cpu_seconds, loss, input_seconds
+    window   index, steps, samples, seconds, cpu_seconds, loss, read_seconds, input_seconds
     input    with a loader: samples, seconds of this rank's loader alone
     traced, trajectory   in place of steps and windows, for checking: steps so far; see dlperf.adapters.trace
     end      peak_memory_bytes, peak_device_memory_bytes, cpu_seconds, seconds
@@ -128,10 +129,14 @@ def run(request: Dict[str, Any], job: Job, place: ranks.Ranks, events: Events, f
     else:
         if job.device == "cpu" and hasattr(module, "product"):
             _product(module, job, events)
-        job = _warm_up(trainer, job, events)
+        states = States(trainer, job, place)
+        job = _warm_up(trainer, job, events, states)
         barrier = _communication(trainer, place, events) if place.world_size > 1 else None
         for index in range(job.windows):
             _window(trainer, job, place, index, events, barrier)
+            if index in (0, job.windows - 1):
+                states.take(job.steps_per_window * (index + 1))
+        states.write(folder, events)
         if trainer.input_seconds is not None:
             _input(trainer, job, events, barrier)
         if barrier:
@@ -140,7 +145,7 @@ def run(request: Dict[str, Any], job: Job, place: ranks.Ranks, events: Events, f
     trainer.close()
     events.write(
         "end",
-        peak_memory_bytes=probe.peak_memory_bytes(),
+        peak_memory_bytes=max(probe.peak_memory_bytes(), 0 if job.trace_steps else states.peak_memory_bytes),
         peak_device_memory_bytes=device_memory or None,
         cpu_seconds=time.process_time(),
         seconds=time.perf_counter() - began,
@@ -196,26 +201,29 @@ def _least(multiply: Callable[[], Any]) -> float:
     return min(seconds)
 
 
-def _warm_up(trainer: Trainer, job: Job, events: Events) -> Job:
+def _warm_up(trainer: Trainer, job: Job, events: Events, states: "States") -> Job:
     """At least one step runs before the windows: the first one compiles. The second is waited for, too, so that the
     core knows the pace; those after it are not, as in a window. Returns the job with the steps of its windows."""
     began = time.perf_counter()
     loss = trainer.step()
     trainer.wait()
     first = time.perf_counter() - began
-    events.write("first_step", seconds=first)
+    events.write("first_step", seconds=first, loss=_finite(trainer.read(loss), "step 1"))
     if job.warmup_steps > 1:
         second_began = time.perf_counter()
         loss = trainer.step()
         trainer.wait()
-        events.write("second_step", seconds=time.perf_counter() - second_began)
+        seconds = time.perf_counter() - second_began
+        events.write("second_step", seconds=seconds, loss=_finite(trainer.read(loss), "step 2"))
     for _ in range(job.warmup_steps - 2):
         loss = trainer.step()
     trainer.wait()
     steps = max(job.warmup_steps, 1)
+    states.warm(steps)
     if job.warmup_seconds or job.window_seconds:
         more, per_window, loss = _longer(trainer, job, began + first)
         steps, job = steps + more, job._replace(steps_per_window=per_window)
+        states.warm(steps)
     events.write(
         "warm",
         steps=steps,
@@ -228,6 +236,38 @@ def _warm_up(trainer: Trainer, job: Job, events: Events) -> Job:
     return job
 
 
+class States:
+    """What the tensors of a run are, at its start, after its warm-up, its first and its last window; outside of the
+    clock. Rank 0's, since ranks have the same weights.
+
+    peak_memory_bytes: the process's largest resident size before each, since they take memory of their own.
+    """
+
+    def __init__(self, trainer: Trainer, job: Job, place: ranks.Ranks) -> None:
+        self._trainer, self._job, self._wanted = trainer, job, place.rank == 0
+        self._taken = {}  # type: Dict[int, trace.Sketches]
+        self._warm, self.peak_memory_bytes = 0, 0
+        self.take(0)
+
+    def warm(self, steps: int) -> None:
+        """After so many steps of warm-up; those of windows are counted from there."""
+        self._warm = steps
+        self.take(0)
+
+    def take(self, steps: int) -> None:
+        if self._wanted:
+            self.peak_memory_bytes = max(self.peak_memory_bytes, probe.peak_memory_bytes())
+            self._taken[self._warm + steps] = trace.samples(self._trainer, self._job)
+            probe.forget_peak_memory()
+
+    def write(self, folder: str, events: Events) -> None:
+        if self._wanted:
+            arrays = {f"{steps}/{name}": array for steps, found in self._taken.items() for name, array in found.items()}
+            numpy.savez(os.path.join(folder, STATES), **arrays)  # type: ignore[arg-type]
+            events.write("states", file=STATES, steps=list(self._taken))
+
+
+STATES = "states.npz"
 #: share of a window that tells how many steps it has room for
 TOLD = 0.25
 
@@ -300,6 +340,9 @@ def _window(
     trainer.wait()
     seconds = time.perf_counter() - began
     cpu_seconds = time.process_time() - cpu_began
+    read_began = time.perf_counter()
+    value = trainer.read(loss)
+    read_seconds = time.perf_counter() - read_began
     events.write(
         "window",
         index=index,
@@ -307,7 +350,8 @@ def _window(
         samples=job.steps_per_window * job.batch_size * place.world_size,
         seconds=seconds,
         cpu_seconds=cpu_seconds,
-        loss=_finite(trainer.read(loss), f"window {index}"),
+        loss=_finite(value, f"window {index}"),
+        read_seconds=read_seconds,
         input_seconds=None if waited is None else trainer.input_seconds - waited,  # type: ignore[operator]
     )
 

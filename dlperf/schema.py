@@ -80,9 +80,8 @@ class Job:
         return self.nnodes, self.nproc_per_node, self.batch_size, read
 
 
-#: keys of Job.about: repository and commit of the script; image that it runs in; what its batch argument means; how
-#: its log is timed; what it computes otherwise than the native scripts; edits that were made to it; where imported
-#: figures are from; how --batch-size max was found, of native rows too
+#: keys of Job.about: repository and commit of the script; its image; what its batch argument means; how its log is
+#: timed; what it computes otherwise; edits to it; where imported figures are from; how --batch-size max was found
 ABOUT = ("script", "image", "batch", "estimator", "differs", "edits", "source", "found")
 
 
@@ -115,9 +114,10 @@ class Window:
     """A timed stretch of `steps` optimizer steps, which all ranks begin together.
 
     seconds: of the slowest rank. skew_seconds: slowest less fastest. samples, cpu_seconds (user + system): of all
-    ranks. loss: of the last step, mean over ranks. input_seconds: that steps waited for batches, of the rank that
-    waited longest; None where the input takes none. source: of a script that is not ours, file and lines of its log:
-    "stdout.log:123-222"; such a log tells no CPU time, and may tell no loss. conditions: see dlperf.runs.conditions.
+    ranks. loss: of the last step, mean over ranks. read_seconds: that reading it took then, of the slowest rank.
+    input_seconds: that steps waited for batches, of the rank that waited longest; None where the input takes none.
+    source: of a script that is not ours, file and lines of its log: "stdout.log:123-222"; such a log tells no CPU time,
+    and may tell no loss. conditions: see dlperf.runs.conditions.
     """
 
     index: int
@@ -129,6 +129,7 @@ class Window:
     skew_seconds: float = 0.0
     input_seconds: float | None = None
     source: str = ""
+    read_seconds: float | None = None
     conditions: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -155,7 +156,7 @@ class Record:
     windows. input: samples and seconds of the loader alone, without training, over all ranks. kernels: what the
     adapter says of its wheel's on that CPU, "kernels" and "why", see dlperf.adapters.cpu. product: size and seconds of
     a square matrix product in the row's precision, and fp32_seconds of numpy's. not_sampled: why nobody knows the
-    conditions of its GPUs; empty where they are known, and on a CPU.
+    conditions of its GPUs; empty where they are known, and on a CPU. work: what dlperf.proof.references says of it.
     """
 
     job: Job
@@ -179,6 +180,7 @@ class Record:
     kernels: Mapping[str, str] = field(default_factory=dict)
     product: Mapping[str, float] = field(default_factory=dict)
     not_sampled: str = ""
+    work: Mapping[str, Any] = field(default_factory=dict)
     failure: Failure | None = None
     block: int | None = None
 

@@ -63,6 +63,11 @@ def window_spread(record: Record) -> float:
     return max(rates) / min(rates)
 
 
+def read_share(record: Record) -> float:
+    """Of its windows' seconds, what reading their losses took afterwards."""
+    return math.fsum(window.read_seconds or 0.0 for window in record.windows) / seconds(record)
+
+
 def skew(record: Record) -> float:
     """The share of the windows in which the fastest rank was done and the slowest was not."""
     return math.fsum(w.skew_seconds for w in record.windows) / seconds(record)

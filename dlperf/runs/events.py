@@ -21,8 +21,8 @@ LOST = re.compile(
     re.IGNORECASE,
 )
 #: fields of a window that not every worker writes
-LATER = ("skew_seconds", "input_seconds", "source", "conditions")
-KINDS = ("start", "built", "product", "warm", "communication", "input", "trajectory", "end", "failed")
+LATER = ("skew_seconds", "input_seconds", "source", "read_seconds", "conditions")
+KINDS = ("start", "built", "product", "warm", "states", "communication", "input", "trajectory", "end", "failed")
 #: of which one number is kept
 NUMBERS = {"first_step": "seconds", "second_step": "seconds", "traced": "steps"}
 
@@ -32,8 +32,8 @@ class Stream:
     """The events of one rank, or of a job of several. `end` is None unless the worker came to its end.
 
     start: with the versions, once the framework is imported. first_step, second_step: seconds of these of the
-    warm-up. traced: steps of a proof so far. written: when its last event was, by its host's clock in seconds since
-    1970; 0 before the first.
+    warm-up. first_losses: of these two. traced: steps of a proof so far. written: when its last event was, by its
+    host's clock in seconds since 1970; 0 before the first.
 
     sampled: what sampled the GPUs says of itself, see dlperf.adapters.nvml. ranks: the streams of a job's ranks; empty
     for a stream of one.
@@ -45,6 +45,8 @@ class Stream:
     first_step: float | None = None
     second_step: float | None = None
     warm: Mapping[str, Any] = field(default_factory=dict)
+    first_losses: tuple[float, ...] = ()
+    states: Mapping[str, Any] = field(default_factory=dict)
     communication: Mapping[str, Any] = field(default_factory=dict)
     input: Mapping[str, Any] = field(default_factory=dict)
     windows: tuple[Window, ...] = ()
@@ -67,7 +69,7 @@ class Stream:
             return Failure(
                 str(self.failed.get("kind", "crash")), str(self.failed.get("message", "")), tuple(lines[-15:])
             )
-        if self.end is None or self.bad_line or not (self.windows or self.trajectory):
+        if self.end is None or self.bad_line or not (self.windows or self.trajectory or self.states):
             detail = f"; line {self.bad_line} is not an event" if self.bad_line else ""
             return Failure("crash", f"the worker exited without reporting an error{detail}")
         return None
@@ -89,6 +91,21 @@ class Stream:
         return replace(failure, message=message)
 
     @property
+    def losses(self) -> dict[int, float]:
+        """Of rank 0, by step from 1, as far as they were read: of the first two, of the last of the warm-up and of each
+        window."""
+        told = (self.ranks or (self,))[0]
+        found = dict(enumerate(told.first_losses, 1))
+        steps = int(told.warm.get("steps", 0))
+        if "loss" in told.warm:
+            found[steps] = float(told.warm["loss"])
+        for window in told.windows:
+            steps += window.steps
+            if window.loss is not None:
+                found[steps] = window.loss
+        return found
+
+    @property
     def host(self) -> str:
         return str(self.start.get("machine", {}).get("host", ""))
 
@@ -108,7 +125,7 @@ class Stream:
             return "had not started"
         if not self.built:
             return "was being built, or waited for other ranks"
-        if not (self.windows or self.trajectory):
+        if not (self.windows or self.trajectory or self.states):
             return "was warming up"
         return "was training" if self.end is None else "had ended"
 
@@ -129,6 +146,8 @@ def read(path: Path, samples: Sequence[conditions.Sample] = ()) -> Stream:
                 found["start"] = {**found.get("start", {}), "versions": event["versions"]}
             elif event["event"] in NUMBERS:
                 found[event["event"]] = float(event[NUMBERS[event["event"]]])
+                if "loss" in event:
+                    found["first_losses"] = (*found.get("first_losses", ()), float(event["loss"]))
             elif event["event"] in KINDS:
                 found[event["event"]] = event
             found["written"] = float(event.get("time", 0.0))
@@ -144,6 +163,7 @@ def _timed(event: Mapping[str, Any], samples: Sequence[conditions.Sample]) -> Wi
     return Window(
         **{key: event[key] for key in names},
         input_seconds=event.get("input_seconds"),
+        read_seconds=event.get("read_seconds"),
         conditions={**event.get("conditions", {}), **during},
     )
 
@@ -209,6 +229,7 @@ def _window(windows: tuple[Window, ...], whole: bool) -> Window:
         skew_seconds=max(seconds) - min(seconds),
         cpu_seconds=_over(math.fsum, [window.cpu_seconds for window in windows]),
         loss=_over(fmean, [window.loss for window in windows]),
+        read_seconds=_over(max, [window.read_seconds for window in windows]),
         conditions={name: value for name, value in known.items() if whole or name != "gpu_joules"},
     )
 
