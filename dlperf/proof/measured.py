@@ -1,0 +1,196 @@
+"""Did a run that was measured do the work that its certificates are of? Pure.
+
+Each run writes down losses and some values of each tensor (`dlperf.adapters.trace.samples`) on its way. They are held
+against a run of the reference, the networks written out in NumPy, from the same weights on the same batches.
+
+Two right runs differ: by rounding, which grows with each step until it decides, and by the masks of dropout. By how
+much is measured, not assumed: the reference runs twice, differing in what may differ. With dropout its second run has
+other masks; without, it has the precision of the row, and the first has more. So at each step
+
+    e = how far the reference's two runs are apart      d = how far a run is from the reference's first
+
+and a run that does the same has d <= SLACK * e: in losses, relatively; in what training changed, as a share of it, of
+all tensors together and of each. Without dropout, e is the largest of all steps up to the next one that is looked at:
+frameworks round by different amounts, and what grows from that decides earlier in one than in another. With
+dropout, e is what masks do, which ten runs of six frameworks met within a tenth: d is between LEAST and MOST times it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    Tensors = Mapping[str, "NDArray[numpy.float64]"]
+
+#: how much further than the reference's own two runs a right one may be apart from it
+SLACK = 3.0
+#: the same of losses: numbers by themselves, of which two may be as good as equal by chance
+SLACK_OF_LOSSES = 10.0
+#: how rarely a right run's loss with dropout may be refused; what masks do to it is known from few draws
+REFUSED = 1e-6
+#: of what dropout does to what training changes, what a right run shows at least and at most
+LEAST, MOST = 0.75, 1.35
+#: below which differences say nothing: of losses, of changes
+FLOOR_LOSS, FLOOR_CHANGE = 2e-6, 1e-4
+#: tensors that the reference's two runs themselves have this far apart are not looked at alone
+UNDECIDED = 0.5
+#: without dropout, how far apart all tensors are where rounding has not yet decided for single ones
+DECIDED = 0.05
+#: of a window's seconds, what reading its loss takes where the work was done; the shortest read of a run tells, since
+#: on a busy machine one may take long
+LATE = 0.25
+#: share of all tensors' change that one has at least, to be looked at alone
+WEIGHT = 1e-3
+#: values of a tensor, of which fewer may all be far off by chance
+VALUES = 16
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What a run wrote down. losses: by step, from 1. states: samples of its tensors after so many steps. windows: of
+    each, the seconds that it took and those that reading its loss took afterwards."""
+
+    losses: Mapping[int, float]
+    states: Mapping[int, Tensors]
+    windows: Sequence[tuple[float, float]] = ()
+
+    def changes(self, steps: int, trained: Sequence[str]) -> Tensors:
+        return {name: self.states[steps][name] - self.states[0][name] for name in trained}
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The reference's two runs. dropout: whether they differ by its masks."""
+
+    first: Marks
+    second: Marks
+    dropout: bool
+
+    @property
+    def steps(self) -> int:
+        """Up to which a run is held against it."""
+        return max(self.first.states)
+
+
+def faults(run: Marks, trained: Sequence[str], reference: Reference | None) -> list[str]:
+    """What a run did otherwise, in words; empty if nothing that can be seen. trained: names of the tensors that are
+    trained. reference: None where there is none; some is seen without."""
+    beside = [*_losses(run, reference), *_changes(run, reference, trained)] if reference else []
+    return [*_alone(run, trained), *beside]
+
+
+def _alone(run: Marks, trained: Sequence[str]) -> Iterator[str]:
+    """What is wrong with a run by itself."""
+    seen: dict[float, int] = {}
+    for step, loss in sorted(run.losses.items()):
+        if loss in seen:
+            yield f"its losses of steps {seen[loss]} and {step} are the same to the last bit"
+            return
+        seen[loss] = step
+    reads = [read for _, read in run.windows]
+    if reads and min(reads) > LATE * median(seconds for seconds, _ in run.windows):
+        yield f"its windows end before their work does: reading a loss then took {min(reads):.2g} s and more"
+    *_, before, last = (0, 0, *sorted(run.states))
+    if before < last and all((run.states[before][name] == run.states[last][name]).all() for name in trained):
+        yield f"no parameter changed between steps {before} and {last}"
+
+
+def _losses(run: Marks, reference: Reference) -> Iterator[str]:
+    shared = sorted(run.losses.keys() & reference.first.losses.keys() & reference.second.losses.keys())
+    apart = {step: _relative(reference.first.losses[step], reference.second.losses[step]) for step in shared}
+    typical = math.sqrt(sum(one**2 for one in apart.values()) / len(apart)) if apart else 0.0
+    for step in shared:
+        most = (
+            _beyond(len(apart)) * typical
+            if reference.dropout
+            else SLACK_OF_LOSSES * max(_grown(apart, step), FLOOR_LOSS)
+        )
+        found = _relative(run.losses[step], reference.first.losses[step])
+        if not found <= most:
+            yield (
+                f"its loss at step {step} is {run.losses[step]:.6g}, the reference's "
+                f"{reference.first.losses[step]:.6g}: off by {found:.0e} where {most:.0e} is explained"
+            )
+            return
+
+
+def _beyond(draws: int) -> float:
+    """Student's t: how many times the root mean square of so many draws another one reaches with REFUSED."""
+    from scipy import stats  # a slow import
+
+    return float(stats.t.ppf(1 - REFUSED / 2, draws))
+
+
+def _grown(apart: Mapping[int, float], step: int) -> float:
+    """The largest up to the step that is looked at next."""
+    following = min((one for one in apart if one > step), default=step)
+    return max(value for one, value in apart.items() if one <= following)
+
+
+def _relative(x: float, y: float) -> float:
+    return abs(x - y) / max(abs(x), abs(y)) if x != y else 0.0
+
+
+def _changes(run: Marks, reference: Reference, trained: Sequence[str]) -> Iterator[str]:
+    first, second = reference.first, reference.second
+    shared = sorted((first.states.keys() & second.states.keys()) - {0})
+    aparts = {steps: _apart(second, first, steps, trained) for steps in shared}
+    for steps in [one for one in shared if one in run.states]:
+        ours, theirs, other = (one.changes(steps, trained) for one in (run, first, second))
+        whole = _norm(theirs.values())
+        apart = aparts[steps] if reference.dropout else max(_grown(aparts, steps), FLOOR_CHANGE)
+        found, most = _distance(ours, theirs) / whole, (MOST if reference.dropout else SLACK) * apart
+        if not found <= most:
+            share = _norm(ours.values()) / whole
+            yield (
+                f"after {steps} steps its parameters have changed otherwise: off by {found:.2g} of the reference's "
+                f"change where {most:.2g} is explained, and {share:.2f} times as far"
+            )
+            return
+        if reference.dropout and found < LEAST * apart:
+            yield (
+                f"after {steps} steps its parameters are as near to the reference's ({found:.2g}) as no other masks "
+                f"of dropout take them ({apart:.2g}): dropout is off, or less"
+            )
+            return
+        odd = _odd(ours, theirs, other, apart)
+        if odd and (reference.dropout or apart < DECIDED):
+            yield f"after {steps} steps {odd}"
+            return
+
+
+def _odd(ours: Tensors, theirs: Tensors, other: Tensors, typical: float) -> str:
+    """The tensor that changed most unlike the reference's; empty if none is unlike. typical: how far all tensors
+    together are apart, which one that happens to be nearer may be, too."""
+    norms = {name: _norm([theirs[name]]) for name in theirs}
+    whole = math.sqrt(sum(norm**2 for norm in norms.values()))
+    worst, excess = "", 1.0
+    for name, norm in norms.items():
+        apart = _norm([other[name] - theirs[name]]) / norm if norm else math.inf
+        if norm < WEIGHT * whole or apart > UNDECIDED or theirs[name].size < VALUES:
+            continue
+        found = _norm([ours[name] - theirs[name]]) / norm
+        over = found / (SLACK * max(apart, typical, FLOOR_CHANGE))
+        if over > excess:
+            worst, excess = f"{name} has changed otherwise: off by {found:.2g} of its change", over
+    return worst
+
+
+def _apart(one: Marks, other: Marks, steps: int, trained: Sequence[str]) -> float:
+    theirs = other.changes(steps, trained)
+    return _distance(one.changes(steps, trained), theirs) / _norm(theirs.values())
+
+
+def _distance(ours: Tensors, theirs: Tensors) -> float:
+    return _norm(ours[name] - theirs[name] for name in theirs)
+
+
+def _norm(parts: Iterable[NDArray[numpy.float64]]) -> float:
+    return math.sqrt(sum(float((part * part).sum()) for part in parts))

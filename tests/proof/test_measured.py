@@ -1,0 +1,96 @@
+"""What is said of a measured run by what it wrote down, on a toy that trains."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy
+import pytest
+
+from dlperf.proof import measured
+from dlperf.proof.measured import Marks, Reference
+
+STEPS, SIZE = 12, 1000
+LOOKED_AT = (0, 4, 12)
+
+
+def train(noise: float = 0.0, seed: int = 0, rate: float = 0.1, skip: int = STEPS + 1) -> Marks:
+    """Two tensors that are pulled towards ones; `noise` stands for rounding, or for masks of dropout."""
+    source, starts = numpy.random.default_rng(seed), numpy.random.default_rng(7)
+    tensors = {name: starts.standard_normal(SIZE) for name in ("a", "b")}
+    losses, states = {}, {0: dict(tensors)}
+    for step in range(1, STEPS + 1):
+        shares = {name: 1 - value for name, value in tensors.items()}
+        losses[step] = float(sum((share**2).mean() for share in shares.values()) * (1 + noise * source.normal()))
+        if step % skip:
+            pulls = {name: share + noise * 2 * source.standard_normal(SIZE) for name, share in shares.items()}
+            tensors = {name: value + rate * pulls[name] for name, value in tensors.items()}
+        if step in LOOKED_AT:
+            states[step] = dict(tensors)
+    return Marks(losses, states, ((0.5, 0.001), (0.5, 0.002)))
+
+
+ROUNDED = Reference(train(), train(1e-5, 1), dropout=False)
+MASKED = Reference(train(0.05, 1), train(0.05, 2), dropout=True)
+
+
+def fault(run: Marks, reference: Reference | None = ROUNDED) -> str:
+    return (measured.faults(run, ("a", "b"), reference) or [""])[0]
+
+
+@pytest.mark.parametrize("seed", range(3, 23))
+def test_a_right_run_has_no_fault(seed: int) -> None:
+    assert fault(train(1e-5, seed)) == ""
+    assert fault(train(0.05, seed), MASKED) == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"noise": 1e-3}, "off by"),
+        ({"rate": 0.1002}, "off by"),
+        ({"skip": 2}, "its loss at step 3"),
+        ({"skip": 5}, "off by"),
+    ],
+)
+def test_a_run_that_trains_otherwise(change: dict[str, Any], says: str) -> None:
+    assert says in fault(train(**{"noise": 1e-5, "seed": 3, **change}))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"rate": 0.11}, "after 4 steps its parameters have changed otherwise"),
+        ({"noise": 0.0}, "dropout is off, or less"),
+        ({"noise": 0.1}, "after 4 steps its parameters have changed otherwise"),
+    ],
+)
+def test_a_run_with_other_dropout(change: dict[str, Any], says: str) -> None:
+    assert says in fault(train(**{"noise": 0.05, "seed": 3, **change}), MASKED)
+
+
+def test_what_a_run_tells_without_a_reference() -> None:
+    right = train()
+    assert fault(right, None) == ""
+    again = replace(right, losses={**right.losses, 9: right.losses[7]})
+    assert fault(again, None) == "its losses of steps 7 and 9 are the same to the last bit"
+    still = replace(right, states={**right.states, 12: right.states[4]})
+    assert fault(still, None) == "no parameter changed between steps 4 and 12"
+    early = replace(right, windows=((0.01, 0.4), (0.01, 0.3)))
+    assert "its windows end before their work does" in fault(early, None)
+    assert fault(replace(right, windows=((0.01, 0.4), (0.01, 0.001))), None) == ""  # the machine was busy once
+
+
+def test_one_tensor_that_changed_otherwise_is_named() -> None:
+    right = train()
+    other = {**right.states[4], "b": right.states[4]["b"] + 0.0004}
+    found = fault(replace(right, states={**right.states, 4: other, 12: right.states[12]}))
+    assert "after 4 steps" in found
+
+
+def test_what_is_not_a_number_is_a_fault() -> None:
+    right = train()
+    assert fault(replace(right, losses={**right.losses, 3: float("nan")})) != ""
+    broken = {name: value * float("nan") for name, value in right.states[12].items()}
+    assert fault(replace(right, states={**right.states, 12: broken})) != ""
