@@ -102,8 +102,8 @@ class Adapter:
     distribution: the packages that may bring the framework (tensorflow, tensorflow-cpu); one is installed.
     formats: input -> those of dlperf.models.FORMATS that its loaders read, the best first. images: by device. source,
     scripts: of an adapter whose training scripts are others' (an upstream system), by model. imported: of one that has
-    figures alone. launchers: those that are
-    not on PATH but in an environment (Launcher.in_environment), and are in this framework's.
+    figures alone. launchers: those that are not on PATH but in an environment (Launcher.in_environment), and are in
+    this framework's. trains: False of one whose steps only sleep, so that its runs have nothing to prove.
     """
 
     name: str
@@ -124,6 +124,7 @@ class Adapter:
     imported: Sequence[Imported] = ()
     kernels: Sequence[Kernels] = ()
     launchers: tuple[str, ...] = ()
+    trains: bool = True
 
     @property
     def kind(self) -> Kind:

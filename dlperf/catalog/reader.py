@@ -29,7 +29,7 @@ REASON = "missing; give the reason, which the report shows."
 #: of adapter.toml; of one that has figures alone
 KEYS = {
     *("title", "homepage", "distribution", "default", "environment", "support", "distributed", "options"),
-    *("formats", "source", "script", "imported", "image", "kernels", "launchers"),
+    *("formats", "source", "script", "imported", "image", "kernels", "launchers", "trains"),
 }
 OF_FIGURES = {"title", "homepage", "default", "imported"}
 
@@ -74,6 +74,7 @@ def read(folder: Path) -> Adapter:
         homepage=str(data.get("homepage", "")),
         distribution=() if theirs and "distribution" not in data else reader.texts(data, "distribution"),
         default=bool(data.get("default", not theirs)),
+        trains=bool(data.get("trains", True)),
         families=families,
         environments={key: reader.environment(key, table) for key, table in data.get("environment", {}).items()},
         support=[reader.support(index, table, families) for index, table in enumerate(data.get("support", []))],
