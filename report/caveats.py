@@ -17,6 +17,8 @@ SPREAD = 1.2
 SLOW_PRODUCT = 10
 #: other work on the machine when the comparison started: load average for each thread
 BUSY = 0.1
+#: of its windows' time, what a run's reads of losses may take
+READ = 0.01
 
 
 def caveats(comparison: Comparison) -> Iterator[str]:
@@ -25,6 +27,7 @@ def caveats(comparison: Comparison) -> Iterator[str]:
     yield from sampled.caveats(comparison.records)
     yield from _protocol(comparison)
     yield from _work(comparison)
+    yield from _measured(comparison)
     yield from _runs(comparison)
 
 
@@ -122,6 +125,24 @@ def _work(comparison: Comparison) -> Iterator[str]:
             yield f"{where}: rows differ in size or input; each is compared only with rows of the same."
 
 
+def _measured(comparison: Comparison) -> Iterator[str]:
+    """What was seen of the runs whose rates are shown, beside their certificates."""
+    looked = [record for record in comparison.records if record.done and record.work]
+    held = [record.work["steps"] for record in looked if record.work["verdict"] == "same"]
+    if held:
+        steps = f"{min(held)}" if min(held) == max(held) else f"{min(held)} to {max(held)}"
+        yield (
+            f"{text.count(len(held), 'measured run')} did what the reference does, the networks written out in NumPy, "
+            f"for as long as it was trained: {steps} steps."
+        )
+    unheld: dict[str, list[str]] = {}
+    for record in looked:
+        if record.work["verdict"] == "unproven":
+            unheld.setdefault(record.work["why"], []).append(names.system(record.job))
+    for why, systems in unheld.items():
+        yield f"Measured runs that were held against nothing, since {text.line(why, 300)}: {text.listing(systems)}."
+
+
 def _differing(where: str, what: str, values: Iterable[tuple[Record, str]]) -> Iterator[str]:
     found: dict[str, list[str]] = {}
     for record, value in values:
@@ -144,6 +165,12 @@ def _runs(comparison: Comparison) -> Iterator[str]:
         yield (
             f"In {text.count(len(uneven), 'run')} the fastest window was more than {SPREAD} times as fast as the "
             f"slowest (up to {text.number(worst, 2)} times): the machine was not quiet, or the warm-up too short."
+        )
+    late = [record for record in comparison.records if record.done and rates.read_share(record) > READ]
+    if late:
+        yield (
+            f"Reading the loss after a window, outside of its clock, took more than {READ:.0%} of it: "
+            f"{text.listing(names.system(record.job) for record in late)}."
         )
     yield from _changed(comparison.records)
 

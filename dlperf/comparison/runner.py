@@ -19,6 +19,7 @@ from dlperf.launchers import Launcher
 from dlperf.planning import plan
 from dlperf.planning.spec import Spec
 from dlperf.proof.certify import Certifier
+from dlperf.proof.references import ADAPTER, SECONDS, SHARE, References
 from dlperf.runs import bundle, failures, worker
 from dlperf.runs.events import Stream
 from dlperf.runs.execute import Enough, Exit, Outcome, execute, now
@@ -46,13 +47,14 @@ class Runner:
     progress: Progress
     retry_failed: bool = False
     _first_block: int = 0
+    _references: References | None = None
 
     def run(self) -> None:
         """Make environments, then run what is missing. KeyboardInterrupt ends every child and goes on."""
         runs = list(self._missing())
         jobs = {job.id: job for _, job in runs}
         used = {job.adapter: self.adapters[job.adapter] for job in jobs.values() if job.traits.run}
-        bundle.copy_code(self.store.folder / "code", used.values())
+        bundle.copy_code(self.store.folder / "code", {**used, ADAPTER: self.adapters[ADAPTER]}.values())
         expected = estimate.expected(self.store.spec, [job for _, job in runs], self.adapters)
         for line in estimate.text(expected) if runs else ():
             self.progress.note(line)
@@ -62,6 +64,7 @@ class Runner:
         self._find_batch_sizes(environments)
         jobs = {job.id: job for job in self.store.plan.jobs}
         self._prove(environments)
+        self._refer([job for job in jobs.values() if job.id in environments], expected.seconds or 0.0)
         # what is run later is in blocks of its own: a pause of hours may lie between
         earlier = [record.repeat if record.block is None else record.block for record in self.store.records.values()]
         self._first_block = max(earlier, default=-1) + 1
@@ -162,6 +165,21 @@ class Runner:
         again = {job.id: made[job.duplicate_of] for job in proven if job.duplicate_of in made}
         self.store.prove({**self.store.proofs, **made, **again})
 
+    def _refer(self, jobs: Sequence[Job], seconds: float) -> None:
+        """The reference's runs that these rows' are held against. seconds: that the comparison is expected to take."""
+        rows = [job for job in jobs if self._proves_itself(job)]
+        pairs = len({(job.model, job.precision, job.batch_size) for job in rows})
+        each = max(SECONDS, SHARE * seconds / max(pairs, 1))
+        spec, progress = self.store.spec, self.progress
+        self._references = References(
+            self.store.folder, spec, self.adapters[ADAPTER], each, progress.note, progress.busy
+        )
+        for job in rows:
+            self._references.of(job)
+
+    def _proves_itself(self, job: Job) -> bool:
+        return job.traits.proven and self.adapters[job.adapter].trains
+
     def _never_ran(self, job: Job, repeat: int, error: RunError) -> None:
         failure = Failure(error.kind, str(error), error.lines)
         self._finish(Record(job, repeat, now(), 0.0, "", "", {"kind": self.store.spec.env}, failure=failure))
@@ -182,7 +200,10 @@ class Runner:
 
         command, outcome = self._execute(folder, job, spec, repeat, environment, tick)
         stored = system.stored(adapter, job, spec, environment)
-        self._finish(replace(_record(job, repeat, command, stored, outcome), block=self._first_block + repeat))
+        made = replace(_record(job, repeat, command, stored, outcome), block=self._first_block + repeat)
+        if made.done and self._proves_itself(job) and self._references:
+            made = replace(made, work=self._references.verdict(job, folder))
+        self._finish(made)
 
     def _execute(
         self, folder: Path, job: Job, spec: Spec, repeat: int, environment: Environment, tick: Callable[[], None]
@@ -192,7 +213,7 @@ class Runner:
         command = system.script(adapter, job, spec, repeat, environment)
         outcome = execute(
             folder,
-            system.request(adapter, job, spec),
+            system.request(adapter, job, spec, repeat),
             command,
             lambda: system.read(adapter, job, spec, repeat, environment, folder),
             system.failure,

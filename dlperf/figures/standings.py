@@ -51,8 +51,8 @@ def standings(
 
 
 def obstacles(comparison: Comparison) -> dict[str, str]:
-    """Why a row takes no part in "fastest", by Job.id: no proof of the same work, work that differs, or a rate that its
-    GPU cannot reach.
+    """Why a row takes no part in "fastest", by Job.id: no proof of the same work, work that differs in a proof or in a
+    measured run, or a rate that its GPU cannot reach.
 
     Rows of a kind that is never ranked are not here.
     """
@@ -67,6 +67,8 @@ def obstacles(comparison: Comparison) -> dict[str, str]:
         why = peaks.impossible(record.job, throughput(record), comparison.machine) if record.done else ""
         if why:
             found[record.job.id] = why
+        if record.done and record.work.get("verdict") == "different" and record.job.id not in found:
+            found[record.job.id] = f"different work: as measured, in run {record.repeat + 1} {record.work['why']}"
     return found
 
 

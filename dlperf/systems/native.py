@@ -49,8 +49,8 @@ class Native(System):
         launch = worker.launch(job, environment, spec, f"{job.id}-r{repeat + 1}", title)
         return launchers.find(job.launcher).script(launch)
 
-    def request(self, adapter: Adapter, job: Job, spec: Spec) -> dict[str, object]:
-        return request(adapter, job, spec)
+    def request(self, adapter: Adapter, job: Job, spec: Spec, repeat: int) -> dict[str, object]:
+        return request(adapter, job, spec, repeat)
 
     def read(
         self, adapter: Adapter, job: Job, spec: Spec, repeat: int, environment: Environment, folder: Path
@@ -66,13 +66,14 @@ def _on_cpu(environment: Environment, spec: Spec) -> Environment:
     return replace(environment, emulated=spec.emulate_cpu)
 
 
-def request(adapter: Adapter, job: Job, spec: Spec) -> dict[str, object]:
+def request(adapter: Adapter, job: Job, spec: Spec, repeat: int = 0) -> dict[str, object]:
     """What a run is asked for; of a third-party script, for whoever reads its folder."""
     protocol = spec.protocol
     timed = job.world_size == 1  # of several each would choose steps of its own
     asked = worker.request(
         job,
         spec,
+        dropout_seed=spec.seed + 1 + repeat,
         input=job.input,
         data_dir=worker.data_of(job),
         format=job.format,

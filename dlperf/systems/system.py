@@ -40,7 +40,7 @@ class System:
         """What `sh` runs for one run of a job, in the run's folder: launch.sh; empty if nothing is. Pure."""
         return ""
 
-    def request(self, adapter: Adapter, job: Job, spec: Spec) -> dict[str, object]:
+    def request(self, adapter: Adapter, job: Job, spec: Spec, repeat: int) -> dict[str, object]:
         """The content of job.json."""
         return {}
 

@@ -37,8 +37,8 @@ class Upstream(System):
     def script(self, adapter: Adapter, job: Job, spec: Spec, repeat: int, environment: Environment) -> str:
         return commands.launch(adapter, job, spec, repeat, environment)
 
-    def request(self, adapter: Adapter, job: Job, spec: Spec) -> dict[str, object]:
-        return native.request(adapter, job, spec)
+    def request(self, adapter: Adapter, job: Job, spec: Spec, repeat: int) -> dict[str, object]:
+        return native.request(adapter, job, spec, repeat)
 
     def complete(self, adapter: Adapter, job: Job, spec: Spec, folder: Path) -> bool:
         theirs = adapter.scripts[job.model]

@@ -1,0 +1,228 @@
+"""Makes the reference's runs that measured runs are held against, keeps them, and holds runs against them.
+
+They are runs of the adapter `numpy` in the core's own Python, in `<comparison>/proofs`, and for later comparisons in
+`<cache>/references`: they depend on nothing of the machine but its rounding.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from dlperf import cache, launchers, models
+from dlperf.catalog.adapter import Adapter
+from dlperf.envs import kinds
+from dlperf.errors import RunError
+from dlperf.planning.spec import Protocol, Spec
+from dlperf.proof import measured
+from dlperf.proof.certificates import definition
+from dlperf.proof.judge import work_options
+from dlperf.proof.measured import Marks, Reference
+from dlperf.runs import bundle, events, failures, worker
+from dlperf.runs.execute import execute
+from dlperf.schema import Job
+
+ADAPTER = "numpy"
+#: FLOP/s of a core in float32, and what other precisions take times as long; measured on two cores of Zen 4, BERT-base
+#: at batch 4 and ResNet-50 at batch 16
+FLOPS, SLOWER = 3.5e10, {"fp64": 2.0, "fp32": 1.0, "amp_bf16": 2.6}
+#: dropout's seeds of the two runs, which no measured run has
+SEEDS = (1_000_001, 1_000_002)
+#: seconds that the two runs may take at least, and the share of the comparison's
+SECONDS, SHARE = 60.0, 0.1
+STATES = "states.npz"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One run of the reference: of a job's model, batch and options, in `precision`, for so many steps."""
+
+    job: Job
+    precision: str
+    dropout_seed: int
+    protocol: Protocol
+
+    @property
+    def name(self) -> str:
+        p, more = self.protocol, "".join(f"-{key}={value}" for key, value in sorted(work_options(self.job).items()))
+        steps = f"{p.warmup_steps}+{p.windows}x{p.steps_per_window}"
+        return f"{self.job.model}-{self.precision}-b{self.job.batch_size}-{steps}{more}-{self.dropout_seed}-reference"
+
+
+@dataclass
+class References:
+    """Those of one comparison, each pair made when it is first asked for.
+
+    folder: the comparison's. adapter: the one that is named ADAPTER. seconds: that one pair may take. busy: see
+    `Certifier`.
+    """
+
+    folder: Path
+    spec: Spec
+    adapter: Adapter
+    seconds: float
+    note: Callable[[str], None]
+    busy: Callable[[Callable[[], str]], None]
+    _made: dict[tuple[object, ...], Reference | str] = field(default_factory=dict)
+
+    def of(self, job: Job) -> Reference | str:
+        """What a job's runs are held against, or why there is nothing."""
+        why = obstacle(job, self.spec)
+        if why:
+            return why
+        key = (job.model, job.precision, job.batch_size, *sorted(work_options(job).items()))
+        if key not in self._made:
+            self._made[key] = self._pair(job)
+        return self._made[key]
+
+    def verdict(self, job: Job, run: Path) -> dict[str, Any]:
+        """Of one run, see Record.work. run: its folder."""
+        try:
+            told = marks(run)
+        except Exception as error:  # of a damaged archive numpy raises whatever its parser met
+            return {"verdict": "unproven", "why": f"what it wrote down of its tensors cannot be read: {error}"}
+        found = self.of(job)
+        held = found if isinstance(found, Reference) else None
+        wrong = measured.faults(told, trained(job), held)
+        if wrong:
+            return {"verdict": "different", "why": wrong[0]}
+        return {"verdict": "same", "steps": held.steps} if held else {"verdict": "unproven", "why": str(found)}
+
+    def _pair(self, job: Job) -> Reference | str:
+        protocol = affordable(job, self.spec.protocol, self.spec.threads, self.seconds)
+        if protocol is None:
+            first = sum(seconds(one, self.spec.threads) for one in pair(job, _first_steps(self.spec.protocol)))
+            return (
+                f"two steps of the reference take {first:.0f} s on this CPU, and {self.seconds:.0f} s are left for it"
+            )
+        made = []
+        for asked in pair(job, protocol):
+            found = self._run(asked)
+            if isinstance(found, str):
+                return f"the reference did not run: {found}"
+            made.append(found)
+        dropout = bool(getattr(models.config(job.model), "dropout", 0.0))
+        return Reference(made[0], made[1], dropout)
+
+    def _run(self, asked: Asked) -> Marks | str:
+        """What a run wrote down, from the cache or made now; or why there is none."""
+        place = kept(asked, bundle.digest(self.folder / "code" / "dlperf", ADAPTER), self.spec.seed)
+        with suppress(Exception):
+            return marks(place)
+        run, p, launcher = self.folder / "proofs" / asked.name / "run", asked.protocol, launchers.find("local")
+        self.note(f"reference for measured runs: {asked.name}")
+        try:
+            environment = kinds.ensure(self.adapter, "cpu", "current")
+        except RunError as error:
+            return str(error)
+        job = replace(
+            asked.job,
+            adapter=ADAPTER,
+            precision=asked.precision,
+            device="cpu",
+            options=work_options(asked.job),
+            launcher="local",
+            environment="cpu",
+            image="",
+        )
+        request = worker.request(
+            job,
+            self.spec,
+            dropout_seed=asked.dropout_seed,
+            warmup_steps=p.warmup_steps,
+            windows=p.windows,
+            steps_per_window=p.steps_per_window,
+        )
+        script = launcher.script(worker.launch(job, environment, self.spec, asked.name, f"the reference, {asked.name}"))
+        outcome = execute(
+            run,
+            request,
+            script,
+            lambda: events.read_job(run, 1),
+            failures.failure,
+            self.spec.timeout,
+            lambda: self.busy(lambda: asked.name),
+            launcher,
+        )
+        if outcome.failure:
+            return f"{outcome.failure.kind}: {outcome.failure.message}"
+        with suppress(OSError):
+            shutil.copytree(run, place, dirs_exist_ok=True)
+        return marks(run)
+
+
+def obstacle(job: Job, spec: Spec) -> str:
+    """Why the reference does not train a job; empty if it does."""
+    if not spec.verify:
+        return "no proof was asked for (--no-verify)"
+    if job.world_size > 1:
+        return "the reference trains in one process, and the row has several ranks"
+    if job.input != "synthetic":
+        return "the reference reads no files"
+    if job.family not in ("bert", "resnet"):  # what adapters/numpy has
+        return f"no {job.family} is written out in NumPy"
+    if spec.emulate_cpu:
+        return "an emulated CPU has no time for the reference"
+    return ""
+
+
+def trained(job: Job) -> tuple[str, ...]:
+    """The names of what is trained, not counted."""
+    return tuple(one.name for one in models.family(job.model).parameters(models.config(job.model)) if one.trained)
+
+
+def pair(job: Job, protocol: Protocol) -> tuple[Asked, Asked]:
+    """The two runs that tell how far apart right runs of a job are."""
+    if getattr(models.config(job.model), "dropout", 0.0):
+        first, second = (Asked(job, "fp32", seed, protocol) for seed in SEEDS)
+        return first, second
+    own = job.precision if job.precision in SLOWER else "amp_bf16"  # fp16 and tf32 round less
+    return Asked(job, "fp64", SEEDS[0], protocol), Asked(job, own, SEEDS[0], protocol)
+
+
+def affordable(job: Job, protocol: Protocol, threads: int, budget: float) -> Protocol | None:
+    """As much of a protocol as both runs make in so many seconds: all, its first window, its warm-up, two steps, or
+    nothing."""
+    choices = [protocol, replace(protocol, windows=1), replace(protocol, windows=0), _first_steps(protocol)]
+    for one in choices:
+        if sum(seconds(asked, threads) for asked in pair(job, one)) <= budget:
+            return one
+    return None
+
+
+def _first_steps(protocol: Protocol) -> Protocol:
+    return replace(protocol, windows=0, warmup_steps=min(2, protocol.warmup_steps))
+
+
+def seconds(asked: Asked, threads: int) -> float:
+    """What a run takes, roughly."""
+    steps = asked.protocol.warmup_steps + asked.protocol.windows * asked.protocol.steps_per_window
+    work = models.family(asked.job.model).flops(models.config(asked.job.model)) * asked.job.batch_size
+    return steps * work * SLOWER[asked.precision] / FLOPS / threads
+
+
+def kept(asked: Asked, code: str, seed: int) -> Path:
+    """Where the cache has a run of the reference, or would have it."""
+    p = asked.protocol
+    work = (definition(asked.job.model), asked.job.batch_size, asked.precision, asked.dropout_seed, seed)
+    parts = (*work, p.warmup_steps, p.windows, p.steps_per_window, sorted(work_options(asked.job).items()), code)
+    return cache.folder() / "references" / f"{asked.name}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}"
+
+
+def marks(run: Path) -> Marks:
+    """What a run wrote down. OSError, ValueError or KeyError where that is not whole."""
+    import numpy
+
+    stream = events.read(run / "events.rank0.jsonl")
+    states: dict[int, dict[str, Any]] = {}
+    with numpy.load(run / STATES, allow_pickle=False) as arrays:
+        for key in arrays.files:
+            steps, _, name = key.partition("/")
+            states.setdefault(int(steps), {})[name] = arrays[key]
+    windows = [(one.seconds, one.read_seconds) for one in stream.windows if one.read_seconds is not None]
+    return Marks(stream.losses, states, windows)
