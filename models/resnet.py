@@ -65,6 +65,7 @@ MEANINGS = {
     "classes": "Classes that the network chooses from.",
 }
 TOTALS: Dict[str, str] = {}
+SMOOTH = False
 
 EXPANSION = 4
 

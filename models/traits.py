@@ -36,6 +36,7 @@ class Family(Protocol):
         says of each of these, and of others that adapters may have, in one sentence each.
     TOTALS: sums over the global batch, divided by the number of ranks, that each rank has with its own batch, float64
         (): name -> the array that is summed. For a loss whose mean is over something that batches differ in.
+    SMOOTH: whether none of its operations has a kink or a jump, as a ReLU or a maximum has, where rounding decides.
     """
 
     SIZES: Mapping[str, Any]
@@ -50,6 +51,7 @@ class Family(Protocol):
     WORK: Tuple[str, ...]
     MEANINGS: Mapping[str, str]
     TOTALS: Mapping[str, str]
+    SMOOTH: bool
 
     def parameters(self, config: Any) -> "List[Parameter]":
         """Every tensor, statistics too, in the order of the forward pass."""
@@ -185,6 +187,7 @@ def _attributes(module: ModuleType) -> Dict[str, _Check]:
             lambda value: _texts(value) and {*module.EFFECTIVE, *module.WORK} <= set(value),
         ),
         "TOTALS": ("a dict of new array -> array of `batch`", _texts),
+        "SMOOTH": ("True or False", lambda value: isinstance(value, bool)),
     }
 
 

@@ -43,6 +43,7 @@ BATCH_SIZE = {"cuda": {"fp32": 64, "tf32": 64, "amp": 64}, "cpu": 4}
 INPUT = ""
 EFFECTIVE = ("solver",)
 WORK = ()
+SMOOTH = True
 MEANINGS = {"solver": "What multiplies rows by weights."}
 TOTALS = {}
 
