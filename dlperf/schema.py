@@ -238,7 +238,8 @@ class Difference:
     """How far a trajectory is from another: relative errors, as dlperf.proof defines them.
 
     other: the other system. losses: of each step. logits, gradient, change, statistic: of the worst tensor, which is
-    named; None where one of the two has none. parted: the first step, from 1, whose losses differ by more than the bar.
+    named; None where one of the two has none. gradients, changes: of all tensors as one vector. parted: the first step,
+    from 1, whose losses differ by more than the bar.
     """
 
     other: str
@@ -253,6 +254,8 @@ class Difference:
     statistic: float | None
     statistic_tensor: str
     parted: int | None
+    gradients: float | None = None
+    changes: float | None = None
 
     @property
     def loss(self) -> float:

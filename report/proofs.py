@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from dlperf import models
 from dlperf.proof import judge
-from dlperf.proof.judge import BARS, REFERENCE, SORTS, Bars, work_options
+from dlperf.proof.bars import BARS, Bars, bars_for
+from dlperf.proof.judge import REFERENCE, SORTS, work_options
 from dlperf.report import names, text
 from dlperf.report.shape import Column, Proof, Row, Table
 from dlperf.schema import Certificate, Comparison, Difference, Record, Trajectory
@@ -47,10 +49,13 @@ def _proof(group: Sequence[Certificate], runs: _Runs) -> Proof:
     first = group[0].trajectory
     low = any(one.bounds for one in group)
     referred = any(found.other == REFERENCE for one in group for found in one.differences)
+    bars = bars_for(first)
+    if bars and all(found.gradients is None for one in group for found in one.differences):
+        bars = replace(BARS[first.precision], gradients=None, changes=None)  # of older comparisons
     return Proof(
         title=f"{names.model(first.of)}, {_precision(first)}, {names.device(first.device)}"
         + (f", {first.ranks} ranks" if first.ranks > 1 else ""),
-        about=tuple(_about(first, referred)),
+        about=tuple(_about(first, bars, referred)),
         systems=_bounds(group) if low else _systems(group),
         pairs=None if low else _pairs(group),
         notes=(*_notes(group), *_otherwise(group, runs)),
@@ -61,12 +66,11 @@ def _precision(trajectory: Trajectory) -> str:
     return {"fp64": "float64", "fp32": "float32"}.get(trajectory.precision, trajectory.precision)
 
 
-def _about(trajectory: Trajectory, referred: bool) -> Iterable[str]:
+def _about(trajectory: Trajectory, bars: Bars | None, referred: bool) -> Iterable[str]:
     samples = models.family(trajectory.model).samples(models.config(trajectory.model))
     work = ", ".join(f"{key}={value}" for key, value in work_options(trajectory).items())
     together = f" of {trajectory.ranks} ranks together" if trajectory.ranks > 1 else ""
     yield f"Batch {trajectory.batch_size}{together}, {samples}{f', {work}' if work else ''}; {trajectory.steps} steps."
-    bars = BARS.get(trajectory.precision)
     if bars:
         tensors = [f"{what} {judge.short(bar)}" for what, bar in _tensor_bars(bars, trajectory) if bar is not None]
         yield f"Bars: {', '.join([f'losses {judge.short(bars.loss)}', *tensors])}."
@@ -82,7 +86,9 @@ def _tensor_bars(bars: Bars, trajectory: Trajectory) -> list[tuple[str, float | 
     return [
         ("outputs", bars.logits),
         ("gradients", bars.gradient),
+        ("all gradients as one vector", bars.gradients),
         ("changes of parameters", bars.change),
+        ("all changes as one vector", bars.changes),
         ("running statistics", bars.statistic if any(not one.trained for one in parameters) else None),
     ]
 

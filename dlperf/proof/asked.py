@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from dlperf import models
 from dlperf.models.parameters import count
 from dlperf.planning.plan import file_name
-from dlperf.proof.judge import BARS, work_options
+from dlperf.proof.bars import BARS
+from dlperf.proof.judge import work_options
 from dlperf.schema import Job
 
 #: of every trajectory; the seed is that of the weights and the batches

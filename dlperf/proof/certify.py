@@ -17,8 +17,9 @@ from dlperf.errors import RunError
 from dlperf.planning.spec import Spec
 from dlperf.proof import judge
 from dlperf.proof.asked import SEED, STEPS, Asked, at_once, needed, own_statistics, trajectories
+from dlperf.proof.bars import BARS
 from dlperf.proof.certificates import CERTIFICATE, FROM_WORKER, blank, digest, keep, place, read, sketches, update
-from dlperf.proof.judge import BARS, Evidence
+from dlperf.proof.judge import Evidence
 from dlperf.proof.published import reference
 from dlperf.runs import bundle, events, failures, worker
 from dlperf.runs.events import Stream

@@ -13,9 +13,8 @@ FLOOR is for tensors that mathematics makes zero, as the gradient of a key's bia
 change is what training did to a parameter; beside it an error is not hidden by what the parameter was before.
 
 In float64 rounding is 1e-16, so what is left after ten steps tells a different computation from a differently rounded
-one. float32 is held to its losses; and to its first logits and running statistics, because a float64 run may take other
-kernels than the measured one, and a wrong constant in those (an eps, a momentum) shows there as 1e-2 or more. Its
-gradients and changes are shown only: where a ReLU or a maximum is undecided but for rounding, they jump.
+one. float32 is judged, too, because a float64 run may take other kernels than the measured one, and a wrong constant in
+those (an eps, a momentum) shows there as 1e-2 or more; `dlperf.proof.bars` says by how much rounding may move it.
 
 Low precision is held to a bound from the system's own float32 run: rounding error is proportional to the unit
 roundoff u, and a product in low precision rounds its two operands and its result, where in float32 it rounds its result
@@ -34,6 +33,7 @@ from typing import TYPE_CHECKING
 
 from dlperf import models
 from dlperf.precision import TABLE
+from dlperf.proof.bars import BARS, Bars, bars_for
 from dlperf.schema import Bound, Certificate, Difference, Job, Trajectory
 
 if TYPE_CHECKING:
@@ -64,23 +64,6 @@ def work_options(of: Job | Trajectory) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Bars:
-    """The largest relative errors with which two systems still do the same work; None: shown, not judged."""
-
-    loss: float
-    logits: float | None = None
-    gradient: float | None = None
-    change: float | None = None
-    statistic: float | None = None
-
-
-BARS = {
-    "fp64": Bars(loss=1e-9, logits=1e-9, gradient=1e-7, change=1e-7, statistic=1e-7),
-    "fp32": Bars(loss=1e-4, logits=1e-4, statistic=1e-3),
-}
-
-
-@dataclass(frozen=True)
 class Evidence:
     """A trajectory with its sketches, by name, as dlperf.adapters.trace writes them."""
 
@@ -93,7 +76,8 @@ def judge(pool: Sequence[Evidence], reference: Evidence | None = None) -> list[C
 
     The same work is what the reference did, where there is one; else what most of the pool did.
     """
-    bars = BARS[pool[0].trajectory.precision]
+    bars = bars_for(pool[0].trajectory)
+    assert bars, pool[0].trajectory.precision
     reference = reference and _corrected(reference)[0]
     sound = [_corrected(one)[0] for one in pool if not _fault(one)]
     witnesses = [*([reference] if reference else []), *sound]
@@ -163,6 +147,8 @@ def difference(ours: Evidence, theirs: Evidence, bars: Bars) -> Difference:
         change_tensor=worst["change"][1],
         statistic=worst["statistic"][0],
         statistic_tensor=worst["statistic"][1],
+        gradients=_error(ours.sketches, theirs.sketches, "gradient/"),
+        changes=_error(ours.sketches, theirs.sketches, "change/"),
         parted=next((step for step, error in enumerate(losses, 1) if not error <= bars.loss), None),
     )
 
@@ -199,7 +185,8 @@ def _error(ours: _Sketches, theirs: _Sketches, prefix: str) -> float | None:
     if not names:
         return None
     off = math.sqrt(math.fsum(_norm(ours[name] - theirs[name]) ** 2 for name in names))
-    return off / math.sqrt(math.fsum(_norm(theirs[name]) ** 2 for name in names)) if off else 0.0
+    whole = math.sqrt(math.fsum(_norm(theirs[name]) ** 2 for name in names))
+    return off / whole if whole else math.inf if off else 0.0
 
 
 def _norm(values: NDArray[numpy.float64]) -> float:
@@ -207,9 +194,9 @@ def _norm(values: NDArray[numpy.float64]) -> float:
 
 
 def _within(found: Difference, bars: Bars) -> bool:
-    errors = (found.loss, found.logits, found.gradient, found.change, found.statistic)
-    limits = (bars.loss, bars.logits, bars.gradient, bars.change, bars.statistic)
-    return all(bar is None or error is None or error <= bar for error, bar in zip(errors, limits, strict=True))
+    names = ("loss", "logits", "gradient", "change", "statistic", "gradients", "changes")
+    pairs = [(getattr(found, name), getattr(bars, name)) for name in names]
+    return all(bar is None or error is None or error <= bar for error, bar in pairs)
 
 
 _Measure = Mapping[tuple[str, str], Difference]
@@ -277,10 +264,14 @@ def _parting(found: Difference, bars: Bars) -> str:
         parts.append(f"its first {found.logits_tensor} are off by {short(found.logits)}")
     if found.gradient and bars.gradient is not None and found.gradient > bars.gradient:
         parts.append(f"its first gradients by up to {short(found.gradient)} ({found.gradient_tensor})")
+    elif found.gradients and bars.gradients is not None and found.gradients > bars.gradients:
+        parts.append(f"its first gradients, as one vector, by {short(found.gradients)}")
     if found.parted is not None:
         parts.append(f"its losses part at step {found.parted}, by {short(found.loss)} at most")
     if bars.change is not None and found.change > bars.change:
         parts.append(f"its parameters change otherwise by up to {short(found.change)} ({found.change_tensor})")
+    elif found.changes and bars.changes is not None and found.changes > bars.changes:
+        parts.append(f"its parameters, as one vector, change otherwise by {short(found.changes)}")
     if bars.statistic is not None and found.statistic is not None and found.statistic > bars.statistic:
         parts.append(f"its running statistics are off by up to {short(found.statistic)} ({found.statistic_tensor})")
     return f"against {whom}, {', '.join(parts)}"

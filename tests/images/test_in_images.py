@@ -19,7 +19,7 @@ from dlperf.catalog import reader
 from dlperf.comparison import store
 from dlperf.docker import dockerfile
 from dlperf.envs import wheels
-from dlperf.proof.judge import BARS
+from dlperf.proof.bars import BARS
 
 pytestmark = pytest.mark.images
 

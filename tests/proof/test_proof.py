@@ -136,6 +136,26 @@ def test_float32_is_held_to_losses_and_to_what_shows_a_wrong_constant():
     assert verdicts(single("a"), single("b"), single("c", statistic=2e-3)) == ["same", "same", "different"]
 
 
+@pytest.mark.parametrize(
+    ("smooth", "errors", "says"),
+    [
+        (False, {"gradient": 0.1}, ""),
+        (False, {"gradient": 1.0}, "its first gradients, as one vector, by "),
+        (False, {"change": 0.3}, ""),
+        (False, {"change": 3.0}, "its parameters, as one vector, change otherwise by "),
+        (True, {"gradient": 9e-5, "change": 2e-3}, ""),
+        (True, {"gradient": 2e-4}, "its first gradients by up to 2e-4 (fc.weight)"),
+        (True, {"change": 4e-3}, "its parameters change otherwise by up to 4e-3 (fc.weight)"),
+    ],
+)
+def test_float32s_gradients_are_judged_as_one_where_they_jump_and_else_by_tensor(monkeypatch, smooth, errors, says):
+    monkeypatch.setattr(models.FAMILIES["resnet"], "SMOOTH", smooth)
+    told = {"precision": "fp32", "effective": {"compute_dtype": "float32"}}
+    made = judge.judge([evidence("a", **told), evidence("b", **told), evidence("odd", **told, **errors)])[-1]
+    assert (made.verdict == "different") == bool(says)
+    assert says in made.why
+
+
 def test_without_a_majority_nobody_is_proven():
     made = judge.judge([evidence("a"), evidence("b", loss=1e-3)])
     assert [one.verdict for one in made] == ["different", "different"]
