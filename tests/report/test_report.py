@@ -136,7 +136,7 @@ def certificate(of: Job, precision: str, **changes: object) -> Certificate:
         losses=(7.0,) * 10,
     )
     tensors = (1e-14, "logits", 2e-12, "bn1.bias", 4e-11, "fc.weight", 5e-15, "bn1.running_var")
-    found = Difference("reference", (0.0, 3e-13), 2e-13, *tensors, None)
+    found = Difference("reference", (0.0, 3e-13), 2e-13, *tensors, None, 3e-13, 5e-12)
     bounds = (Bound("logits", 2e-7, 4e-3, least=5e-5, most=1.3e-2),) if low else ()
     made = Certificate(trajectory, "same", size=3e-13, differences=(found,), bounds=bounds)
     return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
