@@ -132,8 +132,8 @@ def _measured(comparison: Comparison) -> Iterator[str]:
     if held:
         steps = f"{min(held)}" if min(held) == max(held) else f"{min(held)} to {max(held)}"
         yield (
-            f"{text.count(len(held), 'measured run')} did what the reference does, the networks written out in NumPy, "
-            f"for as long as it was trained: {steps} steps."
+            f"{text.count(len(held), 'measured run')} {'was' if len(held) == 1 else 'were'} held against the network "
+            f"written out in NumPy, for {steps} steps from the first, and did the same."
         )
     unheld: dict[str, list[str]] = {}
     for record in looked:

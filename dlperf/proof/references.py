@@ -146,7 +146,7 @@ class References:
             lambda: events.read_job(run, 1),
             failures.failure,
             self.spec.timeout,
-            lambda: self.busy(lambda: asked.name),
+            lambda: self.busy(lambda: f"at work: {asked.name}"),
             launcher,
         )
         if outcome.failure:
