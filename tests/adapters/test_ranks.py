@@ -193,7 +193,7 @@ FAULTS = {
     "crash": ("crash", "rank 1 on {host}: RuntimeError: the fake framework crashed, as asked"),
     "killed": ("killed", "rank 1 on {host}: ended by signal 9 (SIGKILL)"),
     "out_of_memory": ("out_of_memory", "rank 1 on {host}: MemoryError: the fake framework ran out of memory, as asked"),
-    "nan": ("nan", "rank 1 on {host}: NotFinite: the loss is nan after warm-up"),
+    "nan": ("nan", "rank 1 on {host}: NotFinite: the loss is nan after step 1"),
 }
 
 
