@@ -3,7 +3,8 @@
 JOB.json holds {"adapter": "pytorch", "job": {...}}, see dlperf.adapters.api.Job. The worker owns the loop and the
 clock, so that the same lines time every framework, and writes one JSON object per line to events.rank<N>.jsonl:
 
-    start    rank, world_size, pid, machine, kernels (what the adapter says of them on this CPU, or null)
+    start    rank, world_size, pid, machine, kernels (what the adapter says of them on this CPU, or null), variables
+             (that may matter, see dlperf.adapters.variables) and dropped (names of the user's others)
     imported versions
     built    seconds (import, meeting the other ranks, build), parameter_count
     product  on a CPU: size, seconds of a square matrix product in the row's precision; fp32_seconds of numpy's
@@ -34,6 +35,11 @@ import sys
 import time
 import traceback
 from typing import Any, Callable, Dict, List, Optional, Sequence, TextIO, Tuple
+
+from dlperf.adapters import variables
+
+if __name__ == "__main__":  # before the first library reads its own
+    variables.clean()
 
 import numpy
 
@@ -99,6 +105,7 @@ def run(request: Dict[str, Any], job: Job, place: ranks.Ranks, events: Events, f
     began = time.perf_counter()
     machine, adapter = probe.machine(), request["adapter"]
     told, refused = _kernels(request, job)
+    told.update(variables=variables.told(), dropped=variables.dropped())
     events.write("start", rank=place.rank, world_size=place.world_size, pid=os.getpid(), machine=machine, **told)
     if refused:  # before the import, which may die of an illegal instruction
         raise Unsupported(refused)

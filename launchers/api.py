@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
+from dlperf.adapters.variables import SET, kept
 from dlperf.launchers import containers
 from dlperf.launchers.containers import Container
 from dlperf.shell import quote
@@ -40,6 +41,8 @@ KEEP_MEMORY = {
 EMULATOR = "qemu-x86_64-static"
 #: variables that choose kernels for the host's CPU, which an emulated one may lack
 OF_THE_HOST = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
+#: keys of --launcher-arg by which an engine runs ranks in an image
+IMAGES = {"image", "container-image"}
 
 
 @dataclass(frozen=True)
@@ -224,6 +227,9 @@ def worker(launch: Launch, variables: Mapping[str, str], raw: Mapping[str, str] 
         **launch.variables,
         **variables,
     }
+    in_image = launch.container or IMAGES & launch.arguments.keys()  # whose variables are the image's
+    if not (in_image or launch.emulated):  # an emulated worker cannot start itself again
+        values[SET] = " ".join(name for name in [*values, *(raw or {})] if not kept(name))
     words = [f'PYTHONPATH="$PWD"/{quote(launch.code)}']
     words += [f"{name}={_value(name, value)}" for name, value in values.items()]
     words += [f"{name}={value}" for name, value in (raw or {}).items()]

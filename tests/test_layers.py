@@ -46,7 +46,7 @@ LAYERS = (
 #: both sides: see the tests below
 WORKER_SIDE = ("adapters", "models")
 #: of the worker side, what the core may import
-SHARED = ("api", "cpu", "gpu", "probe", "ranks", "trace")
+SHARED = ("api", "cpu", "gpu", "probe", "ranks", "trace", "variables")
 
 
 def modules():
