@@ -14,6 +14,7 @@ exec env \
   LD_LIBRARY_PATH=/cache/envs/oneflow-cpu-0123/nvidia/cudnn/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
   DLPERF_LAUNCHER=horovod \
   DLPERF_HOSTS=10.77.0.1,10.77.0.2 \
+  DLPERF_SET='MALLOC_MMAP_THRESHOLD_ MALLOC_TRIM_THRESHOLD_ MALLOC_TOP_PAD_' \
   /cache/envs/oneflow-cpu-0123/bin/python -m dlperf.adapters.worker job.json .
 exit
 ;;

@@ -13,6 +13,7 @@ exec env \
   MALLOC_TOP_PAD_=67108864 \
   LD_LIBRARY_PATH=/cache/envs/oneflow-cpu-0123/nvidia/cudnn/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
   DLPERF_LAUNCHER=local \
+  DLPERF_SET='MALLOC_MMAP_THRESHOLD_ MALLOC_TRIM_THRESHOLD_ MALLOC_TOP_PAD_' \
   /cache/envs/oneflow-cpu-0123/bin/python -m dlperf.adapters.worker job.json .
 exit
 ;;
