@@ -66,7 +66,7 @@ def test_without_pynvml_there_is_a_run_and_the_reason(compare, tmp_path, monkeyp
 
 def test_what_nvml_complains_of_is_told(compare, tmp_path, monkeypatch):
     gpus.with_nvml(tmp_path / "nvml", monkeypatch)
-    monkeypatch.setenv("NVML_FAILS", "Driver/library version mismatch")
+    monkeypatch.setenv("DLPERF_TEST_NVML_FAILS", "Driver/library version mismatch")
     assert compare()[0].not_sampled == "NVML: Driver/library version mismatch"
 
 
@@ -91,7 +91,7 @@ def module(tmp_path, monkeypatch):
 
     def load(*cards):
         (tmp_path / "cards.json").write_text(json.dumps(cards))
-        monkeypatch.setenv("NVML_CARDS", str(tmp_path / "cards.json"))
+        monkeypatch.setenv("DLPERF_TEST_CARDS", str(tmp_path / "cards.json"))
         pynvml.nvmlInit()
         return pynvml
 

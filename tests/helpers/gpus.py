@@ -60,7 +60,7 @@ def with_nvml(folder, monkeypatch, *cards, installed=True):
     """This interpreter, for runs and for the core, with a fake pynvml on its path, or without one."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "cards.json").write_text(json.dumps(cards))
-    monkeypatch.setenv("NVML_CARDS", str(folder / "cards.json"))
+    monkeypatch.setenv("DLPERF_TEST_CARDS", str(folder / "cards.json"))
     (folder / "pynvml.py").write_text("raise ModuleNotFoundError(name='pynvml')")
     path = FAKE_NVML if installed else folder
     (folder / "python").write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{path}" exec "{sys.executable}" "$@"\n')

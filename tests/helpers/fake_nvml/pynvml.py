@@ -1,4 +1,4 @@
-"""A module that stands in for pynvml: cards as the file NVML_CARDS has them, one dictionary each.
+"""A module that stands in for pynvml: cards as the file DLPERF_TEST_CARDS has them, one dictionary each.
 
 uuid, name; clocks: MHz, one after the other as they are asked for, the last one for ever; watts; joules: whether it
 counts them (watts since 1970); throttle: bits; pids: of processes that compute on it; parts: UUIDs, if it is divided.
@@ -24,10 +24,10 @@ class Handle(dict):
 
 def nvmlInit():
     global cards
-    said = os.environ.get("NVML_FAILS")
+    said = os.environ.get("DLPERF_TEST_NVML_FAILS")
     if said:
         raise NVMLError(said)
-    with open(os.environ["NVML_CARDS"]) as file:
+    with open(os.environ["DLPERF_TEST_CARDS"]) as file:
         cards = [Handle(card) for card in json.load(file)]
 
 
