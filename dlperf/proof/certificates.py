@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from dlperf import cache, models
+from dlperf.adapters import variables
 from dlperf.adapters.api import WIDTH
 from dlperf.adapters.gpu import Gpu
 from dlperf.envs.environment import Environment
@@ -75,7 +76,8 @@ def definition(model: str) -> str:
 
 
 def place(trajectory: Trajectory) -> Path:
-    """The folder of a certificate: its name says what it is of, its end is the digest of what it depends on."""
+    """The folder of a certificate: its name says what it is of, its end is the digest of what it depends on. Variables
+    are this process's; workers on other machines may have others of them."""
     t = trajectory
     asked = (
         t.adapter,
@@ -89,7 +91,7 @@ def place(trajectory: Trajectory) -> Path:
         t.ranks,
     )
     made_of = (t.definition, t.code, t.environment["kind"], t.environment["digest"])
-    parts = (asked, made_of, t.gpu) if t.gpu else (asked, made_of)
+    parts = (asked, made_of, *filter(None, (t.gpu, variables.told())))
     key = hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
     return _folder() / f"{_label(t.adapter, t.model, t.device, t.precision, t.ranks)}-{key}"
 
