@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from dlperf import cache, launchers
+from dlperf.adapters import variables
 from dlperf.catalog.adapter import Adapter
 from dlperf.comparison import estimate, largest
 from dlperf.comparison.progress import Progress
@@ -48,13 +49,19 @@ class Runner:
     retry_failed: bool = False
     _first_block: int = 0
     _references: References | None = None
+    _told: bool = False
 
     def run(self) -> None:
         """Make environments, then run what is missing. KeyboardInterrupt ends every child and goes on."""
         runs = list(self._missing())
         jobs = {job.id: job for _, job in runs}
         used = {job.adapter: self.adapters[job.adapter] for job in jobs.values() if job.traits.run}
-        bundle.copy_code(self.store.folder / "code", {**used, ADAPTER: self.adapters[ADAPTER]}.values())
+        code = self.store.folder / "code"
+        bundle.copy_code(code, {**used, ADAPTER: self.adapters[ADAPTER]}.values())
+        edited = bundle.changed(code)
+        if edited:
+            says = f"the code of its runs was changed since: {code / edited[0]}. Put it back, or start anew."
+            raise UsageError([Problem("--resume", self.store.folder, says=says)])
         expected = estimate.expected(self.store.spec, [job for _, job in runs], self.adapters)
         for line in estimate.text(expected) if runs else ():
             self.progress.note(line)
@@ -158,12 +165,17 @@ class Runner:
         """Certificates of the rows that can be proven, unless an earlier call had them all."""
         spec, folder = self.store.spec, self.store.folder
         proven = [job for job in self.store.plan.jobs if job.traits.proven]
-        if all(job.id in self.store.proofs for job in proven):
+        if all(self._proven(job) for job in proven):
             return
         certifier = Certifier(folder, spec, self.progress.note, self.progress.busy)
         made = certifier.certificates([job for job in proven if not job.duplicate_of], environments)
         again = {job.id: made[job.duplicate_of] for job in proven if job.duplicate_of in made}
         self.store.prove({**self.store.proofs, **made, **again})
+
+    def _proven(self, job: Job) -> bool:
+        """Whether an earlier call had its certificates, of the code that there is now."""
+        code = bundle.digest(self.store.folder / "code" / "dlperf", job.adapter)
+        return job.id in self.store.proofs and all(one.trajectory.code == code for one in self.store.proofs[job.id])
 
     def _refer(self, jobs: Sequence[Job], seconds: float) -> None:
         """The reference's runs that these rows' are held against. seconds: that the comparison is expected to take."""
@@ -200,10 +212,18 @@ class Runner:
 
         command, outcome = self._execute(folder, job, spec, repeat, environment, tick)
         stored = system.stored(adapter, job, spec, environment)
+        self._tell_dropped(outcome.stream)
         made = replace(_record(job, repeat, command, stored, outcome), block=self._first_block + repeat)
         if made.done and self._proves_itself(job) and self._references:
             made = replace(made, work=self._references.verdict(job, folder))
         self._finish(made)
+
+    def _tell_dropped(self, stream: Stream) -> None:
+        """Once: which of the user's variables for frameworks workers do without."""
+        names = [name for name in stream.start.get("dropped", ()) if name.startswith(variables.NOTABLE)]
+        if names and not self._told:
+            self._told = True
+            self.progress.note(f"Variables of your shell that workers do not get: {', '.join(names)}.")
 
     def _execute(
         self, folder: Path, job: Job, spec: Spec, repeat: int, environment: Environment, tick: Callable[[], None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,6 +12,8 @@ import dlperf.models
 from dlperf.catalog.adapter import Adapter
 
 _IGNORE = shutil.ignore_patterns("__pycache__", "*.pyc")
+#: the digest of each file, beside the copy
+LIST = "files.json"
 
 
 def copy_code(folder: Path, adapters: Iterable[Adapter]) -> None:
@@ -20,7 +23,25 @@ def copy_code(folder: Path, adapters: Iterable[Adapter]) -> None:
         building = folder.with_name(folder.name + ".building")
         shutil.rmtree(building, ignore_errors=True)
         _copy(building / "dlperf", adapters)
+        (building / LIST).write_text(json.dumps(_digests(building / "dlperf"), indent=1), encoding="utf-8")
         building.rename(folder)
+
+
+def changed(folder: Path) -> list[str]:
+    """The files of a copy that are not as they were copied, relative to it; older copies tell nothing."""
+    try:
+        copied = json.loads((folder / LIST).read_text(encoding="utf-8"))
+    except OSError:
+        return []
+    except ValueError:
+        return [LIST]
+    found = _digests(folder / "dlperf")
+    return sorted(f"dlperf/{name}" for name in copied.keys() | found.keys() if copied.get(name) != found.get(name))
+
+
+def _digests(package: Path) -> dict[str, str]:
+    files = [path for path in package.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    return {str(path.relative_to(package)): hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(files)}
 
 
 def _copy(package: Path, adapters: Iterable[Adapter]) -> None:

@@ -25,7 +25,7 @@ from dlperf.envs.target import MARKER
 from dlperf.figures import rates
 from dlperf.planning import plan
 from dlperf.planning.spec import Protocol, Spec
-from dlperf.runs import events
+from dlperf.runs import bundle, events
 
 compare = partial(call, "compare")
 
@@ -342,6 +342,20 @@ def test_a_used_output_folder_is_refused_and_untouched(tmp_path):
     assert ended.returncode == 2
     assert "this folder is not empty. Continue with --resume" in ended.stderr
     assert {path.name for path in tmp_path.iterdir()} <= {"precious.txt", "lock"}
+
+
+@pytest.mark.parametrize("change", ["edited", "new", "gone", "list"])
+def test_a_comparison_whose_code_was_changed_does_not_go_on(tmp_path, change):
+    out = tmp_path / "out"
+    compare(*FAKE, "-r", 1, "-o", out)
+    name = {"edited": "adapters/fake/resnet.py", "new": "adapters/fake/other.py", "gone": "adapters/probe.py"}
+    path = out / "code" / (f"dlperf/{name[change]}" if change in name else bundle.LIST)
+    path.unlink() if change == "gone" else path.write_text("# nothing\n")
+    kept = (out / "records.jsonl").read_text()
+    ended = compare("--resume", out)
+    assert ended.returncode == 2
+    assert f"the code of its runs was changed since: {path}. Put it back, or start anew." in ended.stderr
+    assert (out / "records.jsonl").read_text() == kept
 
 
 @pytest.mark.slow
