@@ -89,6 +89,18 @@ def test_one_tensor_that_changed_otherwise_is_named() -> None:
     assert "after 4 steps" in found
 
 
+def test_running_means_are_held_to_the_references() -> None:
+    def kept(run: Marks, share: float) -> Marks:
+        states = {step: {**found, "m": share * (found["a"] - run.states[0]["a"])} for step, found in run.states.items()}
+        return replace(run, states=states)
+
+    reference = Reference(kept(ROUNDED.first, 1.0), kept(ROUNDED.second, 1.0), dropout=False)
+    assert fault(kept(train(1e-5, 3), 1.0), reference) == ""
+    assert (
+        fault(kept(train(1e-5, 3), 0.9), reference) == "after 4 steps its running means are off by 0.1 of their change"
+    )
+
+
 def test_what_is_not_a_number_is_a_fault() -> None:
     right = train()
     assert fault(replace(right, losses={**right.losses, 3: float("nan")})) != ""
