@@ -125,9 +125,17 @@ def test_a_part_of_a_card_has_its_own_memory_and_nobodys_power(module, monkeypat
     assert set(nvml.READINGS) - set(read) == {"watts", "joules"}
 
 
-def test_processes_of_other_runs_are_foreign_and_this_ones_are_not(module, monkeypatch):
+@pytest.fixture
+def another_run(tmp_path):
+    """A process with a session and a folder of its own."""
+    with subprocess.Popen(["sleep", "1000"], start_new_session=True, cwd=tmp_path) as process:
+        yield process
+        process.kill()
+
+
+def test_processes_of_other_runs_are_foreign_and_this_ones_are_not(module, another_run, monkeypatch):
     monkeypatch.setattr(nvml, "_sees_all_processes", lambda: True)
-    loaded = module(gpus.card(pids=[os.getpid(), 1, 2**22 + 1]))
+    loaded = module(gpus.card(pids=[os.getpid(), another_run.pid, 2**22 + 1]))
     (card,) = nvml.chosen(nvml.found(loaded))
     assert nvml._read(loaded, card, nvml.SLOW_READINGS) == {"others": 1}, "not this one, nor one that has ended"
     monkeypatch.setattr(nvml, "_sees_all_processes", lambda: False)
