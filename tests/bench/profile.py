@@ -27,7 +27,7 @@ def main(comparison: Path, folder: Path) -> int:
     for path in sorted(comparison.glob("runs/*/0/job.json")):
         if not path.parent.parent.name.count("_plain"):
             to = folder / f"{path.parent.parent.name}.txt"
-            codes.append(subprocess.call([sys.executable, __file__, str(path), str(to), "alone"]))
+            codes.append(subprocess.call([sys.executable, "-P", __file__, str(path), str(to), "alone"]))
     return max(codes, default=1)
 
 
