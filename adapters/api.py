@@ -164,7 +164,8 @@ class Trainer(Protocol):
 
     def parameters(self) -> "Iterable[Tuple[str, Union[ndarray, Sparse]]]":
         """All tensors that dlperf.models lists, BatchNorm's statistics included, as canonical names and layouts. A
-        table that is on parameter servers may be Sparse: the rows that training touched."""
+        table that is on parameter servers may be Sparse: the rows that training touched. NotImplementedError where
+        adapter.toml says `proven = false`."""
 
     def logits(self) -> "Iterable[Tuple[str, ndarray]]":
         """Of the last step, with job.trace_steps: the outputs that `logits` of the family lists, batch axis first."""

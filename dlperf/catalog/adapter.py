@@ -103,7 +103,8 @@ class Adapter:
     formats: input -> those of dlperf.models.FORMATS that its loaders read, the best first. images: by device. source,
     scripts: of an adapter whose training scripts are others' (an upstream system), by model. imported: of one that has
     figures alone. launchers: those that are not on PATH but in an environment (Launcher.in_environment), and are in
-    this framework's. trains: False of one whose steps only sleep, so that its runs have nothing to prove.
+    this framework's. trains: False of one whose steps only sleep, so that its runs have nothing to prove. proven: False
+    of one whose trainer hands out no tensors, so that no proof of its rows is tried.
     """
 
     name: str
@@ -125,6 +126,7 @@ class Adapter:
     kernels: Sequence[Kernels] = ()
     launchers: tuple[str, ...] = ()
     trains: bool = True
+    proven: bool = True
 
     @property
     def kind(self) -> Kind:

@@ -29,7 +29,7 @@ REASON = "missing; give the reason, which the report shows."
 #: of adapter.toml; of one that has figures alone
 KEYS = {
     *("title", "homepage", "distribution", "default", "environment", "support", "distributed", "options"),
-    *("formats", "source", "script", "imported", "image", "kernels", "launchers", "trains"),
+    *("formats", "source", "script", "imported", "image", "kernels", "launchers", "trains", "proven"),
 }
 OF_FIGURES = {"title", "homepage", "default", "imported"}
 
@@ -75,6 +75,7 @@ def read(folder: Path) -> Adapter:
         distribution=() if theirs and "distribution" not in data else reader.texts(data, "distribution"),
         default=bool(data.get("default", not theirs)),
         trains=bool(data.get("trains", True)),
+        proven=bool(data.get("proven", True)),
         families=families,
         environments={key: reader.environment(key, table) for key, table in data.get("environment", {}).items()},
         support=[reader.support(index, table, families) for index, table in enumerate(data.get("support", []))],

@@ -28,7 +28,7 @@ def text(spec: Spec, planned: Plan, adapters: Mapping[str, Adapter], folder: Pat
     for name, commands in environment_commands(spec, planned, adapters).items():
         lines += ["", f"# environment of {name}, unless it is there already", commands]
     if spec.verify:
-        for one in estimate.proofs(planned.jobs):
+        for one in estimate.proofs(planned.jobs, adapters):
             environment = _planned(spec, one.job, adapters)
             head = f"# {folder / 'proofs' / one.name / 'run' / 'launch.sh'}, unless there is a valid certificate"
             lines += ["", head, certify.script(one, environment, spec).rstrip()]

@@ -85,7 +85,7 @@ class Estimate:
 def expected(spec: Spec, runs: Sequence[Job], adapters: Mapping[str, Adapter], here: Here | None = None) -> Estimate:
     """Of these runs of a comparison: a row as often as it is to be run. here: this machine, looked at if not given."""
     jobs = list({job.id: job for job in runs}.values())
-    wanted = proofs(jobs) if spec.verify else []
+    wanted = proofs(jobs, adapters) if spec.verify else []
     here = here or look(spec, jobs, wanted, adapters)
     wanted = [one for one in wanted if one.name not in here.proved]
     each = {job.id: seconds for job in jobs if (seconds := run_seconds(job, spec, here)) is not None}
@@ -109,9 +109,10 @@ def expected(spec: Spec, runs: Sequence[Job], adapters: Mapping[str, Adapter], h
     )
 
 
-def proofs(jobs: Iterable[Job]) -> list[Asked]:
+def proofs(jobs: Iterable[Job], adapters: Mapping[str, Adapter]) -> list[Asked]:
     """The trajectories that prove these rows, cached or not."""
-    return list({one.name: one for job in jobs if job.traits.proven for one in asked.needed(job)}.values())
+    proven = [job for job in jobs if job.traits.proven and adapters[job.adapter].proven]
+    return list({one.name: one for job in proven for one in asked.needed(job)}.values())
 
 
 def look(spec: Spec, jobs: Iterable[Job], wanted: Iterable[Asked], adapters: Mapping[str, Adapter]) -> Here:

@@ -4,13 +4,16 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import json
+import shutil
 import sys
 import tarfile
 from typing import Any
 
 import pytest
+from commands import call, records
 from places import ROOT
 
 from dlperf import compare, verify
@@ -37,6 +40,19 @@ def script(name: str) -> Any:
 
 bench, gpu, profile = script("bench"), script("gpu"), script("profile")
 
+SHORT = ("--protocol", "quick", "-r", 1)
+#: of an adapter that says `proven = false`
+HANDSOFF = """\
+from dlperf.adapters.fake import resnet
+from dlperf.adapters.fake.resnet import product, versions
+
+class Trainer(resnet.Trainer):
+    def parameters(self):
+        raise NotImplementedError
+
+def build(job, ranks):
+    return Trainer(job, ranks)
+"""
 TABLE = """\
 framework   model      precision  unit         ours (n)  plain (n)      ours / plain       note
 mxnet       resnet50   fp32       img/s        9.9 (3)   9.9 (3)        1.00 [1.00, 1.00]  tie; plain is v1
@@ -133,6 +149,46 @@ def _runs(job: Job, rates: list[float], note: str) -> list[Record]:
         Record(job, i, "", 1.0, "", "", {}, effective={"note": note}, windows=(Window(0, 1, 8, 8 / rate, 1.0, 1.0),))
         for i, rate in enumerate(rates)
     ]
+
+
+#: of adapters.api.Trainer, what a worker asks one of that runs in one process and is not traced
+ASKED = {
+    "parameter_count",
+    "effective",
+    "shapes",
+    "input_seconds",
+    "step",
+    "wait",
+    "read",
+    "parameters",
+    "peak_memory",
+    "close",
+}
+
+
+@pytest.mark.parametrize(
+    "path", sorted(FOLDER.glob("*_plain/*.py")), ids=lambda path: f"{path.parent.name}-{path.stem}"
+)
+def test_a_plain_trainer_has_all_that_a_worker_asks(path):
+    for one in ast.walk(ast.parse(path.read_text())):
+        if isinstance(one, ast.ClassDef) and one.name == "Trainer":
+            stores = [node for node in ast.walk(one) if isinstance(getattr(node, "ctx", None), ast.Store)]
+            named = {node.name for node in one.body if isinstance(node, ast.FunctionDef)}
+            named |= {getattr(node, "attr", "") or getattr(node, "id", "") for node in stores}
+            assert named >= ASKED
+
+
+def test_a_row_that_hands_out_no_tensors_is_measured_without_a_proof(tmp_path, monkeypatch):
+    made = shutil.copytree(ROOT / "adapters" / "fake", tmp_path / "adapters" / "handsoff")
+    (made / "adapter.toml").write_text(f"proven = false\n{(made / 'adapter.toml').read_text()}")
+    (made / "bert.py").write_text(HANDSOFF)
+    monkeypatch.setenv("DLPERF_ADAPTERS", str(tmp_path / "adapters"))
+    ended = call("compare", "-f", "handsoff", "-m", "bert_tiny", "--env", "current", *SHORT, "-o", tmp_path / "out")
+    assert ended.returncode == 0, ended.stderr + ended.stdout
+    (record,) = records(tmp_path / "out")
+    assert record.done
+    assert not list((tmp_path / "out" / "proofs").glob("*"))
+    assert "not comparable: no proof" in (tmp_path / "out" / "report.md").read_text()
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])

@@ -107,7 +107,7 @@ def test_nothing_is_said_of_time_where_nothing_was_measured(here):
 
 
 def test_proofs_that_are_there_take_no_time():
-    wanted = estimate.proofs(plan.from_spec(SPEC, ADAPTERS).jobs)
+    wanted = estimate.proofs(plan.from_spec(SPEC, ADAPTERS).jobs, ADAPTERS)
     assert len(wanted) == 12
     with_ = of()
     without = of(here=dataclasses.replace(ZEN5, proved=frozenset(one.name for one in wanted)))
@@ -126,7 +126,7 @@ def test_rows_elsewhere_say_nothing_of_disk_and_memory():
 
 def test_a_certificate_in_the_cache_is_seen(tmp_path, monkeypatch):
     monkeypatch.setenv("DLPERF_CACHE", str(tmp_path))
-    one = estimate.proofs(plan.from_spec(SPEC, ADAPTERS).jobs)[0]
+    one = estimate.proofs(plan.from_spec(SPEC, ADAPTERS).jobs, ADAPTERS)[0]
     assert not certificates.kept(one)
     label = f"{one.job.adapter}-{one.model}-cpu-{one.precision}"
     folder = tmp_path / "certificates" / f"{label}-0123456789abcdef"

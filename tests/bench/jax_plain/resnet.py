@@ -37,6 +37,8 @@ class State(TrainState):
 
 
 class Trainer:
+    input_seconds = None
+
     def __init__(self, job, ranks):
         self._batches = [prepare(batch) for batch in Batches(job, ranks).pool()]
         dtype = {"amp_bf16": jnp.bfloat16, "amp_fp16": jnp.float16}.get(job.precision, jnp.float32)

@@ -22,6 +22,8 @@ def build(job, ranks):
 
 
 class Trainer:
+    input_seconds = None
+
     def __init__(self, job, ranks):
         self._size = job.batch_size
         self._batches = [prepare(batch) for batch in Batches(job, ranks).pool()]

@@ -20,6 +20,8 @@ def build(job, ranks):
 
 
 class Trainer:
+    input_seconds = None
+
     def __init__(self, job, ranks):
         self._batches = [prepare(batch) for batch in Batches(job, ranks).pool()]
         self._network = paddle.vision.models.resnet50()

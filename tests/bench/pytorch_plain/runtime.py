@@ -24,6 +24,8 @@ def configure(job):
 class Trainer:
     """network: on its device. loss: network, batch -> scalar. prepare: a batch of arrays -> tensors."""
 
+    input_seconds = None
+
     def __init__(self, job, ranks, network, loss, optimizer, prepare, clip_norm=None, note=""):
         self._optimizer, self._clip_norm = optimizer, clip_norm
         self._weights = list(network.parameters())
