@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from statistics import median
 from typing import Any
 
-from dlperf.figures import rates, standings
+from dlperf.figures import rates, standings, steady
+from dlperf.figures.steady import Unsettled
 from dlperf.kind import KINDS
 from dlperf.report import names, sampled, text
 from dlperf.schema import Comparison, Record
@@ -166,6 +167,7 @@ def _runs(comparison: Comparison) -> Iterator[str]:
             f"In {text.count(len(uneven), 'run')} the fastest window was more than {SPREAD} times as fast as the "
             f"slowest (up to {text.number(worst, 2)} times): the machine was not quiet, or the warm-up too short."
         )
+    yield from map(_unsettled, steady.found(comparison))
     late = [record for record in comparison.records if record.done and rates.read_share(record) > READ]
     if late:
         yield (
@@ -173,6 +175,17 @@ def _runs(comparison: Comparison) -> Iterator[str]:
             f"{text.listing(names.system(record.job) for record in late)}."
         )
     yield from _changed(comparison.records)
+
+
+def _unsettled(table: Unsettled) -> str:
+    """That windows are left out of a table, and for which of its rows."""
+    job = table.jobs[0]
+    left = "the first window of every run is" if table.windows == 1 else f"each run's first {table.windows} windows are"
+    slower = text.listing(f"{names.system(row)} (by {text.number(100 * share, 1)} %)" for row, share in table.slower)
+    return (
+        f"{names.model(job.model)}, {names.precision_short(job)}: {left} in no figure, because the first was slower "
+        f"than later ones, as in a warm-up that is not over: {slower}."
+    )
 
 
 def _changed(records: Iterable[Record]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from dlperf.figures import steady
 from dlperf.figures.peaks import reached
 from dlperf.figures.rates import (
     all_reduce_bandwidth,
@@ -31,15 +32,20 @@ def rows(comparison: Comparison) -> list[dict[str, object]]:
     Units are in the names; None where a run has no such figure. Options, versions and what really ran follow as
     option.x, version.x, effective.x and condition.x; every row has the same keys in the same order.
     """
-    flat = [(record, _groups(record)) for record in comparison.records]
+    kept = steady.without(comparison)
+    flat = [(record, _groups(record)) for record in kept.records]
     extra = sorted({key for _, groups in flat for key in groups}, key=_group_order)
+    early = [
+        len(whole.windows) - len(record.windows) for whole, (record, _) in zip(comparison.records, flat, strict=True)
+    ]
     return [
-        {**_row(record, comparison.proofs.get(record.job.id, ())), **{key: groups.get(key) for key in extra}}
-        for record, groups in flat
+        {**_row(record, number, comparison.proofs.get(record.job.id, ())), **{key: groups.get(key) for key in extra}}
+        for number, (record, groups) in zip(early, flat, strict=True)
     ]
 
 
-def _row(record: Record, proofs: Sequence[Certificate]) -> dict[str, object]:
+def _row(record: Record, early: int, proofs: Sequence[Certificate]) -> dict[str, object]:
+    """early: windows that are left out, see `steady`."""
     job, failure = record.job, record.failure
     measured = record.done and bool(record.windows)
     return {
@@ -70,6 +76,7 @@ def _row(record: Record, proofs: Sequence[Certificate]) -> dict[str, object]:
         "samples": sum(window.samples for window in record.windows),
         "steps": sum(window.steps for window in record.windows),
         "windows": len(record.windows),
+        "windows_left_out": early,
         "window_seconds": seconds(record),
         "skew_seconds": math.fsum(window.skew_seconds for window in record.windows),
         "gradient_bytes": record.communication.get("gradient_bytes"),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from dlperf.figures import steady
 from dlperf.figures.rates import (
     all_reduce_bandwidth,
     cpu_seconds_per_sample,
@@ -48,7 +49,8 @@ class Summary:
 
 
 def summarized(comparison: Comparison) -> dict[str, Summary]:
-    """The figures of each job, by Job.id."""
+    """The figures of each job, by Job.id, without windows of which the warm-up was not over."""
+    comparison = steady.without(comparison)
     return {job.id: summarize(job, comparison.runs.get(job.id, ())) for job in comparison.jobs}
 
 
