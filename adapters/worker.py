@@ -12,7 +12,8 @@ clock, so that the same lines time every framework, and writes one JSON object p
     warm     steps, steps_per_window, seconds, first_step_seconds, loss, effective, shapes
     states   file, steps: samples of all tensors after so many steps, see dlperf.adapters.trace
     communication   with several ranks: gradient_bytes of a step; all_reduce_bytes, all_reduce_seconds of a probe
-    window   index, steps, samples, seconds, cpu_seconds, loss, read_seconds, input_seconds
+    window   index, steps, samples, seconds, cpu_seconds, loss, read_seconds, input_seconds, host (what
+             dlperf.adapters.host read around it)
     input    with a loader: samples, seconds of this rank's loader alone
     traced, trajectory   in place of steps and windows, for checking: steps so far; see dlperf.adapters.trace
     end      peak_memory_bytes, peak_device_memory_bytes, cpu_seconds, seconds
@@ -44,7 +45,7 @@ if __name__ == "__main__":  # before the first library reads its own
 import numpy
 
 from dlperf import models
-from dlperf.adapters import cpu, gpu, probe, ranks, trace
+from dlperf.adapters import cpu, gpu, host, probe, ranks, trace
 from dlperf.adapters.api import Job, ModelModule, Trainer, Unsupported
 from dlperf.adapters.spawn import die_with_parent
 
@@ -148,13 +149,13 @@ def run(request: Dict[str, Any], job: Job, place: ranks.Ranks, events: Events, f
             _input(trainer, job, events, barrier)
         if barrier:
             barrier()  # no rank leaves while another still needs it
-    device_memory = trainer.peak_memory()
+    device_memory, loaders = trainer.peak_memory(), host.memory_of_children()
     trainer.close()
     events.write(
         "end",
-        peak_memory_bytes=max(probe.peak_memory_bytes(), 0 if job.trace_steps else states.peak_memory_bytes),
+        peak_memory_bytes=max(probe.peak_memory_bytes(), 0 if job.trace_steps else states.peak_memory_bytes) + loaders,
         peak_device_memory_bytes=device_memory or None,
-        cpu_seconds=time.process_time(),
+        cpu_seconds=_cpu_seconds(),
         seconds=time.perf_counter() - began,
     )
 
@@ -343,13 +344,14 @@ def _window(
     if barrier:
         barrier()
     waited = trainer.input_seconds
-    cpu_began = time.process_time()
+    before, cpu_began = host.readings(), _cpu_seconds()
     began = time.perf_counter()
     for _ in range(job.steps_per_window):
         loss = trainer.step()
     trainer.wait()
     seconds = time.perf_counter() - began
-    cpu_seconds = time.process_time() - cpu_began
+    cpu_seconds = _cpu_seconds() - cpu_began
+    around = host.between(before, host.readings())
     read_began = time.perf_counter()
     value = trainer.read(loss)
     read_seconds = time.perf_counter() - read_began
@@ -360,10 +362,16 @@ def _window(
         samples=job.steps_per_window * job.batch_size * place.world_size,
         seconds=seconds,
         cpu_seconds=cpu_seconds,
+        host=around,
         loss=_finite(value, f"window {index}"),
         read_seconds=read_seconds,
         input_seconds=None if waited is None else trainer.input_seconds - waited,  # type: ignore[operator]
     )
+
+
+def _cpu_seconds() -> float:
+    """Of this process, and of those that it started."""
+    return time.process_time() + host.cpu_seconds_of_children()
 
 
 #: for which the loader works alone, after as long untimed: some have hundreds of images ready when training stops,

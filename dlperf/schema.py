@@ -113,11 +113,11 @@ class Skip:
 class Window:
     """A timed stretch of `steps` optimizer steps, which all ranks begin together.
 
-    seconds: of the slowest rank. skew_seconds: slowest less fastest. samples, cpu_seconds (user + system): of all
-    ranks. loss: of the last step, mean over ranks. read_seconds: that reading it took then, of the slowest rank.
-    input_seconds: that steps waited for batches, of the rank that waited longest; None where the input takes none.
-    source: of a script that is not ours, file and lines of its log: "stdout.log:123-222"; such a log tells no CPU time,
-    and may tell no loss. conditions: see dlperf.runs.conditions.
+    seconds: of the slowest rank. skew_seconds: slowest less fastest. samples, cpu_seconds (user + system, of what the
+    ranks started, too): of all ranks. loss: of the last step, mean over ranks. read_seconds: that reading it took then,
+    of the slowest rank. input_seconds: that steps waited for batches, of the rank that waited longest; None where the
+    input takes none. source: of a script that is not ours, file and lines of its log: "stdout.log:123-222"; such a log
+    tells no CPU time, and may tell no loss. conditions: see dlperf.runs.conditions.
     """
 
     index: int

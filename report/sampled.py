@@ -1,7 +1,9 @@
-"""What GPUs did while rows were measured, where that makes figures doubtful; each sentence for a reader. Pure."""
+"""What hosts and GPUs did while rows were measured, where that makes figures doubtful; each sentence for a reader.
+Pure."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from dlperf.report import names, text
@@ -10,10 +12,27 @@ from dlperf.schema import Record
 
 #: of its clock that a GPU loses between two windows of a run, from which on they are not alike
 FELL = 0.05
+#: of a host's CPU time in a run's windows, what others may take, and other guests of its host; and the seconds from
+#: which on such shares are known
+OTHERS, STOLEN, COUNTED_SECONDS = 0.05, 0.02, 0.1
 
 
 def caveats(records: Iterable[Record]) -> Iterator[str]:
     done = [record for record in records if record.done]
+    yield from _taken(
+        done, "cpu_others_share", OTHERS, "Other processes took more than {} of the CPUs' time (up to {}) in {}."
+    )
+    yield from _taken(
+        done,
+        "cpu_steal_share",
+        STOLEN,
+        "Other guests of this virtual machine's host took more than {} of the CPUs' time (up to {}) in {}.",
+    )
+    yield from _moved(done)
+    yield from _counted(done, "cpu_throttles", "CPUs were slowed for their temperature ({} times, at most) in {}.")
+    yield from _counted(
+        done, "cpu_quota_seconds", "A control group's limit held processes back ({} s of threads, at most) in {}."
+    )
     for why, unseen in _grouped(done, lambda record: record.not_sampled).items():
         package = " (package nvidia-ml-py)" if why.startswith("pynvml") else ""
         yield f"Clocks, power and temperature of the GPU were not sampled in {_rows(unseen)}: {why}{package}."
@@ -23,8 +42,34 @@ def caveats(records: Iterable[Record]) -> Iterator[str]:
     yield from _counted(done, "gpu_ecc_errors", "The GPU's memory had errors (ECC, {} in a run, at most) in {}.")
 
 
+def _taken(records: Sequence[Record], name: str, most: float, sentence: str) -> Iterator[str]:
+    """Runs in whose windows together a share was larger than it may be."""
+    found = [(share, record) for record in records if (share := _share(record, name)) > most]
+    if found:
+        yield sentence.format(
+            _percent(most), _percent(max(share for share, _ in found)), _rows(one for _, one in found)
+        )
+
+
+def _share(record: Record, name: str) -> float:
+    """Over all windows; 0 where it is not known, or is of less time than can be counted."""
+    seconds = math.fsum(window.seconds for window in record.windows)
+    taken = math.fsum(window.seconds * window.conditions.get(name, 0.0) for window in record.windows)
+    return taken / seconds if taken > COUNTED_SECONDS else 0.0
+
+
+def _moved(records: Sequence[Record]) -> Iterator[str]:
+    found = [record for record in records if _fall(record, "cpu_mhz") > FELL]
+    if found:
+        most = _percent(max(_fall(record, "cpu_mhz") for record in found))
+        yield (
+            f"The CPU's clock fell by more than {_percent(FELL)} between windows of a run (by up to {most}) in "
+            f"{_rows(found)}."
+        )
+
+
 def _clocks(records: Sequence[Record]) -> Iterator[str]:
-    falls = [(fall, record) for record in records if (fall := _fall(record)) > FELL]
+    falls = [(fall, record) for record in records if (fall := _fall(record, "gpu_mhz_median")) > FELL]
     if falls:
         most, rows = _percent(max(fall for fall, _ in falls)), _rows(record for _, record in falls)
         yield (
@@ -33,11 +78,11 @@ def _clocks(records: Sequence[Record]) -> Iterator[str]:
         )
 
 
-def _fall(record: Record) -> float:
-    """Share of its highest clock so far that the GPU lost in a later window, at the most."""
+def _fall(record: Record, clock: str) -> float:
+    """Share of its highest clock so far that a device lost in a later window, at the most."""
     highest, most = 0.0, 0.0
     for window in record.windows:
-        mhz = window.conditions.get("gpu_mhz_median", highest)
+        mhz = window.conditions.get(clock, highest)
         highest = max(highest, mhz)
         most = max(most, 1 - mhz / highest if highest else 0.0)
     return most

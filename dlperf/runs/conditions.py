@@ -1,6 +1,12 @@
-"""What the hardware did while a window ran, from what dlperf.adapters.nvml wrote beside the events. Pure, but for
-`read`.
+"""What the hardware did while a window ran, from what dlperf.adapters.nvml wrote beside the events, and from what the
+workers read of their hosts (dlperf.adapters.host). Pure, but for `read`.
 
+cpu_others_share         of the time of a host's CPUs, what processes took that are not the run's; a host counts in
+                         hundredths of a second, so it may be a little off, and below 0
+cpu_steal_share          likewise, what other guests of a virtual machine's host took
+cpu_mhz                  clock of a CPU after the window, the highest
+cpu_throttles            times that a CPU was slowed for its temperature
+cpu_quota_seconds        that a control group's limit held processes back, over its threads
 gpu_mhz_min, gpu_mhz_median, gpu_memory_mhz_median   clocks
 gpu_watts_mean           power of a card
 gpu_joules               energy of all cards together
@@ -26,6 +32,8 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+from dlperf.schema import Window
+
 #: bits of nvmlClocksEventReasons (nvml.h) that hold clocks down, in words
 THROTTLE = {
     0x02: "clocks set by an application",
@@ -41,6 +49,8 @@ THROTTLE = {
 GAP = 0.5
 #: how conditions of several windows, or of the same window on several nodes, are put together; others: their mean
 TOGETHER: Mapping[str, Callable[[list[float]], float]] = {
+    "cpu_throttles": math.fsum,
+    "cpu_quota_seconds": math.fsum,
     "gpu_mhz_min": min,
     "gpu_mhz_median": median,
     "gpu_memory_mhz_median": median,
@@ -51,6 +61,8 @@ TOGETHER: Mapping[str, Callable[[list[float]], float]] = {
     "gpu_others": max,
     "gpu_ecc_errors": sum,
 }
+#: of a host, as its ranks read it around a window
+READINGS = ("cpus", "busy_seconds", "steal_seconds", "throttles", "quota_seconds", "mhz")
 Card = Mapping[str, float]
 #: when, in seconds since 1970, and the readings of each card
 Sample = tuple[float, Sequence[Card]]
@@ -137,8 +149,40 @@ def _new_errors(samples: Sequence[Sample], began: float, ended: float) -> float 
 
 def together(several: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Of several windows, or nodes: what those of them say that know it."""
-    names = dict.fromkeys(name for one in several for name in one)
-    return {name: float(TOGETHER.get(name, fmean)([one[name] for one in several if name in one])) for name in names}
+    combine = TOGETHER.get
+    return {
+        name: float(combine(name, fmean)([one[name] for one in several if name in one])) for name in _names(several)
+    }
+
+
+def of_window(hosts: Sequence[str], ranks: Sequence[Window]) -> dict[str, float]:
+    """Of one that each rank has, with what it read of its host; of several hosts the worst. hosts: of each rank."""
+    mine: dict[str, list[Window]] = {}
+    for host, window in zip(hosts, ranks, strict=True):
+        mine.setdefault(host, []).append(window)
+    found = [_of_host(windows) for windows in mine.values()]
+    worst = {
+        name: (min if name == "cpu_mhz" else max)(one[name] for one in found if name in one) for name in _names(found)
+    }
+    known = together([window.conditions for window in ranks])
+    return {**{name: value for name, value in known.items() if name not in READINGS}, **worst}
+
+
+def _of_host(ranks: Sequence[Window]) -> dict[str, float]:
+    """Of one host's ranks. Its CPUs' time is of all processes: what is left without the run's is of others."""
+    told = [window.conditions for window in ranks]
+    most = {name: max(one[name] for one in told if name in one) for name in _names(told) if name in READINGS}
+    found = {f"cpu_{name}": most[name] for name in ("mhz", "throttles", "quota_seconds") if name in most}
+    whole = most.get("cpus", 0.0) * max(window.seconds for window in ranks)
+    if whole and all(window.cpu_seconds is not None for window in ranks):
+        others = most["busy_seconds"] - math.fsum(window.cpu_seconds or 0.0 for window in ranks)
+        found["cpu_others_share"] = others / whole
+        found["cpu_steal_share"] = most["steal_seconds"] / whole
+    return found
+
+
+def _names(several: Sequence[Mapping[str, float]]) -> list[str]:
+    return list(dict.fromkeys(name for one in several for name in one))
 
 
 def reasons(bits: float) -> list[str]:

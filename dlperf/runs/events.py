@@ -164,14 +164,16 @@ def _timed(event: Mapping[str, Any], samples: Sequence[conditions.Sample]) -> Wi
         **{key: event[key] for key in names},
         input_seconds=event.get("input_seconds"),
         read_seconds=event.get("read_seconds"),
-        conditions={**event.get("conditions", {}), **during},
+        conditions={**event.get("host", {}), **during},
     )
 
 
 def read_job(folder: Path, world_size: int) -> Stream:
     """The events of all ranks as one stream; that of rank 0 where there is one only."""
     ranks = tuple(_of_rank(folder, rank) for rank in range(world_size))
-    return ranks[0] if world_size == 1 else merged(ranks)
+    if world_size > 1:
+        return merged(ranks)
+    return replace(ranks[0], windows=tuple(_window((window,), True, ranks[0].hosts) for window in ranks[0].windows))
 
 
 def _of_rank(folder: Path, rank: int) -> Stream:
@@ -189,7 +191,7 @@ def merged(ranks: Sequence[Stream]) -> Stream:
     ended = [stream.end for stream in ranks if stream.end is not None]
     peaks = ("peak_memory_bytes", "peak_device_memory_bytes")
     cards = [card for stream in ranks for card in stream.sampled.get("gpus", ())]
-    per_rank = [stream.windows for stream in ranks]
+    per_rank, hosts = [stream.windows for stream in ranks], [stream.host for stream in ranks]
     return replace(
         first,
         ranks=tuple(ranks),
@@ -200,7 +202,7 @@ def merged(ranks: Sequence[Stream]) -> Stream:
             **_largest("all_reduce_seconds", [stream.communication for stream in ranks]),
         },
         input=_loaders([stream.input for stream in ranks if stream.input]),
-        windows=tuple(_window(windows, len(cards) == len(ranks)) for windows in zip(*per_rank, strict=False)),
+        windows=tuple(_window(each, len(cards) == len(ranks), hosts) for each in zip(*per_rank, strict=False)),
         end={**ended[0], **{k: v for peak in peaks for k, v in _largest(peak, ended).items()}}
         if len(ended) == len(ranks)
         else None,
@@ -217,11 +219,11 @@ def _largest(key: str, events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {key: max(values)} if values else {}
 
 
-def _window(windows: tuple[Window, ...], whole: bool) -> Window:
-    """whole: whether the GPUs of all ranks were sampled; else nobody knows their energy."""
+def _window(windows: tuple[Window, ...], whole: bool, hosts: Sequence[str]) -> Window:
+    """One that each rank has. whole: whether the GPUs of all ranks were sampled; else nobody knows their energy."""
     seconds = [window.seconds for window in windows]
     waited = [window.input_seconds for window in windows if window.input_seconds is not None]
-    known = conditions.together([window.conditions for window in windows])
+    known = conditions.of_window(hosts, windows)
     return replace(
         windows[0],
         input_seconds=max(waited, default=None),

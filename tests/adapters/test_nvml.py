@@ -41,7 +41,7 @@ def test_each_window_has_the_conditions_of_its_gpu(compare, tmp_path, monkeypatc
     record, _ = compare()
     assert record.not_sampled == ""
     for window in record.windows:
-        seen = dict(window.conditions)
+        seen = {name: value for name, value in window.conditions.items() if name.startswith("gpu_")}
         assert seen.pop("gpu_joules") == pytest.approx(500 * window.seconds, rel=0.02)
         assert seen == {
             "gpu_mhz_min": 1980,
@@ -61,7 +61,7 @@ def test_without_pynvml_there_is_a_run_and_the_reason(compare, tmp_path, monkeyp
     gpus.with_nvml(tmp_path / "nvml", monkeypatch, installed=False)
     record, _ = compare()
     assert record.not_sampled == f"pynvml is not installed in {here}"
-    assert [window.conditions for window in record.windows] == [{}, {}]
+    assert not any(name.startswith("gpu_") for window in record.windows for name in window.conditions)
 
 
 def test_what_nvml_complains_of_is_told(compare, tmp_path, monkeypatch):

@@ -547,9 +547,21 @@ def test_energy_is_a_column_where_gpus_were_sampled() -> None:
         ),
         (({"gpu_others": 0}, {"gpu_others": 2}), "Others' processes computed on the GPU (2 at once, at most) in 1 run"),
         (({"gpu_ecc_errors": 1}, {"gpu_ecc_errors": 2}), "The GPU's memory had errors (ECC, 3 in a run, at most)"),
+        (({"cpu_others_share": 0.04}, {"cpu_others_share": 0.05}), ""),
+        (
+            ({"cpu_others_share": 0.5}, {"cpu_others_share": -0.1}),
+            "Other processes took more than 5 % of the CPUs' time (up to 20 %) in 1 run of PyTorch (amp).",
+        ),
+        (({"cpu_steal_share": 0.3}, {"cpu_steal_share": 0.3}), "took more than 2 % of the CPUs' time (up to 30 %)"),
+        (({"cpu_mhz": 3600}, {"cpu_mhz": 3300}), "The CPU's clock fell by more than 5 % between windows of a run (by "),
+        (
+            ({"cpu_throttles": 0}, {"cpu_throttles": 7}),
+            "CPUs were slowed for their temperature (7 times, at most) in 1",
+        ),
+        (({"cpu_quota_seconds": 2}, {"cpu_quota_seconds": 3}), "limit held processes back (5 s of threads, at most)"),
     ],
 )
-def test_what_gpus_did_is_a_caveat_where_it_makes_figures_doubtful(
+def test_what_hosts_and_gpus_did_is_a_caveat_where_it_makes_figures_doubtful(
     conditions: tuple[dict[str, float], ...], says: str
 ) -> None:
     found = "\n".join(sampled.caveats([on_gpu(*conditions)]))
