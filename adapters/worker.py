@@ -6,6 +6,7 @@ clock, so that the same lines time every framework, and writes one JSON object p
     start    rank, world_size, pid, machine, kernels (what the adapter says of them on this CPU, or null), variables
              (that may matter, see dlperf.adapters.variables) and dropped (names of the user's others)
     imported versions
+    met, agreed   with several ranks: where the others are, before the import; that all have the same versions, after it
     built    seconds (import, meeting the other ranks, build), parameter_count
     product  on a CPU: size, seconds of a square matrix product in the row's precision; fp32_seconds of numpy's
     first_step, second_step   seconds of these warm-up steps, for whoever waits: the first one compiles; loss
@@ -114,6 +115,7 @@ def run(request: Dict[str, Any], job: Job, place: ranks.Ranks, events: Events, f
         _sample_gpus(request, place, folder)
     if place.world_size > 1 and place.role == "worker":
         place = ranks.meet(place, folder, machine["host"], job.meeting_seconds)
+        events.write("met")
     module: Any = importlib.import_module(f"dlperf.adapters.{adapter}.{models.FAMILY_OF[job.model]}")
     versions = dict(module.versions())
     events.write("imported", versions=versions)
@@ -126,6 +128,7 @@ def run(request: Dict[str, Any], job: Job, place: ranks.Ranks, events: Events, f
         return
     if place.world_size > 1:
         ranks.agree(place, folder, machine["host"], versions, job.meeting_seconds)
+        events.write("agreed")
     trainer: Trainer = module.build(job, place)
     trainer.wait()
     events.write("built", seconds=time.perf_counter() - began, parameter_count=int(trainer.parameter_count))

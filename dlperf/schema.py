@@ -157,6 +157,7 @@ class Record:
     adapter says of its wheel's on that CPU, "kernels" and "why", see dlperf.adapters.cpu. product: size and seconds of
     a square matrix product in the row's precision, and fp32_seconds of numpy's. not_sampled: why nobody knows the
     conditions of its GPUs; empty where they are known, and on a CPU. work: what dlperf.proof.references says of it.
+    stages: where its seconds went, see dlperf.runs.stages.
     """
 
     job: Job
@@ -181,6 +182,7 @@ class Record:
     product: Mapping[str, float] = field(default_factory=dict)
     not_sampled: str = ""
     work: Mapping[str, Any] = field(default_factory=dict)
+    stages: Mapping[str, float] = field(default_factory=dict)
     failure: Failure | None = None
     block: int | None = None
 
@@ -298,6 +300,7 @@ class Comparison:
 
     spec: the request, as stored. machine: see dlperf.machine. planned: runs that the plan has, done or not.
     commands: how each environment was made, by "adapter environment". proofs: the certificates of each row, by Job.id.
+    seconds: spent besides the runs, by what on.
     """
 
     spec: Mapping[str, Any]
@@ -310,6 +313,7 @@ class Comparison:
     skips: tuple[Skip, ...]
     commands: Mapping[str, str] = field(default_factory=dict)
     proofs: Mapping[str, tuple[Certificate, ...]] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
     @cached_property
     def runs(self) -> Mapping[str, Sequence[Record]]:

@@ -171,7 +171,7 @@ def _runs(comparison: Comparison) -> Iterator[str]:
     late = [record for record in comparison.records if record.done and rates.read_share(record) > READ]
     if late:
         yield (
-            f"Reading the loss after a window, outside of its clock, took more than {READ:.0%} of it: "
+            f"Reading the loss after a window, outside of its clock, took more than {100 * READ:g} % of it: "
             f"{text.listing(names.system(record.job) for record in late)}."
         )
     yield from _changed(comparison.records)

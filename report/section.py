@@ -13,7 +13,7 @@ from dlperf.figures import standings as standings_
 from dlperf.figures.standings import Standing
 from dlperf.figures.summaries import Summary
 from dlperf.proof import judge
-from dlperf.report import effective, inputs, names, power, text
+from dlperf.report import effective, inputs, names, power, stages, text
 from dlperf.report.others import others
 from dlperf.report.scaling import scaling
 from dlperf.report.shape import Bar, Chart, Column, Others, Row, Section, Table
@@ -52,6 +52,8 @@ def section(
         scaling=scaling(every, f"charts/{_anchor(first)}", _title(first), devices, obstacles),
         input=inputs.table(summaries),
         input_about=inputs.about(summaries),
+        stages=stages.table(summaries),
+        stages_about=stages.ABOUT,
         work=work,
         how=how,
         same=same,

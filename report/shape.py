@@ -123,6 +123,7 @@ class Section:
     """One model at one precision on one kind of device. throughput: of ranked systems, None without any; others: of
     each other kind. power: what the runs of each size can tell. scaling: None where all rows are of one device.
     input: None where no row reads and decodes while it trains; input_about: what stands before it.
+    stages: where the rows' wall time went; None where no run tells.
 
     What really ran: `work`, differences that change how much is done; `how`, other differences; `same`, the rest.
     """
@@ -138,6 +139,8 @@ class Section:
     scaling: Scaling | None
     input: Table | None
     input_about: str
+    stages: Table | None
+    stages_about: str
     work: Table | None
     how: Table | None
     same: Table | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -294,6 +295,16 @@ def _protocol(comparison: Comparison) -> Iterable[str]:
         "Peak memory is the largest resident size of one process in any run. CPU time is user and system time within "
         "the windows; it and the first step, which includes compilation, are medians of runs."
     )
+    yield from _spent(comparison)
+
+
+def _spent(comparison: Comparison) -> Iterable[str]:
+    """What the comparison took besides its runs."""
+    rest = {what: seconds for what, seconds in comparison.seconds.items() if seconds >= 1}
+    if rest:
+        runs = math.fsum(record.seconds for record in comparison.records)
+        told = text.listing(f"{what} {seconds:,.0f} s" for what, seconds in rest.items())
+        yield f"The runs took {runs:,.0f} s; before them, {told}."
 
 
 #: why no more blocks were made

@@ -24,6 +24,7 @@ from dlperf.proof.references import ADAPTER, SECONDS, SHARE, References
 from dlperf.runs import bundle, failures, worker
 from dlperf.runs.events import Stream
 from dlperf.runs.execute import Enough, Exit, Outcome, execute, now
+from dlperf.runs.stages import stages
 from dlperf.schema import Failure, Job, Record, no_rate
 from dlperf.shell import quote
 from dlperf.systems import kinds as systems
@@ -66,12 +67,16 @@ class Runner:
         for line in estimate.text(expected) if runs else ():
             self.progress.note(line)
         self.progress.begin([job for _, job in runs], self.store.spec, expected.each)
-        environments = self._environments(runs)
-        self._look_for_folder(list(jobs.values()), environments)
-        self._find_batch_sizes(environments)
+        with self.store.spending("environments"):
+            environments = self._environments(runs)
+            self._look_for_folder(list(jobs.values()), environments)
+        with self.store.spending("batch sizes"):
+            self._find_batch_sizes(environments)
         jobs = {job.id: job for job in self.store.plan.jobs}
-        self._prove(environments)
-        self._refer([job for job in jobs.values() if job.id in environments], expected.seconds or 0.0)
+        with self.store.spending("proofs"):
+            self._prove(environments)
+        with self.store.spending("the reference of measured runs"):
+            self._refer([job for job in jobs.values() if job.id in environments], expected.seconds or 0.0)
         # what is run later is in blocks of its own: a pause of hours may lie between
         earlier = [record.repeat if record.block is None else record.block for record in self.store.records.values()]
         self._first_block = max(earlier, default=-1) + 1
@@ -283,6 +288,7 @@ def _record(job: Job, repeat: int, command: str, environment: Mapping[str, str],
         kernels=stream.start.get("kernels") or {},
         product={key: stream.product[key] for key in PRODUCT if key in stream.product},
         not_sampled=str(stream.sampled.get("not_sampled", "")) if job.device == "cuda" else "",
+        stages=stages(stream, outcome.seconds),
         failure=outcome.failure or no_rate(stream.windows),
     )
 

@@ -4,6 +4,7 @@ comparison.json   the request, the machine, the rows, the environments; written 
 records.jsonl     one Record per line, on disk before the next run starts
 proofs.json       the certificates of each row
 batch_sizes.json  with --batch-size max: what was found for each row, and how
+seconds.json      what was spent besides the runs, and on what
 code/             the code that ran
 runs/<job>/<n>/   job.json, launch.sh, events, stdout.log, stderr.log of repeat n
 proofs/<run>/     likewise, of the runs that certificates needed
@@ -15,6 +16,7 @@ import dataclasses
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -31,6 +33,7 @@ MANIFEST = "comparison.json"
 RECORDS = "records.jsonl"
 PROOFS = "proofs.json"
 SIZES = "batch_sizes.json"
+SECONDS = "seconds.json"
 
 
 class Store:
@@ -48,6 +51,7 @@ class Store:
         self.warnings: list[str] = []
         self.records = {(record.job.id, record.repeat): record for record in self._read()}
         self.proofs = self._read_proofs()
+        self.seconds: dict[str, float] = self._read_json(SECONDS)
 
     def _read(self) -> Iterator[Record]:
         """Every whole line. A half-written one, left by a crash, is passed over: its run counts as not done."""
@@ -98,6 +102,16 @@ class Store:
         data = {job: [dataclasses.asdict(one) for one in certificates] for job, certificates in proofs.items()}
         self._write_json(PROOFS, data)
 
+    @contextmanager
+    def spending(self, on: str) -> Iterator[None]:
+        """Count what is done meanwhile, besides the runs, even if it is interrupted."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[on] = self.seconds.get(on, 0.0) + time.monotonic() - began
+            self._write_json(SECONDS, self.seconds)
+
     def append(self, record: Record) -> None:
         """Store a record so that it survives the end of this process and of the machine."""
         path = self.folder / RECORDS
@@ -124,6 +138,7 @@ class Store:
             skips=self.plan.skips,
             commands=self.manifest["commands"],
             proofs=self.proofs,
+            seconds=self.seconds,
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from dlperf.figures import steady
+from dlperf.figures import goodput, steady
 from dlperf.figures.peaks import reached
 from dlperf.figures.rates import (
     all_reduce_bandwidth,
@@ -23,14 +23,14 @@ from dlperf.runs import conditions
 from dlperf.schema import Certificate, Comparison, Record
 
 #: in their order
-GROUPS = ("option", "version", "effective", "condition")
+GROUPS = ("option", "version", "effective", "condition", "stage")
 
 
 def rows(comparison: Comparison) -> list[dict[str, object]]:
     """One flat row per run, failed ones included: what results.csv and `dlperf.load` show.
 
     Units are in the names; None where a run has no such figure. Options, versions and what really ran follow as
-    option.x, version.x, effective.x and condition.x; every row has the same keys in the same order.
+    option.x, version.x, effective.x, condition.x and stage.x (seconds); every row has the same keys in the same order.
     """
     kept = steady.without(comparison)
     flat = [(record, _groups(record)) for record in kept.records]
@@ -90,6 +90,7 @@ def _row(record: Record, early: int, proofs: Sequence[Certificate]) -> dict[str,
         "peak_device_memory_bytes": record.peak_device_memory_bytes,
         "start_seconds": record.start_seconds,
         "first_step_seconds": record.first_step_seconds,
+        "goodput": goodput.goodput(goodput.shares([record])),
         "last_loss": record.windows[-1].loss if record.windows else None,
         "parameter_count": record.parameter_count,
         "failure_kind": failure.kind if failure else None,
@@ -104,7 +105,7 @@ def _row(record: Record, early: int, proofs: Sequence[Certificate]) -> dict[str,
 
 def _groups(record: Record) -> dict[str, object]:
     seen = conditions.together([window.conditions for window in record.windows])
-    values_of = (record.job.options, record.versions, record.effective, seen)
+    values_of = (record.job.options, record.versions, record.effective, seen, record.stages)
     groups: dict[str, Mapping[str, object]] = dict(zip(GROUPS, values_of, strict=True))
     return {f"{group}.{key}": value for group, values in groups.items() for key, value in values.items()}
 

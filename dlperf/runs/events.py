@@ -33,7 +33,7 @@ class Stream:
 
     start: with the versions, once the framework is imported. first_step, second_step: seconds of these of the
     warm-up. first_losses: of these two. traced: steps of a proof so far. written: when its last event was, by its
-    host's clock in seconds since 1970; 0 before the first.
+    host's clock in seconds since 1970; 0 before the first. times: likewise, of the last event of each name.
 
     sampled: what sampled the GPUs says of itself, see dlperf.adapters.nvml. ranks: the streams of a job's ranks; empty
     for a stream of one.
@@ -56,6 +56,7 @@ class Stream:
     failed: Mapping[str, Any] | None = None
     bad_line: str = ""
     written: float = 0.0
+    times: Mapping[str, float] = field(default_factory=dict)
     sampled: Mapping[str, Any] = field(default_factory=dict)
     ranks: tuple[Stream, ...] = ()
 
@@ -136,7 +137,7 @@ def read(path: Path, samples: Sequence[conditions.Sample] = ()) -> Stream:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return Stream()
-    found: dict[str, Any] = {"windows": []}
+    found: dict[str, Any] = {"windows": [], "times": {}}
     for number, line in enumerate(lines, 1):
         try:
             event = json.loads(line)
@@ -150,7 +151,7 @@ def read(path: Path, samples: Sequence[conditions.Sample] = ()) -> Stream:
                     found["first_losses"] = (*found.get("first_losses", ()), float(event["loss"]))
             elif event["event"] in KINDS:
                 found[event["event"]] = event
-            found["written"] = float(event.get("time", 0.0))
+            found["written"] = found["times"][event["event"]] = float(event.get("time", 0.0))
         except (ValueError, TypeError, KeyError):
             found["bad_line"] = f"{number} of {path.name}"
     return Stream(**{**found, "windows": tuple(found["windows"])})
