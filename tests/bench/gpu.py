@@ -147,6 +147,7 @@ def _step(name: str, of_step: Sequence[Sequence[str]], folder: Path, until: floa
         print(f"== {name}: {program} {' '.join(words)}", flush=True)
         codes.append(_run([*line, *words], variables(folder), until - REPORT_SECONDS - time.monotonic()))
         if codes[-1] == 3:
+            forget_half_made(folder / "cache")
             break
     return max(codes)
 
@@ -166,6 +167,14 @@ def _run(line: Sequence[str], variables: Mapping[str, str], seconds: float) -> i
             running.send_signal(signal.SIGINT)  # it keeps what was measured, and writes the report
             running.wait()
             return 3
+
+
+def forget_half_made(cache: Path) -> None:
+    """Delete libraries that may be cut off: Inductor's compiler, killed with its run, leaves what it has written where
+    the next run loads it from."""
+    for path in cache.rglob("*.so"):
+        if time.time() - path.stat().st_mtime < 2 * REPORT_SECONDS:
+            path.unlink()
 
 
 def variables(folder: Path) -> dict[str, str]:

@@ -7,9 +7,11 @@ from __future__ import annotations
 import ast
 import importlib.util
 import json
+import os
 import shutil
 import sys
 import tarfile
+import time
 from typing import Any
 
 import pytest
@@ -224,6 +226,17 @@ def test_a_step_that_takes_too_long_is_interrupted():
     waits = "import signal, sys, time\ntry: time.sleep(300)\nexcept KeyboardInterrupt: sys.exit(130)"
     assert gpu._run([sys.executable, "-c", waits], {}, 2.0) == 3
     assert gpu._run([sys.executable, "-c", "import sys; sys.exit(1)"], {}, 300.0) == 1
+
+
+def test_libraries_of_an_interrupted_compilation_are_made_again(tmp_path):
+    whole, cut = tmp_path / "a" / "whole.so", tmp_path / "b" / "cut.so"
+    for path, age in ((whole, 1000), (cut, 1)):
+        path.parent.mkdir()
+        path.touch()
+        os.utime(path, (time.time() - age,) * 2)
+    gpu.forget_half_made(tmp_path)
+    assert whole.exists()
+    assert not cut.exists()
 
 
 @pytest.mark.parametrize(("gained", "said"), [(1, "not finished: call again"), (0, "failed")])
