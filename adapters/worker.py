@@ -220,12 +220,14 @@ def _warm_up(trainer: Trainer, job: Job, events: Events, states: "States") -> Jo
     trainer.wait()
     first = time.perf_counter() - began
     events.write("first_step", seconds=first, loss=_finite(trainer.read(loss), "step 1"))
+    began += states.take(1)
     if job.warmup_steps > 1:
         second_began = time.perf_counter()
         loss = trainer.step()
         trainer.wait()
         seconds = time.perf_counter() - second_began
         events.write("second_step", seconds=seconds, loss=_finite(trainer.read(loss), "step 2"))
+        began += states.take(2)
     for _ in range(job.warmup_steps - 2):
         loss = trainer.step()
     trainer.wait()
@@ -248,8 +250,8 @@ def _warm_up(trainer: Trainer, job: Job, events: Events, states: "States") -> Jo
 
 
 class States:
-    """What the tensors of a run are, at its start, after its warm-up, its first and its last window; outside of the
-    clock. Rank 0's, since ranks have the same weights.
+    """What the tensors of a run are at its start, after its first two steps, its warm-up, its first and its last
+    window, outside of the clock. Rank 0's, since ranks have the same weights.
 
     peak_memory_bytes: the process's largest resident size before each, since they take memory of their own.
     """
@@ -268,11 +270,14 @@ class States:
         self._warm = steps
         self.take(0)
 
-    def take(self, steps: int) -> None:
-        if self._wanted:
+    def take(self, steps: int) -> float:
+        """The seconds that it took."""
+        began = time.perf_counter()
+        if self._wanted and self._warm + steps not in self._taken:
             self.peak_memory_bytes = max(self.peak_memory_bytes, probe.peak_memory_bytes())
             self._taken[self._warm + steps] = trace.samples(self._trainer, self._job)
             probe.forget_peak_memory()
+        return time.perf_counter() - began
 
     def write(self, folder: str, events: Events) -> None:
         if self._wanted:

@@ -40,6 +40,8 @@ REFUSED = 1e-6
 LEAST, MOST = 0.85, 1.35
 #: below which differences say nothing: of losses, of changes, of running statistics
 FLOOR_LOSS, FLOOR_CHANGE, FLOOR_STATISTIC = 2e-6, 1e-4, 1e-2
+#: likewise, of typical values of a first update in float32: a weight of 1 has a rounding of 1e-3 of it
+FLOOR_UPDATE = 2e-3
 #: tensors that the reference's two runs themselves have this far apart are not looked at alone
 UNDECIDED = 0.5
 #: without dropout, how far apart all tensors are where rounding has not yet decided for single ones
@@ -85,7 +87,10 @@ def faults(run: Marks, trained: Sequence[str], reference: Reference | None) -> l
     trained. reference: None where there is none; some is seen without."""
     if not reference:
         return [*_alone(run, trained)]
-    beside = (_losses(run, reference), _changes(run, reference, trained), _statistics(run, reference, trained))
+    beside = (
+        *(_losses(run, reference), _first_update(run, reference, trained)),
+        *(_changes(run, reference, trained), _statistics(run, reference, trained)),
+    )
     return [*_alone(run, trained), *(fault for faults in beside for fault in faults)]
 
 
@@ -141,9 +146,31 @@ def _relative(x: float, y: float) -> float:
     return abs(x - y) / max(abs(x), abs(y)) if x != y else 0.0
 
 
+def _first_update(run: Marks, reference: Reference, trained: Sequence[str]) -> Iterator[str]:
+    """With dropout: Adam's first update is as large as its learning rate wherever a gradient is much larger than its
+    epsilon, whatever the masks, which decide over signs alone. So most values of two right runs are alike."""
+    if not reference.dropout or not all(1 in one.states for one in (run, reference.first, reference.second)):
+        return
+    first, second, ours = (one.changes(1, trained) for one in (reference.first, reference.second, run))
+    found, most = _typical(ours, first), SLACK * max(_typical(second, first), FLOOR_UPDATE)
+    if not found <= most:
+        yield f"half of the values of its first update are off by {found:.2g} or more, where {most:.2g} is explained"
+
+
+def _typical(ours: Tensors, theirs: Tensors) -> float:
+    """The median of the relative differences of values."""
+    import numpy
+
+    parts = [(ours[name].ravel(), theirs[name].ravel()) for name in theirs]
+    mine, other = (numpy.concatenate(several) for several in zip(*parts, strict=True))
+    moved = other != 0
+    return float(numpy.median(abs(mine - other)[moved] / abs(other)[moved])) if moved.any() else 0.0
+
+
 def _changes(run: Marks, reference: Reference, trained: Sequence[str]) -> Iterator[str]:
     first, second = reference.first, reference.second
-    shared = sorted((first.states.keys() & second.states.keys()) - {0})
+    early = {0, 1} if reference.dropout else {0}  # of the first update masks decide over signs, see `_first_update`
+    shared = sorted((first.states.keys() & second.states.keys()) - early)
     aparts = {steps: _apart(second, first, steps, trained) for steps in shared}
     for steps in [one for one in shared if one in run.states]:
         ours, theirs, other = (one.changes(steps, trained) for one in (run, first, second))

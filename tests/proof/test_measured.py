@@ -70,6 +70,23 @@ def test_a_run_with_other_dropout(change: dict[str, Any], says: str) -> None:
     assert says in fault(train(**{"noise": 0.05, "seed": 3, **change}), MASKED)
 
 
+def first_update(seed: int, rate: float = 0.1, eps: float = 1e-3) -> Marks:
+    """Adam's first step with dropout: masks change gradients, and the signs of small ones."""
+    source, starts = numpy.random.default_rng(seed), numpy.random.default_rng(7)
+    before = {name: starts.standard_normal(SIZE) for name in ("a", "b")}
+    gradients = {name: value + 0.3 * source.standard_normal(SIZE) for name, value in before.items()}
+    after = {name: before[name] - rate * g / (abs(g) + eps) for name, g in gradients.items()}
+    return Marks({1: 1.0 + 0.01 * source.normal()}, {0: before, 1: after})
+
+
+def test_a_first_update_tells_the_learning_rate_whatever_the_masks() -> None:
+    reference = Reference(first_update(1), first_update(2), dropout=True)
+    for seed in range(3, 23):
+        assert fault(first_update(seed), reference) == ""
+        assert "half of the values of its first update are off by 0.0" in fault(first_update(seed, 0.103), reference)
+        assert "of its first update" in fault(first_update(seed, eps=0.1), reference)
+
+
 def test_what_a_run_tells_without_a_reference() -> None:
     right = train()
     assert fault(right, None) == ""
