@@ -29,6 +29,7 @@ reference: $(VENV)/ready
 	$(BIN)/python -m dlperf.verify $(REFERENCE_ARGS) --publish
 	$(BIN)/python -m dlperf.verify $(REFERENCE_ARGS) --publish --full-size
 	$(BIN)/python -m dlperf.verify $(REFERENCE_ARGS) --publish --nproc-per-node 2
+	$(BIN)/python -m dlperf.verify -f numpy -m resnet50,resnet_tiny,bert_base,bert_base_512,bert_tiny -p bf16 --publish
 
 test: $(VENV)/ready
 	$(BIN)/python -m pytest $(TEST_ARGS)

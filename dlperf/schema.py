@@ -267,13 +267,15 @@ class Difference:
 @dataclass(frozen=True)
 class Bound:
     """What low precision may do to a quantity: `float32` is the relative error of the system's own float32 run,
-    `most` the bound that follows, `found` the error of the low-precision run; below `least` nothing was rounded."""
+    `found` that of the low-precision run; below `least` nothing was rounded. `reference` is what low precision did to
+    NumPy's network, where that is known; `most` is the bound that follows from it, or else from `float32`."""
 
     what: str
     float32: float
     found: float
     least: float
     most: float
+    reference: float | None = None
 
 
 @dataclass(frozen=True)

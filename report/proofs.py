@@ -20,10 +20,12 @@ ABOUT = (
     "Loss: the largest relative difference of a loss at any step. Tensors: the Euclidean norm of the difference over "
     "that of the tensor (over a thousandth of the mean norm where that is more, for tensors that are zero but for "
     "rounding); outputs and gradients of the first step, and changes of parameters over all steps.",
-    "Low precision is held to a bound from the system's own float32 run: rounding error is proportional to the "
-    "unit roundoff u, and a product in low precision rounds its two operands and its result, in float32 its result "
-    "alone. So where float32 moved a system's results by e, low precision may move them by 3 · e · u / 2^-24. If it "
-    "moved them by less than e · sqrt(u / 2^-24), low precision did not run.",
+    "Low precision is held to what it does to the same network written out in NumPy: three times as much, of losses "
+    "ten times, since a loss is one number, which may be right by chance. Where that is not known, the bound "
+    "is from the system's own float32 run: rounding error is proportional to the unit roundoff u, and a product in low "
+    "precision rounds its two operands and its result, in float32 its result alone. So where float32 moved a system's "
+    "results by e, low precision may move them by 3 · e · u / 2^-24. If it moved outputs by less than "
+    "e · sqrt(u / 2^-24), low precision did not run.",
 )
 #: the first run of each system, model and device that succeeded
 _Runs = Mapping[tuple[str, str, str], Record]
@@ -119,16 +121,17 @@ def _largest(errors: Sequence[float | None]) -> str:
 
 
 def _bounds(group: Sequence[Certificate]) -> Table:
-    """Low precision: what float32 did to a system's results, what that allows, and what low precision did."""
-    titles = ("float32 is off by", "low precision must be by", "may be by", "is by")
+    """Low precision: what float32 did to a system's results and low precision to NumPy's, what that allows, and what
+    low precision did."""
+    titles = ("float32 is off by", "NumPy in low precision by", "low precision must be by", "may be by", "is by")
     rows = []
     for one in group:
         for bound in one.bounds:
             least = error(bound.least or None)
-            errors = (error(bound.float32), least, error(bound.most), error(bound.found))
+            errors = (error(bound.float32), error(bound.reference), least, error(bound.most), error(bound.found))
             rows.append(Row((names.system(one.trajectory), WORDS[one.verdict], bound.what, *errors)))
         if not one.bounds:
-            rows.append(Row((names.system(one.trajectory), WORDS[one.verdict], *[text.NONE] * 5), "incomparable"))
+            rows.append(Row((names.system(one.trajectory), WORDS[one.verdict], *[text.NONE] * 6), "incomparable"))
     heads = (Column("system"), Column("verdict"), Column("of"), *(Column(title, True) for title in titles))
     return Table(heads, tuple(rows))
 

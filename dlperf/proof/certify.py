@@ -15,12 +15,12 @@ from dlperf.envs import kinds
 from dlperf.envs.environment import Environment
 from dlperf.errors import RunError
 from dlperf.planning.spec import Spec
-from dlperf.proof import judge
+from dlperf.proof import judge, low
 from dlperf.proof.asked import SEED, STEPS, Asked, at_once, needed, own_statistics, trajectories
 from dlperf.proof.bars import BARS
 from dlperf.proof.certificates import CERTIFICATE, FROM_WORKER, blank, digest, keep, place, read, sketches, update
 from dlperf.proof.judge import Evidence
-from dlperf.proof.published import reference
+from dlperf.proof.published import moved, reference
 from dlperf.runs import bundle, events, failures, worker
 from dlperf.runs.events import Stream
 from dlperf.runs.execute import execute, now
@@ -104,7 +104,8 @@ class Certifier:
     @staticmethod
     def _judge_low(one: Asked, evidence: Mapping[str, Evidence]) -> Certificate:
         own = {name: evidence[Asked(one.job, one.model, name).name] for name in ("fp64", "fp32")}
-        return judge.judge_low(evidence[one.name], own["fp64"], own["fp32"])
+        mine = evidence[one.name]
+        return low.judge(mine, own["fp64"], own["fp32"], moved(mine.trajectory))
 
     def _evidence(self, one: Asked, environment: Environment, threads: int) -> Evidence:
         """The trajectory from the cache, or a new one."""

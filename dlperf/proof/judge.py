@@ -15,12 +15,6 @@ change is what training did to a parameter; beside it an error is not hidden by 
 In float64 rounding is 1e-16, so what is left after ten steps tells a different computation from a differently rounded
 one. float32 is judged, too, because a float64 run may take other kernels than the measured one, and a wrong constant in
 those (an eps, a momentum) shows there as 1e-2 or more; `dlperf.proof.bars` says by how much rounding may move it.
-
-Low precision is held to a bound from the system's own float32 run: rounding error is proportional to the unit
-roundoff u, and a product in low precision rounds its two operands and its result, where in float32 it rounds its result
-alone. So if float32 moved a system's results by e, low precision may move them by 3 * e * u / 2^-24; and if it moved
-them by less than e * sqrt(u / 2^-24), half way on a logarithmic scale to what its rounding is worth, low precision did
-not run. Logits and gradients are taken as one vector each.
 """
 
 from __future__ import annotations
@@ -33,8 +27,8 @@ from typing import TYPE_CHECKING
 
 from dlperf import models
 from dlperf.precision import TABLE
-from dlperf.proof.bars import BARS, Bars, bars_for
-from dlperf.schema import Bound, Certificate, Difference, Job, Trajectory
+from dlperf.proof.bars import Bars, bars_for
+from dlperf.schema import Certificate, Difference, Job, Trajectory
 
 if TYPE_CHECKING:
     import numpy
@@ -45,8 +39,6 @@ FLOOR = 1e-3
 READ_SHARE = 0.1
 #: seconds that a `read` may take in any case: in tiny models the call itself is a good part of a step
 READ_SECONDS = 0.01
-#: roundings of a product in low precision for one in float32
-ROUNDINGS = 3
 REFERENCE = "reference"
 SORTS = ("logits", "gradient", "change", "statistic")
 #: keys of Trainer.effective that say of every model what work was done
@@ -79,7 +71,7 @@ def judge(pool: Sequence[Evidence], reference: Evidence | None = None) -> list[C
     bars = bars_for(pool[0].trajectory)
     assert bars, pool[0].trajectory.precision
     reference = reference and _corrected(reference)[0]
-    sound = [_corrected(one)[0] for one in pool if not _fault(one)]
+    sound = [_corrected(one)[0] for one in pool if not fault(one)]
     witnesses = [*([reference] if reference else []), *sound]
     measure = {
         (a.trajectory.system, b.trajectory.system): difference(a, b, bars)
@@ -92,37 +84,6 @@ def judge(pool: Sequence[Evidence], reference: Evidence | None = None) -> list[C
         one.trajectory.system for one in witnesses if anchor and (one is anchor or _agree(one, anchor, measure, bars))
     ]
     return [_certificate(one, witnesses, measure, anchor, group, bars) for one in pool]
-
-
-def judge_low(low: Evidence, own_float64: Evidence, own_float32: Evidence) -> Certificate:
-    """The certificate of a low-precision trajectory, from the same system's trajectories in float64 and float32."""
-    fault = _fault(low) or next(
-        (f"its {one.trajectory.precision} run: {_fault(one)}" for one in (own_float64, own_float32) if _fault(one)), ""
-    )
-    if fault:
-        return Certificate(low.trajectory, "different" if not low.trajectory.failure else "unproven", fault)
-    ratio = TABLE[low.trajectory.precision].roundoff / TABLE["fp32"].roundoff
-    bars = BARS["fp64"]
-    base, found = difference(own_float32, own_float64, bars), difference(low, own_float64, bars)
-    # a loss is itself a float32 number
-    bounds = [_bound("losses", max(base.loss, TABLE["fp32"].roundoff), found.loss, ratio, shows=False)]
-    for what, prefix in (("logits", "logits/"), ("gradients", "gradient/")):
-        errors = [_error(one.sketches, own_float64.sketches, prefix) for one in (own_float32, low)]
-        if errors[0] is not None and errors[1] is not None:
-            bounds.append(_bound(what, errors[0], errors[1], ratio, shows=prefix == "logits/"))
-    wrong = [_outside(bound) for bound in bounds if not bound.least <= bound.found <= bound.most]
-    verdict = "different" if wrong else "same"
-    return Certificate(low.trajectory, verdict, "; ".join(wrong), found.loss, (found,), bounds=tuple(bounds))
-
-
-def _bound(what: str, base: float, found: float, ratio: float, shows: bool) -> Bound:
-    return Bound(what, base, found, least=base * math.sqrt(ratio) if shows else 0.0, most=ROUNDINGS * base * ratio)
-
-
-def _outside(bound: Bound) -> str:
-    if bound.found < bound.least:
-        return f"{bound.what} are off by {short(bound.found)} only, like float32's: low precision did not run"
-    return f"{bound.what} are off by {short(bound.found)}; rounding explains {short(bound.most)}"
 
 
 def difference(ours: Evidence, theirs: Evidence, bars: Bars) -> Difference:
@@ -147,8 +108,8 @@ def difference(ours: Evidence, theirs: Evidence, bars: Bars) -> Difference:
         change_tensor=worst["change"][1],
         statistic=worst["statistic"][0],
         statistic_tensor=worst["statistic"][1],
-        gradients=_error(ours.sketches, theirs.sketches, "gradient/"),
-        changes=_error(ours.sketches, theirs.sketches, "change/"),
+        gradients=vector_error(ours.sketches, theirs.sketches, "gradient/"),
+        changes=vector_error(ours.sketches, theirs.sketches, "change/"),
         parted=next((step for step, error in enumerate(losses, 1) if not error <= bars.loss), None),
     )
 
@@ -179,7 +140,7 @@ def worst_tensor(ours: _Sketches, theirs: _Sketches, prefix: str) -> tuple[float
     return relative[worst], worst.removeprefix(prefix)
 
 
-def _error(ours: _Sketches, theirs: _Sketches, prefix: str) -> float | None:
+def vector_error(ours: _Sketches, theirs: _Sketches, prefix: str) -> float | None:
     """The relative error of all tensors of a sort together; None where one of the two has none."""
     names = _shared(ours, theirs, prefix)
     if not names:
@@ -234,10 +195,10 @@ def _certificate(
     group: Sequence[str],
     bars: Bars,
 ) -> Certificate:
-    trajectory, fault = one.trajectory, _fault(one)
-    if fault:
+    trajectory, wrong = one.trajectory, fault(one)
+    if wrong:
         parted = not trajectory.failure or trajectory.failure.kind == "ranks_differ"
-        return Certificate(trajectory, "different" if parted else "unproven", fault)
+        return Certificate(trajectory, "different" if parted else "unproven", wrong)
     mine = trajectory.system
     others = [other.trajectory.system for other in witnesses if other.trajectory.system != mine]
     differences = tuple(measure[mine, other] for other in others)
@@ -277,7 +238,7 @@ def _parting(found: Difference, bars: Bars) -> str:
     return f"against {whom}, {', '.join(parts)}"
 
 
-def _fault(one: Evidence) -> str:
+def fault(one: Evidence) -> str:
     """What is wrong with a trajectory without any other beside it; empty if nothing."""
     trajectory = one.trajectory
     if trajectory.failure:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from dlperf.proof.asked import of_ranks, own_statistics
 from dlperf.proof.certificates import SKETCHES, place, sketches
@@ -15,6 +17,8 @@ from dlperf.stored import trajectory_from
 
 #: where the published trajectories are
 REFERENCES = Path(__file__).parent / "reference"
+#: and what low precision does to the network written out in NumPy
+MOVED = REFERENCES / "low_precision.json"
 
 
 def reference(like: Trajectory) -> Evidence | None:
@@ -32,6 +36,35 @@ def reference(like: Trajectory) -> Evidence | None:
     return Evidence(trajectory, sketches(REFERENCES / f"{name}.npz"))
 
 
+def moved(like: Trajectory) -> Mapping[str, float] | None:
+    """What a low precision did to the network written out in NumPy in the same job: relative errors of its losses,
+    logits, gradients, changes and statistics, each as one vector, as in `Bound.found`. None where it is not published.
+    """
+    found = _moved().get(f"{like.model} {like.precision}", {})
+    same = (
+        found.get("definition"),
+        found.get("batch_size"),
+        found.get("steps"),
+        found.get("seed"),
+        found.get("options"),
+    )
+    wanted = (like.definition, like.batch_size, like.steps, like.seed, work_options(like))
+    return found["errors"] if same == wanted and like.ranks == 1 else None
+
+
+def _moved() -> dict[str, Any]:
+    return dict(json.loads(MOVED.read_text(encoding="utf-8"))) if MOVED.exists() else {}
+
+
+def publish_moved(certificate: Certificate) -> None:
+    """Make what low precision did in a trajectory of `numpy` what others are held to."""
+    t = certificate.trajectory
+    about = {"definition": t.definition, "batch_size": t.batch_size, "steps": t.steps, "seed": t.seed}
+    errors = {bound.what: float(f"{bound.found:.3g}") for bound in certificate.bounds}
+    known = {**_moved(), f"{t.model} {t.precision}": {**about, "options": work_options(t), "errors": errors}}
+    MOVED.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n", encoding="utf-8")
+
+
 def _published_name(trajectory: Trajectory) -> str:
     """Of its file. Several ranks compute what one does, but for a model that normalises over each rank's own batch."""
     return trajectory.model + (of_ranks("_{}ranks", trajectory.ranks) if own_statistics(trajectory.model) else "")
@@ -43,8 +76,12 @@ def published(name: str) -> Trajectory:
 
 
 def publish(certificate: Certificate, folder: Path = REFERENCES) -> None:
-    """Make a certificate's trajectory the published one of its model: without what says where it was made."""
+    """Make a certificate's trajectory the published one of its model: without what says where it was made. Of low
+    precision, what it moved."""
     trajectory = certificate.trajectory
+    if certificate.bounds:
+        publish_moved(certificate)
+        return
     public = replace(
         trajectory,
         system=REFERENCE,

@@ -20,10 +20,11 @@ from dlperf.catalog import reader
 from dlperf.envs import kinds
 from dlperf.planning.spec import PROTOCOLS, Spec
 from dlperf.proof import certificates, certify, judge
+from dlperf.proof import low as low_precision
 from dlperf.proof.asked import trajectories
 from dlperf.proof.certify import Certifier
 from dlperf.proof.judge import Evidence
-from dlperf.proof.published import REFERENCES
+from dlperf.proof.published import REFERENCES, moved
 from dlperf.runs import bundle, execute
 from dlperf.runs.execute import Exit
 from dlperf.schema import Failure, Job, Trajectory
@@ -256,7 +257,7 @@ def test_every_batch_norm_has_its_number_of_values():
 # --- low precision ----------------------------------------------------------------------------------------------------
 
 
-def low(error, dtype="bfloat16"):
+def low(error, dtype="bfloat16", moved=None):
     """A bf16 run whose outputs, gradients and losses are off by `error`, beside a float32 run that is off by 1e-7."""
     exact = evidence("a")
     pair = []
@@ -265,7 +266,7 @@ def low(error, dtype="bfloat16"):
         made = evidence("a", precision=precision, effective={"compute_dtype": computed}, loss=off)
         pair.append(Evidence(made.trajectory, {name: values * (1 + off) for name, values in made.sketches.items()}))
     float32, half = pair
-    return judge.judge_low(half, exact, float32)
+    return low_precision.judge(half, exact, float32, moved)
 
 
 def test_low_precision_is_bounded_by_its_own_float32_run():
@@ -276,6 +277,31 @@ def test_low_precision_is_bounded_by_its_own_float32_run():
     assert low(3e-3, dtype="float32").verdict == "different"
     bound = low(3e-3).bounds[1]
     assert (bound.what, bound.most) == ("logits", pytest.approx(3e-7 * 2**16, rel=1e-3))
+
+
+def test_low_precision_is_bounded_by_what_it_does_to_numpys_network():
+    """Three times as much, of losses ten times."""
+    moved = {"losses": 1e-4, "logits": 1e-3, "gradients": 1e-3, "changes": 2e-3, "statistics": 5e-3}
+    assert low(9e-4, moved=moved).verdict == "same"
+    assert "losses are off by 2e-3; rounding, as NumPy's network has it, explains 1e-3" in low(2e-3, moved=moved).why
+    looser = {**moved, "losses": 1.0}
+    assert low(2.9e-3, moved=looser).verdict == "same"
+    assert low(3.1e-3, moved=looser).why.count("explains 3e-3") == 2  # logits and gradients
+    assert "low precision did not run" in low(1e-7, moved=moved).why
+    assert "changes are off by 7e-3" in low(7e-3, moved={**looser, "logits": 1.0, "gradients": 1.0}).why
+
+
+@pytest.mark.parametrize("model", ["resnet50", "resnet_tiny", "bert_base", "bert_tiny"])
+def test_what_bfloat16_does_is_published_for_the_models_as_they_are(model):
+    family = "bert" if "bert" in model else "resnet"
+    about = {"family": family, "model": f"{model}_check", "definition": certificates.definition(f"{model}_check")}
+    options = {"clip_norm": "1.0"} if family == "bert" else {}
+    like = dataclasses.replace(evidence("a", precision="amp_bf16", options=options).trajectory, **about)
+    found = moved(like)
+    assert found
+    assert set(found) == {"losses", *low_precision.VECTORS} - ({"statistics"} if family == "bert" else set())
+    assert moved(dataclasses.replace(like, definition="another")) is None
+    assert moved(dataclasses.replace(like, precision="amp_fp16")) is None
 
 
 # --- the worker's own check -------------------------------------------------------------------------------------------

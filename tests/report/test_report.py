@@ -832,7 +832,7 @@ def test_hostile_text_is_harmless_in_markdown() -> None:
     assert "&lt;script&gt;alert(1)&lt;/script&gt; | ``` ` [x](http://example.invalid) $x$ red # heading" in shown
     tables = re.findall(r"<table>(.*?)</table>", shown, re.DOTALL)
     widths = [{len(re.findall(r"<t[dh]\b", row)) for row in table.split("</tr>")[:-1]} for table in tables]
-    assert widths == [{2}, {6}, {16}, {6}, {2}, {16}, {5}, {5}, {2}, *[{10}, {11}, {7}], *[{10}, {11}] * 4]
+    assert widths == [{2}, {6}, {16}, {6}, {2}, {16}, {5}, {5}, {2}, *[{10}, {11}, {8}], *[{10}, {11}] * 4]
 
 
 @pytest.mark.parametrize("content", ["plain", "```", "a ```` b", "`"])
