@@ -9,7 +9,7 @@ ARGS ?= --model bert --precision auto
 REFERENCE_ARGS := --frameworks pytorch --device cpu --model resnet50,bert
 
 .PHONY: setup compare doctor verify reference test test-cluster test-horovod test-images check format types lint lock bench
-.PHONY: test-pythons test-orders test-cpus test-arm test-dali bench-containers bench-statistics gpu capabilities test-nullgpu nullgpu-table clean
+.PHONY: test-deviations test-pythons test-orders test-cpus test-arm test-dali bench-containers bench-statistics gpu capabilities test-nullgpu nullgpu-table clean
 
 setup: $(VENV)/ready
 
@@ -68,6 +68,10 @@ test-nullgpu: $(VENV)/ready
 # A row for each step that is counted there: kernels, waits, gigabytes, milliseconds at an H200's limits.
 nullgpu-table: $(VENV)/ready
 	$(BIN)/python -m pytest -q -s -m nullgpu_table tests/nullgpu $(TEST_ARGS)
+
+# Each deliberate deviation in float32 and in bfloat16, as a row's own precision would see it. One: TEST_ARGS="-k GELU".
+test-deviations: $(VENV)/ready
+	$(BIN)/python -m pytest -v -m deviations tests/conformance $(TEST_ARGS)
 
 # Every framework's pixels through DALI. Makes environments of gigabytes, and compiles TensorFlow's plug-in with make and
 # g++. One: TEST_ARGS="-k pytorch".
