@@ -8,7 +8,8 @@ clock, so that the same lines time every framework, and writes one JSON object p
     imported versions
     met, agreed   with several ranks: where the others are, before the import; that all have the same versions, after it
     built    seconds (import, meeting the other ranks, build), parameter_count
-    product  on a CPU: size, seconds of a square matrix product in the row's precision; fp32_seconds of numpy's
+    product  on a CPU: size, seconds of a square matrix product in the row's precision; fp32_seconds of numpy's;
+             likewise large_size, large_seconds, large_fp32_seconds
     first_step, second_step   seconds of these warm-up steps, for whoever waits: the first one compiles; loss
     warm     steps, steps_per_window, seconds, first_step_seconds, loss, effective, shapes
     states   file, steps: samples of all tensors after so many steps, see dlperf.adapters.trace
@@ -138,9 +139,10 @@ def run(request: Dict[str, Any], job: Job, place: ranks.Ranks, events: Events, f
             _finite(loss, f"step {step}")
         events.write("trajectory", **trajectory)
     else:
+        built_bytes = probe.peak_memory_bytes()
         if job.device == "cpu" and hasattr(module, "product"):
             _product(module, job, events)
-        states = States(trainer, job, place)
+        states = States(trainer, job, place, built_bytes)
         job = _warm_up(trainer, job, events, states)
         barrier = _communication(trainer, place, events) if place.world_size > 1 else None
         for index in range(job.windows):
@@ -192,20 +194,39 @@ def _sample_gpus(request: Dict[str, Any], place: ranks.Ranks, folder: str) -> No
 PRODUCT_SIZE = 512
 #: the least of so many, or of fewer that take so many seconds
 PRODUCTS, LONG_SECONDS = 10, 1.0
+#: the large one: how long it takes, how large it is at most, and how often it is made
+LARGE_SECONDS, LARGEST, LARGE_PRODUCTS = 0.05, 4096, 3
 
 
 def _product(module: ModelModule, job: Job, events: Events) -> None:
-    """One matrix product as the row computes them, beside one that needs nothing but float32."""
-    ones = numpy.ones((PRODUCT_SIZE, PRODUCT_SIZE), "float32")
-    numpy_seconds = _least(lambda: ones @ ones)
-    seconds = _least(module.product(job, PRODUCT_SIZE))
-    events.write("product", size=PRODUCT_SIZE, seconds=seconds, fp32_seconds=numpy_seconds)
+    """One matrix product as the row computes them, beside one that needs nothing but float32: a small one, which shows
+    whether its kernels fit this CPU, and a large one, which shows what this CPU can do."""
+    seconds, fp32_seconds = _least(module.product(job, PRODUCT_SIZE)), _least(_numpys(PRODUCT_SIZE))
+    size = _size_of(LARGE_SECONDS, min(seconds, fp32_seconds))
+    large = {
+        "large_size": size,
+        "large_seconds": _least(module.product(job, size), LARGE_PRODUCTS),
+        "large_fp32_seconds": _least(_numpys(size), LARGE_PRODUCTS),
+    }
+    events.write("product", size=PRODUCT_SIZE, seconds=seconds, fp32_seconds=fp32_seconds, **large)
+    probe.forget_peak_memory()
 
 
-def _least(multiply: Callable[[], Any]) -> float:
+def _numpys(size: int) -> Callable[[], Any]:
+    ones = numpy.ones((size, size), "float32")
+    return lambda: ones @ ones
+
+
+def _size_of(seconds: float, small: float) -> int:
+    """Of a product that takes so many seconds where one of PRODUCT_SIZE takes `small`."""
+    times = min(seconds / max(small, 1e-9), (LARGEST / PRODUCT_SIZE) ** 3)
+    return max(PRODUCT_SIZE, int(PRODUCT_SIZE * times ** (1 / 3)) // 64 * 64)
+
+
+def _least(multiply: Callable[[], Any], most: int = PRODUCTS) -> float:
     multiply()  # compiles, starts threads
     seconds: List[float] = []
-    while len(seconds) < PRODUCTS and sum(seconds) < LONG_SECONDS:
+    while len(seconds) < most and sum(seconds) < LONG_SECONDS:
         began = time.perf_counter()
         multiply()
         seconds.append(time.perf_counter() - began)
@@ -256,10 +277,10 @@ class States:
     peak_memory_bytes: the process's largest resident size before each, since they take memory of their own.
     """
 
-    def __init__(self, trainer: Trainer, job: Job, place: ranks.Ranks) -> None:
+    def __init__(self, trainer: Trainer, job: Job, place: ranks.Ranks, peak_memory_bytes: int) -> None:
         self._trainer, self._job, self._wanted = trainer, job, place.rank == 0
         self._taken = {}  # type: Dict[int, trace.Sketches]
-        self._warm, self.peak_memory_bytes = 0, 0
+        self._warm, self.peak_memory_bytes = 0, peak_memory_bytes
         try:
             self.take(0)
         except NotImplementedError:  # it hands out no tensors, so nothing of it can be proven

@@ -155,8 +155,9 @@ class Record:
     gradient_bytes that one hands over in each step; all_reduce_bytes, all_reduce_seconds of a probe outside of the
     windows. input: samples and seconds of the loader alone, without training, over all ranks. kernels: what the
     adapter says of its wheel's on that CPU, "kernels" and "why", see dlperf.adapters.cpu. product: size and seconds of
-    a square matrix product in the row's precision, and fp32_seconds of numpy's. not_sampled: why nobody knows the
-    conditions of its GPUs; empty where they are known, and on a CPU. work: what dlperf.proof.references says of it.
+    a square matrix product in the row's precision, and fp32_seconds of numpy's; of a large one, too. not_sampled: why
+    nobody knows the conditions of its GPUs; empty where they are known, and on a CPU. work: what
+    dlperf.proof.references says of it.
     stages: where its seconds went, see dlperf.runs.stages.
     """
 

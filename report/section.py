@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from statistics import median
-from typing import Any
 
-from dlperf import models
-from dlperf.figures import peaks, ranking, statistics, summaries
+from dlperf.figures import ranking, statistics, summaries
 from dlperf.figures import standings as standings_
 from dlperf.figures.standings import Standing
 from dlperf.figures.summaries import Summary
 from dlperf.proof import judge
-from dlperf.report import effective, inputs, names, power, stages, text
+from dlperf.report import effective, inputs, names, power, speeds, stages, text
 from dlperf.report.others import others
 from dlperf.report.scaling import scaling
 from dlperf.report.shape import Bar, Chart, Column, Others, Row, Section, Table
@@ -35,7 +33,7 @@ def section(
     level = ranking.LEVEL_OF_LOOKS if comparison.spec.get("until") else ranking.LEVEL
     standings = [standings_.standings(group, obstacles, level) for group in groups]
     devices = tuple(comparison.spec.get("predict") or ())
-    on_gpu = comparison.machine if first.device == "cuda" else None
+    of_device = speeds.columns(comparison, first.device, first.family)
     proofs = {s.job.id: judge.verdict(comparison.proofs.get(s.job.id, ()))[1] for s in summaries}
     same, work, how = effective.tables(summaries)
     return Section(
@@ -45,7 +43,7 @@ def section(
         summary=" ".join(
             filter(None, [_summary(standings, groups, skips, apart, level), *(one.sentence for one in apart)])
         ),
-        throughput=_throughput(groups, standings, skips, repeats, proofs, on_gpu) if summaries or skips else None,
+        throughput=_throughput(groups, standings, skips, repeats, proofs, of_device) if summaries or skips else None,
         power=tuple(_power(groups, standings, level)),
         others=apart,
         chart=_chart(first, standings, groups, skips),
@@ -186,20 +184,19 @@ def _throughput(
     skips: list[Skip],
     repeats: int,
     proofs: Mapping[str, str],
-    on_gpu: Mapping[str, Any] | None,
+    of_device: speeds.Columns,
 ) -> Table:
-    """on_gpu: the machine, where its GPUs run the rows."""
     on_device = any(summary.peak_device_memory_bytes is not None for group in groups for summary in group)
     several = len(groups) > 1
     family = names.rows((summary.job for group in groups for summary in group), skips)[0].family
     places = _places(standing for ranked in standings for standing in ranked)
     per_sample = _per_sample(standings)
-    columns = tuple(_columns(family, on_device, on_gpu is not None))
+    columns = tuple(_columns(family, on_device, of_device[0]))
     rows: list[Row] = []
     for ranked, group in zip(standings, groups, strict=True):
         for s in ranked:
-            of_gpu = () if on_gpu is None else _of_gpu(s, on_gpu)
-            row = _figures(s, places, per_sample[s.summary.job.id], on_device, several, repeats, of_gpu)
+            more = of_device[1](s.summary)
+            row = _figures(s, places, per_sample[s.summary.job.id], on_device, several, repeats, more)
             rows.append(replace(row, cells=(*row.cells, _proof(s, proofs[s.summary.job.id]))))
         rows += [_unfinished(summary, len(columns), several, repeats) for summary in group if not summary.done]
     rows += [_skipped(skip, len(columns)) for skip in skips]
@@ -211,24 +208,12 @@ def _proof(standing: Standing, phrase: str) -> str:
     return f"not comparable: {standing.obstacle.partition(':')[0]}" if standing.obstacle else phrase
 
 
-def _of_gpu(standing: Standing, machine: Mapping[str, Any]) -> tuple[str, ...]:
-    """Cells: TFLOP/s of each device, the share of what its datasheet says, where that is known here, and energy."""
-    job, estimate = standing.summary.job, standing.summary.throughput
-    joules = text.number(standing.summary.joules_per_sample, 3)
-    if estimate is None or job.model not in models.FAMILY_OF:
-        return text.NONE, text.NONE, joules
-    flops, peak = peaks.reached(job, estimate.centre), peaks.of_machine(machine, job.precision)
-    return text.number(flops / 1e12, 1), f"{text.number(100 * flops / peak, 1)} %" if peak else text.NONE, joules
-
-
-def _columns(family: str, on_device: bool, on_gpu: bool) -> list[Column]:
-    energy = f"energy (J per {names.sample(family)})"
-    of_gpu = ["TFLOP/s per device", "of the GPU's peak", energy] if on_gpu else []
+def _columns(family: str, on_device: bool, of_device: tuple[str, ...]) -> list[Column]:
     device_memory = ["peak device memory (GiB)"] if on_device else []
     numeric = [
         *("nodes", "devices", "batch per device", "global batch", "n"),
         *(f"median ({names.rate_unit(family)})", "95 % interval", "relative to fastest", "95 % interval", "rank"),
-        *of_gpu,
+        *of_device,
         *("peak memory (GiB)", *device_memory, "CPU cores busy", f"CPU (s per {names.sample(family)})"),
         "first step (s)",
     ]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from dlperf.figures import standings, until
+from dlperf.figures import peaks, standings, until
 from dlperf.figures import summaries as summaries_
 from dlperf.figures.summaries import Summary
 from dlperf.report import names, proofs, text
@@ -271,6 +271,8 @@ def _protocol(comparison: Comparison) -> Iterable[str]:
         "order, so that a drift of the machine affects all rows alike. A row that fails twice without a success is not "
         "tried again."
     )
+    if any(job.traits.ranked for job in comparison.jobs):
+        yield "All steps are made at one learning rate: the models have no schedule."
     yield (
         "The rate of a run is all samples of its windows divided by all their seconds, those of the slowest rank; "
         "never a mean of rates. A row shows the median of its runs. What it says is of this session of this machine."
@@ -295,6 +297,11 @@ def _protocol(comparison: Comparison) -> Iterable[str]:
         "Peak memory is the largest resident size of one process in any run. CPU time is user and system time within "
         "the windows; it and the first step, which includes compilation, are medians of runs."
     )
+    if peaks.products(comparison.records):
+        yield (
+            "FLOP/s are those of the model's definition, forward and backward. Their share is of the fastest product "
+            "of large matrices in that precision that a run of any system, or NumPy beside it, timed before its steps."
+        )
     yield from _spent(comparison)
 
 

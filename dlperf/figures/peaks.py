@@ -1,13 +1,14 @@
-"""What a GPU can do at most, and the share of it that a row reached."""
+"""What a device can do at most, by the datasheet of a GPU or by what was measured on a CPU, and the share of it that a
+row reached."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dlperf import models
-from dlperf.schema import Job
+from dlperf.schema import Job, Record
 
 #: FLOP/s of dense products in 1e12: float32, TF32, 16 bits with sums in float32; 0: it has no such mode. By the name
 #: that nvidia-smi gives, the first that fits. NVIDIA's datasheets of each card; figures with sparsity halved
@@ -31,6 +32,9 @@ PEAKS: tuple[tuple[str, float, float, float], ...] = (
 )
 #: cards run a few per cent over the clock that their datasheet counts with
 OVERCLOCK = 1.1
+#: of the fastest product seen on a CPU, what convolutions may do of better kernels than it had: an MKL takes AVX2 on a
+#: CPU with AVX-512 whose maker it does not know
+BETTER = 2.0
 
 
 def of(name: str, precision: str) -> float | None:
@@ -48,13 +52,38 @@ def of_machine(machine: Mapping[str, Any], precision: str) -> float | None:
     return of(names.pop(), precision) if len(names) == 1 else None
 
 
+def products(records: Iterable[Record]) -> dict[str, float]:
+    """FLOP/s of the fastest product of large matrices in each precision that a run on a CPU timed before its steps, of
+    all ranks of a host together; NumPy's float32 counts, too."""
+    found: dict[str, float] = {}
+    for record in records:
+        told, job = record.product, record.job
+        if not record.done or not told.get("large_seconds"):
+            continue
+        flops = 2 * told["large_size"] ** 3 * job.nproc_per_node
+        for precision, seconds in ((job.precision, told["large_seconds"]), ("fp32", told["large_fp32_seconds"])):
+            found[precision] = max(found.get(precision, 0.0), flops / seconds)
+    return found
+
+
+def share_of_product(job: Job, throughput: float, found: Mapping[str, float]) -> float | None:
+    """Of the fastest product, what a row reached; found: see `products`."""
+    fastest = found.get(job.precision) if job.device == "cpu" and job.model in models.FAMILY_OF else None
+    return reached(job, throughput) * job.nproc_per_node / fastest if fastest else None
+
+
 def reached(job: Job, throughput: float) -> float:
     """FLOP/s of each device, by the FLOPs of the model's definition, at a rate in samples/s."""
     return throughput * models.family(job.model).flops(models.config(job.model)) / job.world_size
 
 
-def impossible(job: Job, throughput: float, machine: Mapping[str, Any]) -> str:
-    """That a rate is more than the GPU can reach, in words; empty for others, and where nothing is known of it."""
+def impossible(job: Job, throughput: float, machine: Mapping[str, Any], found: Mapping[str, float]) -> str:
+    """That a rate is more than the device can reach, in words; empty for others, and where nothing is known of it.
+    found: see `products`."""
+    share = share_of_product(job, throughput, found)
+    if share is not None and share > BETTER:
+        flops = reached(job, throughput) * job.nproc_per_node / 1e9
+        return f"impossible: {flops:,.0f} GFLOP/s, {share:,.1f} times what the fastest product of matrices reached here"
     peak = of_machine(machine, job.precision) if job.device == "cuda" and job.model in models.FAMILY_OF else None
     flops = reached(job, throughput) if peak else 0.0
     if not peak or flops <= OVERCLOCK * peak:

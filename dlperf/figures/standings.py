@@ -10,7 +10,7 @@ from dlperf.figures import peaks, ranking, statistics
 from dlperf.figures.rates import throughput
 from dlperf.figures.statistics import Estimate
 from dlperf.figures.summaries import Summary, rates_of
-from dlperf.proof import judge
+from dlperf.proof import judge, peers
 from dlperf.schema import Comparison, Record
 
 
@@ -52,7 +52,7 @@ def standings(
 
 def obstacles(comparison: Comparison) -> dict[str, str]:
     """Why a row takes no part in "fastest", by Job.id: no proof of the same work, work that differs in a proof or in a
-    measured run, or a rate that its GPU cannot reach.
+    measured run, or a rate that its device cannot reach.
 
     Rows of a kind that is never ranked are not here.
     """
@@ -63,12 +63,17 @@ def obstacles(comparison: Comparison) -> dict[str, str]:
         verdict, phrase = judge.verdict(comparison.proofs.get(job.id, ()))
         if verdict != "same":
             found[job.id] = phrase
+    fastest = peaks.products(comparison.records)
     for record in comparison.records:
-        why = peaks.impossible(record.job, throughput(record), comparison.machine) if record.done else ""
+        if not (record.done and record.job.traits.ranked):
+            continue
+        why = peaks.impossible(record.job, throughput(record), comparison.machine, fastest)
         if why:
             found[record.job.id] = why
-        if record.done and record.work.get("verdict") == "different" and record.job.id not in found:
+        if record.work.get("verdict") == "different" and record.job.id not in found:
             found[record.job.id] = f"different work: as measured, in run {record.repeat + 1} {record.work['why']}"
+    for row, why in peers.odd(comparison):
+        found.setdefault(row, f"different work: as measured, {why}")
     return found
 
 

@@ -1,9 +1,11 @@
-"""What GPUs reach at most, by the names that nvidia-smi gives them."""
+"""What GPUs reach at most, by the names that nvidia-smi gives them, and CPUs by what was timed there."""
+
+from dataclasses import replace
 
 import pytest
 
 from dlperf.figures import peaks
-from dlperf.schema import Job
+from dlperf.schema import Failure, Job, Record
 
 
 @pytest.mark.parametrize(
@@ -44,8 +46,35 @@ def test_a_rate_beyond_the_peak_is_impossible():
     """An H200 was once said to train 34,452 images a second, where nothing computed anything."""
     h200 = {"gpus": [{"name": "NVIDIA H200"}] * 2}
     assert peaks.reached(row(), 34_452) == pytest.approx(845e12, rel=0.01)
-    assert not peaks.impossible(row(), 34_452, h200)
-    assert peaks.impossible(row(), 60_000, h200) == "impossible: 1472 TFLOP/s, of 990 that the GPU reaches at most"
-    assert not peaks.impossible(row(nproc_per_node=2), 60_000, h200)
-    assert not peaks.impossible(row("cpu"), 60_000, h200)
-    assert not peaks.impossible(row(), 60_000, {})
+    assert not peaks.impossible(row(), 34_452, h200, {})
+    assert peaks.impossible(row(), 60_000, h200, {}) == "impossible: 1472 TFLOP/s, of 990 that the GPU reaches at most"
+    assert not peaks.impossible(row(nproc_per_node=2), 60_000, h200, {})
+    assert not peaks.impossible(row("cpu"), 60_000, h200, {})
+    assert not peaks.impossible(row(), 60_000, {}, {})
+
+
+def timed(precision, seconds, fp32_seconds, nproc_per_node=1):
+    """A run on a CPU that timed products of 1000 x 1000, 2 GFLOP."""
+    job = replace(row("cpu", nproc_per_node), precision=precision)
+    told = {"large_size": 1000, "large_seconds": seconds, "large_fp32_seconds": fp32_seconds}
+    return Record(job, 0, "", 1.0, "", "", {}, product=told)
+
+
+def test_the_fastest_product_of_any_run_is_what_a_cpu_can_do():
+    runs = [timed("fp32", 0.02, 0.03), timed("fp32", 0.04, 0.01), timed("amp_bf16", 0.005, 0.02)]
+    assert peaks.products(runs) == {"fp32": pytest.approx(200e9), "amp_bf16": pytest.approx(400e9)}
+    halves = [timed("fp32", 0.02, 0.03, nproc_per_node=2)]
+    assert peaks.products(halves) == {"fp32": pytest.approx(200e9)}, "both ranks at the same time"
+    assert peaks.products([replace(runs[0], failure=Failure("crash", ""))]) == {}
+    assert peaks.products([replace(runs[0], product={})]) == {}
+
+
+def test_a_rate_far_beyond_the_fastest_product_is_impossible():
+    """ResNet-50 takes 24.5 GFLOP an image."""
+    job, found = replace(row("cpu"), precision="fp32"), {"fp32": 200e9}
+    assert peaks.share_of_product(job, 4.0, found) == pytest.approx(0.49, abs=0.01)
+    assert not peaks.impossible(job, 16.0, {}, found), "a convolution may have better kernels than any product"
+    told = "impossible: 491 GFLOP/s, 2.5 times what the fastest product of matrices reached here"
+    assert peaks.impossible(job, 20.0, {}, found) == told
+    assert not peaks.impossible(job, 20.0, {}, {})
+    assert peaks.share_of_product(replace(job, precision="amp_bf16"), 4.0, found) is None

@@ -1,0 +1,50 @@
+"""FLOP/s of a row's device, and the share of what it can do, as columns. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from dlperf import models
+from dlperf.figures import peaks
+from dlperf.figures.summaries import Summary
+from dlperf.report import names, text
+from dlperf.schema import Comparison
+
+#: titles, and what makes the cells of a row
+Columns = tuple[tuple[str, ...], Callable[[Summary], tuple[str, ...]]]
+
+
+def columns(comparison: Comparison, device: str, family: str) -> Columns:
+    """Of the rows on a device; none where nothing was measured that tells what it can do."""
+    if device == "cuda":
+        energy = f"energy (J per {names.sample(family)})"
+        return ("TFLOP/s per device", "of the GPU's peak", energy), partial(_on_gpu, machine=comparison.machine)
+    found = peaks.products(comparison.records)
+    if not found or family not in models.FAMILIES:
+        return (), lambda summary: ()
+    return ("GFLOP/s per device", "of the fastest product"), partial(_on_cpu, found=found)
+
+
+def _on_gpu(summary: Summary, machine: Mapping[str, Any]) -> tuple[str, ...]:
+    """TFLOP/s of each device, the share of what its datasheet says, where that is known here, and energy."""
+    job, estimate = summary.job, summary.throughput
+    joules = text.number(summary.joules_per_sample, 3)
+    if estimate is None or job.model not in models.FAMILY_OF:
+        return text.NONE, text.NONE, joules
+    flops, peak = peaks.reached(job, estimate.centre), peaks.of_machine(machine, job.precision)
+    return text.number(flops / 1e12, 1), _percent(flops / peak if peak else None), joules
+
+
+def _on_cpu(summary: Summary, found: Mapping[str, float]) -> tuple[str, ...]:
+    """GFLOP/s of each device, and the share of what a product of large matrices reached."""
+    job, estimate = summary.job, summary.throughput
+    if estimate is None or job.model not in models.FAMILY_OF:
+        return text.NONE, text.NONE
+    flops, share = peaks.reached(job, estimate.centre), peaks.share_of_product(job, estimate.centre, found)
+    return text.number(flops / 1e9, 1), _percent(share)
+
+
+def _percent(share: float | None) -> str:
+    return text.NONE if share is None else f"{text.number(100 * share, 1)} %"
