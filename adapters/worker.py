@@ -187,7 +187,8 @@ def _sample_gpus(request: Dict[str, Any], place: ranks.Ranks, folder: str) -> No
     path = os.path.join(folder, f"gpu.rank{place.rank}.jsonl")
     command = [sys.executable, "-m", "dlperf.adapters.nvml", path, str(place.local_size), str(os.getpid()), *others]
     with contextlib.suppress(OSError):
-        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        null = subprocess.DEVNULL
+        host.APART.add(str(subprocess.Popen(command, stdin=null, stdout=null, stderr=null).pid))
 
 
 #: side of the product that is timed: 0.27 GFLOP, a millisecond with the kernels of a CPU's vectors

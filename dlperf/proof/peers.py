@@ -32,7 +32,7 @@ def odd(comparison: Comparison) -> Iterator[tuple[str, str]]:
     median over its runs, each framework the median over its rows."""
     groups: dict[tuple[object, ...], list[Job]] = {}
     for job in comparison.jobs:
-        if job.traits.ranked and job.input == "synthetic":
+        if job.traits.ranked and job.input == "synthetic" and job.model in models.FAMILY_OF:
             options = tuple(sorted(work_options(job).items()))
             groups.setdefault((job.model, job.precision, job.device, job.work, options), []).append(job)
     for jobs in groups.values():

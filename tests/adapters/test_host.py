@@ -72,6 +72,24 @@ def test_clocks_and_counters_of_other_machines(monkeypatch):
     assert host.readings() == {"throttles": 7, "quota_seconds": 2.5, "mhz": 3600}
 
 
+def test_what_a_kernel_writes_otherwise_costs_nothing_else(monkeypatch):
+    files = {
+        "/proc/stat": ["cpu 10 0 0\n", "cpu0 10 0 0\n"],
+        "/sys/fs/cgroup/cpu.stat": ["throttled_usec\n"],
+        "/proc/cpuinfo": ["cpu MHz : unknown\n"],
+    }
+    monkeypatch.setattr(host, "_lines", lambda path: iter(files.get(path, ["?\n"])))
+    assert host.readings() == {}
+    assert host.memory_of_children() == 0
+
+
+def test_a_process_that_is_apart_is_not_counted(monkeypatch):
+    with computing() as parent:
+        wait_for(lambda: len(list(host.children())) == 2)
+        monkeypatch.setattr(host, "APART", {str(parent.pid)})
+        assert list(host.children()) == []
+
+
 def window(cpu_seconds, **read):
     return Window(0, 1, 8, 2.0, cpu_seconds, 1.0, conditions=read)
 

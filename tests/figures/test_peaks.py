@@ -73,8 +73,8 @@ def test_a_rate_far_beyond_the_fastest_product_is_impossible():
     """ResNet-50 takes 24.5 GFLOP an image."""
     job, found = replace(row("cpu"), precision="fp32"), {"fp32": 200e9}
     assert peaks.share_of_product(job, 4.0, found) == pytest.approx(0.49, abs=0.01)
-    assert not peaks.impossible(job, 16.0, {}, found), "a convolution may have better kernels than any product"
-    told = "impossible: 491 GFLOP/s, 2.5 times what the fastest product of matrices reached here"
-    assert peaks.impossible(job, 20.0, {}, found) == told
-    assert not peaks.impossible(job, 20.0, {}, {})
+    assert not peaks.impossible(job, 80.0, {}, found), "the machine may have been busy when products were timed"
+    told = "impossible: 2,454 GFLOP/s, 12.3 times what the fastest product of matrices reached here"
+    assert peaks.impossible(job, 100.0, {}, found) == told
+    assert not peaks.impossible(job, 100.0, {}, {})
     assert peaks.share_of_product(replace(job, precision="amp_bf16"), 4.0, found) is None
