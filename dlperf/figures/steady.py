@@ -73,11 +73,12 @@ def _unsettled(jobs: Sequence[Job], windows: int, slower: dict[str, float]) -> U
 def _slower(records: Iterable[Record], number: int, level: float) -> float | None:
     """By which share a window is slower than the later ones of its run; None where it is not, or nobody can tell."""
     logs = list(_logs(records, number))
-    mean, error = fmean(logs), stdev(logs) / math.sqrt(len(logs))
+    mean = fmean(logs)
     if mean < math.log1p(LEAST):
         return None
     from scipy import special  # a slow import that only a report needs
 
+    error = stdev(logs) / math.sqrt(len(logs))
     surprising = not error or float(special.stdtr(len(logs) - 1, -mean / error)) < level
     return math.expm1(mean) if surprising else None
 
