@@ -32,14 +32,20 @@ def computing():
         parent.stdin.close()
 
 
-def test_children_and_theirs_are_counted_while_they_live_and_afterwards():
-    began = host.cpu_seconds_of_children()
+@pytest.fixture
+def others():
+    """What tests have running besides."""
+    return set(host.children())
+
+
+def test_children_and_theirs_are_counted_while_they_live_and_afterwards(others):
+    began, bytes_before = host.cpu_seconds_of_children(), host.memory_of_children()
     with computing():
-        wait_for(lambda: len(list(host.children())) == 2)
+        wait_for(lambda: len(set(host.children()) - others) == 2)
         wait_for(lambda: host.cpu_seconds_of_children() > began + 0.2)
-        wait_for(lambda: host.memory_of_children() > 2**25)
-    assert list(host.children()) == []
-    assert host.memory_of_children() == 0
+        wait_for(lambda: host.memory_of_children() > bytes_before + 2**25)
+    assert not set(host.children()) - others
+    assert host.memory_of_children() < bytes_before + 2**25
     assert host.cpu_seconds_of_children() > began + 0.2
 
 
@@ -48,7 +54,7 @@ def test_what_a_host_counts_of_a_time():
     with computing():
         wait_for(lambda: host.readings()["busy_seconds"] > before["busy_seconds"] + 0.2)
     found = host.between(before, host.readings())
-    assert found["cpus"] == os.cpu_count()
+    assert found["cpus"] >= 1
     assert found["busy_seconds"] > 0.2
     assert found["steal_seconds"] >= 0
 
@@ -83,11 +89,11 @@ def test_what_a_kernel_writes_otherwise_costs_nothing_else(monkeypatch):
     assert host.memory_of_children() == 0
 
 
-def test_a_process_that_is_apart_is_not_counted(monkeypatch):
+def test_a_process_that_is_apart_is_not_counted(monkeypatch, others):
     with computing() as parent:
-        wait_for(lambda: len(list(host.children())) == 2)
+        wait_for(lambda: len(set(host.children()) - others) == 2)
         monkeypatch.setattr(host, "APART", {str(parent.pid)})
-        assert list(host.children()) == []
+        assert not set(host.children()) - others
 
 
 def window(cpu_seconds, **read):
