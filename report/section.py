@@ -21,7 +21,7 @@ from dlperf.schema import Comparison, Failure, Job, Skip
 def section(
     summaries: list[Summary], skips: list[Skip], repeats: int, comparison: Comparison, obstacles: Mapping[str, str]
 ) -> Section:
-    """obstacles: why a row is not comparable, by Job.id, see metrics.obstacles."""
+    """obstacles: why a row is not comparable, by Job.id, see standings.obstacles."""
     first = names.rows((summary.job for summary in summaries), skips)[0]
     every, apart = summaries, tuple(others(summaries, skips, repeats))
     summaries = [summary for summary in summaries if summary.job.traits.ranked]

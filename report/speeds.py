@@ -21,7 +21,7 @@ def columns(comparison: Comparison, device: str, family: str) -> Columns:
     if device == "cuda":
         energy = f"energy (J per {names.sample(family)})"
         return ("TFLOP/s per device", "of the GPU's peak", energy), partial(_on_gpu, machine=comparison.machine)
-    found = peaks.products(comparison.records)
+    found = peaks.products(comparison)
     if not found or family not in models.FAMILIES:
         return (), lambda summary: ()
     return ("GFLOP/s per device", "of the fastest product"), partial(_on_cpu, found=found)

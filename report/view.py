@@ -297,7 +297,7 @@ def _protocol(comparison: Comparison) -> Iterable[str]:
         "Peak memory is the largest resident size of one process in any run. CPU time is user and system time within "
         "the windows; it and the first step, which includes compilation, are medians of runs."
     )
-    if peaks.products(comparison.records):
+    if peaks.products(comparison):
         yield (
             "FLOP/s are those of the model's definition, forward and backward. Their share is of the fastest product "
             "of large matrices in that precision that a run of any system, or NumPy beside it, timed before its steps."

@@ -4,11 +4,12 @@ row reached."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from dlperf import models
-from dlperf.schema import Job, Record
+from dlperf.figures.once import once
+from dlperf.schema import Comparison, Job
 
 #: FLOP/s of dense products in 1e12: float32, TF32, 16 bits with sums in float32; 0: it has no such mode. By the name
 #: that nvidia-smi gives, the first that fits. NVIDIA's datasheets of each card; figures with sparsity halved
@@ -52,11 +53,12 @@ def of_machine(machine: Mapping[str, Any], precision: str) -> float | None:
     return of(names.pop(), precision) if len(names) == 1 else None
 
 
-def products(records: Iterable[Record]) -> dict[str, float]:
+@once
+def products(comparison: Comparison) -> dict[str, float]:
     """FLOP/s of the fastest product of large matrices in each precision that a run on a CPU timed before its steps, of
     all ranks of a host together; NumPy's float32 counts, too."""
     found: dict[str, float] = {}
-    for record in records:
+    for record in comparison.records:
         told, job = record.product, record.job
         if not record.done or not told.get("large_seconds"):
             continue

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from dlperf.figures import peaks, ranking, statistics
+from dlperf.figures.once import once
 from dlperf.figures.rates import throughput
 from dlperf.figures.statistics import Estimate
 from dlperf.figures.summaries import Summary, rates_of
@@ -50,6 +51,7 @@ def standings(
     return [Standing(summary, beside, "", ranks) for summary, beside, ranks in rows] + aside
 
 
+@once
 def obstacles(comparison: Comparison) -> dict[str, str]:
     """Why a row takes no part in "fastest", by Job.id: no proof of the same work, work that differs in a proof or in a
     measured run, or a rate that its device cannot reach.
@@ -63,7 +65,7 @@ def obstacles(comparison: Comparison) -> dict[str, str]:
         verdict, phrase = judge.verdict(comparison.proofs.get(job.id, ()))
         if verdict != "same":
             found[job.id] = phrase
-    fastest = peaks.products(comparison.records)
+    fastest = peaks.products(comparison)
     for record in comparison.records:
         if not (record.done and record.job.traits.ranked):
             continue

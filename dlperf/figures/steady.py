@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median, stdev
 
+from dlperf.figures.once import once
 from dlperf.schema import Comparison, Job, Record
 
 #: of tables in which all windows are alike, those that leave some out; and what a window must be slower by at least
@@ -26,6 +27,7 @@ class Unsettled:
     slower: tuple[tuple[Job, float], ...]
 
 
+@once
 def found(comparison: Comparison) -> list[Unsettled]:
     """Tables with windows to leave out. A row is not at its pace in a window that is slower than the median of the
     later ones of its run: by 1 % or more, as a mean over its runs on logarithms, and by Student's t one-sided at LEVEL

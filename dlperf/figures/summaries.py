@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from dlperf.figures import steady
+from dlperf.figures.once import once
 from dlperf.figures.rates import (
     all_reduce_bandwidth,
     cpu_seconds_per_sample,
@@ -48,6 +49,7 @@ class Summary:
     joules_per_sample: float | None = None
 
 
+@once
 def summarized(comparison: Comparison) -> dict[str, Summary]:
     """The figures of each job, by Job.id, without windows of which the warm-up was not over."""
     comparison = steady.without(comparison)
