@@ -30,8 +30,7 @@ def reference(like: Trajectory) -> Evidence | None:
     if not (REFERENCES / f"{name}.json").exists():
         return None
     trajectory = published(name)
-    same = (trajectory.definition, trajectory.batch_size, trajectory.steps, trajectory.seed, trajectory.options)
-    if same != (like.definition, like.batch_size, like.steps, like.seed, work_options(like)):
+    if _asked(trajectory) != _asked(like):
         return None
     return Evidence(trajectory, sketches(REFERENCES / f"{name}.npz"))
 
@@ -41,15 +40,13 @@ def moved(like: Trajectory) -> Mapping[str, float] | None:
     logits, gradients, changes and statistics, each as one vector, as in `Bound.found`. None where it is not published.
     """
     found = _moved().get(f"{like.model} {like.precision}", {})
-    same = (
-        found.get("definition"),
-        found.get("batch_size"),
-        found.get("steps"),
-        found.get("seed"),
-        found.get("options"),
-    )
-    wanted = (like.definition, like.batch_size, like.steps, like.seed, work_options(like))
-    return found["errors"] if same == wanted and like.ranks == 1 else None
+    return found["errors"] if _asked(like).items() <= found.items() and like.ranks == 1 else None
+
+
+def _asked(of: Trajectory) -> dict[str, Any]:
+    """What two trajectories must have in common to be compared."""
+    same = {"definition": of.definition, "batch_size": of.batch_size, "steps": of.steps, "seed": of.seed}
+    return {**same, "options": work_options(of)}
 
 
 def _moved() -> dict[str, Any]:
@@ -58,10 +55,9 @@ def _moved() -> dict[str, Any]:
 
 def publish_moved(certificate: Certificate) -> None:
     """Make what low precision did in a trajectory of `numpy` what others are held to."""
-    t = certificate.trajectory
-    about = {"definition": t.definition, "batch_size": t.batch_size, "steps": t.steps, "seed": t.seed}
+    made = certificate.trajectory
     errors = {bound.what: float(f"{bound.found:.3g}") for bound in certificate.bounds}
-    known = {**_moved(), f"{t.model} {t.precision}": {**about, "options": work_options(t), "errors": errors}}
+    known = {**_moved(), f"{made.model} {made.precision}": {**_asked(made), "errors": errors}}
     MOVED.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n", encoding="utf-8")
 
 
