@@ -50,7 +50,7 @@ def _verify(arguments: Mapping[str, object]) -> int:
     given = {name: arguments[name] for name in DEFAULTS if arguments.get(name) is not None}
     asked = {**DEFAULTS, "precision": "fp64", "aa": "0", **given, "dry_run": arguments["dry_run"]}
     spec = from_arguments(asked, adapters, ("fp64", *ASKED))
-    theirs = [name for name in spec.frameworks if not adapters[name].kind.proven]
+    theirs = [name for name in spec.frameworks if not adapters[name].provable]
     if theirs:
         says = "they hand out no tensors, as only our own scripts do, so nothing can be verified. Leave them out."
         raise UsageError([Problem("--frameworks", ",".join(theirs), says=says)])

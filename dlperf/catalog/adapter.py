@@ -134,6 +134,11 @@ class Adapter:
         return IMPORTED if self.imported else UPSTREAM if self.scripts else NATIVE
 
     @property
+    def provable(self) -> bool:
+        """Whether its rows can be proven: their trainer hands out tensors."""
+        return self.kind.proven and self.proven
+
+    @property
     def devices(self) -> tuple[str, ...]:
         """Those on which anything of it runs, or ran."""
         found = {device for entry in self.support if entry.status in RUNNABLE for device in entry.device}

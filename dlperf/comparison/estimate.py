@@ -111,7 +111,7 @@ def expected(spec: Spec, runs: Sequence[Job], adapters: Mapping[str, Adapter], h
 
 def proofs(jobs: Iterable[Job], adapters: Mapping[str, Adapter]) -> list[Asked]:
     """The trajectories that prove these rows, cached or not."""
-    proven = [job for job in jobs if job.traits.proven and adapters[job.adapter].proven]
+    proven = [job for job in jobs if adapters[job.adapter].provable]
     return list({one.name: one for job in proven for one in asked.needed(job)}.values())
 
 

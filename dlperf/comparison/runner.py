@@ -169,7 +169,7 @@ class Runner:
     def _prove(self, environments: Mapping[str, Environment]) -> None:
         """Certificates of the rows that can be proven, unless an earlier call had them all."""
         spec, folder = self.store.spec, self.store.folder
-        proven = [job for job in self.store.plan.jobs if job.traits.proven and self.adapters[job.adapter].proven]
+        proven = [job for job in self.store.plan.jobs if self.adapters[job.adapter].provable]
         if all(self._proven(job) for job in proven):
             return
         certifier = Certifier(folder, spec, self.progress.note, self.progress.busy)
@@ -196,7 +196,7 @@ class Runner:
 
     def _proves_itself(self, job: Job) -> bool:
         adapter = self.adapters[job.adapter]
-        return job.traits.proven and adapter.proven and adapter.trains
+        return adapter.provable and adapter.trains
 
     def _never_ran(self, job: Job, repeat: int, error: RunError) -> None:
         failure = Failure(error.kind, str(error), error.lines)

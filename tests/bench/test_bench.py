@@ -191,6 +191,9 @@ def test_a_row_that_hands_out_no_tensors_is_measured_without_a_proof(tmp_path, m
     assert record.done
     assert not list((tmp_path / "out" / "proofs").glob("*"))
     assert "not comparable: no proof" in (tmp_path / "out" / "report.md").read_text()
+    ended = call("verify", "-f", "handsoff", "-m", "bert_tiny", "--env", "current")
+    assert ended.returncode == 2
+    assert "--frameworks handsoff: they hand out no tensors" in ended.stderr
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
