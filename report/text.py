@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Iterable
@@ -82,6 +83,7 @@ def clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
+@functools.lru_cache(2**14)  # thousands of records have the same few
 def line(text: str, limit: int = 200) -> str:
     """One line of a text from outside, at most `limit` characters of it."""
     joined = " ".join(clean(text).split())
