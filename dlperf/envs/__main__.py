@@ -1,4 +1,4 @@
-"""`python -m dlperf.envs`: list, install and remove the frameworks' environments."""
+"""`python -m dlperf.envs`: list, install, check and remove the frameworks' environments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dlperf.catalog.adapter import Adapter
 from dlperf.catalog.reader import adapters
 from dlperf.cli import Parser, columns, exit_code, named, say, tell
-from dlperf.envs import pythons
+from dlperf.envs import changes, pythons
 from dlperf.envs.explain import gigabytes
 from dlperf.envs.guard import is_held
 from dlperf.envs.kinds import ensure_all
@@ -26,7 +26,7 @@ def _command(arguments: Sequence[str] | None) -> int:
     known = adapters()
     every_key = list(dict.fromkeys(key for one in known.values() for key in one.environments))
     parser = Parser(prog="python -m dlperf.envs", description="Environments of the frameworks.")
-    parser.add_argument("verb", choices=["list", "install", "remove"], help="what to do")
+    parser.add_argument("verb", choices=["list", "install", "remove", "check"], help="what to do")
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help="an adapter (default: all; to install, those of dlperf compare)"
     )
@@ -42,7 +42,8 @@ def _command(arguments: Sequence[str] | None) -> int:
     if asked.verb == "list":
         print(_table(pairs))
         return 0
-    return _install_all(pairs) if asked.verb == "install" else _remove_all(pairs)
+    verbs = {"install": _install_all, "remove": _remove_all, "check": _check_all}
+    return verbs[asked.verb](pairs)
 
 
 def _install_all(pairs: Sequence[tuple[Adapter, str]]) -> int:
@@ -70,6 +71,20 @@ def _remove_all(pairs: Sequence[tuple[Adapter, str]]) -> int:
     if removed:
         say(f"what was downloaded is still in uv's cache; `{from_here(pythons.uv())} cache clean` deletes it")
     return failed
+
+
+def _check_all(pairs: Sequence[tuple[Adapter, str]]) -> int:
+    """1 if one is not what its wheels had."""
+    folders = [(f"{one.name} {key}", target_of(one, key).folder) for one, key in pairs]
+    ready = [(label, folder) for label, folder in folders if marker_of(folder)]
+    wrong = 0
+    for label, folder in ready:
+        found = changes.unlike_wheels(folder)
+        wrong += bool(found)
+        say(f"{label}: not as its wheels have it: {changes.named(found)}" if found else f"{label}: as installed")
+    if not ready:
+        say("none of them is made")
+    return 1 if wrong else 0
 
 
 def _table(pairs: Sequence[tuple[Adapter, str]]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dlperf.envs import changes
 from dlperf.launchers.containers import Container
 
 if TYPE_CHECKING:
@@ -26,9 +27,9 @@ class Environment:
     key: device, or device and variant: "cpu", "cpu-horovod". kind: which of dlperf.envs.kinds.KINDS it is: "venv",
     "current", "docker", "podman" or "apptainer"; "none" where there is none. python: its interpreter. digest: of what
     defines it: locks, source build, Python version, recipe; for "current" of the names and versions installed; of an
-    image its own. folder: None but for "venv". variables: to be set for every worker. image: its reference, or file;
-    empty but for containers. public: the digest by which its registry has the image. emulated: the CPU that qemu-user
-    emulates for its workers.
+    image its own; and of files that were changed since. folder: None but for "venv". variables: to be set for every
+    worker. image: its reference, or file; empty but for containers. public: the digest by which its registry has the
+    image. emulated: the CPU that qemu-user emulates for its workers. changed: see dlperf.envs.changes.
     """
 
     adapter: str
@@ -42,13 +43,15 @@ class Environment:
     image: str = ""
     public: str = ""
     emulated: str = ""
+    changed: tuple[str, ...] = ()
 
     @property
     def stored(self) -> dict[str, str]:
         """What records and certificates say of it."""
         emulated = {"emulated_cpu": self.emulated} if self.emulated else {}
         image = {"image": self.image, "image_public_digest": self.public} if self.image else {}
-        return {"kind": self.kind, "python": self.python_version, "digest": self.digest, **image, **emulated}
+        changed = {"changed": changes.named(self.changed)} if self.changed else {}
+        return {"kind": self.kind, "python": self.python_version, "digest": self.digest, **image, **emulated, **changed}
 
     @property
     def engine(self) -> str:

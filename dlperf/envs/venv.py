@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from dlperf.catalog.locks import digest_of, read
-from dlperf.envs import current, pythons
+from dlperf.envs import changes, current, pythons
 from dlperf.envs.environment import Environment, variables_of
 from dlperf.envs.explain import explained, gigabytes, os_error
 from dlperf.envs.guard import discard, guard, is_held, size_of, sweep
@@ -66,10 +66,10 @@ def commands(adapter: Adapter, key: str, chosen: Mapping[str, str]) -> list[str]
 def ensure(adapter: Adapter, key: str, chosen: Mapping[str, str], session: Session) -> Environment:
     """The environment, made first if needed."""
     target = target_of(adapter, key)
-    found = _ready(target)
-    if found:
-        return found
     try:
+        found = _ready(target)
+        if found:
+            return found
         target.root.mkdir(parents=True, exist_ok=True)
         with guard(target.folder, wait_for_other(target, session)) as held:
             return _ready(target) or _make(Making(target, held, session))
@@ -105,9 +105,19 @@ def _ready(target: Target) -> Environment | None:
     if runs is None:
         return None
     packages = target.folder / "lib" / f"python{pythons.minor(runs.version)}" / "site-packages"
-    digest = digest_of(target.digest, runs.version)
-    variables = variables_of(target.spec, packages)
-    return Environment(target.adapter.name, target.key, "venv", python, runs.version, digest, target.folder, variables)
+    changed = changes.since(target.folder)
+    now = [changes.fingerprint(target.folder, changed)] if changed else []
+    return Environment(
+        target.adapter.name,
+        target.key,
+        "venv",
+        python,
+        runs.version,
+        digest_of(target.digest, runs.version, *now),
+        target.folder,
+        variables_of(target.spec, packages),
+        changed=tuple(changed),
+    )
 
 
 def _make(making: Making) -> Environment:

@@ -1,5 +1,6 @@
 """Environments: whole or not there, shared, and a sentence for whatever goes wrong. Nothing here needs a network."""
 
+import base64
 import contextlib
 import errno
 import hashlib
@@ -25,7 +26,7 @@ from processes import wait_for
 import dlperf.adapters
 from dlperf.catalog import locks, reader
 from dlperf.envs import __main__ as command
-from dlperf.envs import guard, indexes, kinds, making, pythons, wheels
+from dlperf.envs import changes, guard, indexes, kinds, making, pythons, wheels
 from dlperf.envs import venv as venv_
 from dlperf.envs.environment import Environment
 from dlperf.envs.indexes import Sources
@@ -286,6 +287,59 @@ def test_an_environment_whose_python_is_gone_is_made_again(tmp_path, monkeypatch
     lines = []
     kinds.check(kinds.ensure(adapter, "cpu", progress=lines.append))
     assert any("ready after" in line for line in lines)
+
+
+def test_a_file_that_was_changed_afterwards_makes_it_another_environment(tmp_path, monkeypatch, capsys):
+    """Proofs of what was there hold no longer."""
+    url, lock = index(tmp_path / "index", "tiny", "other")
+    monkeypatch.setenv("UV_INDEX_URL", url)
+    adapter = toy(tmp_path, lock)
+    before = kinds.ensure(adapter, "cpu", "venv")
+    assert before.changed == ()
+    assert "changed" not in before.stored
+    module = next(before.folder.glob("lib/python*/site-packages/tiny.py"))
+    later = (before.folder / "dlperf-environment.json").stat().st_mtime_ns + 1
+    digests = {before.digest}
+    for text in ("version = '1.0'  # faster\n", "version = '1.0'  # fastest\n"):
+        module.unlink()  # a link to uv's cache
+        module.write_text(text)
+        os.utime(module, ns=(later, later))
+        after = kinds.ensure(adapter, "cpu", "venv")
+        assert after.stored["changed"] == "tiny.py"
+        digests.add(after.digest)
+    assert len(digests) == 3
+
+
+def test_the_command_holds_files_against_their_wheels(tmp_path, monkeypatch, capsys):
+    found = changes_of(tmp_path)
+    assert changes.unlike_wheels(found) == []
+    site = next(found.glob("lib/python*/site-packages"))
+    (site / "tiny.py").write_text("altered\n")
+    (site / "gone.py").unlink()
+    (site / "new.pth").write_text("import new\n")
+    (site / "__pycache__").mkdir()
+    (site / "__pycache__" / "tiny.pyc").write_text("compiled\n")
+    wrong = changes.unlike_wheels(found)
+    assert changes.named(wrong) == "gone.py, new.pth, tiny.py"
+    assert changes.named([*wrong, "a", "b"]) == "gone.py, new.pth, tiny.py and 2 more"
+
+
+def changes_of(root):
+    """A folder with two wheels, which share a file."""
+    site = root / "lib" / "python3.12" / "site-packages"
+    files = {"tiny.py": "tiny\n", "gone.py": "gone\n", "shared/__init__.py": "second\n"}
+    for name, text in files.items():
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_text(text)
+    for number, shared in enumerate(["first\n", "second\n"]):
+        info = site / f"wheel{number}-1.0.dist-info"
+        info.mkdir()
+        listed = {**({} if number else files), "shared/__init__.py": shared}
+        digests = {name: hashlib.sha256(text.encode()).digest() for name, text in listed.items()}
+        encoded = {name: base64.urlsafe_b64encode(one).rstrip(b"=").decode() for name, one in digests.items()}
+        rows = [f"{name},sha256={one},7" for name, one in encoded.items()]
+        (info / "RECORD").write_text("\n".join([*rows, f"{info.name}/RECORD,,"]) + "\n")
+    return root
 
 
 def test_several_at_once_and_one_that_fails(tmp_path, own_cache, monkeypatch):
@@ -1032,6 +1086,12 @@ def test_the_command_installs_says_why_not_and_removes(tmp_path, monkeypatch, ca
     assert "bad/requirements.cpu.txt, line 2" in said.err
     assert command.main(["list", "toy"]) == 0
     assert capsys.readouterr().out.splitlines()[1].split()[2] == "ready"
+    assert command.main(["check", "toy", "bad"]) == 0
+    assert capsys.readouterr().out == "toy cpu: as installed\n"
+    (module,) = (tmp_path / "cache").glob("**/site-packages/tiny.py")
+    module.unlink()
+    assert command.main(["check", "toy"]) == 1
+    assert capsys.readouterr().out == "toy cpu: not as its wheels have it: tiny.py\n"
     assert command.main(["remove", "toy"]) == 0
     said = capsys.readouterr().out
     assert "toy cpu: removed" in said
