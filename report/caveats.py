@@ -25,6 +25,7 @@ READ = 0.01
 def caveats(comparison: Comparison) -> Iterator[str]:
     yield from _machine(comparison)
     yield from _kernels(comparison.records)
+    yield from _environments(comparison.records)
     yield from sampled.caveats(comparison.records)
     yield from _protocol(comparison)
     yield from _work(comparison)
@@ -88,6 +89,17 @@ def _kernels(records: Iterable[Record]) -> Iterator[str]:
                 f"{row}: a matrix product took {times_} times as long as NumPy's in float32, so its kernels do not fit "
                 "this CPU."
             )
+
+
+def _environments(records: Iterable[Record]) -> Iterator[str]:
+    """Those that are not what their locks say."""
+    changed: dict[str, dict[str, None]] = {}
+    for record in records:
+        if record.environment.get("changed"):
+            changed.setdefault(record.environment["changed"], {})[names.system(record.job)] = None
+    for files, systems in changed.items():
+        which = text.line(files, 300)
+        yield f"{text.listing(systems)}: files of its environment were changed after it was made: {which}."
 
 
 def _protocol(comparison: Comparison) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from dlperf.catalog.adapter import Adapter
 from dlperf.comparison import estimate, largest
 from dlperf.comparison.progress import Progress
 from dlperf.comparison.store import Store
+from dlperf.envs import changes
 from dlperf.envs.environment import Environment
 from dlperf.errors import Problem, RunError, UsageError
 from dlperf.figures import summaries, until
@@ -69,6 +70,7 @@ class Runner:
         self.progress.begin([job for _, job in runs], self.store.spec, expected.each)
         with self.store.spending("environments"):
             environments = self._environments(runs)
+            self._tell_changed(environments.values())
             self._look_for_folder(list(jobs.values()), environments)
         with self.store.spending("batch sizes"):
             self._find_batch_sizes(environments)
@@ -125,6 +127,14 @@ class Runner:
                     del self.store.records[job.id, repeat]
                 yield repeat, job
 
+    def _tell_changed(self, environments: Iterable[Environment]) -> None:
+        for one in {one.folder: one for one in environments if one.changed}.values():
+            self.progress.note(
+                f"{one.adapter} {one.key}: files of its environment were changed since it was made: "
+                f"{changes.named(one.changed)}. Its proofs are of what is there now; what was there comes back with "
+                f"python -m dlperf.envs remove {one.adapter}."
+            )
+
     def _records(self, job: Job) -> list[Record]:
         return [record for record in self.store.records.values() if record.job.id == job.id]
 
@@ -170,17 +180,21 @@ class Runner:
         """Certificates of the rows that can be proven, unless an earlier call had them all."""
         spec, folder = self.store.spec, self.store.folder
         proven = [job for job in self.store.plan.jobs if self.adapters[job.adapter].provable]
-        if all(self._proven(job) for job in proven):
+        if all(self._proven(job, environments.get(job.id)) for job in proven):
             return
         certifier = Certifier(folder, spec, self.progress.note, self.progress.busy)
         made = certifier.certificates([job for job in proven if not job.duplicate_of], environments)
         again = {job.id: made[job.duplicate_of] for job in proven if job.duplicate_of in made}
         self.store.prove({**self.store.proofs, **made, **again})
 
-    def _proven(self, job: Job) -> bool:
-        """Whether an earlier call had its certificates, of the code that there is now."""
+    def _proven(self, job: Job, environment: Environment | None) -> bool:
+        """Whether an earlier call had its certificates, of the code and the environment that there are now."""
         code = bundle.digest(self.store.folder / "code" / "dlperf", job.adapter)
-        return job.id in self.store.proofs and all(one.trajectory.code == code for one in self.store.proofs[job.id])
+        made = [one.trajectory for one in self.store.proofs.get(job.id, ())]
+        return bool(made) and all(
+            one.code == code and (environment is None or one.environment["digest"] == environment.digest)
+            for one in made
+        )
 
     def _refer(self, jobs: Sequence[Job], seconds: float) -> None:
         """The reference's runs that these rows' are held against. seconds: that the comparison is expected to take."""
