@@ -11,6 +11,7 @@ import argparse
 import importlib.util
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -34,6 +35,8 @@ SYSTEMS = {"pytorch": "torch", "pytorch_plain": "timm", "jax": "jax", "jax_plain
 GRAPHS = ("--set", "graph=on,off")
 #: a batch per device that fills more of a large card than DLPerf's
 LARGE = 512
+#: what dlperf itself needs for these steps, and where wheels of it may lie that were carried to this machine
+NEEDS, CARRIED = ("jinja2", "matplotlib", "msgspec", "numpy", "packaging", "rich", "scipy"), ROOT / ".whl"
 #: of files that are brought back
 LEFT_OUT = ("code", "xplane")
 
@@ -52,6 +55,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"make gpu: STEP {unknown[0]!r} is not usable; allowed: {', '.join(steps)}.", file=sys.stderr)
         return 2
     folder.mkdir(parents=True, exist_ok=True)
+    missing = lacking(folder)
+    if missing:
+        print(
+            f"make gpu: {sys.executable} lacks {', '.join(missing)}, which dlperf needs. Install it there; without a "
+            f"package index, bring its wheels in {CARRIED.name}/: python -m pip download --no-deps -d {CARRIED.name} "
+            f"--only-binary :all: --python-version {sys.version_info[0]}.{sys.version_info[1]} {' '.join(missing)}",
+            file=sys.stderr,
+        )
+        return 2
     until = time.monotonic() + arguments.seconds
     codes = {}
     for name in arguments.steps or steps:
@@ -89,6 +101,14 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("-o", "--output", type=Path, default=ROOT / "runs" / "gpu", help="default: runs/gpu")
     made.add_argument("--pack", type=Path, metavar="FILE.tar.gz", help="write what was found to one file, too")
     return made
+
+
+def lacking(folder: Path) -> list[str]:
+    """Packages of NEEDS that are neither installed nor carried; those that are carried are unpacked in `site`."""
+    missing, site = [name for name in NEEDS if not importlib.util.find_spec(name)], folder / "site"
+    for wheel in CARRIED.glob("*.whl") if missing else ():
+        shutil.unpack_archive(wheel, site, "zip")
+    return [name for name in missing if not (site / name).exists()]
 
 
 def commands(folder: Path, device: str, repeats: int, here: Sequence[str]) -> dict[str, list[list[str]]]:
@@ -187,7 +207,8 @@ def variables(folder: Path) -> dict[str, str]:
             (links / "dlperf" / path.name).symlink_to(path)
     caches = {"DLPERF_CACHE": "", "TORCHINDUCTOR_CACHE_DIR": "inductor", "JAX_COMPILATION_CACHE_DIR": "xla"}
     kept = {name: str(folder / "cache" / inner) for name, inner in caches.items()}
-    return {**os.environ, **kept, "PYTHONPATH": str(links), "DLPERF_ADAPTERS": str(HERE)}
+    path = os.pathsep.join(filter(None, [str(links), str(folder / "site"), os.environ.get("PYTHONPATH", "")]))
+    return {**os.environ, **kept, "PYTHONPATH": path, "DLPERF_ADAPTERS": str(HERE)}
 
 
 def pack(folder: Path, path: Path) -> None:
@@ -195,7 +216,7 @@ def pack(folder: Path, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(path, "w:gz") as packed:
         for one in sorted(folder.iterdir()):
-            if one.name not in ("package", "cache"):
+            if one.name not in ("package", "cache", "site"):
                 packed.add(one, f"gpu/{one.name}", filter=_kept)
     print(f"{path}: {path.stat().st_size / 2**20:.1f} MiB", flush=True)
 

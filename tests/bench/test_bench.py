@@ -12,6 +12,7 @@ import shutil
 import sys
 import tarfile
 import time
+import zipfile
 from typing import Any
 
 import pytest
@@ -277,3 +278,16 @@ def test_a_profile_lists_kernels_by_time():
         "    2.000   66.7%     1.0  large",
         "    1.000   33.3%     2.0  small",
     ]
+
+
+def test_what_dlperf_lacks_is_named_or_carried(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(gpu, "NEEDS", ("json", "nowhere"))
+    monkeypatch.setattr(gpu, "CARRIED", tmp_path / ".whl")
+    monkeypatch.setattr(gpu, "SYSTEMS", {"pytorch": "json"})
+    assert gpu.main(["--device", "cpu", "-o", str(tmp_path / "gpu"), "smoke"]) == 2
+    assert "lacks nowhere, which dlperf needs" in capsys.readouterr().err
+    (tmp_path / ".whl").mkdir()
+    with zipfile.ZipFile(tmp_path / ".whl" / "nowhere-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("nowhere/__init__.py", "")
+    assert gpu.lacking(tmp_path / "gpu") == []
+    assert str(tmp_path / "gpu" / "site") in gpu.variables(tmp_path / "gpu")["PYTHONPATH"]
