@@ -72,10 +72,10 @@ class Star:
 
 
 class Virtual:
-    """A clock that stands still but for its own sleeping."""
+    """A clock that goes on from now only by its own sleeping."""
 
     def __init__(self):
-        self._now = 0.0
+        self._now = time.perf_counter()
 
     def perf_counter(self):
         return self._now
