@@ -174,7 +174,8 @@ def _of_host(ranks: Sequence[Window]) -> dict[str, float]:
     most = {name: max(one[name] for one in told if name in one) for name in _names(told) if name in READINGS}
     found = {f"cpu_{name}": most[name] for name in ("mhz", "throttles", "quota_seconds") if name in most}
     whole = most.get("cpus", 0.0) * max(window.seconds for window in ranks)
-    if whole and all(window.cpu_seconds is not None for window in ranks):
+    counted = {"busy_seconds", "steal_seconds"} <= most.keys()
+    if whole and counted and all(window.cpu_seconds is not None for window in ranks):
         others = most["busy_seconds"] - math.fsum(window.cpu_seconds or 0.0 for window in ranks)
         found["cpu_others_share"] = others / whole
         found["cpu_steal_share"] = most["steal_seconds"] / whole

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from dlperf.runs import conditions
+from dlperf.runs import conditions, messages
 from dlperf.schema import Failure, Window
 
 #: how frameworks say that another rank is gone
@@ -33,7 +32,8 @@ class Stream:
 
     start: with the versions, once the framework is imported. first_step, second_step: seconds of these of the
     warm-up. first_losses: of these two. traced: steps of a proof so far. written: when its last event was, by its
-    host's clock in seconds since 1970; 0 before the first. times: likewise, of the last event of each name.
+    host's clock in seconds since 1970; 0 before the first. times: likewise, of the last event of each name. bad_line:
+    where it is not what a worker tells, and how; nothing after it is read.
 
     sampled: what sampled the GPUs says of itself, see dlperf.adapters.nvml. ranks: the streams of a job's ranks; empty
     for a stream of one.
@@ -64,16 +64,21 @@ class Stream:
     def failure(self) -> Failure | None:
         """What went wrong as far as the workers could say it; None for a complete stream."""
         if self.ranks:
-            return self._of_ranks()
+            return self._of_ranks() or self._bad
         if self.failed is not None:
             lines = str(self.failed.get("traceback", "")).strip().splitlines()
             return Failure(
                 str(self.failed.get("kind", "crash")), str(self.failed.get("message", "")), tuple(lines[-15:])
             )
-        if self.end is None or self.bad_line or not (self.windows or self.trajectory or self.states):
-            detail = f"; line {self.bad_line} is not an event" if self.bad_line else ""
-            return Failure("crash", f"the worker exited without reporting an error{detail}")
+        if self._bad:
+            return self._bad
+        if self.end is None or not (self.windows or self.trajectory or self.states):
+            return Failure("crash", "the worker exited without reporting an error")
         return None
+
+    @property
+    def _bad(self) -> Failure | None:
+        return Failure("bad_event", self.bad_line) if self.bad_line else None
 
     def _of_ranks(self) -> Failure | None:
         """Of the rank that failed first: the others fail because they lost it. Then of one that says nothing."""
@@ -81,7 +86,11 @@ class Stream:
         silent = [number for number, stream in enumerate(self.ranks) if stream.failure]
         if not silent:
             return None
-        first = min(told, key=lambda number: float((self.ranks[number].failed or {})["time"])) if told else silent[0]
+        first = (
+            min(told, key=lambda number: float((self.ranks[number].failed or {}).get("time", 0.0)))
+            if told
+            else silent[0]
+        )
         failure = self.ranks[first].failure
         assert failure is not None
         message = f"{self.name(first)}: {failure.message}"
@@ -132,49 +141,63 @@ class Stream:
 
 
 def read(path: Path, samples: Sequence[conditions.Sample] = ()) -> Stream:
-    """The events in a file, as far as it goes. Never raises for what the file holds. samples: of the GPUs meanwhile."""
+    """The events in a file, as far as it goes. Never raises for what the file holds: what is none, or cannot be, is its
+    `bad_line`. A last line without an end is of a worker that was killed, or is about to go on. samples: of the GPUs
+    meanwhile."""
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        *lines, _ = path.read_bytes().split(b"\n")
     except OSError:
         return Stream()
     found: dict[str, Any] = {"windows": [], "times": {}}
     for number, line in enumerate(lines, 1):
         try:
-            event = json.loads(line)
-            if event["event"] == "window":
-                found["windows"].append(_timed(event, samples))
-            elif event["event"] == "imported":
-                found["start"] = {**found.get("start", {}), "versions": event["versions"]}
-            elif event["event"] in NUMBERS:
-                found[event["event"]] = float(event[NUMBERS[event["event"]]])
-                if "loss" in event:
-                    found["first_losses"] = (*found.get("first_losses", ()), float(event["loss"]))
-            elif event["event"] in KINDS:
-                found[event["event"]] = event
-            found["written"] = found["times"][event["event"]] = float(event.get("time", 0.0))
-        except (ValueError, TypeError, KeyError):
-            found["bad_line"] = f"{number} of {path.name}"
+            _add(found, messages.event(line), samples)
+        except messages.BadEvent as error:
+            return Stream(**{**found, "windows": (), "bad_line": f"line {number} of {path.name}: {error}"})
     return Stream(**{**found, "windows": tuple(found["windows"])})
+
+
+def _add(found: dict[str, Any], event: Mapping[str, Any], samples: Sequence[conditions.Sample]) -> None:
+    """One event to the fields of a Stream; BadEvent for a window that is not the next one."""
+    name, windows = event["event"], found["windows"]
+    if name == "window":
+        if event["index"] != len(windows):
+            raise messages.BadEvent(f"window.index is {event['index']}, and the next one is {len(windows)}")
+        windows.append(_timed(event, samples))
+    elif name == "imported":
+        found["start"] = {**found.get("start", {}), "versions": event.get("versions", {})}
+    elif name in NUMBERS:
+        found[name] = float(event.get(NUMBERS[name], 0.0))
+        if "loss" in event:
+            found["first_losses"] = (*found.get("first_losses", ()), float(event["loss"]))
+    elif name in KINDS:
+        found[name] = event
+    found["written"] = found["times"][name] = float(event.get("time", 0.0))
 
 
 def _timed(event: Mapping[str, Any], samples: Sequence[conditions.Sample]) -> Window:
     """A window, which ended when its event was written."""
     names = [name for name in Window.__dataclass_fields__ if name not in LATER]
-    during = conditions.during(samples, event["time"] - event["seconds"], event["time"]) if samples else {}
+    given, ended = {"cpu_seconds": None, "loss": None, **event}, event.get("time", 0.0)
+    during = conditions.during(samples, ended - event["seconds"], ended) if samples else {}
     return Window(
-        **{key: event[key] for key in names},
+        **{key: given[key] for key in names},
         input_seconds=event.get("input_seconds"),
         read_seconds=event.get("read_seconds"),
         conditions={**event.get("host", {}), **during},
     )
 
 
-def read_job(folder: Path, world_size: int) -> Stream:
-    """The events of all ranks as one stream; that of rank 0 where there is one only."""
+def read_job(folder: Path, world_size: int, windows: int = 0) -> Stream:
+    """The events of all ranks as one stream; that of rank 0 where there is one only. windows: that a whole one has at
+    least."""
     ranks = tuple(_of_rank(folder, rank) for rank in range(world_size))
-    if world_size > 1:
-        return merged(ranks)
-    return replace(ranks[0], windows=tuple(_window((window,), True, ranks[0].hosts) for window in ranks[0].windows))
+    first = ranks[0]
+    alone = replace(first, windows=tuple(_window((window,), True, first.hosts) for window in first.windows))
+    found = merged(ranks) if world_size > 1 else alone
+    if found.end is None or len(found.windows) >= windows or found.bad_line:
+        return found
+    return replace(found, bad_line=f"it ended after {len(found.windows)} of {windows} windows")
 
 
 def _of_rank(folder: Path, rank: int) -> Stream:

@@ -55,7 +55,7 @@ class Native(System):
     def read(
         self, adapter: Adapter, job: Job, spec: Spec, repeat: int, environment: Environment, folder: Path
     ) -> Stream:
-        return events.read_job(folder, job.world_size)
+        return events.read_job(folder, job.world_size, spec.protocol.windows)
 
     def failure(self, ended: Exit, stream: Stream, folder: Path, launcher: Launcher) -> Failure | None:
         return failures.failure(ended, stream, folder, launcher)

@@ -51,6 +51,8 @@ class Run:
         for _ in range(seconds):
             self.clock.now += 1
             self.shown.tick(self.folder)
+        if event == "warm":
+            fields = {"seconds": 1.0, "first_step_seconds": 0.5, **fields}
         if event:
             with self.file.open("a") as file:
                 file.write(json.dumps({"event": event, "time": self.clock.now, **fields}) + "\n")

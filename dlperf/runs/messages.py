@@ -1,0 +1,186 @@
+"""What a worker may tell: the types and ranges of its events, which are what `dlperf.adapters.worker` lists. One that
+does not fit makes a failed row, never a wrong figure. Fields that are not here are passed over."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, TypedDict
+
+import msgspec
+from msgspec import Meta
+
+#: no run takes longer, no machine has more, no text is longer
+Seconds = Annotated[float, Meta(ge=0, le=1e8)]
+Time = Annotated[float, Meta(ge=0, le=1e11)]
+Count = Annotated[int, Meta(ge=0, le=2**53)]
+Some = Annotated[int, Meta(ge=1, le=2**53)]
+Text = Annotated[str, Meta(max_length=100_000)]
+Texts = Annotated[dict[Text, Text], Meta(max_length=1000)]
+Number = Annotated[float, Meta(ge=-1e18, le=1e18)]
+Numbers = Annotated[dict[Text, Number], Meta(max_length=1000)]
+
+
+class Machine(TypedDict, total=False):
+    host: Text
+
+
+class Event(TypedDict, total=False):
+    event: Text
+    time: Time
+
+
+class Start(Event, total=False):
+    rank: Count
+    world_size: Some
+    pid: Some
+    machine: Machine
+    kernels: dict[Text, Text | list[Text] | Number | bool | None] | None
+    variables: Texts
+    dropped: list[Text]
+
+
+class Imported(Event, total=False):
+    versions: Texts
+
+
+class Built(Event, total=False):
+    seconds: Seconds
+    parameter_count: Count
+
+
+class Product(Event, total=False):
+    size: Some
+    seconds: Seconds
+    fp32_seconds: Seconds
+    large_size: Some
+    large_seconds: Seconds
+    large_fp32_seconds: Seconds
+
+
+class Step(Event, total=False):
+    seconds: Seconds
+    loss: Number
+
+
+class _Warm(Event):
+    seconds: Seconds
+    first_step_seconds: Seconds
+
+
+class Warm(_Warm, total=False):
+    steps: Some
+    steps_per_window: Some
+    loss: Number
+    effective: Texts
+    shapes: dict[Text, list[Count]]
+
+
+class States(Event, total=False):
+    file: Text
+    steps: list[Count]
+
+
+class Communication(Event, total=False):
+    gradient_bytes: Count
+    all_reduce_bytes: Count
+    all_reduce_seconds: Seconds
+
+
+class _Window(Event):
+    index: Count
+    steps: Some
+    samples: Some
+    seconds: Annotated[float, Meta(gt=0, le=1e8)]
+
+
+class Window(_Window, total=False):
+    cpu_seconds: Number | None
+    loss: Number | None
+    read_seconds: Seconds | None
+    input_seconds: Seconds | None
+    host: Numbers
+
+
+class Input(Event, total=False):
+    samples: Count
+    seconds: Seconds
+
+
+class Traced(Event, total=False):
+    steps: Count
+
+
+class Trajectory(Event, total=False):
+    file: Text
+    losses: list[Number]
+    gradient_norms: list[Number | None]
+    step_seconds: list[Seconds]
+    read_seconds: list[Seconds]
+    weights: Text
+    effective: Texts
+    shapes: dict[Text, list[Count]]
+
+
+class End(Event, total=False):
+    peak_memory_bytes: Count | None
+    peak_device_memory_bytes: Count | None
+    cpu_seconds: Number
+    seconds: Seconds
+
+
+class Failed(Event, total=False):
+    kind: Text
+    message: Text
+    traceback: Text
+
+
+EVENTS: dict[str, Any] = {
+    "start": Start,
+    "imported": Imported,
+    "built": Built,
+    "product": Product,
+    "first_step": Step,
+    "second_step": Step,
+    "warm": Warm,
+    "states": States,
+    "communication": Communication,
+    "window": Window,
+    "input": Input,
+    "traced": Traced,
+    "trajectory": Trajectory,
+    "end": End,
+    "failed": Failed,
+}
+#: of a value, what a message shows
+SHOWN = 80
+
+
+class BadEvent(ValueError):
+    """A line is not an event, or one that cannot be; the message says what of it."""
+
+
+def event(line: bytes) -> dict[str, Any]:
+    """The event in a line of JSON, with all its fields. BadEvent where it is none."""
+    try:
+        told = msgspec.json.decode(line)
+    except (ValueError, RecursionError) as error:
+        raise BadEvent(f"it is not JSON ({error})") from None
+    name = told.get("event") if isinstance(told, dict) else None
+    if not isinstance(name, str):
+        raise BadEvent("it has no event")
+    try:
+        msgspec.convert(told, EVENTS.get(name, Event))
+    except (ValueError, RecursionError) as error:
+        raise BadEvent(_said(name, told, str(error))) from None
+    return dict(told)
+
+
+def _said(name: str, told: Any, error: str) -> str:
+    """ "window.seconds is -1000: expected `float` > 0.0"."""
+    what, _, place = error.partition(" - at `$")
+    path, value = place.rstrip("`"), told
+    for key in re.findall(r"\w+", path):
+        value = value.get(key) if isinstance(value, dict) else value
+    shown = msgspec.json.encode(value).decode()
+    shown = shown if len(shown) <= SHOWN else shown[:SHOWN] + "…"
+    return f"{name}{path} is {shown}: {what[:1].lower()}{what[1:]}" if path else f"{name}: {what[:1].lower()}{what[1:]}"

@@ -1,0 +1,146 @@
+"""Whatever a worker writes, nothing but a row's failure comes of it: no traceback, and no changed figure."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dlperf import report, stored
+from dlperf.catalog import reader
+from dlperf.comparison.runner import _record
+from dlperf.launchers import find
+from dlperf.runs import bundle, events, failures, messages
+from dlperf.runs.execute import Exit, Outcome
+from dlperf.schema import Comparison, Job, to_json
+
+JOB = Job("a", "fake", "fake", "Fake", "bert_tiny", "bert", "cpu", "fp32", "fp32", 2, "synthetic", None, {}, "cpu")
+WINDOWS, SEED = 2, 20261123
+#: in place of a field's value, as text of JSON
+ODD = (
+    *("null", "true", "-1", "-0.5", "0", "1e308", "1e999", "-1e17", "NaN", "Infinity", "9" * 30, "9" * 5000),
+    *('""', '"x"', '"\\ud800"', '"\\u0000\\u202e"', json.dumps("y" * 200_000), "[]", "{}", "[1]", '{"a": 1}'),
+    *("[" * 3000 + "]" * 3000, '{"a":' * 500 + "1" + "}" * 500, "01", "'x'"),
+)
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """The lines of a run that did well."""
+    folder = tmp_path_factory.mktemp("fake")
+    options = {"clock": "virtual", "step_seconds": "0.01"}
+    job = {"model": "bert_tiny", "device": "cpu", "precision": "fp32", "batch_size": 2, "options": options}
+    job.update(windows=WINDOWS)
+    (folder / "job.json").write_text(json.dumps({"adapter": "fake", "job": job}))
+    bundle.copy_code(folder / "code", [reader.adapters()["fake"]])
+    environ = {**os.environ, "PYTHONPATH": str(folder / "code")}
+    command = [sys.executable, "-m", "dlperf.adapters.worker", "job.json", "."]
+    assert subprocess.run(command, env=environ, cwd=folder, timeout=300).returncode == 0
+    return (folder / "events.rank0.jsonl").read_bytes().splitlines()
+
+
+def record(folder: Path, lines, world_size=1):
+    for rank in range(world_size):
+        (folder / f"events.rank{rank}.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
+    stream = events.read_job(folder, world_size, WINDOWS)
+    failure = failures.failure(Exit(0, False, 60.0, False), stream, folder, find("local"))
+    return _record(JOB, 0, "", {"kind": "venv", "digest": "0"}, Outcome("", 60.0, stream, failure))
+
+
+def fields(value, path=()):
+    """The place of each value in nested lists and dictionaries, with its key."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield (*path, key)
+        yield from fields(inner, (*path, key))
+
+
+def changed(line, path, text):
+    """The line with another value there, or without it where text is None."""
+    event = json.loads(line)
+    *outer, last = path
+    inner = event
+    for key in outer:
+        inner = inner[key]
+    if text is None:
+        del inner[last]
+        return json.dumps(event).encode()
+    inner[last] = "@here@"
+    return json.dumps(event).replace('"@here@"', text).encode()
+
+
+@pytest.mark.slow
+def test_each_field_of_each_event_in_turn(told, tmp_path):
+    """Each with a few odd values of the list, by a seed; all of them together are over a thousand streams."""
+    source, tried, kinds, told_done = random.Random(SEED), 0, {}, []
+    whole = record(tmp_path, told)
+    assert whole.done, whole.failure
+    for number, line in enumerate(told):
+        for path in fields(json.loads(line)):
+            for text in (None, *source.sample(ODD, 12)):
+                lines = [*told[:number], changed(line, path, text), *told[number + 1 :]]
+                found = record(tmp_path, lines, world_size=source.choice((1, 1, 2)))
+                stored.record_from(json.loads(to_json(found)))
+                tried += 1
+                kinds[found.failure.kind if found.failure else "done"] = found
+                if found.done and path[0] not in ("seconds", "samples", "steps"):
+                    assert [one.seconds for one in found.windows] == [one.seconds for one in whole.windows]
+                    told_done.append(found)
+    print(f"{tried} streams: {', '.join(sorted(kinds))}")
+    assert tried > 1000
+    assert set(kinds) <= {"done", "bad_event", "crash", "no_figures"}
+    several = [*source.sample(told_done, 50), *kinds.values()]
+    shown = report.render(Comparison({}, {}, "", "", len(several), (JOB,), tuple(several), ()))
+    assert "told something that cannot be" in shown["report.md"]
+
+
+def test_lines_that_are_lost_twice_there_or_cut(told, tmp_path):
+    source = random.Random(SEED)
+    for number in range(len(told)):
+        record(tmp_path, [*told[:number], *told[number + 1 :]])
+        twice = record(tmp_path, [*told[: number + 1], *told[number:]])
+        assert twice.done or twice.failure.kind == "bad_event"
+        for at in source.sample(range(len(told[number])), 10):
+            cut = record(tmp_path, [*told[:number], told[number][:at], *told[number + 1 :]])
+            assert cut.failure is not None
+    shuffled = list(told)
+    for _ in range(50):
+        source.shuffle(shuffled)
+        record(tmp_path, shuffled)
+
+
+def test_noise_is_no_event(tmp_path):
+    source = random.Random(SEED)
+    for _ in range(200):
+        assert not record(tmp_path, [source.randbytes(source.randrange(200)) for _ in range(5)]).done
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('{"event": "window", "index": 0, "steps": 2, "samples": 4, "seconds": -1000}', "window.seconds is -1000"),
+        ('{"event": "window", "index": 0, "steps": 2, "samples": 4, "seconds": 0}', "window.seconds is 0"),
+        ('{"event": "window", "index": 0, "steps": 2, "seconds": 1}', "missing required field `samples`"),
+        ('{"event": "warm", "effective": {"threads": 2}}', "expected `str`"),
+        ('{"event": "trajectory", "losses": [1, "2"]}', "trajectory.losses[1] is"),
+        ('{"event": "end", "time": "noon"}', 'end.time is "noon"'),
+        ('["window"]', "it has no event"),
+        ('{"event": "window"', "it is not JSON"),
+    ],
+)
+def test_what_is_wrong_with_an_event_is_named(line, says):
+    with pytest.raises(messages.BadEvent) as caught:
+        messages.event(line.encode())
+    assert says in str(caught.value)
+
+
+def test_windows_come_in_order_and_all_of_them(told, tmp_path):
+    windows = [number for number, line in enumerate(told) if b'"window"' in line]
+    first, second = windows
+    missing = record(tmp_path, told[:second] + told[second + 1 :])
+    assert missing.failure.message == "it ended after 1 of 2 windows"
+    late = record(tmp_path, told[:first] + told[second:])
+    assert late.failure.message.endswith("window.index is 1, and the next one is 0")
