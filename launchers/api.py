@@ -16,15 +16,17 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from dlperf.adapters.variables import SET, kept
 from dlperf.launchers import containers
+from dlperf.launchers import keeper as keeper_
 from dlperf.launchers.containers import Container
 from dlperf.shell import quote
 
@@ -83,6 +85,27 @@ class Ended(NamedTuple):
     how: str
 
 
+#: descriptors of locks that outlive this process for as long as something that it ran does
+HELD: list[int] = []
+
+
+class Kept(subprocess.Popen[bytes]):
+    """What a launcher started, under a keeper that ends with it. pipe: see dlperf.launchers.keeper; it is closed when
+    this process ends, however that is."""
+
+    def __init__(self, command: Sequence[str], pipe: int, **given: Any):
+        self._pipe = pipe
+        super().__init__(command, **given)
+
+    def let_go(self) -> None:
+        """Ask for the end."""
+        if self._pipe >= 0:
+            pipe, self._pipe = self._pipe, -1
+            with suppress(BrokenPipeError):
+                os.write(pipe, b"x")
+            os.close(pipe)
+
+
 class Launcher:
     """An engine that places ranks. Subclasses say what they take, and write the script.
 
@@ -128,19 +151,30 @@ class Launcher:
         """Whether ranks run on other machines than this one: those that are named, or that the engine finds."""
         return bool(hosts) or nnodes > 1 or (self.many_nodes and not self.needs_hosts)
 
-    def start(self, folder: Path, variables: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-        """Run launch.sh as a process group of its own, with its output in stdout.log and stderr.log."""
-        with open(folder / "stdout.log", "wb") as out, open(folder / "stderr.log", "wb") as err:
-            return subprocess.Popen(
-                ["sh", str(folder / "launch.sh")],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-                env={**os.environ, **variables} if variables else None,
-            )
+    def start(self, folder: Path, variables: Mapping[str, str] | None = None) -> Kept:
+        """Run launch.sh in a session of its own, with its output in stdout.log and stderr.log, under a keeper."""
+        pipe, ours = os.pipe()
+        try:
+            with open(folder / "stdout.log", "wb") as out, open(folder / "stderr.log", "wb") as err:
+                held = (pipe, *HELD)
+                keeper = [sys.executable, "-IS", keeper_.__file__, ",".join(map(str, held)), str(self.grace)]
+                return Kept(
+                    [*keeper, "sh", str(folder / "launch.sh")],
+                    ours,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                    start_new_session=True,
+                    pass_fds=held,
+                    env={**os.environ, **variables} if variables else None,
+                )
+        except BaseException:
+            os.close(ours)
+            raise
+        finally:
+            os.close(pipe)
 
-    def wait(self, process: subprocess.Popen[bytes], seconds: float, tick: Callable[[], None]) -> bool:
+    def wait(self, process: Kept, seconds: float, tick: Callable[[], None]) -> bool:
         """Sleep until the process ends (True) or the time is over. Calls `tick` once a second."""
         deadline = time.monotonic() + seconds
         descriptor = os.pidfd_open(process.pid)
@@ -154,20 +188,14 @@ class Launcher:
         finally:
             os.close(descriptor)
 
-    #: seconds between asking a process group to end and ending it
+    #: seconds between asking a run's processes to end and ending them
     grace = 5.0
 
-    def stop(self, process: subprocess.Popen[bytes]) -> None:
-        """Nothing of the run is left when this returns, whether it had ended or not."""
-        if process.poll() is None:
-            _signal_group(process, signal.SIGTERM)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(self.grace)
-        _signal_group(process, signal.SIGKILL)  # helpers that a worker left behind, too
+    def stop(self, process: Kept) -> None:
+        """Nothing of the run is left when this returns, whether it had ended or not; nor soon after it was
+        interrupted."""
+        process.let_go()
         process.wait()
-        deadline = time.monotonic() + self.grace
-        while _group_runs(process.pid) and time.monotonic() < deadline:  # a killed process takes a while to end
-            time.sleep(0.01)
 
     def first_ended(self, printed: str) -> Ended | None:
         """The first rank that ended by a signal, by what the engine printed."""
@@ -185,27 +213,6 @@ BY_SIGNAL = {128 + number: number for number in (4, 6, 7, 8, 9, 11)}
 def how_ended(code: int) -> str:
     """Of a code in BY_SIGNAL, in words."""
     return f"its container was ended by signal {BY_SIGNAL[code]} ({signal.Signals(BY_SIGNAL[code]).name})"
-
-
-def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, number)
-
-
-def _group_runs(group: int) -> bool:
-    """Whether a process group has a process that is not a zombie, as those are that nobody has collected yet."""
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    for file in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            state, _, of = file.read_bytes().rpartition(b")")[2].split()[:3]
-            if int(of) == group and state not in (b"Z", b"X"):
-                return True
-    return False
 
 
 # The script

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from dlperf.errors import Problem, UsageError
+from dlperf.launchers.api import HELD
 from dlperf.planning.plan import Plan
 from dlperf.planning.spec import Spec, spec_from
 from dlperf.schema import SCHEMA, Certificate, Comparison, Job, Record, to_json
@@ -207,9 +208,28 @@ def open_folder(folder: Path) -> Store:
 def locked(folder: Path) -> Iterator[None]:
     """Keep other processes from running the same comparison. UsageError if one does."""
     with open(folder / "lock", "a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not _flocked(file.fileno()):
             says = "another process is running this comparison. Wait until it is done."
-            raise UsageError([Problem("--resume", folder, says=says)]) from None
-        yield
+            raise UsageError([Problem("--resume", folder, says=says)])
+        HELD.append(file.fileno())
+        try:
+            yield
+        finally:
+            HELD.remove(file.fileno())
+
+
+#: seconds that a killed process's runs take to end, with some to spare
+ENDING = 3.0
+
+
+def _flocked(descriptor: int) -> bool:
+    deadline = time.monotonic() + ENDING
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.05)
+        else:
+            return True

@@ -1,15 +1,12 @@
 """Scripts are text, so they have golden files; what engines print of a rank that died is read."""
 
-import os
 import subprocess
-import threading
 import types
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import places
 import pytest
-from processes import alive
 
 from dlperf import launchers
 from dlperf.launchers import Launch, Launcher
@@ -150,16 +147,3 @@ def test_an_entry_point_adds_a_launcher(monkeypatch):
     monkeypatch.setattr(launchers, "entry_points", lambda group, name=None: [entry])
     assert "own" in launchers.names()
     assert launchers.find("own").script(launch()) == "#!/bin/sh\n"
-
-
-def test_nothing_of_a_script_runs_when_it_has_been_stopped(tmp_path, monkeypatch):
-    """A kill returns before the killed have ended; on a busy machine, long before."""
-    (tmp_path / "launch.sh").write_text("sleep 1000 & echo $!\n")
-    process = Own().start(tmp_path)
-    process.wait()
-    child = (tmp_path / "stdout.log").read_text().strip()
-    late = lambda group, number: threading.Timer(0.3, os.killpg, (group.pid, number)).start()  # noqa: E731
-    monkeypatch.setattr("dlperf.launchers.api._signal_group", late)
-    assert alive(child)
-    Own().stop(process)
-    assert not alive(child)
