@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn, TextIO, TypeVar
 
 from dlperf import __version__
 from dlperf.errors import Problem, RunError, UsageError, did_you_mean, handle_signals, nearest
@@ -55,6 +56,48 @@ def exit_code(action: Callable[[], int | None], kept: str = "", interrupted: str
     except OSError as error:
         print(f"{error.filename or 'output'}: {error.strerror or error}. {kept}".rstrip(), file=sys.stderr)
         return 1
+
+
+class Heedless:
+    """A stream that goes on where nobody can read it any more: a terminal that is closed, a pipe's end, a full disk.
+    What is written from then on is lost."""
+
+    def __init__(self, stream: TextIO):
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except OSError:
+            self._lose()
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except OSError:
+            self._lose()
+
+    def _lose(self) -> None:
+        """What the stream still holds, and what others write there, goes nowhere."""
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self._stream.fileno())
+        os.close(nowhere)
+
+
+@contextmanager
+def heedless() -> Iterator[None]:
+    """For what must not end because nobody reads what it prints."""
+    out, err = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = Heedless(out), Heedless(err)
+    try:
+        yield
+        sys.stdout.flush()
+    finally:
+        sys.stdout, sys.stderr = out, err
 
 
 def named(names: Sequence[str], known: Mapping[str, Named]) -> list[Named]:

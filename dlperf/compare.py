@@ -15,7 +15,7 @@ if platform.system() != "Linux":  # first of all: the modules below do not even 
     sys.exit(f"dlperf needs Linux; on macOS or Windows run it in {places}")
 
 from dlperf import __version__, flags
-from dlperf.cli import Parser, exit_code
+from dlperf.cli import Parser, exit_code, heedless
 from dlperf.errors import Problem, UsageError
 from dlperf.flags import DEFAULTS
 
@@ -91,7 +91,7 @@ def _run(opened: Store, adapters: Mapping[str, Adapter], arguments: Mapping[str,
     from dlperf.comparison import progress, store
     from dlperf.comparison.runner import Runner
 
-    with store.locked(opened.folder):
+    with store.locked(opened.folder), heedless():
         shown = progress.choose(bool(arguments["quiet"]))
         for warning in opened.warnings:
             shown.note(warning)

@@ -71,11 +71,18 @@ def either(names: Sequence[str]) -> str:
 
 
 def handle_signals() -> None:
-    """Make Ctrl-C and SIGTERM raise KeyboardInterrupt, also where a shell that started us in the background had them
-    ignored. For the commands: they clean up on it."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)
+    """Make Ctrl-C, SIGTERM and a terminal that hangs up raise KeyboardInterrupt, once, also where a shell that started
+    us in the background had the first two ignored; nohup's hang-up is ignored as before. For the commands: they clean
+    up on it, which another signal does not stop."""
+    for number in ENDING:
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _interrupt)
+
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def _interrupt(number: int, frame: object) -> NoReturn:
+    for each in ENDING:
+        signal.signal(each, signal.SIG_IGN)
     raise KeyboardInterrupt

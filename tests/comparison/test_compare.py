@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import shutil
 import signal
 import subprocess
@@ -257,10 +258,13 @@ def resumed(out, kept):
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_every_child_and_writes_the_report(tmp_path):
+@pytest.mark.parametrize("signals", [["SIGINT"], ["SIGHUP"], ["SIGTERM", "SIGINT", "SIGINT"]], ids="-".join)
+def test_a_signal_ends_every_child_and_the_report_is_written(tmp_path, signals):
     out = tmp_path / "out"
     process = started(out)
-    process.send_signal(signal.SIGINT)
+    for name in signals:
+        process.send_signal(signal.Signals[name])
+        time.sleep(0.1)
     stdout, stderr = process.communicate(timeout=300)
     assert process.returncode == 130
     assert "--resume" in stdout
@@ -270,6 +274,30 @@ def test_ctrl_c_ends_every_child_and_writes_the_report(tmp_path):
     assert kept
     assert "--resume" in (out / "report.md").read_text()
     resumed(out, kept)
+
+
+@pytest.mark.slow
+def test_a_terminal_that_is_closed_ends_it_with_a_report(tmp_path):
+    """As when a window is closed, or a connection ends: whatever is printed then is an error."""
+    out = tmp_path / "out"
+    ours, theirs = pty.openpty()
+    words = command("compare", *FAKE, "--set", "step_seconds=0.1", "-r", 3, "-o", out)
+    streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+    process = subprocess.Popen(["setsid", "--ctty", *words], **streams)
+    os.close(theirs)
+    wait_for(lambda: os.read(ours, 10_000) and (out / "records.jsonl").exists())
+    os.close(ours)
+    assert process.wait(300) in (1, 130, 141)
+    assert working_in(out) == []
+    assert "--resume" in (out / "report.md").read_text()
+
+
+@pytest.mark.slow
+def test_it_goes_on_where_nothing_can_be_printed(tmp_path):
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(command("compare", *FAKE, "-r", 1, "-o", tmp_path / "out"), stdout=full, stderr=full)
+    assert ended.returncode == 0
+    assert "n=1" in (tmp_path / "out" / "report.md").read_text()
 
 
 @pytest.mark.slow
