@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import warnings
 from typing import Any
 
+from dlperf.report import text
 from dlperf.report.shape import Bar, Chart, Line, LineChart, Point
 
 BAR, INK, QUIET = "#86a7cd", "#1a1a1a", "#6b6b6b"
@@ -31,17 +33,34 @@ STYLE: Any = {
 
 
 def svg(chart: Chart | LineChart, name: str) -> str:
-    """The chart as one <svg> element. `name` prefixes every id, so that several charts fit in one page."""
+    """The chart as one <svg> element, or a line that says why there is none. `name` prefixes every id, so that several
+    charts fit in one page."""
+    try:
+        return _element(_drawn(chart), name, chart.alt)
+    except Exception as error:  # of matplotlib, of its fonts, of its cache: no reason to withhold a report
+        from markupsafe import escape
+
+        said = text.line(f"This chart could not be drawn: {type(error).__name__}: {error}", 300)
+        return (
+            f'<svg role="img" aria-label="{escape(chart.alt)}" width="1000" height="30" '
+            f'xmlns="http://www.w3.org/2000/svg"><text x="4" y="20">{escape(said)}</text></svg>\n'
+        )
+
+
+def _drawn(chart: Chart | LineChart) -> str:
+    """With matplotlib's own settings, whatever the user's are."""
+    os.environ.pop("MPLBACKEND", None)  # a wrong one ends the import
     import matplotlib
     from matplotlib.figure import Figure
 
-    buffer = io.StringIO()
-    with matplotlib.rc_context(STYLE), warnings.catch_warnings():
+    buffer, own = io.StringIO(), {**matplotlib.rcParamsDefault, **STYLE}
+    own.pop("backend")
+    with matplotlib.rc_context(own), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # an empty box is good enough for a rare letter
         figure = Figure(figsize=(WIDTH_INCHES, _height(chart)), layout="constrained")
         _draw(figure.add_subplot(), chart)
         figure.savefig(buffer, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
-    return _element(buffer.getvalue(), name, chart.alt)
+    return buffer.getvalue()
 
 
 def _height(chart: Chart | LineChart) -> float:

@@ -28,6 +28,7 @@ STATUSES = {
     "port_taken": "a port was taken",
     "launcher": "the launcher could not start or keep the ranks",
     "no_figures": "no figures in its log",
+    "machine": "this machine could not run it",
     "bad_event": "told something that cannot be",
     "ranks_differ": "the ranks ended up with different weights",
 }

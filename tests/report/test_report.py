@@ -872,6 +872,30 @@ def test_charts_are_valid_xml_and_always_the_same() -> None:
     assert "20.10 (n=3)" in root.attrib["aria-label"] or "20.1 (n=3)" in root.attrib["aria-label"]
 
 
+def test_charts_are_the_same_whatever_matplotlib_is_told(tmp_path: Path) -> None:
+    """A wrong backend ends its import; text.usetex wants LaTeX."""
+    (tmp_path / "matplotlibrc").write_text("text.usetex: True\nfont.size: 40\nsvg.fonttype: none\nlines.color: x\n")
+    published = places.ROOT / "report" / "published" / "2026-11-23-cpu-aa"
+    (tmp_path / "draw.py").write_text(
+        "import json, sys\nfrom dlperf import report\nfrom dlperf.stored import comparison_from\n"
+        f"found = report.render(comparison_from(json.load(open({str(published / 'results.json')!r}))))\n"
+        "json.dump({name: text for name, text in found.items() if name.endswith('svg')}, sys.stdout)\n"
+    )
+    variables = {**os.environ, "MPLBACKEND": "nonsense"}
+    ended = subprocess.run([sys.executable, "draw.py"], cwd=tmp_path, env=variables, capture_output=True, text=True)
+    for name, drawn in json.loads(ended.stdout).items():
+        assert drawn == (published / name).read_text()
+
+
+def test_a_chart_that_cannot_be_drawn_says_why_and_the_report_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(charts, "_draw", lambda axes, chart: 1 / 0)
+    files = report.render(grid())
+    drawn = next(text for name, text in files.items() if name.endswith(".svg"))
+    xml.etree.ElementTree.fromstring(drawn)
+    assert "This chart could not be drawn: ZeroDivisionError: division by zero" in drawn
+    assert drawn in files["report.html"]
+
+
 def test_a_chart_stands_hostile_labels_and_boundless_intervals() -> None:
     bars = (charts.Bar(HOSTILE, 10.0, 0.1, 1e9, "10 $\\frac{"), charts.Bar("-->", 5.0, None, None, "\u2603"))
     drawn = charts.svg(
