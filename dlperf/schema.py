@@ -136,7 +136,7 @@ class Window:
 @dataclass(frozen=True)
 class Failure:
     """kind: crash | timeout | out_of_memory | nan | killed | environment | unsupported | wrong_tensor | lost |
-    port_taken | launcher | ranks_differ | no_figures | bad_event."""
+    port_taken | launcher | ranks_differ | no_figures | bad_event | machine."""
 
     kind: str
     message: str

@@ -32,7 +32,7 @@ from dlperf.systems import kinds as systems
 from dlperf.systems.system import System
 
 #: failures of what surrounds a run, not of the run: `--resume` tries them again
-NEVER_RAN = frozenset(["environment"])
+NEVER_RAN = frozenset(["environment", "machine"])
 #: what shells, mpirun and Slurm print where a folder is not there
 NOT_THERE = ("No such file", "cannot open", "can't open", "couldn't chdir")
 #: of a job's communication event, what a record keeps
@@ -230,7 +230,12 @@ class Runner:
             if system.complete(adapter, job, spec, folder):
                 raise Enough
 
-        command, outcome = self._execute(folder, job, spec, repeat, environment, tick)
+        try:
+            command, outcome = self._execute(folder, job, spec, repeat, environment, tick)
+        except OSError as error:  # a row's trouble is the row's
+            why = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+            self._never_ran(job, repeat, RunError("machine", f"its run could not be made: {why}"))
+            return
         stored = system.stored(adapter, job, spec, environment)
         self._tell_dropped(outcome.stream)
         made = replace(_record(job, repeat, command, stored, outcome), block=self._first_block + repeat)

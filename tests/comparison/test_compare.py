@@ -395,6 +395,27 @@ def test_one_folder_is_run_by_one_process(tmp_path):
     assert "another process is running this comparison" in ended.stderr
 
 
+def test_what_a_machine_refuses_is_the_rows_trouble(tmp_path, monkeypatch):
+    """And is tried again by --resume."""
+    spec = Spec(
+        ("bert_tiny",), ("fp32",), ("fake",), "cpu", "current", Protocol("quick", 1, 1, 1, 2), timeout=300, verify=False
+    )
+    adapters = reader.adapters()
+    opened = store.create(tmp_path / "out", spec, plan.from_spec(spec, adapters), {}, {}, "2026-01-01", "0")
+
+    def refused(folder, *rest):
+        raise OSError(36, "File name too long", str(folder))
+
+    monkeypatch.setattr("dlperf.comparison.runner.execute", refused)
+    Runner(opened, adapters, Progress()).run()
+    first, second = records(tmp_path / "out")
+    assert (first.failure.kind, second.failure.kind) == ("machine", "machine")
+    assert first.failure.message.endswith("/0: File name too long")
+    monkeypatch.undo()
+    Runner(store.open_folder(tmp_path / "out"), adapters, Progress()).run()
+    assert all(record.done for record in store.open_folder(tmp_path / "out").records.values())
+
+
 def test_a_dry_run_prints_every_command_and_does_nothing(tmp_path):
     ended = compare("--dry-run", "--device", "cpu", "-m", "bert", "-p", "amp", "-r", 2, "-o", tmp_path / "out")
     assert ended.returncode == 0
