@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn, TextIO, TypeVar
@@ -22,12 +23,35 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**{"allow_abbrev": False, **given})
         self.add_argument("--version", action="version", version=f"dlperf {__version__}")
 
+    def parse_args(self, *given: Any, **more: Any) -> Any:
+        """Texts that are empty, or that no file, script or report could have as they are, are refused."""
+        found = super().parse_args(*given, **more)
+        for action in self._actions:
+            value = getattr(found, action.dest, None)
+            for text in value if isinstance(value, list) else [value]:
+                wrong = unfit(text) if isinstance(text, str) and text != action.default else ""
+                if wrong:
+                    flag = max(action.option_strings, key=len, default=action.metavar or action.dest)
+                    self.exit(2, f"{flag}: {text!r} {wrong}\n")
+        return found
+
     def error(self, message: str) -> NoReturn:
         flags = {flag.lstrip("-"): flag for action in self._actions for flag in action.option_strings}
         unknown = [word for word in message.split() if word.startswith("--")] if "unrecognized" in message else []
         near = [nearest(word.partition("=")[0].lstrip("-"), flags) for word in unknown]
         hints = [f"Did you mean {flags[name]!r}?" for name in near if name]
         self.exit(2, f"{self.prog}: {message}. {' '.join(hints)}".rstrip(". ") + ".\n")
+
+
+def unfit(text: str) -> str:
+    """Why a text of the command line cannot be used; empty if it can."""
+    if not text.strip():
+        return "is empty. Give it a value, or leave the flag out."
+    if any(unicodedata.category(letter) in ("Cc", "Zl", "Zp") for letter in text):
+        return "has a line break or another control character. Leave it out."
+    if any(unicodedata.category(letter) == "Cs" for letter in text):
+        return "is not UTF-8. Use other names."
+    return ""
 
 
 def exit_code(action: Callable[[], int | None], kept: str = "", interrupted: str = "") -> int:

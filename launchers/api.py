@@ -257,7 +257,7 @@ def single(launch: Launch) -> str:
     """The script of one process on this machine."""
     if launch.container:
         return several(launch, "", worker(launch, {}))
-    return f"#!/bin/sh\n# {launch.title}\n{worker(launch, {})}"
+    return f"#!/bin/sh\n{comment(launch.title)}{worker(launch, {})}"
 
 
 def several(
@@ -283,9 +283,16 @@ def several(
         parts["inside"] = start if start.startswith("cd ") else HERE + start
         start = _container(launch, "inside")
     text = "".join(f"{name})\n{body}exit\n;;\n" for name, body in parts.items() if body)
-    return (
-        f'#!/bin/sh\n{head}# {launch.title}\ncase "$1" in\n{text}esac\n{HERE}rm -f rank*.json versions*.json\n{start}'
-    )
+    head = f"#!/bin/sh\n{head}{comment(launch.title)}"
+    return f'{head}case "$1" in\n{text}esac\n{HERE}rm -f rank*.json versions*.json\n{start}'
+
+
+BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+
+
+def comment(text: str, mark: str = "#") -> str:
+    """A line of a script that does nothing, or that only an engine reads; a text never begins another line."""
+    return f"{mark} {BREAKS.sub(' ', text)}\n"
 
 
 HERE = 'cd "$(dirname "$0")" || exit\n'

@@ -8,6 +8,7 @@ here. No cluster has run this yet: the manifests are checked against the publish
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -87,22 +88,22 @@ spec:
 #: starts the job, waits for it, keeps the pods' logs and how they ended, and deletes it whatever happens
 START = """\
 name={name}
-kubectl="kubectl{namespace}"
-pods() {{ $kubectl get pods -l {label} -o '{pods}' >&2; }}
-stop() {{ trap '' TERM INT; $kubectl delete --ignore-not-found --wait=false {objects} >&2; }}
+kubectl() {{ command kubectl{namespace} "$@"; }}
+pods() {{ kubectl get pods -l {label} -o '{pods}' >&2; }}
+stop() {{ trap '' TERM INT; kubectl delete --ignore-not-found --wait=false {objects} >&2; }}
 trap 'pods; stop; exit 143' TERM INT
 cat > manifest.yaml <<MANIFEST
 {manifest}MANIFEST
-$kubectl apply -f manifest.yaml >&2 || {{ stop; exit 1; }}
+kubectl apply -f manifest.yaml >&2 || {{ stop; exit 1; }}
 while :; do
-  state="$($kubectl get {job} -o 'jsonpath={{.status.conditions[?(@.status=="True")].type}}')"
+  state="$(kubectl get {job} -o 'jsonpath={{.status.conditions[?(@.status=="True")].type}}')"
   case "$state" in
   *Complete*) code=0; break ;;
   *Failed*) code=1; break ;;
   esac
   sleep 2 & wait $!
 done
-$kubectl logs --prefix --tail=200 -l {label} >&2
+kubectl logs --prefix --tail=200 -l {label} >&2
 [ $code = 0 ] || pods
 stop
 exit $code
@@ -163,12 +164,12 @@ class Kubernetes(Launcher):
         kind = TRAINER if "runtime" in given else INDEXED_JOB
         manifest = kind.manifest.format(
             name=name,
-            runtime=given.get("runtime"),
+            runtime=_yaml(given.get("runtime", "")),
             nnodes=launch.nnodes,
             nproc_per_node=launch.nproc_per_node,
-            image=given.get("image") or (launch.container.image if launch.container else ""),
-            claim=given.get("claim", ""),
-            mount=given.get("mount", ""),
+            image=_yaml(given.get("image") or (launch.container.image if launch.container else "")),
+            claim=_yaml(given.get("claim", "")),
+            mount=_yaml(given.get("mount", "")),
             folder='"$PWD"',
             script='"$PWD/launch.sh"',
             resources=_resources(launch, kind),
@@ -194,9 +195,20 @@ def _resources(launch: Launch, kind: Resource) -> str:
         wanted[given.get("gpu", "nvidia.com/gpu")] = str(launch.nproc_per_node)
     if not wanted:
         return ""
-    listed = ", ".join(f'{key}: "{value}"' for key, value in wanted.items())
+    listed = ", ".join(f"{_yaml(key)}: {_yaml(value, plain=False)}" for key, value in wanted.items())
     wanted_of_a_node = f"{{requests: {{{listed}}}, limits: {{{listed}}}}}\n"
     return ("    resourcesPerNode: " if kind is TRAINER else "        resources: ") + wanted_of_a_node
+
+
+#: of YAML, which are no texts
+WORDS = ("true", "false", "yes", "no", "on", "off", "null", "y", "n")
+
+
+def _yaml(text: str, plain: bool = True) -> str:
+    """A scalar in the manifest, a here-document of the shell's. plain: without quotation marks if it can be."""
+    if plain and re.fullmatch(r"[A-Za-z/]([\w./:@+-]*[\w/])?", text) and text.lower() not in WORDS:
+        return text
+    return re.sub(r"([\\$`])", r"\\\1", json.dumps(text))
 
 
 def _object_name(text: str) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from dlperf.adapters import ranks
-from dlperf.launchers.api import Launch, Launcher, command, several, worker
+from dlperf.launchers.api import Launch, Launcher, command, comment, several, worker
+from dlperf.shell import quote
 
 #: arguments that become options of sbatch under their own names
 SBATCH = {
@@ -74,9 +75,10 @@ class Slurm(Launcher):
             **({"nodelist": ",".join(launch.hosts[: launch.nnodes])} if launch.hosts else {}),
             **{key: value for key, value in launch.arguments.items() if key in SBATCH},
         }
-        head = "".join(f"#SBATCH --{key}={value}\n" for key, value in options.items())
-        head += "#SBATCH --no-requeue\n"  # a run that was preempted has failed
-        head += f"#SBATCH {launch.arguments['extra']}\n" if "extra" in launch.arguments else ""
+        words = [f"--{key}={quote(value)}" for key, value in options.items()]
+        words += ["--no-requeue"]  # a run that was preempted has failed
+        words += [launch.arguments["extra"]] if "extra" in launch.arguments else []
+        head = "".join(comment(word, "#SBATCH") for word in words)
         containers = [f"--{key}={launch.arguments[key]}" for key in SRUN if key in launch.arguments]
         srun = command("srun", "--kill-on-bad-exit=1", "--cpu-bind=none", *containers)
         batch = (

@@ -44,11 +44,14 @@ def _over_ssh(launch: Launch) -> str:
     """One agent on each host. -tt: the remote side ends with its ssh."""
     rsh = quote(launch.arguments.get("rsh", "ssh"))
     lines = [
-        f'{rsh} -tt {quote(host)} "sh \'$PWD/launch.sh\' node {number}" </dev/null &\npids="$pids $!"'
+        f'{rsh} -tt {quote(host)} "sh \'$there/launch.sh\' node {number}" </dev/null &\npids="$pids $!"'
         for number, host in enumerate(launch.hosts[: launch.nnodes])
     ]
     return (
         "trap 'kill $pids 2>/dev/null; exit 143' TERM INT\n"
+        # for the other side's shell, between quotation marks
+        + r"""there="$(printf '%s' "$PWD" | sed "s/'/'\\\\''/g")" """.rstrip()
+        + "\n"
         + "\n".join(lines)
         + '\ncode=0\nfor pid in $pids; do wait "$pid" || code=$?; done\nexit $code\n'
     )

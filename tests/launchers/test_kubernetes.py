@@ -99,7 +99,7 @@ def manifests(tmp_path, **changes):
         "arguments": dict(one.split("=") for one in [*GIVEN, "cpu=64", "memory=512Gi", "namespace=bench"]),
     }
     script = launchers.find("kubernetes").script(Launch(**{**fields, **changes}))
-    (tmp_path / "launch.sh").write_text(script.replace("$kubectl apply", "exit 0; $kubectl apply"))
+    (tmp_path / "launch.sh").write_text(script.replace("\nkubectl apply", "\nexit 0; kubectl apply"))
     subprocess.run(["sh", tmp_path / "launch.sh"], check=True)
     return list(yaml.safe_load_all((tmp_path / "manifest.yaml").read_text()))
 

@@ -22,9 +22,9 @@ esac
 cd "$(dirname "$0")" || exit
 rm -f rank*.json versions*.json
 name=dlperf-bert-base-fp32-mxnet-b4-r1-4c9762
-kubectl="kubectl"
-pods() { $kubectl get pods -l "job-name=$name" -o 'jsonpath={range .items[*]}pod {.metadata.name} on {.spec.nodeName}: {.status.phase} {.status.reason} {.status.message}{.status.conditions[?(@.reason=="Unschedulable")].message}{.status.containerStatuses[*].state.waiting.reason}{"\n"}{end}' >&2; }
-stop() { trap '' TERM INT; $kubectl delete --ignore-not-found --wait=false "job/$name" "service/$name" >&2; }
+kubectl() { command kubectl "$@"; }
+pods() { kubectl get pods -l "job-name=$name" -o 'jsonpath={range .items[*]}pod {.metadata.name} on {.spec.nodeName}: {.status.phase} {.status.reason} {.status.message}{.status.conditions[?(@.reason=="Unschedulable")].message}{.status.containerStatuses[*].state.waiting.reason}{"\n"}{end}' >&2; }
+stop() { trap '' TERM INT; kubectl delete --ignore-not-found --wait=false "job/$name" "service/$name" >&2; }
 trap 'pods; stop; exit 143' TERM INT
 cat > manifest.yaml <<MANIFEST
 apiVersion: v1
@@ -55,22 +55,22 @@ spec:
         command: [sh, "$PWD/launch.sh", node]
         resources: {requests: {nvidia.com/gpu: "1"}, limits: {nvidia.com/gpu: "1"}}
         volumeMounts:
-        - {name: shared, mountPath: }
+        - {name: shared, mountPath: ""}
         - {name: shm, mountPath: /dev/shm}
       volumes:
-      - {name: shared, persistentVolumeClaim: {claimName: }}
+      - {name: shared, persistentVolumeClaim: {claimName: ""}}
       - {name: shm, emptyDir: {medium: Memory}}
 MANIFEST
-$kubectl apply -f manifest.yaml >&2 || { stop; exit 1; }
+kubectl apply -f manifest.yaml >&2 || { stop; exit 1; }
 while :; do
-  state="$($kubectl get "job/$name" -o 'jsonpath={.status.conditions[?(@.status=="True")].type}')"
+  state="$(kubectl get "job/$name" -o 'jsonpath={.status.conditions[?(@.status=="True")].type}')"
   case "$state" in
   *Complete*) code=0; break ;;
   *Failed*) code=1; break ;;
   esac
   sleep 2 & wait $!
 done
-$kubectl logs --prefix --tail=200 -l "job-name=$name" >&2
+kubectl logs --prefix --tail=200 -l "job-name=$name" >&2
 [ $code = 0 ] || pods
 stop
 exit $code

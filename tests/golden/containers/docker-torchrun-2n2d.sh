@@ -44,9 +44,10 @@ esac
 cd "$(dirname "$0")" || exit
 rm -f rank*.json versions*.json
 trap 'kill $pids 2>/dev/null; exit 143' TERM INT
-ssh -tt 10.77.0.1 "sh '$PWD/launch.sh' node 0" </dev/null &
+there="$(printf '%s' "$PWD" | sed "s/'/'\\\\''/g")"
+ssh -tt 10.77.0.1 "sh '$there/launch.sh' node 0" </dev/null &
 pids="$pids $!"
-ssh -tt 10.77.0.2 "sh '$PWD/launch.sh' node 1" </dev/null &
+ssh -tt 10.77.0.2 "sh '$there/launch.sh' node 1" </dev/null &
 pids="$pids $!"
 code=0
 for pid in $pids; do wait "$pid" || code=$?; done

@@ -23,9 +23,9 @@ esac
 cd "$(dirname "$0")" || exit
 rm -f rank*.json versions*.json
 name=dlperf-bert-base-fp32-oneflow-b4-r1-c515a3
-kubectl="kubectl"
-pods() { $kubectl get pods -l "job-name=$name" -o 'jsonpath={range .items[*]}pod {.metadata.name} on {.spec.nodeName}: {.status.phase} {.status.reason} {.status.message}{.status.conditions[?(@.reason=="Unschedulable")].message}{.status.containerStatuses[*].state.waiting.reason}{"\n"}{end}' >&2; }
-stop() { trap '' TERM INT; $kubectl delete --ignore-not-found --wait=false "job/$name" "service/$name" >&2; }
+kubectl() { command kubectl "$@"; }
+pods() { kubectl get pods -l "job-name=$name" -o 'jsonpath={range .items[*]}pod {.metadata.name} on {.spec.nodeName}: {.status.phase} {.status.reason} {.status.message}{.status.conditions[?(@.reason=="Unschedulable")].message}{.status.containerStatuses[*].state.waiting.reason}{"\n"}{end}' >&2; }
+stop() { trap '' TERM INT; kubectl delete --ignore-not-found --wait=false "job/$name" "service/$name" >&2; }
 trap 'pods; stop; exit 143' TERM INT
 cat > manifest.yaml <<MANIFEST
 apiVersion: v1
@@ -62,16 +62,16 @@ spec:
       - {name: shared, persistentVolumeClaim: {claimName: bench}}
       - {name: shm, emptyDir: {medium: Memory}}
 MANIFEST
-$kubectl apply -f manifest.yaml >&2 || { stop; exit 1; }
+kubectl apply -f manifest.yaml >&2 || { stop; exit 1; }
 while :; do
-  state="$($kubectl get "job/$name" -o 'jsonpath={.status.conditions[?(@.status=="True")].type}')"
+  state="$(kubectl get "job/$name" -o 'jsonpath={.status.conditions[?(@.status=="True")].type}')"
   case "$state" in
   *Complete*) code=0; break ;;
   *Failed*) code=1; break ;;
   esac
   sleep 2 & wait $!
 done
-$kubectl logs --prefix --tail=200 -l "job-name=$name" >&2
+kubectl logs --prefix --tail=200 -l "job-name=$name" >&2
 [ $code = 0 ] || pods
 stop
 exit $code

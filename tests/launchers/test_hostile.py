@@ -1,0 +1,102 @@
+"""No text of a user's becomes shell: each launcher's script is run with stand-ins for all programs, in a folder and
+with arguments of hostile names, and what arrives is those names."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dlperf import launchers
+from dlperf.launchers import Launch
+from dlperf.launchers.containers import Container
+
+#: each makes the file `owned` where a shell reads it
+HOSTILE = (
+    "$(touch owned)", "`touch owned`", "'; touch owned; '", '"; touch owned; "', "a\ntouch owned\n", "a\r\ntouch owned",
+    "&& touch owned", "| touch owned", "\\'; touch owned #", "-n $(touch owned)", "--output=x;touch owned",
+    "MANIFEST\ntouch owned", "${IFS}$(touch owned)", "a: b\ntouch owned", "*", "~", "{a,b}", "ü $(touch owned)",
+)  # fmt: skip
+PROGRAMS = ("sbatch", "scontrol", "squeue", "scancel", "srun", "mpirun", "ssh", "horovodrun", "kubectl", "docker")
+#: notes what it was called with, and runs what ssh would hand to the other side's shell
+STAND_IN = """\
+#!{python}
+import json, os, sys
+with open({calls!r}, "a") as file:
+    file.write(json.dumps(sys.argv) + "\\n")
+if os.path.basename(sys.argv[0]) == "ssh":
+    os.execvp("sh", ["sh", "-c", sys.argv[-1]])
+print("Complete" if "get" in sys.argv else "COMPLETED")
+"""
+NAMES = [name for name in launchers.names() if name != "toy"]
+
+
+def launch(**changes):
+    fields = {"title": "t", "name": "n", "code": Path("../code"), "device": "cpu", "threads": 1, "variables": {}}
+    return Launch(**{**fields, "python": Path("python3"), "nnodes": 1, "nproc_per_node": 2, **changes})
+
+
+def run(folder: Path, script: str, monkeypatch):
+    """Its parts, too. The calls of the stand-ins."""
+    programs = folder.parent / "bin"
+    programs.mkdir(exist_ok=True)
+    calls = folder.parent / "calls"
+    calls.write_text("")
+    for name in (*PROGRAMS, "python3"):
+        (programs / name).write_text(STAND_IN.format(python=sys.executable, calls=str(calls)))
+        (programs / name).chmod(0o755)
+    (folder / "launch.sh").write_text(script)
+    variables = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "SLURM_JOB_NODELIST": "a"}
+    for part in ([], ["rank"], ["node", "0"], ["batch"], ["inside"]):
+        words = ["timeout", "-s", "KILL", "1", "sh", str(folder / "launch.sh"), *part]
+        subprocess.run(words, env=variables, cwd=folder, capture_output=True)
+    return [json.loads(line) for line in calls.read_text().splitlines()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_no_text_runs(name, tmp_path, monkeypatch):
+    source, launcher = random.Random(7), launchers.find(name)
+    for number, text in enumerate(source.sample(HOSTILE, 8)):
+        folder = (
+            tmp_path / str(number) / source.choice(["x$(touch owned)", "it's; touch owned; '", 'a"; touch owned; "'])
+        )
+        folder.mkdir(parents=True)
+        given = {key: text for key in launcher.arguments if key not in ("extra", "rsh")}
+        made = launch(title=text, name=text, variables={"A": text}, arguments=given)
+        if launcher.many_nodes:
+            made = replace(made, nnodes=2, hosts=("one", "two"))
+        called = run(folder, launcher.script(made), monkeypatch)
+        assert not list(tmp_path.rglob("owned")), (text, called)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_container_gets_names_as_they_are(text, tmp_path, monkeypatch):
+    (tmp_path / "run").mkdir()
+    container = Container("docker", "image:1", "cpu", "", {"network": text, "shm-size": text})
+    called = run(tmp_path / "run", launchers.find("local").script(launch(container=container)), monkeypatch)
+    assert not list(tmp_path.rglob("owned"))
+    words = next(words for words in called if "--network" in words)
+    assert words[words.index("--network") + 1] == text
+
+
+@pytest.mark.parametrize("text", [*HOSTILE, "true", "null", "1e3", "a:", "- a", "#", "@x", "plain/image:1"])
+def test_a_manifest_has_names_as_they_are(text, tmp_path, monkeypatch):
+    (tmp_path / "run").mkdir()
+    given = {"image": text, "claim": text, "mount": "/" + text, "memory": text, "namespace": text}
+    run(tmp_path / "run", launchers.find("kubernetes").script(launch(arguments=given)), monkeypatch)
+    assert not list(tmp_path.rglob("owned"))
+    job = list(yaml.safe_load_all((tmp_path / "run" / "manifest.yaml").read_text()))[-1]
+    pod = job["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["image"] == text
+    assert container["resources"]["limits"] == {"memory": text}
+    assert container["volumeMounts"][0]["mountPath"] == "/" + text
+    assert pod["volumes"][0]["persistentVolumeClaim"]["claimName"] == text
+    calls = [json.loads(line) for line in (tmp_path / "calls").read_text().splitlines()]
+    assert calls[0][1:4] == ["--namespace", text, "apply"]
