@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import functools
 import io
 import json
 import os
@@ -135,7 +136,12 @@ def _json(value: Any) -> str:
 
 def _fields(value: Any) -> dict[str, Any]:
     """Of a dataclass, by name. `dataclasses.asdict` would copy all that is in it first."""
-    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return {name: getattr(value, name) for name in _names(type(value))}
+
+
+@functools.cache
+def _names(of: type[Any]) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(of))
 
 
 def _markdown(report: Report, template: str = "report.md.j2") -> str:
