@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import functools
 import io
 import json
 import os
@@ -136,12 +135,7 @@ def _json(value: Any) -> str:
 
 def _fields(value: Any) -> dict[str, Any]:
     """Of a dataclass, by name. `dataclasses.asdict` would copy all that is in it first."""
-    return {name: getattr(value, name) for name in _names(type(value))}
-
-
-@functools.cache
-def _names(of: type[Any]) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(of))
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
 
 
 def _markdown(report: Report, template: str = "report.md.j2") -> str:
