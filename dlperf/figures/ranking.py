@@ -187,13 +187,13 @@ def _stepped_down(logs: Floats, level: float) -> NDArray[np.bool_]:
 
     p_values = _p_values(logs)
     apart = np.zeros(len(p_values), bool)
-    shuffled: Floats | None = None
+    shuffled: tuple[Floats, Floats] | None = None
     while not apart.all():
         left = np.flatnonzero(~apart)
         found = left[p_values[left] <= _of_equal_rows(*logs.shape, tuple(left), level)]
         if len(found):
-            shuffled = _p_values(_shuffled(logs)) if shuffled is None else shuffled
-            found = found[p_values[found] <= _quantile(shuffled[:, left], level)]
+            shuffled = shuffled or _statistics(_shuffled(logs))
+            found = found[p_values[found] <= _quantile_of(*(one[:, left] for one in shuffled), level)]
         if not len(found):
             break
         apart[found] = True
@@ -204,8 +204,25 @@ def _quantile(drawn: Floats, level: float) -> float:
     """What the smallest p-value of a table has to be at most. drawn: tables x pairs."""
     import numpy as np
 
-    place = int(level * (len(drawn) + 1)) - 1
+    place = _place(len(drawn), level)
     return float(np.partition(drawn.min(1), place)[place])
+
+
+def _quantile_of(statistics: Floats, freedom: Floats, level: float) -> float:
+    """`_quantile` of the p-values of these, of which only those are computed that may matter: it takes the longest. A
+    table's smallest p-value is that of its largest statistic, but for the degrees of freedom."""
+    import numpy as np
+    from scipy import special
+
+    place, largest = _place(len(statistics), level), -statistics.max(1)
+    least, most = (2 * special.stdtr(one, largest) for one in (freedom.max(), freedom.min()))
+    matter = least <= np.partition(most, place)[place]
+    p_values = 2 * special.stdtr(freedom[matter], -statistics[matter])
+    return float(np.partition(p_values.min(1), place)[place])
+
+
+def _place(tables: int, level: float) -> int:
+    return int(level * (tables + 1)) - 1
 
 
 @functools.lru_cache(1024)
@@ -254,14 +271,22 @@ def _differences(logs: Floats) -> tuple[Floats, Floats]:
 
 
 def _p_values(logs: Floats) -> Floats:
-    """Two-sided, of each pair: Student's t of the mean difference. logs: ... x blocks x rows.
+    """Two-sided, of each pair: Student's t of the mean difference. logs: ... x blocks x rows."""
+    import numpy as np
+    from scipy import special
+
+    found, freedom = _statistics(logs)
+    return np.asarray(2 * special.stdtr(freedom, -found))
+
+
+def _statistics(logs: Floats) -> tuple[Floats, Floats]:
+    """Of each pair: Student's t of the mean difference, without its sign, and its degrees of freedom.
 
     A pair's variance is that of its differences, as far as it is the sum of two rows' own, as it is where only blocks
     are common to them: least squares over all pairs find these, weighted by 1 / variance^2. The degrees of freedom
     follow from the two by Welch (1947) and Satterthwaite (1946), between those of pairs and twice that.
     """
     import numpy as np
-    from scipy import special
 
     blocks, rows = logs.shape[-2:]
     means, seen = _differences(logs)
@@ -276,4 +301,4 @@ def _p_values(logs: Floats) -> Floats:
         fitted = np.maximum(own[..., first] + own[..., second], LEAST_SHARE * seen)
     squares = np.maximum(own[..., first] ** 2 + own[..., second] ** 2, np.finfo(float).tiny)
     freedom = (blocks - 1) * np.clip((own[..., first] + own[..., second]) ** 2 / squares, 1, 2)
-    return np.asarray(2 * special.stdtr(freedom, -np.abs(means) / np.sqrt(fitted / blocks)))
+    return np.abs(means) / np.sqrt(fitted / blocks), freedom
