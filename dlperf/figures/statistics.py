@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median, stdev, variance
+from statistics import fmean, median
 
 CONFIDENCE = 0.95
 #: runs from which on an interval of the median assumes nothing about their distribution
@@ -92,6 +92,16 @@ class Contrast:
         from scipy import special
 
         return float(2 * special.stdtr(self.freedom, -abs(self.centre) / self.error))
+
+
+def variance(values: Sequence[float]) -> float:
+    """Of a sample. `statistics.variance` adds up fractions, which takes most of a large report's time."""
+    centre = fmean(values)
+    return math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1)
+
+
+def stdev(values: Sequence[float]) -> float:
+    return math.sqrt(variance(values))
 
 
 def contrast(values: Mapping[int, float], reference: Mapping[int, float]) -> Contrast:

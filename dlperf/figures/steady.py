@@ -6,9 +6,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean, median, stdev
+from statistics import fmean, median
 
 from dlperf.figures.once import once
+from dlperf.figures.statistics import stdev
 from dlperf.schema import Comparison, Job, Record
 
 #: of tables in which all windows are alike, those that leave some out; and what a window must be slower by at least
