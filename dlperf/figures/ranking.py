@@ -193,7 +193,8 @@ def _stepped_down(logs: Floats, level: float) -> NDArray[np.bool_]:
         found = left[p_values[left] <= _of_equal_rows(*logs.shape, tuple(left), level)]
         if len(found):
             shuffled = shuffled or _statistics(_shuffled(logs))
-            found = found[p_values[found] <= _quantile_of(*(one[:, left] for one in shuffled), level)]
+            of_pairs, freedom = shuffled
+            found = found[p_values[found] <= _quantile_of(of_pairs[:, left], freedom[:, left], level)]
         if not len(found):
             break
         apart[found] = True
