@@ -39,6 +39,8 @@ DRAWS, SHUFFLES = 20_000, 999
 SPREAD = 10.0
 #: fits of the variances; two rows' variance is at least this share of what their differences show
 FITS, LEAST_SHARE = 4, 0.05
+#: of a p-value: of few blocks, a shuffled table is often the table itself, whose p-values differ by how a CPU adds up
+ROUNDING = 1e-9
 
 
 def ranks(rows: Sequence[Mapping[int, float]], level: float = LEVEL) -> list[tuple[int, int] | None]:
@@ -194,7 +196,8 @@ def _stepped_down(logs: Floats, level: float) -> NDArray[np.bool_]:
         if len(found):
             shuffled = shuffled or _statistics(_shuffled(logs))
             of_pairs, freedom = shuffled
-            found = found[p_values[found] <= _quantile_of(of_pairs[:, left], freedom[:, left], level)]
+            highest = _quantile_of(of_pairs[:, left], freedom[:, left], level)
+            found = found[p_values[found] <= highest * (1 + ROUNDING)]
         if not len(found):
             break
         apart[found] = True

@@ -146,6 +146,15 @@ def test_rows_with_few_runs(rows: list[Mapping[int, float]], expected: list[tupl
     assert ranking.ranks(rows) == expected
 
 
+def test_ranks_of_few_blocks_do_not_hang_on_rounding() -> None:
+    """Of three blocks, shuffled tables are often the table itself; other units make other roundings of it."""
+    random = numpy.random.default_rng(5)
+    for _ in range(20):
+        rates = numpy.exp(random.normal(0, 0.05, (3, 3)) + [0, 0.1, 0.3])
+        found = [ranking.ranks([by_block(*row) for row in (rates.T * unit).tolist()]) for unit in (1, 1.1, 3, 60, 7e5)]
+        assert found == [found[0]] * 5
+
+
 def test_all_pairs_at_once_are_as_one_by_one() -> None:
     random = numpy.random.default_rng(3)
     rows = [{b: math.exp(random.normal(3, 0.02)) for b in range(9) if random.random() < 0.6} for _ in range(8)]
