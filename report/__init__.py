@@ -9,6 +9,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -129,13 +130,17 @@ def _lines(value: Any) -> str:
     return _json(value)
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, default=_fields)
-
-
 def _fields(value: Any) -> dict[str, Any]:
     """Of a dataclass, by name. `dataclasses.asdict` would copy all that is in it first."""
-    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return {name: getattr(value, name) for name in _names(value.__class__)}
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
+
+
+_json = json.JSONEncoder(default=_fields).encode
 
 
 def _markdown(report: Report, template: str = "report.md.j2") -> str:
