@@ -150,7 +150,7 @@ def test_ranks_of_few_blocks_do_not_hang_on_rounding() -> None:
     """Of three blocks, shuffled tables are often the table itself; other units make other roundings of it."""
     random = numpy.random.default_rng(5)
     for _ in range(20):
-        rates = numpy.exp(random.normal(0, 0.05, (3, 3)) + [0, 0.1, 0.3])
+        rates = numpy.exp(random.normal([0, 0.1, 0.3], 0.05, (3, 3)))
         found = [ranking.ranks([by_block(*row) for row in (rates.T * unit).tolist()]) for unit in (1, 1.1, 3, 60, 7e5)]
         assert found == [found[0]] * 5
 
