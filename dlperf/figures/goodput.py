@@ -16,7 +16,7 @@ FAILED = "failed"
 
 def shares(records: Sequence[Record]) -> dict[str, float]:
     """Of all seconds of a row's runs, by stage; they add up to 1. Empty where some run that succeeded does not tell."""
-    if not all(record.stages for record in records if record.done):
+    if not all(record.stages.keys() >= set(STAGES) for record in records if record.done):
         return {}
     found = {name: math.fsum(one.stages[name] for one in records if one.done) for name in STAGES}
     found[FAILED] = math.fsum(one.seconds for one in records if not one.done)

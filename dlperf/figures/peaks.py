@@ -60,7 +60,7 @@ def products(comparison: Comparison) -> dict[str, float]:
     found: dict[str, float] = {}
     for record in comparison.records:
         told, job = record.product, record.job
-        if not record.done or not told.get("large_seconds"):
+        if not record.done or not told.get("large_seconds") or not told.get("large_fp32_seconds"):
             continue
         flops = 2 * told["large_size"] ** 3 * job.nproc_per_node
         for precision, seconds in ((job.precision, told["large_seconds"]), ("fp32", told["large_fp32_seconds"])):

@@ -44,8 +44,8 @@ def joules_per_sample(record: Record) -> float | None:
 
 def product_slowdown(record: Record) -> float | None:
     """How many times as long a matrix product took in the row's precision as NumPy's in float32 took beside it."""
-    fp32 = record.product.get("fp32_seconds")
-    return record.product["seconds"] / fp32 if fp32 else None
+    seconds, fp32 = record.product.get("seconds"), record.product.get("fp32_seconds")
+    return seconds / fp32 if seconds and fp32 else None
 
 
 def source(record: Record) -> str:

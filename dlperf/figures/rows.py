@@ -81,7 +81,9 @@ def _row(record: Record, early: int, proofs: Sequence[Certificate]) -> dict[str,
         "skew_seconds": math.fsum(window.skew_seconds for window in record.windows),
         "gradient_bytes": record.communication.get("gradient_bytes"),
         "all_reduce_bus_bytes_per_second": all_reduce_bandwidth(record),
-        "loader_samples_per_second": record.input["samples"] / record.input["seconds"] if record.input else None,
+        "loader_samples_per_second": record.input["samples"] / record.input["seconds"]
+        if record.input.get("seconds")
+        else None,
         "input_wait_share": input_wait(record),
         "cpu_cores_busy": cpu_use(record) if measured else None,
         "cpu_seconds_per_sample": cpu_seconds_per_sample(record) if measured else None,
