@@ -4,15 +4,36 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
 
 from dlperf.kind import KINDS, Kind
 
 SCHEMA = 1
+#: no run takes longer, no machine has more
+Seconds = Annotated[float, Meta(ge=0, le=1e8)]
+Count = Annotated[int, Meta(ge=0, le=2**53)]
+Some = Annotated[int, Meta(ge=1, le=2**53)]
+Ranks = Annotated[int, Meta(ge=1, le=2**20)]
+#: a chart has to hold it
+Label = Annotated[str, Meta(max_length=1000)]
+Number = Annotated[float, Meta(ge=-1e18, le=1e18)]
+#: of one or the other
+Amount = Annotated[int, Meta(ge=0, le=2**60)] | Annotated[float, Meta(ge=0, le=1e18)]
+
+#: what a record holds of a probe together, or not at all
+TOGETHER: Mapping[str, tuple[frozenset[str], ...]] = {
+    "input": (frozenset({"samples", "seconds"}),),
+    "product": (
+        frozenset({"size", "seconds", "fp32_seconds"}),
+        frozenset({"large_size", "large_seconds", "large_fp32_seconds"}),
+    ),
+    "kernels": (frozenset({"kernels", "why"}),),
+}
 
 
 @dataclass(frozen=True)
@@ -31,30 +52,30 @@ class Job:
     system come out, the id of the first.
     """
 
-    id: str
-    system: str
-    adapter: str
-    title: str
-    model: str
-    family: str
-    device: str
-    precision_asked: str
-    precision: str
-    batch_size: int
-    input: str
+    id: Label
+    system: Label
+    adapter: Label
+    title: Label
+    model: Label
+    family: Label
+    device: Label
+    precision_asked: Label
+    precision: Label
+    batch_size: Some
+    input: Label
     data_dir: str | None
     options: Mapping[str, str]
-    environment: str
-    nnodes: int = 1
-    nproc_per_node: int = 1
-    launcher: str = "local"
+    environment: Label
+    nnodes: Ranks = 1
+    nproc_per_node: Ranks = 1
+    launcher: Label = "local"
     untested: bool = False
-    format: str = ""
-    kind: str = "native"
+    format: Label = ""
+    kind: Label = "native"
     about: Mapping[str, str] = field(default_factory=dict)
     image: str = ""
-    repeats: int = 0
-    duplicate_of: str = ""
+    repeats: Count = 0
+    duplicate_of: Label = ""
 
     @property
     def traits(self) -> Kind:
@@ -90,19 +111,19 @@ class Skip:
     """A row that is not run, and why. status: not_yet | unavailable | never | option | environment | hardware.
     kind: as in Job."""
 
-    system: str
-    adapter: str
-    title: str
-    model: str
-    family: str
-    device: str
-    precision_asked: str
-    precision: str
+    system: Label
+    adapter: Label
+    title: Label
+    model: Label
+    family: Label
+    device: Label
+    precision_asked: Label
+    precision: Label
     status: str
     why: str
-    nnodes: int = 1
-    nproc_per_node: int = 1
-    kind: str = "native"
+    nnodes: Ranks = 1
+    nproc_per_node: Ranks = 1
+    kind: Label = "native"
 
     @property
     def traits(self) -> Kind:
@@ -120,17 +141,17 @@ class Window:
     tells no CPU time, and may tell no loss. conditions: see dlperf.runs.conditions.
     """
 
-    index: int
-    steps: int
-    samples: int
+    index: Count
+    steps: Count
+    samples: Count
     seconds: float
-    cpu_seconds: float | None
-    loss: float | None
-    skew_seconds: float = 0.0
-    input_seconds: float | None = None
-    source: str = ""
-    read_seconds: float | None = None
-    conditions: Mapping[str, float] = field(default_factory=dict)
+    cpu_seconds: Annotated[float, Meta(ge=0, le=1e15)] | None
+    loss: Number | None
+    skew_seconds: Seconds = 0.0
+    input_seconds: Seconds | None = None
+    source: Annotated[str, Meta(pattern=r"\A\Z|:[0-9]{1,18}(-[0-9]{1,18})?\Z")] = ""
+    read_seconds: Seconds | None = None
+    conditions: Mapping[str, Annotated[float, Meta(ge=-1e30, le=1e30)]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -162,30 +183,30 @@ class Record:
     """
 
     job: Job
-    repeat: int
+    repeat: Count
     started: str
-    seconds: float
+    seconds: Seconds
     command: str
     folder: str
     environment: Mapping[str, str]
     versions: Mapping[str, str] = field(default_factory=dict)
-    parameter_count: int | None = None
+    parameter_count: Count | None = None
     effective: Mapping[str, str] = field(default_factory=dict)
     windows: tuple[Window, ...] = ()
-    start_seconds: float | None = None
-    first_step_seconds: float | None = None
-    peak_memory_bytes: int | None = None
-    peak_device_memory_bytes: int | None = None
+    start_seconds: Seconds | None = None
+    first_step_seconds: Seconds | None = None
+    peak_memory_bytes: Count | None = None
+    peak_device_memory_bytes: Count | None = None
     hosts: tuple[str, ...] = ()
-    communication: Mapping[str, float] = field(default_factory=dict)
-    input: Mapping[str, float] = field(default_factory=dict)
-    kernels: Mapping[str, str] = field(default_factory=dict)
-    product: Mapping[str, float] = field(default_factory=dict)
+    communication: Mapping[str, Amount] = field(default_factory=dict)
+    input: Mapping[str, Amount] = field(default_factory=dict)
+    kernels: Mapping[str, Any] = field(default_factory=dict)
+    product: Mapping[str, Amount] = field(default_factory=dict)
     not_sampled: str = ""
     work: Mapping[str, Any] = field(default_factory=dict)
-    stages: Mapping[str, float] = field(default_factory=dict)
+    stages: Mapping[str, Amount] = field(default_factory=dict)
     failure: Failure | None = None
-    block: int | None = None
+    block: Count | None = None
 
     @property
     def done(self) -> bool:
@@ -289,7 +310,7 @@ class Certificate:
     """
 
     trajectory: Trajectory
-    verdict: str
+    verdict: Literal["same", "different", "unproven"]
     why: str = ""
     size: float | None = None
     differences: tuple[Difference, ...] = ()
@@ -332,9 +353,19 @@ def to_json(value: Any) -> str:
     return json.dumps(dataclasses.asdict(value), sort_keys=False)
 
 
+def whole(probe: str, told: Mapping[str, Any]) -> None:
+    """A field of a Record of which some figures need each other; ValueError where some of those are missing."""
+    for keys in TOGETHER[probe]:
+        lacking = keys - told.keys()
+        if lacking and lacking != keys:
+            raise ValueError(f"{probe} lacks {', '.join(sorted(lacking))}")
+
+
 def no_rate(windows: Sequence[Window]) -> Failure | None:
     """Why windows have no rate, as those that others measured may have none: of no time, or of no samples."""
+    if not windows:
+        return Failure("no_figures", "no window was measured")
     for window in windows:
-        if not (0 < window.seconds < math.inf and window.samples > 0):
+        if window.samples < 1 or not 1e-9 <= window.seconds <= 1e8:
             return Failure("no_figures", f"window {window.index} has {window.samples} samples in {window.seconds:g} s")
     return None

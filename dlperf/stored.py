@@ -1,93 +1,170 @@
-"""What was stored, read back: the inverse of `schema.to_json`, of older comparisons too."""
+"""What was stored, read back: the inverse of `schema.to_json`, of older comparisons too. Types are those of `schema`;
+what has others is a ValueError that names the place."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal, TypedDict
 
+import msgspec
+
+from dlperf import models
 from dlperf.kind import KINDS
 from dlperf.schema import (
-    Bound,
+    TOGETHER,
+    Amount,
     Certificate,
     Comparison,
-    Difference,
-    Failure,
+    Count,
     Job,
     Record,
     Skip,
     Trajectory,
-    Window,
     no_rate,
+    whole,
 )
+
+#: what reading raises where the data is something else
+DAMAGED = (ValueError, TypeError, KeyError, RecursionError)
+
+
+class Card(TypedDict, total=False):
+    name: str
+    memory_bytes: Count | None
+    compute_capability: str | None
+    shared_bytes: Count | None
+
+
+class Machine(TypedDict, total=False):
+    """See dlperf.machine.describe."""
+
+    cpu: str
+    architecture: str
+    sockets: Count
+    cores: Count
+    threads: Count
+    usable_threads: Count
+    cpu_quota: Amount
+    instruction_sets: list[str]
+    governor: str
+    memory_bytes: Count
+    memory_limit_bytes: Count
+    kernel: str
+    os: str
+    virtual: str
+    container: str
+    load_average: list[Amount]
+    gpus: list[Card]
+    driver: str
+    cuda: str
+    topo: str
+
+
+class Held(TypedDict):
+    """Of a measured run, see dlperf.proof.references: held against the reference for so many steps."""
+
+    verdict: Literal["same"]
+    steps: Count
+
+
+class Unheld(TypedDict):
+    verdict: Literal["different", "unproven"]
+    why: str
+
+
+class Manifest(TypedDict):
+    """comparison.json: what is known of a comparison before its first run."""
+
+    schema: int
+    created: str
+    version: str
+    spec: dict[str, Any]
+    machine: Machine
+    commands: dict[str, str]
+    jobs: list[dict[str, Any]]
+    skips: list[dict[str, Any]]
+
+
+def decoded(text: str | bytes) -> Any:
+    """Of JSON as its standard has it, which knows neither NaN nor infinity. One of DAMAGED where it is not."""
+    return msgspec.json.decode(text)
 
 
 def job_from(data: Mapping[str, Any]) -> Job:
-    """The inverse of to_json for a Job; errors as in record_from."""
+    """The inverse of to_json for a Job. One of DAMAGED when the data is something else."""
+    return _checked(msgspec.convert(_job(data), Job))
+
+
+def _job(data: Mapping[str, Any]) -> dict[str, Any]:
+    """As jobs are stored today."""
     fields = {"environment": data["device"], **_kind_of(data, "about")}  # older comparisons do not name it
     if "image" not in data and fields["environment"] == fields["about"].get("image"):
         fields |= {"image": fields["environment"], "environment": data["device"]}  # they had one field for both
-    return Job(**fields)
+    return fields
+
+
+def _checked(job: Job) -> Job:
+    if job.kind not in KINDS:
+        raise ValueError(f"kind is {job.kind!r}, not one of {', '.join(KINDS)}")
+    if "/" in job.id or job.id in ("", ".", ".."):
+        raise ValueError(f"id is {job.id!r}, not the name of a folder")
+    return job
 
 
 def _kind_of(data: Mapping[str, Any], *kept: str) -> dict[str, Any]:
     """The fields of a job or a skip with its kind, which older comparisons tell by what they say of a script."""
     fields = dict(data)
     told = fields.pop("upstream", {})
-    fields = {"kind": "upstream" if told else "native", **dict.fromkeys(kept, told), **fields}
-    if fields["kind"] not in KINDS:
-        raise ValueError(f"kind is {fields['kind']!r}, not one of {', '.join(KINDS)}")
-    return fields
+    return {"kind": "upstream" if told else "native", **dict.fromkeys(kept, told), **fields}
 
 
 def skip_from(data: Mapping[str, Any]) -> Skip:
-    """The inverse of to_json for a Skip; errors as in record_from."""
+    """The inverse of to_json for a Skip; errors as in job_from."""
     status = "unavailable" if data["status"] == "upstream" else data["status"]  # as older comparisons call it
-    return Skip(**{**_kind_of(data), "status": status})
+    found = msgspec.convert({**_kind_of(data), "status": status}, Skip)
+    if found.kind not in KINDS:
+        raise ValueError(f"kind is {found.kind!r}, not one of {', '.join(KINDS)}")
+    return found
 
 
 def record_from(data: Mapping[str, Any]) -> Record:
-    """The inverse of to_json for a Record. KeyError, TypeError or ValueError when the data is something else."""
-    fields = dict(data)
-    fields["job"] = job_from(fields["job"])
-    fields["windows"] = tuple(Window(**window) for window in fields["windows"])
-    fields["failure"] = _failure_from(fields["failure"]) or no_rate(fields["windows"])
-    fields["hosts"] = tuple(fields.get("hosts", ()))
-    return Record(**fields)
-
-
-def _failure_from(data: Mapping[str, Any] | None) -> Failure | None:
-    return Failure(**{**data, "lines": tuple(data["lines"])}) if data else None
+    """The inverse of to_json for a Record; errors as in job_from."""
+    found = msgspec.convert({**data, "job": _job(data["job"])}, Record)
+    _checked(found.job)
+    for name in TOGETHER:
+        whole(name, getattr(found, name))
+    if found.work:
+        msgspec.convert(found.work, Held if found.work.get("verdict") == "same" else Unheld)
+    return found if found.failure else replace(found, failure=no_rate(found.windows))
 
 
 def trajectory_from(data: Mapping[str, Any]) -> Trajectory:
-    """The inverse of to_json for a Trajectory; errors as in record_from."""
-    lists = {name: tuple(data[name]) for name in ("losses", "gradient_norms", "step_seconds", "read_seconds")}
-    return Trajectory(**{**data, **lists, "failure": _failure_from(data["failure"])})
+    """The inverse of to_json for a Trajectory; errors as in job_from."""
+    return msgspec.convert(data, Trajectory)
 
 
 def certificate_from(data: Mapping[str, Any]) -> Certificate:
-    """The inverse of to_json for a Certificate; errors as in record_from."""
-    return Certificate(
-        **{
-            **data,
-            "trajectory": trajectory_from(data["trajectory"]),
-            "differences": tuple(Difference(**{**one, "losses": tuple(one["losses"])}) for one in data["differences"]),
-            "exceptions": tuple(data["exceptions"]),
-            "bounds": tuple(Bound(**one) for one in data["bounds"]),
-        }
-    )
+    """The inverse of to_json for a Certificate; errors as in job_from."""
+    return _known(msgspec.convert(data, Certificate))
+
+
+def _known(certificate: Certificate) -> Certificate:
+    for model in (certificate.trajectory.model, certificate.trajectory.of):
+        if model not in models.FAMILY_OF:
+            raise ValueError(f"model is {model!r}, which this dlperf does not know")
+    return certificate
 
 
 def proofs_from(data: Mapping[str, Any]) -> dict[str, tuple[Certificate, ...]]:
-    """Certificates by job id, as Comparison holds them; errors as in record_from."""
-    return {job: tuple(certificate_from(one) for one in certificates) for job, certificates in data.items()}
+    """Certificates by job id, as Comparison holds them; errors as in job_from."""
+    found = msgspec.convert(data, dict[str, tuple[Certificate, ...]])
+    return {job: tuple(map(_known, several)) for job, several in found.items()}
 
 
 def comparison_from(data: Mapping[str, Any]) -> Comparison:
-    """The inverse of to_json for a Comparison; ignores "schema", which results.json adds. Errors as in record_from."""
-    fields = {key: value for key, value in data.items() if key != "schema"}
-    fields["jobs"] = tuple(job_from(job) for job in fields["jobs"])
-    fields["records"] = tuple(record_from(record) for record in fields["records"])
-    fields["skips"] = tuple(map(skip_from, fields["skips"]))
-    fields["proofs"] = proofs_from(fields.get("proofs", {}))
-    return Comparison(**fields)
+    """The inverse of to_json for a Comparison; ignores "schema", which results.json adds. Errors as in job_from."""
+    jobs, records = map(job_from, data["jobs"]), map(record_from, data["records"])
+    msgspec.convert(data["machine"], Machine)
+    rest = msgspec.convert({**data, "jobs": (), "records": (), "skips": ()}, Comparison)
+    return replace(rest, jobs=tuple(jobs), records=tuple(records), skips=tuple(map(skip_from, data["skips"])))

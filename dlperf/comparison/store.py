@@ -21,20 +21,33 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict, TypeVar
+
+import msgspec
+from msgspec import Meta
 
 from dlperf.errors import Problem, UsageError
 from dlperf.launchers.api import HELD
 from dlperf.planning.plan import Plan
 from dlperf.planning.spec import Spec, spec_from
 from dlperf.schema import SCHEMA, Certificate, Comparison, Job, Record, to_json
-from dlperf.stored import job_from, proofs_from, record_from, skip_from
+from dlperf.stored import DAMAGED, Manifest, decoded, job_from, proofs_from, record_from, skip_from
 
 MANIFEST = "comparison.json"
 RECORDS = "records.jsonl"
 PROOFS = "proofs.json"
 SIZES = "batch_sizes.json"
 SECONDS = "seconds.json"
+
+
+Read = TypeVar("Read")
+
+
+class Found(TypedDict):
+    """Of a row with --batch-size max: its batch size, and how that was found."""
+
+    batch_size: Annotated[int, Meta(ge=1, le=2**40)]
+    found: str
 
 
 class Store:
@@ -44,7 +57,7 @@ class Store:
         self.folder = folder
         self.manifest = manifest
         self.spec: Spec = spec_from(manifest["spec"])
-        self.sizes: dict[str, dict[str, Any]] = self._read_json(SIZES)
+        self.sizes = self._read_json(SIZES, dict[str, Found])
         self.plan = Plan(
             jobs=tuple(self._sized(job_from(job)) for job in manifest["jobs"]),
             skips=tuple(map(skip_from, manifest["skips"])),
@@ -52,7 +65,7 @@ class Store:
         self.warnings: list[str] = []
         self.records = {(record.job.id, record.repeat): record for record in self._read()}
         self.proofs = self._read_proofs()
-        self.seconds: dict[str, float] = self._read_json(SECONDS)
+        self.seconds = self._read_json(SECONDS, dict[str, float])
 
     def _read(self) -> Iterator[Record]:
         """Every whole line. A half-written one, left by a crash, is passed over: its run counts as not done."""
@@ -62,8 +75,8 @@ class Store:
         for number, line in enumerate(path.read_bytes().splitlines(), 1):
             try:
                 if line.strip():
-                    yield record_from(json.loads(line))
-            except (ValueError, TypeError, KeyError):
+                    yield record_from(decoded(line))
+            except DAMAGED:
                 self.warnings.append(
                     f"{path}: line {number} is damaged and was passed over; its run counts as missing."
                 )
@@ -71,16 +84,16 @@ class Store:
     def _read_proofs(self) -> dict[str, tuple[Certificate, ...]]:
         """A missing or damaged file costs nothing: certificates come from the cache again, or are made again."""
         try:
-            return proofs_from(self._read_json(PROOFS))
-        except (ValueError, TypeError, KeyError):
+            return proofs_from(self._read_json(PROOFS, dict[str, Any]))
+        except DAMAGED:
             return {}
 
-    def _read_json(self, name: str) -> dict[str, Any]:
+    def _read_json(self, name: str, of: type[Read]) -> Read:
         """A file of the folder; nothing of one that is missing or damaged."""
         try:
-            return dict(json.loads((self.folder / name).read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
-            return {}
+            return msgspec.convert(decoded((self.folder / name).read_bytes()), of)
+        except (OSError, *DAMAGED):
+            return of()
 
     def _write_json(self, name: str, data: Mapping[str, Any]) -> None:
         aside = self.folder / (name + ".writing")
@@ -191,15 +204,16 @@ def open_folder(folder: Path) -> Store:
     """Read a comparison's folder. UsageError if it is none, or its comparison.json is damaged."""
     path = folder / MANIFEST
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest = decoded(path.read_bytes())
         if manifest["schema"] != SCHEMA:
             says = f"it has schema {manifest['schema']}; this version of dlperf reads schema {SCHEMA}."
             raise UsageError([Problem(str(path), "", says=says)])
+        msgspec.convert(manifest, Manifest)
         return Store(folder, manifest)
     except OSError as error:
         says = f"not the folder of a comparison: {MANIFEST}: {error.strerror}."
         raise UsageError([Problem("--resume", folder, says=says)]) from None
-    except (ValueError, TypeError, KeyError) as error:
+    except DAMAGED as error:
         says = f"not what dlperf wrote ({error}). Start the comparison again, in another folder."
         raise UsageError([Problem(str(path), "", says=says)]) from None
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from dlperf import models
 from dlperf import precision as precisions
 from dlperf.adapters import cpu
@@ -103,19 +105,10 @@ class Spec:
 
 
 def spec_from(data: Mapping[str, Any]) -> Spec:
-    """The inverse of dataclasses.asdict, from JSON."""
-    fields = dict(data)
-    fields["protocol"] = Protocol(**fields["protocol"])
-    for name in ("models", "precisions", "frameworks", "compile", "nnodes", "nproc_per_node", "hosts", "predict"):
-        fields[name] = tuple(fields[name])
-    for name in ("inputs", "formats"):  # older comparisons have none
-        fields[name] = tuple(
-            fields.get(name, (() if name == "formats" or fields["data"] == "synthetic" else ("native",)))
-        )
-    told = fields.get("instructions")
-    fields["instructions"] = None if told is None else tuple(told)
-    fields["gpus"] = tuple(Gpu(*one) for one in fields.get("gpus", ()))
-    return Spec(**fields)
+    """The inverse of dataclasses.asdict, from JSON. KeyError, TypeError or ValueError when the data is something
+    else."""
+    older = {} if data["data"] == "synthetic" else {"inputs": ("native",)}  # had none
+    return msgspec.convert({**older, **data}, Spec)
 
 
 def without_amp(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 from dlperf.precision import TABLE
 from dlperf.proof.bars import BARS
@@ -50,8 +51,8 @@ def judge(
             errors[what] = single, half
     bounds = [_bound(what, *pair, ratio, moved) for what, pair in errors.items()]
     wrong = [_outside(bound) for bound in bounds if not bound.least <= bound.found <= bound.most]
-    verdict = "different" if wrong else "same"
-    return Certificate(low.trajectory, verdict, "; ".join(wrong), found.loss, (found,), bounds=tuple(bounds))
+    judged = Certificate(low.trajectory, "same", "", found.loss, (found,), bounds=tuple(bounds))
+    return replace(judged, verdict="different", why="; ".join(wrong)) if wrong else judged
 
 
 #: what low precision may move beside losses, and the sketches of it
