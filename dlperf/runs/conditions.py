@@ -20,7 +20,6 @@ gpu_ecc_errors           new ones
 
 from __future__ import annotations
 
-import json
 import math
 from bisect import bisect
 from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +31,9 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+import msgspec
+
+from dlperf.runs import messages
 from dlperf.schema import Window
 
 #: bits of nvmlClocksEventReasons (nvml.h) that hold clocks down, in words
@@ -72,11 +74,14 @@ def read(path: Path) -> tuple[dict[str, Any], list[Sample]]:
     """The first line of a sampler's file, and its samples as far as they go; never raises for what the file holds."""
     head: dict[str, Any] = {"not_sampled": "the sampler wrote nothing"}
     samples: list[Sample] = []
-    with suppress(OSError, ValueError, TypeError, KeyError):  # it ends in the middle of a line
-        first, *rest = path.read_text(encoding="utf-8", errors="replace").splitlines()
-        head = dict(json.loads(first))
-        for line in map(json.loads, rest):
-            samples.append((float(line["time"]), line["gpus"]))
+    with suppress(OSError, ValueError, RecursionError):  # it ends in the middle of a line
+        first, *rest = path.read_bytes().splitlines()
+        head = dict(msgspec.json.decode(first, type=messages.Sampler))
+        for line in rest:
+            told = msgspec.json.decode(line, type=messages.Sampled)
+            if len(told["gpus"]) != len(head.get("gpus", ())):
+                break
+            samples.append((told["time"], told["gpus"]))
     return head, samples
 
 

@@ -9,15 +9,16 @@ from typing import Annotated, Any, TypedDict
 import msgspec
 from msgspec import Meta
 
-#: no run takes longer, no machine has more, no text is longer
-Seconds = Annotated[float, Meta(ge=0, le=1e8)]
+from dlperf.schema import TOGETHER, Count, Number, Seconds, Some, whole
+
+#: since 1970
 Time = Annotated[float, Meta(ge=0, le=1e11)]
-Count = Annotated[int, Meta(ge=0, le=2**53)]
-Some = Annotated[int, Meta(ge=1, le=2**53)]
+#: of one rank; a record holds the sum of all ranks
+Each = Annotated[int, Meta(ge=1, le=2**40)]
+#: no text is longer
 Text = Annotated[str, Meta(max_length=100_000)]
 Texts = Annotated[dict[Text, Text], Meta(max_length=1000)]
-Number = Annotated[float, Meta(ge=-1e18, le=1e18)]
-Numbers = Annotated[dict[Text, Number], Meta(max_length=1000)]
+Numbers = Annotated[dict[Text, Annotated[float, Meta(ge=-1e12, le=1e12)]], Meta(max_length=1000)]
 
 
 class Machine(TypedDict, total=False):
@@ -88,13 +89,13 @@ class Communication(Event, total=False):
 
 class _Window(Event):
     index: Count
-    steps: Some
-    samples: Some
-    seconds: Annotated[float, Meta(gt=0, le=1e8)]
+    steps: Each
+    samples: Each
+    seconds: Annotated[float, Meta(ge=1e-9, le=1e8)]
 
 
 class Window(_Window, total=False):
-    cpu_seconds: Number | None
+    cpu_seconds: Seconds | None
     loss: Number | None
     read_seconds: Seconds | None
     input_seconds: Seconds | None
@@ -102,7 +103,7 @@ class Window(_Window, total=False):
 
 
 class Input(Event, total=False):
-    samples: Count
+    samples: Each
     seconds: Seconds
 
 
@@ -124,7 +125,7 @@ class Trajectory(Event, total=False):
 class End(Event, total=False):
     peak_memory_bytes: Count | None
     peak_device_memory_bytes: Count | None
-    cpu_seconds: Number
+    cpu_seconds: Seconds
     seconds: Seconds
 
 
@@ -132,6 +133,21 @@ class Failed(Event, total=False):
     kind: Text
     message: Text
     traceback: Text
+
+
+class Sampler(TypedDict, total=False):
+    """The first line of what samples GPUs: which, or why none."""
+
+    gpus: list[Text]
+    python: Text
+    not_sampled: Text
+
+
+class Sampled(TypedDict):
+    """Of each GPU, what it knows; see dlperf.adapters.nvml."""
+
+    time: Time
+    gpus: list[dict[Text, Annotated[float, Meta(ge=0, le=1e15)]]]
 
 
 EVENTS: dict[str, Any] = {
@@ -172,6 +188,13 @@ def event(line: bytes) -> dict[str, Any]:
         msgspec.convert(told, EVENTS.get(name, Event))
     except (ValueError, RecursionError) as error:
         raise BadEvent(_said(name, told, str(error))) from None
+    try:
+        if name in TOGETHER:
+            whole(name, told)
+        elif name == "start":
+            whole("kernels", told.get("kernels") or {})
+    except ValueError as error:
+        raise BadEvent(str(error)) from None
     return dict(told)
 
 

@@ -1,6 +1,7 @@
 """Whatever a worker writes, nothing but a row's failure comes of it: no traceback, and no changed figure."""
 
 import json
+import math
 import os
 import random
 import subprocess
@@ -8,23 +9,18 @@ import sys
 from pathlib import Path
 
 import pytest
+from odd import ODD, changed, fields
 
 from dlperf import report, stored
 from dlperf.catalog import reader
 from dlperf.comparison.runner import _record
 from dlperf.launchers import find
-from dlperf.runs import bundle, events, failures, messages
+from dlperf.runs import bundle, conditions, events, failures, messages
 from dlperf.runs.execute import Exit, Outcome
 from dlperf.schema import Comparison, Job, to_json
 
 JOB = Job("a", "fake", "fake", "Fake", "bert_tiny", "bert", "cpu", "fp32", "fp32", 2, "synthetic", None, {}, "cpu")
 WINDOWS, SEED = 2, 20261123
-#: in place of a field's value, as text of JSON
-ODD = (
-    *("null", "true", "-1", "-0.5", "0", "1e308", "1e999", "-1e17", "NaN", "Infinity", "9" * 30, "9" * 5000),
-    *('""', '"x"', '"\\ud800"', '"\\u0000\\u202e"', json.dumps("y" * 200_000), "[]", "{}", "[1]", '{"a": 1}'),
-    *("[" * 3000 + "]" * 3000, '{"a":' * 500 + "1" + "}" * 500, "01", "'x'"),
-)
 
 
 @pytest.fixture(scope="module")
@@ -50,28 +46,6 @@ def record(folder: Path, lines, world_size=1):
     return _record(JOB, 0, "", {"kind": "venv", "digest": "0"}, Outcome("", 60.0, stream, failure))
 
 
-def fields(value, path=()):
-    """The place of each value in nested lists and dictionaries, with its key."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, inner in items:
-        yield (*path, key)
-        yield from fields(inner, (*path, key))
-
-
-def changed(line, path, text):
-    """The line with another value there, or without it where text is None."""
-    event = json.loads(line)
-    *outer, last = path
-    inner = event
-    for key in outer:
-        inner = inner[key]
-    if text is None:
-        del inner[last]
-        return json.dumps(event).encode()
-    inner[last] = "@here@"
-    return json.dumps(event).replace('"@here@"', text).encode()
-
-
 @pytest.mark.slow
 def test_each_field_of_each_event_in_turn(told, tmp_path):
     """Each with a few odd values of the list, by a seed; all of them together are over a thousand streams."""
@@ -81,7 +55,7 @@ def test_each_field_of_each_event_in_turn(told, tmp_path):
     for number, line in enumerate(told):
         for path in fields(json.loads(line)):
             for text in (None, *source.sample(ODD, 12)):
-                lines = [*told[:number], changed(line, path, text), *told[number + 1 :]]
+                lines = [*told[:number], changed(json.loads(line), path, text).encode(), *told[number + 1 :]]
                 found = record(tmp_path, lines, world_size=source.choice((1, 1, 2)))
                 stored.record_from(json.loads(to_json(found)))
                 tried += 1
@@ -144,3 +118,17 @@ def test_windows_come_in_order_and_all_of_them(told, tmp_path):
     assert missing.failure.message == "it ended after 1 of 2 windows"
     late = record(tmp_path, told[:first] + told[second:])
     assert late.failure.message.endswith("window.index is 1, and the next one is 0")
+
+
+def test_each_field_of_what_a_sampler_writes(tmp_path):
+    card = {"sm_mhz": 1980, "watts": 700.5, "joules": 12.5, "throttle": 4, "ecc_errors": 0, "memory_bytes": 10**9}
+    lines = [{"gpus": ["H200"], "python": "python3"}, *({"time": 1000.0 + at, "gpus": [card]} for at in range(5))]
+    whole, path = [json.dumps(line) for line in lines], tmp_path / "gpu.rank0.jsonl"
+    for number, line in enumerate(lines):
+        for place in fields(line):
+            for text in (None, *ODD):
+                told = [*whole[:number], changed(line, place, text), *whole[number + 1 :]]
+                path.write_text("".join(one + "\n" for one in told), encoding="utf-8")
+                head, samples = conditions.read(path)
+                assert all(map(math.isfinite, conditions.during(samples, 1001.0, 1003.0).values()))
+                assert head.keys() & {"gpus", "not_sampled"} or not samples
