@@ -239,9 +239,13 @@ def test_an_environment_deleted_while_running_costs_its_rows_and_nothing_else(tm
 # --- interruption -----------------------------------------------------------------------------------------------------
 
 
+#: under nohup, as tests are run too, a comparison outlives its terminal
+HEEDS_HANGUPS = ("env", "--default-signal=HUP")
+
+
 def started(out):
     """A comparison of 3 runs of about 1 s, caught in its second run."""
-    words = command("compare", *FAKE, "--set", "step_seconds=0.1", "-r", 3, "-o", out)
+    words = [*HEEDS_HANGUPS, *command("compare", *FAKE, "--set", "step_seconds=0.1", "-r", 3, "-o", out)]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_for(lambda: (out / "records.jsonl").exists() and len(worker_pids(out)) == 2)
     return process
@@ -281,7 +285,7 @@ def test_a_terminal_that_is_closed_ends_it_with_a_report(tmp_path):
     """As when a window is closed, or a connection ends: whatever is printed then is an error."""
     out = tmp_path / "out"
     ours, theirs = pty.openpty()
-    words = command("compare", *FAKE, "--set", "step_seconds=0.1", "-r", 3, "-o", out)
+    words = [*HEEDS_HANGUPS, *command("compare", *FAKE, "--set", "step_seconds=0.1", "-r", 3, "-o", out)]
     streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
     process = subprocess.Popen(["setsid", "--ctty", *words], **streams)
     os.close(theirs)
