@@ -108,10 +108,15 @@ def results_csv(comparison: Comparison) -> str:
     writer = csv.DictWriter(out, fieldnames=list(runs[0]) if runs else ["job"], lineterminator="\n")
     writer.writeheader()
     for row in runs:
-        writer.writerow(
-            {key: text.line(value, 1000) if isinstance(value, str) else value for key, value in row.items()}
-        )
+        writer.writerow({key: _cell(value) if isinstance(value, str) else value for key, value in row.items()})
     return out.getvalue()
+
+
+def _cell(told: str) -> str:
+    """Of CSV. A spreadsheet computes what begins as a formula does; behind an apostrophe it is text (OWASP, "CSV
+    injection")."""
+    line = text.line(told, 1000)
+    return f"'{line}" if line.startswith(("=", "+", "-", "@")) else line
 
 
 def results_json(comparison: Comparison) -> str:

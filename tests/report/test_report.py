@@ -360,6 +360,14 @@ def test_results_csv_has_one_line_per_run() -> None:
     assert {row["failure_kind"] for row in rows} == {"", "killed", "crash"}
 
 
+@pytest.mark.parametrize("told", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1+1"])
+def test_a_spreadsheet_computes_no_text_of_a_run(told: str) -> None:
+    (one, *_) = comparison().records
+    made = report.results_csv(few([dataclasses.replace(one, effective={"layout": told})]))
+    (row,) = csv.DictReader(io.StringIO(made))
+    assert row["effective.layout"] == f"'{told.strip()}"
+
+
 # Comparisons with little in them
 
 
