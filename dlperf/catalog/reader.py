@@ -60,7 +60,7 @@ def read(folder: Path) -> Adapter:
     path = folder / "adapter.toml"
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # not UTF-8, numbers of 5,000 digits, too deep
         raise UsageError([Problem(str(path), "", says=f"cannot be read as TOML: {error}.")]) from None
     reader = _Reader(path)
     reader.known("", data, OF_FIGURES if data.get("imported") else KEYS)

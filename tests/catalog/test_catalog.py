@@ -217,6 +217,13 @@ def test_wrong_launchers_of_an_adapter_toml(tmp_path, value):
         reader.read(tmp_path)
 
 
+@pytest.mark.parametrize("data", [b"\xff", b"x = " + b"9" * 5000, b"x = " + b"[" * 10_000])
+def test_an_adapter_toml_that_is_none_is_one_clear_error(tmp_path, data):
+    (tmp_path / "adapter.toml").write_bytes(data)
+    with pytest.raises(UsageError, match=r"cannot be read as TOML: "):
+        reader.read(tmp_path)
+
+
 def test_a_broken_adapter_toml_is_one_clear_error(tmp_path):
     (tmp_path / "adapter.toml").write_text("title = \n")
     with pytest.raises(UsageError, match=r"cannot be read as TOML: Invalid value \(at line 1, column 9\)\.$"):
