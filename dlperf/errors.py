@@ -7,6 +7,9 @@ import signal
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, NoReturn
 
+#: of a value, in a message: paths are no longer on most machines
+SHOWN = 1024
+
 
 class Problem(NamedTuple):
     """One thing that is wrong with what was asked: `field`, a flag, file or key, has `value`.
@@ -22,10 +25,16 @@ class Problem(NamedTuple):
     says: str = ""
 
     def __str__(self) -> str:
+        value = shortened(str(self.value))
         if self.says:
-            return f"{' '.join(filter(None, (self.field, str(self.value))))}: {self.says}"
+            return f"{' '.join(filter(None, (self.field, value)))}: {self.says}"
         step = f" {self.step}" if self.step else ""
-        return f"{self.field}: {str(self.value)!r} is not usable; allowed: {self.allowed}.{step}"
+        return f"{self.field}: {value!r} is not usable; allowed: {self.allowed}.{step}"
+
+
+def shortened(text: str) -> str:
+    """What a message shows of a text that may be very long."""
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
 class UsageError(Exception):
