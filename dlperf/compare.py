@@ -44,7 +44,7 @@ def _compare(arguments: Mapping[str, object]) -> int:
     from dlperf.planning import checks, plan
     from dlperf.planning import spec as spec_
 
-    adapters = reader.adapters()
+    adapters = reader.adapters(str(arguments["frameworks"]).split(","))
     if arguments["resume"]:
         return _resume(arguments, adapters)
     given = {name: arguments[name] for name in DEFAULTS if arguments[name] is not None}
@@ -78,7 +78,8 @@ def _resume(arguments: Mapping[str, object], adapters: Mapping[str, Adapter]) ->
     opened = store.open_folder(Path(str(arguments["resume"])))
     gone = sorted({job.adapter for job in opened.plan.jobs} - set(adapters))
     if gone:
-        says = f"it has rows of {', '.join(gone)}, but no such adapter is here. Set DLPERF_ADAPTERS as it was."
+        says = f"it has rows of {', '.join(gone)}, but no such adapter is here, or none that can be read. "
+        says += "Set DLPERF_ADAPTERS as it was."
         raise UsageError([Problem("--resume", arguments["resume"], says=says)])
     now = devices.changed(opened.spec)
     if now:

@@ -26,7 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _command(arguments: Sequence[str] | None) -> int:
-    known = adapters()
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    known = adapters(given)
     parser = Parser(prog="python -m dlperf.images", description="Images of the frameworks.")
     parser.add_argument("verb", choices=["build", "list", "run", "inspect"], help="what to do")
     parser.add_argument("names", nargs="*", metavar="NAME", help="an adapter; default: those of dlperf compare")
@@ -35,7 +36,6 @@ def _command(arguments: Sequence[str] | None) -> int:
     parser.add_argument("--base-image", metavar="REF", default="", help=about)
     parser.add_argument("--builder", choices=BUILDERS, default="docker", help="default: docker")
     parser.add_argument("--dry-run", action="store_true", help="print the commands, run nothing")
-    given = list(sys.argv[1:] if arguments is None else arguments)
     cut = given.index("--") if "--" in given else len(given)
     asked = parser.parse_args(given[:cut])
     chosen = named(asked.names, known) or [one for one in known.values() if one.default]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dlperf.catalog import keys
 from dlperf.catalog.adapter import DEVICES, INPUTS, Adapter, Option
 from dlperf.catalog.environment import Replacement
 from dlperf.catalog.script import BATCHES, RATES, Imported, Log, Part, Script, Source
-from dlperf.catalog.tables import Tables
+from dlperf.catalog.tables import Tables, listed
 from dlperf.models import FAMILY_OF, NAMES
 from dlperf.precision import TABLE as PRECISIONS
 
@@ -21,87 +22,67 @@ CONDITIONS = {
     "ranks": ("one", "several"),
     "nodes": ("one", "several"),
 }
-#: of imported figures, and what is meant if one is left out; the batch must be there
-SIZES = {"batch_size": 0, "nnodes": 1, "nproc_per_node": 1}
 
 
 class Foreign(Tables):
     """See dlperf.catalog.script for what is read."""
 
-    def source(self, table: Mapping[str, Any]) -> Source:
-        self.known("source.", table, {"repository", "commit", "replace"})
-        for one in table.get("replace", ()):
-            self.known("source.replace.", one, {"file", "old", "new"})
-        source = Source(
-            self.text(table, "repository"),
-            self.text(table, "commit"),
-            tuple(
-                Replacement(self.text(one, "file"), self.text(one, "old"), str(one.get("new", "")))
-                for one in table.get("replace", ())
-            ),
-        )
-        if not re.fullmatch(r"[\w][\w./-]*", source.commit):
-            self.wrong("source.commit", source.commit, "a commit's hash, or if that is unknown a tag or branch")
-        return source
+    def source(self, table: keys.Source) -> Source:
+        if not re.fullmatch(r"[\w][\w./-]*", table["commit"]):
+            self.wrong("source.commit", table["commit"], "a commit's hash, or if that is unknown a tag or branch")
+        return Source(table["repository"], table["commit"], replacements(table))
 
-    def script(self, model: str, table: Mapping[str, Any]) -> Script:
+    def script(self, model: str, table: keys.Script) -> Script:
         where = f"script.{model}."
-        texts = {"folder", "inside", "input", "data", "batch", "start"}
-        parts = {"command", "variables", "effective", "differs"}
-        self.known(where, table, {*texts, *parts, "stops", "warmup_steps", "extra_steps", "log", "batch_size"})
         self.one_of("script", model, NAMES)
+        for precision in table.get("batch_size", {}):
+            self.one_of(where + "batch_size", precision, tuple(PRECISIONS))
         return Script(
             model=model,
-            folder=self.text(table, "folder"),
-            inside=str(table.get("inside", "")),
+            folder=table["folder"],
+            inside=table.get("inside", ""),
             input=self.one_of(where + "input", table.get("input", "native"), INPUTS),
-            data=str(table.get("data", "")),
-            batch=self.one_of(where + "batch", table.get("batch", ""), BATCHES),
-            batch_size={
-                self.one_of(where + "batch_size", precision, tuple(PRECISIONS)): self.number(
-                    where + "batch_size", size, 1
-                )
-                for precision, size in table.get("batch_size", {}).items()
-            },
+            data=table.get("data", ""),
+            batch=self.one_of(where + "batch", table["batch"], BATCHES),
+            batch_size=table.get("batch_size", {}),
             start=self.one_of(where + "start", table.get("start", "once"), ("once", "node")),
-            stops=bool(table.get("stops", True)),
-            warmup_steps=self.number(where + "warmup_steps", table.get("warmup_steps", 0)),
-            extra_steps=self.number(where + "extra_steps", table.get("extra_steps", 0)),
-            log=self.log(where + "log", table.get("log", {})),
-            command=self.parts(where + "command", table, "words"),
-            variables=self.parts(where + "variables", table, "values"),
-            effective=self.parts(where + "effective", table, "values"),
-            differs=self.parts(where + "differs", table, "text"),
+            stops=table.get("stops", True),
+            warmup_steps=table.get("warmup_steps", 0),
+            extra_steps=table.get("extra_steps", 0),
+            log=self.log(where + "log", table["log"]),
+            command=tuple(
+                Part(_when(one), words=self.words(f"{where}command[{index}].words", one["words"]))
+                for index, one in enumerate(table.get("command", ()))
+            ),
+            variables=self.values(where + "variables", table.get("variables", ())),
+            effective=self.values(where + "effective", table.get("effective", ())),
+            differs=tuple(Part(_when(one), text=one["text"]) for one in table.get("differs", ())),
         )
 
-    def parts(self, where: str, table: Mapping[str, Any], content: str) -> tuple[Part, ...]:
-        """Tables with `when` and a command line (words), NAME = VALUE (values) or a sentence (text)."""
-        found = []
-        for index, one in enumerate(table.get(where.rpartition(".")[2], ())):
-            place = f"{where}[{index}]"
-            self.known(place + ".", one, {"when", content} if content != "values" else set(one))
-            when = {str(name): self._listed(values) for name, values in one.get("when", {}).items()}
-            rest = {str(name): str(value) for name, value in one.items() if name != "when"}
-            words: tuple[str, ...] = ()
-            try:
-                words = tuple(shlex.split(rest.get("words", "")))
-            except ValueError as error:
-                self.says(place + ".words", f"a shell cannot split it into words: {error}.")
-            if content != "values" and not rest.get(content):
-                self.says(f"{place}.{content}", "missing.")
-            found.append(Part(when, words, rest if content == "values" else {}, rest.get("text", "")))
-        return tuple(found)
-
-    @staticmethod
-    def _listed(values: object) -> tuple[str, ...]:
-        return tuple(str(value) for value in values) if isinstance(values, list) else (str(values),)
-
-    def log(self, where: str, table: Mapping[str, Any]) -> Log:
-        self.known(where + ".", table, {"line", "first", "every", "timestamp", "rate_of", "milliseconds", "ranks"})
-        text = str(table.get("line", ""))
+    def words(self, where: str, text: str) -> tuple[str, ...]:
         try:
-            line = re.compile(text)
-        except re.error as error:
+            return tuple(shlex.split(text))
+        except ValueError as error:
+            self.says(where, f"a shell cannot split it into words: {error}.")
+            return ()
+
+    def values(self, where: str, tables: Sequence[keys.Values]) -> tuple[Part, ...]:
+        """Of tables with NAME = VALUE and `when`."""
+        every = [
+            (f"{where}[{index}].{name}", name, value) for index, one in enumerate(tables) for name, value in one.items()
+        ]
+        bad = [(place, name, value) for place, name, value in every if isinstance(value, dict) != (name == "when")]
+        for place, name, value in bad:
+            self.wrong(place, value, "a table" if name == "when" else "a single value")
+        if bad:
+            return ()
+        parts = [{name: str(value) for name, value in table.items() if name != "when"} for table in tables]
+        return tuple(Part(_when(table), values=part) for table, part in zip(tables, parts, strict=True))
+
+    def log(self, where: str, table: keys.Log) -> Log:
+        try:
+            line = re.compile(table["line"])
+        except (re.error, OverflowError, RecursionError) as error:
             self.says(where + ".line", f"not a regular expression: {error}.")
             line = re.compile("")
         groups = set(line.groupindex)
@@ -113,11 +94,11 @@ class Foreign(Tables):
             self.says(where + ".timestamp", "give the format of the group timestamp, if and only if the line has one.")
         return Log(
             line=line,
-            first=self.number(where + ".first", table.get("first", 0)),
-            every=self.number(where + ".every", table.get("every", 1), least=1),
-            timestamp=str(table.get("timestamp", "")),
+            first=table.get("first", 0),
+            every=table.get("every", 1),
+            timestamp=table.get("timestamp", ""),
             rate_of=self.one_of(where + ".rate_of", table.get("rate_of", "all"), RATES),
-            milliseconds=bool(table.get("milliseconds", False)),
+            milliseconds=table.get("milliseconds", False),
             ranks=self.one_of(where + ".ranks", table.get("ranks", "one"), ("one", "node", "all")),
         )
 
@@ -143,11 +124,8 @@ class Foreign(Tables):
                 for value in values:
                     self.one_of(f"{where}.when.{name}", value, known[name])
 
-    def imported(self, tables: object) -> list[Imported]:
+    def imported(self, tables: Sequence[keys.Imported]) -> list[Imported]:
         """Each, and no two of the same."""
-        if not isinstance(tables, list):
-            self.says("imported", "must be [[imported]], once for each model and size.")
-            return []
         found = [self.figures(f"imported[{index}]", table) for index, table in enumerate(tables)]
         seen = set()
         for index, one in enumerate(found):
@@ -157,28 +135,34 @@ class Foreign(Tables):
             seen.add(of)
         return found
 
-    def figures(self, where: str, table: Mapping[str, Any]) -> Imported:
+    def figures(self, where: str, table: keys.Imported) -> Imported:
         where += "."
-        texts = {"model", "device", "precision", "input", "source", "files", "differs"}
-        self.known(where, table, {*texts, *SIZES, "log", "rates", "effective", "versions"})
-        log, rates = table.get("log"), table.get("rates", [])
-        if bool(table.get("files")) == bool(rates) or bool(table.get("files")) != isinstance(log, dict):
+        if not ("files" in table) == ("log" in table) == ("rates" not in table):
             self.says(where + "files", "give files and a table log, or else rates.")
-        if not isinstance(rates, list):
-            self.wrong(where + "rates", rates, "a list of numbers, one for each run")
-            rates = []
-        size = {name: self.number(where + name, table.get(name, default), 1) for name, default in SIZES.items()}
         return Imported(
-            model=self.one_of(where + "model", table.get("model", ""), NAMES),
-            device=self.one_of(where + "device", table.get("device", ""), DEVICES),
-            precision=self.one_of(where + "precision", table.get("precision", ""), tuple(PRECISIONS)),
+            model=self.one_of(where + "model", table["model"], NAMES),
+            device=self.one_of(where + "device", table["device"], DEVICES),
+            precision=self.one_of(where + "precision", table["precision"], tuple(PRECISIONS)),
             input=self.one_of(where + "input", table.get("input", "native"), INPUTS),
-            source=self.text(table, "source"),
-            files=tuple(self.path.parent / name for name in self.texts(table, "files")) if "files" in table else (),
-            log=self.log(where + "log", log) if isinstance(log, dict) else None,
-            rates=tuple(self.positive(where + "rates", rate) for rate in rates),
-            differs=str(table.get("differs", "")),
-            effective=self.strings(where + "effective", table.get("effective", {})),
-            versions=self.strings(where + "versions", table.get("versions", {})),
-            **size,
+            source=table["source"],
+            files=tuple(self.path.parent / name for name in listed(table.get("files", ()))),
+            log=self.log(where + "log", table["log"]) if "log" in table else None,
+            rates=tuple(map(float, table.get("rates", ()))),
+            differs=table.get("differs", ""),
+            effective=table.get("effective", {}),
+            versions=table.get("versions", {}),
+            batch_size=table["batch_size"],
+            nnodes=table.get("nnodes", 1),
+            nproc_per_node=table.get("nproc_per_node", 1),
         )
+
+
+def replacements(table: keys.Source | keys.Build) -> tuple[Replacement, ...]:
+    return tuple(Replacement(**one) for one in table.get("replace", ()))
+
+
+def _when(table: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Condition -> the values for which it holds, as texts."""
+    when = table.get("when", {})
+    listed = {name: values if isinstance(values, list) else [values] for name, values in when.items()}
+    return {name: tuple(map(str, values)) for name, values in listed.items()}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
@@ -17,35 +18,43 @@ from typing import Any
 import dlperf.adapters
 from dlperf import launchers
 from dlperf.adapters import cpu, gpu
+from dlperf.catalog import keys
 from dlperf.catalog.adapter import DEVICES, INPUTS, RUNNABLE, STATUSES, Adapter, Distributed, Kernels, Option, Support
-from dlperf.catalog.environment import MACHINES, EnvironmentSpec, ImageSpec, Replacement, SourceBuild
-from dlperf.catalog.foreign import Foreign
+from dlperf.catalog.environment import MACHINES, EnvironmentSpec, ImageSpec, SourceBuild
+from dlperf.catalog.foreign import Foreign, replacements
+from dlperf.catalog.tables import listed
 from dlperf.errors import Problem, UsageError
 from dlperf.models import FAMILIES, FAMILY_OF, FORMATS, PROBLEMS
 from dlperf.precision import TABLE as PRECISIONS
 
 REASON = "missing; give the reason, which the report shows."
 
-#: of adapter.toml; of one that has figures alone
-KEYS = {
-    *("title", "homepage", "distribution", "default", "environment", "support", "distributed", "options"),
-    *("formats", "source", "script", "imported", "image", "kernels", "launchers", "trains", "proven"),
-}
-OF_FIGURES = {"title", "homepage", "default", "imported"}
+#: adapter.toml is no longer than this
+LONGEST = 2**20
+#: of an adapter's folder, which is a module, an option's value and part of file names
+NAME = re.compile("[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
-def adapters() -> dict[str, Adapter]:
-    """All adapters by name, in alphabetical order. UsageError names every adapter.toml that is wrong, and every trait
-    of a family that is."""
+def adapters(named: Iterable[str] = ()) -> dict[str, Adapter]:
+    """All adapters by name, in alphabetical order. One whose adapter.toml is wrong is left out, with a warning on
+    stderr, so that it does not stop the others; where a command line has named it, UsageError says all that is wrong.
+    So does one for each trait of a family that is."""
+    if PROBLEMS:
+        raise UsageError(Problem(*one) for one in PROBLEMS)
     found: dict[str, Adapter] = {}
-    problems = [Problem(*one) for one in PROBLEMS]
+    wrong: dict[str, Sequence[Problem]] = {}
     for folder in _folders():
-        try:
-            found.setdefault(folder.name, read(folder))
-        except UsageError as error:
-            problems += error.problems
-    if problems:
-        raise UsageError(problems)
+        if folder.name not in found:
+            try:
+                found[folder.name] = read(folder)
+            except UsageError as error:
+                wrong[folder.name] = error.problems
+    asked = [problem for name in dict.fromkeys(named) for problem in wrong.get(name, ())]
+    if asked:
+        raise UsageError(asked)
+    for name, problems in wrong.items():
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        print(f"{name!r} is left out. {problems[0]}{more}", file=sys.stderr)
     return dict(sorted(found.items()))
 
 
@@ -58,24 +67,27 @@ def _folders() -> list[Path]:
 def read(folder: Path) -> Adapter:
     """Read one adapter.toml. UsageError lists everything that is wrong with it."""
     path = folder / "adapter.toml"
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:  # not UTF-8, numbers of 5,000 digits, too deep
-        raise UsageError([Problem(str(path), "", says=f"cannot be read as TOML: {error}.")]) from None
+    data = _toml(path)
     reader = _Reader(path)
-    reader.known("", data, OF_FIGURES if data.get("imported") else KEYS)
+    if not NAME.fullmatch(folder.name):
+        reader.says("", "an adapter's folder is named with letters, digits, ., _ and -, 64 at most.")
+    reader.fit("", data, keys.Figures if "imported" in data else keys.Adapter)
     theirs = bool(data.get("script") or data.get("imported"))
+    if not theirs and "distribution" not in data:
+        reader.says("distribution", "missing.")
+    if reader.problems:
+        raise UsageError(reader.problems)
     imported = reader.imported(data.get("imported", []))
     families = _families(folder, [*data.get("script", {}), *(one.model for one in imported)])
     adapter = Adapter(
         name=folder.name,
         folder=folder,
-        title=reader.text(data, "title"),
-        homepage=str(data.get("homepage", "")),
-        distribution=() if theirs and "distribution" not in data else reader.texts(data, "distribution"),
-        default=bool(data.get("default", not theirs)),
-        trains=bool(data.get("trains", True)),
-        proven=bool(data.get("proven", True)),
+        title=data["title"],
+        homepage=data.get("homepage", ""),
+        distribution=listed(data.get("distribution", ())),
+        default=data.get("default", not theirs),
+        trains=data.get("trains", True),
+        proven=data.get("proven", True),
         families=families,
         environments={key: reader.environment(key, table) for key, table in data.get("environment", {}).items()},
         support=[reader.support(index, table, families) for index, table in enumerate(data.get("support", []))],
@@ -97,6 +109,18 @@ def read(folder: Path) -> Adapter:
     return adapter
 
 
+def _toml(path: Path) -> dict[str, Any]:
+    """UsageError where a file is none, or none that an adapter could have."""
+    try:
+        if not path.is_file():
+            raise UsageError([Problem(str(path), "", says="it is not a file.")])
+        if path.stat().st_size > LONGEST:
+            raise UsageError([Problem(str(path), "", says=f"it is longer than {LONGEST} bytes.")])
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:  # not UTF-8, numbers of 5,000 digits, too deep
+        raise UsageError([Problem(str(path), "", says=f"cannot be read as TOML: {error}.")]) from None
+
+
 def _families(folder: Path, theirs: Iterable[str]) -> tuple[str, ...]:
     """Those that an adapter has a module for, or, by model, a script or figures."""
     foreign = {FAMILY_OF.get(model) for model in theirs}
@@ -106,88 +130,66 @@ def _families(folder: Path, theirs: Iterable[str]) -> tuple[str, ...]:
 class _Reader(Foreign):
     """Turns tables into dataclasses and collects what is wrong."""
 
-    def environment(self, key: str, table: Mapping[str, Any]) -> EnvironmentSpec:
+    def environment(self, key: str, table: keys.Environment) -> EnvironmentSpec:
         where = f"environment.{key}"
-        keys = {"python", "extra_index", "variables", "build", "machines", "unavailable", "gigabytes", "memory"}
-        keys |= {"capabilities", "cuda", "otherwise"} if key.startswith("cuda") else set()
-        self.known(where + ".", table, keys)
         if key.partition("-")[0] not in DEVICES:
             self.wrong("environment", key, f"{', '.join(DEVICES)}, or one of these with a variant: cpu-horovod")
-        if not table.get("python"):
-            self.says(where + ".python", "missing; list the minor versions, best first.")
+        for one in ("capabilities", "cuda", "otherwise"):
+            if one in table and not key.startswith("cuda"):
+                self.says(f"{where}.{one}", "only an environment of cuda has it.")
+        if table.get("otherwise") and "capabilities" not in table:
+            self.says(f"{where}.otherwise", "give capabilities too, the newest last: it is for GPUs that came later.")
+        machines = self.choices(where, {"machines": MACHINES[:1], **table}, "machines", MACHINES)
+        for one in table.get("unavailable", {}):
+            self.one_of(f"{where}.unavailable.{one}", one, [machine for machine in MACHINES if machine not in machines])
         return EnvironmentSpec(
             key=key,
-            python=tuple(table.get("python", ())),
+            python=tuple(table["python"]),
             lock=self.path.parent / f"requirements.{key}.txt",
             extra_index=tuple(table.get("extra_index", ())),
-            variables=dict(table.get("variables", {})),
+            variables=table.get("variables", {}),
             build=self.build(key, table["build"]) if "build" in table else None,
-            machines=self.choices(where, {"machines": MACHINES[:1], **table}, "machines", MACHINES),
-            unavailable=self.unavailable(where, table),
-            gigabytes=self.positive(where + ".gigabytes", table["gigabytes"]) if "gigabytes" in table else None,
-            memory=self.positive(where + ".memory", table.get("memory", 1.0)),
+            machines=machines,
+            unavailable=table.get("unavailable", {}),
+            gigabytes=table.get("gigabytes"),
+            memory=table.get("memory", 1.0),
             capabilities=self.capabilities(where, table),
             cuda=self.cuda(where, table),
-            otherwise=self.otherwise(where, table),
+            otherwise=table.get("otherwise", ""),
         )
 
-    def unavailable(self, where: str, table: Mapping[str, Any]) -> dict[str, str]:
-        """Reasons, by machine that the lock does not serve."""
-        where, reasons = where + ".unavailable", table.get("unavailable", {})
-        if not isinstance(reasons, dict):
-            self.says(where, f"must be a table of reasons by machine, not {reasons!r}.")
-            return {}
-        self.known(where + ".", reasons, {one for one in MACHINES if one not in table.get("machines", MACHINES[:1])})
-        for machine, why in reasons.items():
-            if not isinstance(why, str) or not why:
-                self.says(f"{where}.{machine}", REASON)
-        return {machine: str(why) for machine, why in reasons.items()}
-
-    def capabilities(self, where: str, table: Mapping[str, Any]) -> tuple[str, ...]:
-        found = self.texts(table, "capabilities") if "capabilities" in table else ()
+    def capabilities(self, where: str, table: keys.Environment | keys.Image) -> tuple[str, ...]:
+        found = listed(table.get("capabilities", ()))
         for one in found:
             if not re.fullmatch(r"(sm|compute)_\d{2,3}", one):
                 self.wrong(f"{where}.capabilities", one, "sm_90 for kernels, compute_90 for PTX")
         return found
 
-    def otherwise(self, where: str, table: Mapping[str, Any]) -> str:
-        if "otherwise" in table and not table.get("capabilities"):
-            self.says(f"{where}.otherwise", "give capabilities too, the newest last: it is for GPUs that came later.")
-        return str(table.get("otherwise", ""))
-
-    def cuda(self, where: str, table: Mapping[str, Any]) -> int | None:
+    def cuda(self, where: str, table: keys.Environment | keys.Image) -> int | None:
         """The major version of CUDA, of those whose least driver is known."""
         known = sorted(gpu.LEAST_DRIVER)
         if "cuda" in table and table["cuda"] not in known:
             self.wrong(f"{where}.cuda", table["cuda"], ", ".join(map(str, known)))
         return table.get("cuda")
 
-    def image(self, device: str, table: Mapping[str, Any]) -> ImageSpec:
-        if device not in DEVICES:
-            self.wrong("image", device, ", ".join(DEVICES))
-        self.known(f"image.{device}.", table, {"ngc", "packages", "named", "capabilities", "cuda"})
-        packages = self.texts(table, "packages") if "packages" in table else ()
-        named = {str(name): str(reference) for name, reference in table.get("named", {}).items()}
-        ngc = self.text(table, "ngc") if "ngc" in table else ""
+    def image(self, device: str, table: keys.Image) -> ImageSpec:
+        self.one_of("image", device, DEVICES)
         where = f"image.{device}"
-        return ImageSpec(ngc, packages, named, self.capabilities(where, table), self.cuda(where, table))
-
-    def build(self, key: str, table: Mapping[str, Any]) -> SourceBuild:
-        where = f"environment.{key}.build."
-        self.known(where, table, {"variables", "replace"})
-        for one in table.get("replace", ()):
-            self.known(where + "replace.", one, {"file", "old", "new"})
-        return SourceBuild(
-            lock=self.path.parent / f"requirements.{key}.source.txt",
-            variables=dict(table.get("variables", {})),
-            replace=tuple(
-                Replacement(*(self.text(one, part) for part in ("file", "old", "new")))
-                for one in table.get("replace", ())
-            ),
+        return ImageSpec(
+            table.get("ngc", ""),
+            listed(table.get("packages", ())),
+            table.get("named", {}),
+            self.capabilities(where, table),
+            self.cuda(where, table),
         )
 
-    def formats(self, table: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-        self.known("formats.", table, set(INPUTS) - {"synthetic"})
+    def build(self, key: str, table: keys.Build) -> SourceBuild:
+        lock = self.path.parent / f"requirements.{key}.source.txt"
+        return SourceBuild(lock, table.get("variables", {}), replacements(table))
+
+    def formats(self, table: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+        for input in table:
+            self.one_of("formats", input, [one for one in INPUTS if one != "synthetic"])
         return {input: self.choices("formats", table, input, FORMATS) for input in table}
 
     def variants(self, adapter: Adapter) -> None:
@@ -203,10 +205,9 @@ class _Reader(Foreign):
                 if not any(f"{device}-{variant}" in adapter.environments for device in DEVICES):
                     self.says(where, f"there is no [environment.cpu-{variant}].")
 
-    def support(self, index: int, table: Mapping[str, Any], families: tuple[str, ...]) -> Support:
+    def support(self, index: int, table: keys.Support, families: tuple[str, ...]) -> Support:
         """families: what an entry that names none stands for."""
         where = f"support[{index}]"
-        self.known(where + ".", table, {"family", "device", "precision", "input", "status", "why"})
         status, why = self.status(where, table)
         return Support(
             status=status,
@@ -217,29 +218,26 @@ class _Reader(Foreign):
             input=self.choices(where, table, "input", INPUTS),
         )
 
-    def status(self, where: str, table: Mapping[str, Any]) -> tuple[str, str]:
+    def status(self, where: str, table: keys.Support | keys.Distributed) -> tuple[str, str]:
         """Status, and the reason, which those that do not run must have."""
-        status, why = str(table.get("status", "")), str(table.get("why", ""))
-        if status not in STATUSES:
-            self.wrong(f"{where}.status", status, ", ".join(STATUSES))
-        if status not in RUNNABLE and not why:
+        status = self.one_of(f"{where}.status", table["status"], STATUSES)
+        if status not in RUNNABLE and not table.get("why"):
             self.says(f"{where}.why", REASON)
-        return status, why
+        return status, table.get("why", "")
 
-    def kernels(self, index: int, table: Mapping[str, Any]) -> Kernels:
+    def kernels(self, index: int, table: keys.Kernels) -> Kernels:
         where = f"kernels[{index}]"
-        self.known(where + ".", table, {"family", "device", "precision", "needs", "kernels", "why", "options"})
-        kind, why = self.one_of(f"{where}.kernels", table.get("kernels", ""), cpu.KERNELS), str(table.get("why", ""))
-        if kind != "native" and not why:
+        kind = self.one_of(f"{where}.kernels", table["kernels"], cpu.KERNELS)
+        if kind != "native" and not table.get("why"):
             self.says(f"{where}.why", REASON)
         return Kernels(
             family=self.choices(where, table, "family", tuple(FAMILIES)),
             device=self.choices(where, {"device": ["cpu"], **table}, "device", DEVICES),
             precision=self.choices(where, table, "precision", tuple(PRECISIONS)),
-            needs=tuple(str(name) for name in table.get("needs", ())),
+            needs=tuple(table.get("needs", ())),
             kernels=kind,
-            why=why,
-            options={str(name): str(value) for name, value in table.get("options", {}).items()},
+            why=table.get("why", ""),
+            options=table.get("options", {}),
         )
 
     def complete(self, adapter: Adapter) -> None:
@@ -254,43 +252,35 @@ class _Reader(Foreign):
                 known = adapter.options[name].values if name in adapter.options else ()
                 self.one_of(f"kernels.options.{name}", value, known)
 
-    def distributed(self, index: int, table: Mapping[str, Any]) -> Distributed:
+    def distributed(self, index: int, table: keys.Distributed) -> Distributed:
         where = f"distributed[{index}]"
-        self.known(where + ".", table, {"device", "status", "why"})
         status, why = self.status(where, table)
         return Distributed(status, why, self.choices(where, table, "device", DEVICES))
 
-    def launchers(self, where: str, named: object) -> tuple[str, ...]:
+    def launchers(self, where: str, named: Iterable[str]) -> tuple[str, ...]:
         """Launchers that an environment has."""
-        allowed = [name for name in launchers.names() if named and launchers.find(name).in_environment]
-        if not isinstance(named, list):
-            self.wrong(where, named, f"a list of {', '.join(allowed)}")
-            return ()
+        allowed = [name for name in launchers.names() if launchers.find(name).in_environment] if named else []
         return tuple(self.one_of(where, name, allowed) for name in named)
 
-    def option(self, name: str, table: Mapping[str, Any]) -> Option:
+    def option(self, name: str, table: keys.Option) -> Option:
         where = f"options.{name}"
-        self.known(
-            where + ".", table, {"about", "values", "any", "family", "defaults", "labels", "environment", "launcher"}
-        )
-        brought = self.strings(where + ".launcher", table.get("launcher", {}))
-        self.launchers(where + ".launcher", list(brought.values()))
-        values = tuple(str(value) for value in table.get("values", ()))
-        if not values:
-            self.says(f"{where}.values", "missing; list at least the default.")
+        brought = table.get("launcher", {})
+        self.launchers(where + ".launcher", brought.values())
         return Option(
             name=name,
-            about=str(table.get("about", "")),
-            values=values,
-            any=bool(table.get("any", False)),
+            about=table.get("about", ""),
+            values=tuple(table["values"]),
+            any=table.get("any", False),
             family=self.choices(where, table, "family", tuple(FAMILIES)) if "family" in table else (),
-            defaults=self.defaults(where + ".defaults", table.get("defaults", {}), values),
-            labels=self.strings(where + ".labels", table.get("labels", {})),
-            environment=self.strings(where + ".environment", table.get("environment", {})),
+            defaults=self.defaults(where + ".defaults", table.get("defaults", {}), table["values"]),
+            labels=table.get("labels", {}),
+            environment=table.get("environment", {}),
             launcher=brought,
         )
 
-    def defaults(self, where: str, table: Mapping[str, Any], values: Sequence[str]) -> dict[str, str]:
+    def defaults(self, where: str, table: Mapping[str, str], values: Sequence[str]) -> Mapping[str, str]:
         """Values of an option by device."""
-        self.known(where + ".", table, set(DEVICES))
-        return {device: self.one_of(f"{where}.{device}", value, values) for device, value in table.items()}
+        for device, value in table.items():
+            self.one_of(f"{where}.{device}", device, DEVICES)
+            self.one_of(f"{where}.{device}", value, values)
+        return table

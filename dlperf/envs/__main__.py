@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _command(arguments: Sequence[str] | None) -> int:
-    known = adapters()
+    known = adapters(sys.argv[1:] if arguments is None else arguments)
     every_key = list(dict.fromkeys(key for one in known.values() for key in one.environments))
     parser = Parser(prog="python -m dlperf.envs", description="Environments of the frameworks.")
     parser.add_argument("verb", choices=["list", "install", "remove", "check"], help="what to do")

@@ -1,5 +1,6 @@
 """Support is data: complete, without overlap, and readable in errors."""
 
+import os
 import re
 import shutil
 from collections import Counter
@@ -132,77 +133,80 @@ def problems(folder):
     return caught.value.problems
 
 
-def test_every_wrong_key_of_a_script_is_named(tmp_path):
+def fields(folder):
+    return {problem.field.rpartition(": ")[2] for problem in problems(folder)}
+
+
+def test_every_key_of_a_wrong_type_and_every_unknown_one_is_named(tmp_path):
     (tmp_path / "adapter.toml").write_text(
-        'title = "x"\n[source]\nrepository = "r"\ncommit = "a b"\nbranch = "x"\n'
+        'title = ""\ncolour = "red"\ndefault = 1\nkernels = {}\nsupport = [1, {}]\n'
+        '[source]\nrepository = "r"\ncommit = ""\nbranch = "x"\n'
+        '[environment.cpu-x.build]\nflags = "-O3"\nreplace = [{ file = "a", old = "b", to = "c" }]\n'
+        '[environment.cpu]\npython = []\nmemory = nan\nunavailable = { aarch64 = "" }\n'
+        '[environment.cpu-m]\npython = [3.11]\nunavailable = "no wheel"\ngigabytes = -1\nmachines = "x86_64"\n'
+        '[options.speed]\nlabels = "x"\n'
+        '[script.x]\nfolder = "f"\nsteps = 3\nextra_steps = -1\nwarmup_steps = true\n'
+        "[script.x.log]\nline = 1979-05-27\nfirst = 9007199254740993\n"
+        '[[script.x.differs]]\nwords = "x"\n'
+        '[[script.x.command]]\nwords = "x"\nwhen = { device = { a = 1 } }\n'
+    )
+    assert fields(tmp_path) == {
+        *("title", "colour", "default", "kernels", "support[0]", "support[1].status"),
+        *("source.commit", "source.branch", "environment.cpu-x.python", "environment.cpu-x.build.flags"),
+        *("environment.cpu-x.build.replace[0].to", "environment.cpu-x.build.replace[0].new"),
+        *("environment.cpu.python", "environment.cpu.memory", "environment.cpu.unavailable.aarch64"),
+        *("environment.cpu-m.python[0]", "environment.cpu-m.unavailable", "environment.cpu-m.gigabytes"),
+        *("environment.cpu-m.machines", "options.speed.labels", "options.speed.values", "script.x.batch"),
+        *("script.x.steps", "script.x.extra_steps", "script.x.warmup_steps", "script.x.log.line"),
+        *("script.x.log.first", "script.x.differs[0].words", "script.x.differs[0].text"),
+        "script.x.command[0].when.device",
+    }  # fmt: skip
+    said = {problem.field.rpartition(": ")[2]: str(problem) for problem in problems(tmp_path)}
+    assert said["title"].endswith(": title: '' is not usable; allowed: a string that is not empty.")
+    assert said["environment.cpu.memory"].endswith("allowed: a number.")
+    assert said["environment.cpu.python"].endswith("allowed: a list that is not empty.")
+    assert said["script.x.extra_steps"].endswith(" '-1' is not usable; allowed: a whole number >= 0.")
+
+
+def test_every_wrong_value_of_a_script_is_named(tmp_path):
+    (tmp_path / "adapter.toml").write_text(
+        'title = "x"\n[source]\nrepository = "r"\ncommit = "a b"\n'
         '[image.tpu.named]\nnew = "x"\n[options.image]\nvalues = ["old"]\n'
-        '[script.resnet5]\nfolder = "f"\nbatch = "gpu"\nstart = "twice"\nsteps = 3\nextra_steps = -1\n'
+        '[script.resnet5]\nfolder = "f"\nbatch = "gpu"\nstart = "twice"\nbatch_size = { fp7 = 1 }\n'
         '[[script.resnet5.command]]\nwords = "a \'b"\nwhen = { precision = "fp7", colour = "red" }\n'
-        '[[script.resnet5.differs]]\nwords = "x"\n'
+        '[[script.resnet5.effective]]\nwhen = "always"\noptimizer = { name = "sgd" }\n'
         "[script.resnet5.log]\nline = '(?P<step>[)'\nranks = \"some\"\n"
         '[script.bert_base]\nfolder = "f"\nbatch = "node"\n'
         "[script.bert_base.log]\nline = '(?P<step>.)(?P<timestamp>.)(?P<rate>.)'\n"
     )
-    found = problems(tmp_path)
-    fields = {problem.field.rpartition(": ")[2] for problem in found}
-    assert {
-        "source.branch",
-        "source.commit",
-        "image",
-        "image.tpu.named",
-        "script",
-        "script.resnet5.steps",
-        "script.resnet5.batch",
-        "script.resnet5.start",
-        "script.resnet5.extra_steps",
-        "script.resnet5.command[0].words",
-        "script.resnet5.differs[0].words",
-        "script.resnet5.differs[0].text",
-        "script.resnet5.log.line",
-        "script.resnet5.log.ranks",
-        "script.resnet5.when",
-        "script.resnet5.when.precision",
-        "script.bert_base.log.line",
+    assert fields(tmp_path) == {
+        *("source.commit", "image", "image.tpu.named", "script", "script.resnet5.batch", "script.resnet5.batch_size"),
+        *("script.resnet5.start", "script.resnet5.command[0].words", "script.resnet5.effective[0].when"),
+        *("script.resnet5.effective[0].optimizer", "script.resnet5.log.line", "script.resnet5.log.ranks"),
+        *("script.resnet5.when", "script.resnet5.when.precision", "script.bert_base.log.line"),
         "script.bert_base.log.timestamp",
-    } <= fields, fields
+    }  # fmt: skip
 
 
-def test_every_wrong_key_of_an_adapter_toml_is_named(tmp_path):
+def test_every_wrong_value_of_an_adapter_toml_is_named(tmp_path):
     (tmp_path / "adapter.toml").write_text(
-        'title = ""\ndistribution = "x"\ncolour = "red"\n'
-        '[environment.tpu]\npython = []\n[[support]]\nstatus = "perhaps"\nprecision = ["fp7"]\n[options.speed]\n'
+        'title = "x"\ndistribution = "x"\n'
+        '[environment.tpu]\npython = ["3.11"]\n[[support]]\nstatus = "perhaps"\nprecision = ["fp7"]\n'
         '[[distributed]]\nstatus = "never"\n'
-        '[environment.cpu-x]\npython = ["3.11"]\n'
-        '[environment.cpu-x.build]\nflags = "-O3"\nreplace = [{ file = "a", old = "b", to = "c" }]\n'
         '[options.kind]\nvalues = ["a"]\nenvironment = { b = "x", a = "y" }\n'
-        '[environment.cpu]\npython = ["3.11"]\nmachines = ["arm"]\nunavailable = { aarch64 = "", ppc64 = "none" }\n'
-        '[environment.cpu-m]\npython = ["3.11"]\nunavailable = "no wheel"\n'
+        '[environment.cpu]\npython = ["3.11"]\nmachines = ["arm"]\nunavailable = { ppc64 = "none" }\n'
+        '[environment.cpu-x]\npython = ["3.11"]\ncuda = 12\n'
         '[environment.cpu-n]\npython = ["3.11"]\nmachines = ["aarch64"]\nunavailable.aarch64 = "both"\n'
-        '[options.start]\nvalues = ["a"]\nlauncher = { a = "mpi", b = "horovod" }\nlabels = "x"\n'
+        '[options.start]\nvalues = ["a"]\nlauncher = { a = "mpi", b = "horovod" }\n'
         'defaults = { cuda = "b", tpu = "a" }\n'
     )
     found = problems(tmp_path)
-    fields = {problem.field.rpartition(": ")[2] for problem in found}
-    assert {
-        "colour",
-        "options.start.labels",
-        "options.start.defaults.cuda",
-        "options.start.defaults.tpu",
-        "title",
-        "environment",
-        "support[0].status",
-        "support[0].precision",
-        "options.speed.values",
-        "distributed[0].why",
-        "environment.cpu-x.build.flags",
-        "environment.cpu-x.build.replace.to",
-        "environment.cpu.machines",
-        "environment.cpu.unavailable.aarch64",
-        "environment.cpu.unavailable.ppc64",
-        "environment.cpu-m.unavailable",
-        "environment.cpu-n.unavailable.aarch64",
-        "new",
-    } <= fields
+    assert fields(tmp_path) == {
+        *("environment", "support[0].status", "support[0].precision", "distributed[0].why", "environment.cpu.machines"),
+        *("environment.cpu.unavailable.ppc64", "environment.cpu-x.cuda", "environment.cpu-n.unavailable.aarch64"),
+        *("options.kind.environment", "options.start.launcher", "options.start.defaults.cuda"),
+        *("options.start.defaults.tpu", "support[0].why"),
+    }  # fmt: skip
     assert [str(p).rpartition("environment: ")[2] for p in found if "kind.environment" in p.field] == [
         "'b' is not usable; allowed: a.",
         "there is no [environment.cpu-y].",
@@ -210,7 +214,7 @@ def test_every_wrong_key_of_an_adapter_toml_is_named(tmp_path):
     assert [p.value for p in found if p.field.endswith("options.start.launcher")] == ["mpi", "b"]
 
 
-@pytest.mark.parametrize("value", ['"torchrun"', '["mpi"]', '["torchrunn"]'])
+@pytest.mark.parametrize("value", ['["mpi"]', '["torchrunn"]'])
 def test_wrong_launchers_of_an_adapter_toml(tmp_path, value):
     (tmp_path / "adapter.toml").write_text(f'title = "x"\ndistribution = "x"\nlaunchers = {value}\n')
     with pytest.raises(UsageError, match=r"launchers: .*allowed: .*torchrun, horovod"):
@@ -222,6 +226,39 @@ def test_an_adapter_toml_that_is_none_is_one_clear_error(tmp_path, data):
     (tmp_path / "adapter.toml").write_bytes(data)
     with pytest.raises(UsageError, match=r"cannot be read as TOML: "):
         reader.read(tmp_path)
+
+
+def test_an_adapter_toml_that_is_no_file_is_one_clear_error(tmp_path):
+    os.mkfifo(tmp_path / "adapter.toml")
+    with pytest.raises(UsageError, match=r"adapter.toml: it is not a file\.$"):
+        reader.read(tmp_path)
+
+
+def test_an_adapter_toml_without_end_is_one_clear_error(tmp_path):
+    (tmp_path / "adapter.toml").write_text("#" * (reader.LONGEST + 1))
+    with pytest.raises(UsageError, match=r"adapter.toml: it is longer than 1048576 bytes\.$"):
+        reader.read(tmp_path)
+
+
+def test_a_folder_that_no_command_could_name_is_one_clear_error(tmp_path):
+    shutil.copytree(ADAPTERS["fake"].folder, tmp_path / "a,\nb")
+    with pytest.raises(UsageError, match=r"an adapter's folder is named with letters"):
+        reader.read(tmp_path / "a,\nb")
+
+
+def test_one_bad_adapter_does_not_stop_the_others(tmp_path, monkeypatch, capsys):
+    """It is left out, unless it is asked for."""
+    for name, toml in (("bad", "title = 5\nspeed = 1\n"), ("good", 'title = "x"\ndistribution = "x"\n')):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "adapter.toml").write_text(toml)
+    monkeypatch.setenv("DLPERF_ADAPTERS", str(tmp_path))
+    assert set(reader.adapters(["good", "other"])) == {*ADAPTERS, "good"}
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith(f"'bad' is left out. {tmp_path}/bad/adapter.toml: title: '5' is not usable; allowed: a stri")
+    assert said.endswith(" (and 2 more)")
+    with pytest.raises(UsageError) as caught:
+        reader.adapters(["bad"])
+    assert len(caught.value.problems) == 3
 
 
 def test_a_broken_adapter_toml_is_one_clear_error(tmp_path):

@@ -185,4 +185,4 @@ def test_a_size_that_is_no_number_is_refused(tmp_path, key, value):
     with pytest.raises(UsageError) as raised:
         reader.read(tmp_path)
     assert f"environment.cpu.{key}" in str(raised.value)
-    assert "a number, more than 0" in str(raised.value)
+    assert "allowed: a number" in str(raised.value)

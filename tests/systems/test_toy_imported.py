@@ -143,22 +143,31 @@ def test_a_log_without_figures_is_a_failed_run_that_says_why(toy, out):
     assert "4 of 5 runs failed" in (out / "report.md").read_text()
 
 
-def test_all_that_is_wrong_with_its_file_is_named(toy):
-    of_size = 'model = "resnet50"\ndevice = "cuda"\nprecision = "fp32"\nbatch_size = 8\nsource = "x"\nrates = [1]\n'
-    (toy / "adapter.toml").write_text(
-        'title = "x"\ndistribution = "toy"\n[[imported]]\nmodel = "resnet5"\ndevice = "tpu"\nsauce = "x"\n'
-        'files = []\nrates = [0]\n[imported.log]\nline = "step"\n' + 2 * ("[[imported]]\n" + of_size)
-    )
+def wrong(toy, toml):
+    """What is said of each key."""
+    (toy / "adapter.toml").write_text(toml)
     with pytest.raises(UsageError) as caught:
         reader.read(toy)
-    said = {problem.field.rpartition(": ")[2]: str(problem) for problem in caught.value.problems}
-    named = ("model", "device", "precision", "batch_size", "sauce", "files", "rates", "log.line")
-    assert {"distribution", "source", "imported[2]", *(f"imported[0].{name}" for name in named)} <= set(said), said
+    return {problem.field.rpartition(": ")[2]: str(problem) for problem in caught.value.problems}
+
+
+def test_all_that_is_wrong_with_its_file_is_named(toy):
+    start, of = 'title = "x"\n[[imported]]\n', 'precision = "fp32"\nbatch_size = 8\nsource = "x"\n'
+    said = wrong(toy, 'distribution = "toy"\n' + start + 'model = 5\nsauce = "x"\nfiles = []\nrates = [0]\n')
+    missing = ("device", "precision", "batch_size", "source")
+    named = {f"imported[0].{name}" for name in ("model", "sauce", "files", "rates[0]", *missing)}
+    assert {"distribution", *named} <= set(said), said
+    of_size = 'model = "resnet50"\ndevice = "cuda"\nrates = [1]\n' + of
+    said = wrong(
+        toy,
+        start + 'model = "resnet5"\ndevice = "tpu"\nfiles = "a.log"\nrates = [1]\n' + of
+        + '[imported.log]\nline = "step"\n' + 2 * ("[[imported]]\n" + of_size),
+    )  # fmt: skip
+    named = {f"imported[0].{name}" for name in ("model", "device", "files", "log.line")}
+    assert {"imported[2]", *named} == set(said), said
     assert said["imported[0].files"].endswith("give files and a table log, or else rates.")
     assert "another one is of the same model and size" in said["imported[2]"]
-    (toy / "adapter.toml").write_text('title = "x"\n[imported]\nmodel = "resnet50"\n')
-    with pytest.raises(UsageError, match=r"imported: must be \[\[imported\]\]"):
-        reader.read(toy)
+    assert wrong(toy, 'title = "x"\n[imported]\nmodel = "resnet50"\n')["imported"].endswith("allowed: a list.")
 
 
 def test_there_is_nothing_to_verify(toy):
