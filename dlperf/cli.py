@@ -8,6 +8,7 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NoReturn, TextIO, TypeVar
 
 from dlperf import __version__
@@ -23,17 +24,18 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**{"allow_abbrev": False, **given})
         self.add_argument("--version", action="version", version=f"dlperf {__version__}")
 
-    def parse_args(self, *given: Any, **more: Any) -> Any:
+    def parse_known_args(self, *given: Any, **more: Any) -> Any:  # a subcommand's words come here only
         """Texts that are empty, or that no file, script or report could have as they are, are refused."""
-        found = super().parse_args(*given, **more)
+        found, extras = super().parse_known_args(*given, **more)
         for action in self._actions:
             value = getattr(found, action.dest, None)
-            for text in value if isinstance(value, list) else [value]:
-                wrong = unfit(text) if isinstance(text, str) and text != action.default else ""
+            for one in value if isinstance(value, list) else [value]:
+                text = str(one)
+                wrong = unfit(text) if isinstance(one, (str, Path)) and one != action.default else ""
                 if wrong:
                     flag = max(action.option_strings, key=len, default=action.metavar or action.dest)
                     self.exit(2, f"{flag}: {text!r} {wrong}\n")
-        return found
+        return found, extras
 
     def error(self, message: str) -> NoReturn:
         flags = {flag.lstrip("-"): flag for action in self._actions for flag in action.option_strings}

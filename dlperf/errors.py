@@ -58,9 +58,11 @@ class RunError(Exception):
 
 
 def whole_number(text: object, least: int = 1) -> int | None:
-    """The whole number that a text is, or None where it is none, or less than the least."""
+    """The whole number that a text is, or None where it is none, less than the least, or beyond all that we count."""
     digits = str(text)
-    return int(digits) if digits.isascii() and digits.isdigit() and int(digits) >= least else None
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):  # of thousands, int makes a ValueError
+        return None
+    return int(digits) if int(digits) >= least else None
 
 
 def nearest(value: str, known: Iterable[str]) -> str:

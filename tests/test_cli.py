@@ -75,3 +75,14 @@ def test_a_reader_that_goes_away_is_no_error(words):
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 141
+
+
+@pytest.mark.parametrize(
+    ("output", "why"),
+    [("out\nput", "has a line break"), ("out\udcff", "is not UTF-8"), (" ", "is empty")],
+)
+def test_a_folder_that_no_comparison_would_read_is_not_made(tmp_path, output, why):
+    """The words of a subcommand are looked at too, and those that are read as paths."""
+    said = call("data", "photos", "--output", tmp_path / output if output.strip() else output)
+    assert (said.returncode, why in said.stderr, said.stderr.count("\n")) == (2, True, 1), said.stderr
+    assert list(tmp_path.iterdir()) == []

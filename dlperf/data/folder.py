@@ -21,7 +21,9 @@ def output_problems(output: Path, flag: str, source: Path) -> list[Problem]:
         return [Problem("--output", output, says="this is a file. Name a folder.")]
     if output.is_dir() and any(output.iterdir()):
         return [Problem("--output", output, says="this folder is not empty. Remove it, or choose another.")]
-    if output.resolve().is_relative_to(source.resolve()):
+    if os.path.islink(os.path.realpath(output)):
+        return [Problem("--output", output, says="this link leads to itself. Remove it, or choose another folder.")]
+    if Path(os.path.realpath(output)).is_relative_to(os.path.realpath(source)):
         # What is made would be taken for a source the next time.
         return [Problem("--output", output, says=f"it is inside {flag}. Choose a folder outside.")]
     parent = next(folder for folder in output.absolute().parents if folder.exists())
@@ -36,7 +38,7 @@ def output_problems(output: Path, flag: str, source: Path) -> list[Problem]:
 def aside(output: Path) -> Iterator[Path]:
     """An empty folder, in a temporary one beside the output, that becomes the output in the end; nothing is kept if
     something is raised. UsageError where none can be made, RunError when files cannot be written."""
-    final = output.resolve()
+    final = Path(os.path.realpath(output))
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
         temporary = tempfile.TemporaryDirectory(prefix=f".{final.name}.", dir=final.parent)
@@ -49,7 +51,7 @@ def aside(output: Path) -> Iterator[Path]:
             yield data
             data.rename(final)  # over an empty folder at most
     except OSError as error:
-        where = error.filename or output
+        where = error.filename2 or error.filename or output
         raise RunError("files", f"{where}: {error.strerror or error}. Nothing was kept.") from None
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import google_crc32c
 import numpy
 import pytest
+from commands import call
 from PIL import Image
 
 from dlperf.data import __main__ as command
@@ -181,3 +182,19 @@ def test_the_random_part_is_inside_and_as_large_as_it_should_be():
     assert max(shares) <= 1
     always_fit = [share for share in shares if share < 0.5625]  # 300 high and 3:4 wide
     assert abs(numpy.mean(always_fit) - (0.08 + 0.5625) / 2) < 0.015
+
+
+@pytest.mark.parametrize("words", [["photos", "--classes"], ["imagenet", "--source", ".", "--shards"]])
+def test_a_number_of_thousands_of_digits_is_refused(tmp_path, words):
+    said = call("data", *words, "9" * 5000, "--output", tmp_path / "out")
+    assert (said.returncode, f"{words[-1]}: '999" in said.stderr, "Traceback" in said.stderr) == (2, True, False)
+
+
+@pytest.mark.parametrize("flag", ["--source", "--output"])
+def test_a_folder_that_links_to_itself_is_one_message(drawn, tmp_path, flag):
+    (tmp_path / "loop").symlink_to("loop")
+    folders = {"--source": drawn, "--output": tmp_path / "out", flag: tmp_path / "loop"}
+    said = call("data", "imagenet", *(word for pair in folders.items() for word in pair))
+    assert said.returncode in (1, 2)
+    assert str(tmp_path / "loop") in said.stderr
+    assert said.stderr.count("\n") == 1, said.stderr
