@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn, TextIO, TypeVar
 
 from dlperf import __version__
-from dlperf.errors import Problem, RunError, UsageError, did_you_mean, handle_signals, nearest
+from dlperf.errors import Problem, RunError, UsageError, did_you_mean, handle_signals, nearest, unprintable
 
 Named = TypeVar("Named")
 
@@ -49,11 +48,8 @@ def unfit(text: str) -> str:
     """Why a text of the command line cannot be used; empty if it can."""
     if not text.strip():
         return "is empty. Give it a value, or leave the flag out."
-    if any(unicodedata.category(letter) in ("Cc", "Zl", "Zp") for letter in text):
-        return "has a line break or another control character. Leave it out."
-    if any(unicodedata.category(letter) == "Cs" for letter in text):
-        return "is not UTF-8. Use other names."
-    return ""
+    why = unprintable(text)
+    return f"{why}. Use other names." if why else ""
 
 
 def exit_code(action: Callable[[], int | None], kept: str = "", interrupted: str = "") -> int:

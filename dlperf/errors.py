@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import signal
+import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, NoReturn
 
@@ -63,6 +64,19 @@ def whole_number(text: object, least: int = 1) -> int | None:
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):  # of thousands, int makes a ValueError
         return None
     return int(digits) if int(digits) >= least else None
+
+
+def unprintable(text: str) -> str:
+    """Why a text can stand in no line of a UTF-8 file; empty if it can."""
+    categories = set(map(unicodedata.category, text))
+    if categories & {"Cc", "Zl", "Zp"}:
+        return "has a line break or another control character"
+    return "is not UTF-8" if "Cs" in categories else ""
+
+
+def shown(text: str) -> str:
+    """A name as one line of a terminal or a file has it."""
+    return ascii(text)[1:-1] if unprintable(text) else text
 
 
 def nearest(value: str, known: Iterable[str]) -> str:

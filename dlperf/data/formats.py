@@ -24,15 +24,19 @@ class Found(NamedTuple):
 Jpeg = Callable[[Found], bytes]
 
 
+def jpeg_name(name: str) -> str:
+    """What a file is called in a folder: a decoder need not look at the name, but some readers list *.jpg only."""
+    return name if Path(name).suffix.lower() in (".jpg", ".jpeg") else f"{name}.jpg"
+
+
 def _write_folder(folder: Path, found: Sequence[Found], jpeg: Jpeg, shards: int, advance: Advance) -> None:
     lines = []
     for one in found:
-        # a decoder need not look at the name, but some readers list *.jpg only
-        path = Path(one.path)
-        name = one.path if path.suffix.lower() in (".jpg", ".jpeg") else f"{one.path}.jpg"
+        name = jpeg_name(one.path)
         (folder / name).parent.mkdir(exist_ok=True)
         content = jpeg(one)
-        (folder / name).write_bytes(content)
+        with open(folder / name, "xb") as file:  # names that differ in case alone may be one in this file system
+            file.write(content)
         lines.append(f"{name}\t{one.label}\t{len(content)}\n")
         advance(1)
     (folder / photos.INDEX).write_text("".join(lines), "utf-8")

@@ -22,10 +22,11 @@ from typing import Any, NamedTuple
 
 import numpy
 
+from dlperf import models
 from dlperf.adapters import probe
 from dlperf.data.folder import aside, output_problems, stage
-from dlperf.data.formats import WRITERS, Found
-from dlperf.errors import Problem, UsageError, did_you_mean, whole_number
+from dlperf.data.formats import WRITERS, Found, jpeg_name
+from dlperf.errors import Problem, UsageError, did_you_mean, shown, unprintable, whole_number
 from dlperf.models import photos
 from dlperf.models.parameters import random_state
 
@@ -38,6 +39,15 @@ ORIENTATION = 0x0112
 QUALITY = 95
 #: images that were left out, named in dataset.json
 NAMED = 100
+#: what the largest model that reads images has; with more, no comparison would take the folder
+MOST_CLASSES = max(
+    config.classes
+    for family in models.FAMILIES.values()
+    if family.INPUT == "photos"
+    for config in family.SIZES.values()
+)
+#: bytes that file systems allow
+LONGEST_NAME = 255
 
 
 @dataclass(frozen=True)
@@ -110,23 +120,62 @@ def _source_problems(source: Path) -> list[Problem]:
         return [Problem("--source", source, says=f"it has no subfolders. {step}")]
     if set(classes) == {"train", "val"}:
         return [Problem("--source", source, says=f"train and val are no classes. Name {source / 'train'}.")]
-    empty = [name for name in classes if not any(one.is_file() for one in os.scandir(source / name))]
-    return [Problem("--source", source / name, says="this class is empty. Fill it or remove it.") for name in empty]
+    if len(classes) > MOST_CLASSES:
+        says = f"it has {len(classes)} subfolders; models have at most {MOST_CLASSES} classes. Remove some."
+        return [Problem("--source", source, says=says)]
+    wrong = {name: _wrong_class(source / name) for name in classes}
+    return [Problem("--source", shown(str(source / name)), says=says) for name, says in wrong.items() if says]
+
+
+def _wrong_class(folder: Path) -> str:
+    if why := unprintable(folder.name):
+        return f"the name of this class {why}. Rename it."
+    if folder.name == photos.INDEX:
+        return "this name is that of the index, which is written beside the classes. Rename this class."
+    if not folder.exists():
+        return "this link leads nowhere. Mend it or remove it."
+    try:
+        empty = not any(map(os.path.isfile, os.scandir(folder)))
+    except OSError as error:
+        return f"this class cannot be read: {error.strerror}."
+    return "this class is empty. Fill it or remove it." if empty else ""
 
 
 def classes_of(source: Path) -> list[str]:
-    """Names of the classes, in the order of their labels."""
-    return sorted(one.name for one in os.scandir(source) if one.is_dir() and not one.name.startswith("."))
+    """Names of the classes, in the order of their labels; links that lead nowhere count."""
+    return sorted(
+        one.name
+        for one in os.scandir(source)
+        if not one.name.startswith(".") and (os.path.isdir(one) or not os.path.exists(one))
+    )
 
 
-def find(source: Path, classes: Sequence[str]) -> list[Found]:
-    """Every file of every class, in the order of names."""
-    return [
-        Found(label, f"{name}/{one}")
-        for label, name in enumerate(classes)
-        for one in sorted(entry.name for entry in os.scandir(source / name) if entry.is_file())
-        if not one.startswith(".")
-    ]
+def find(source: Path, classes: Sequence[str]) -> tuple[list[Found], dict[str, str]]:
+    """Every file of every class, in the order of names; and those left out for what they are called, or for being no
+    files, with the reason."""
+    found: list[Found] = []
+    left_out: dict[str, str] = {}
+    for label, name in enumerate(classes):
+        entries = {one.name: one for one in os.scandir(source / name) if not one.name.startswith(".")}
+        for file in sorted(entries):
+            why = _wrong_file(entries, file)
+            if why:
+                left_out[f"{name}/{shown(file)}"] = why
+            else:
+                found.append(Found(label, f"{name}/{file}"))
+    return found, left_out
+
+
+def _wrong_file(entries: Mapping[str, os.DirEntry[str]], file: str) -> str:
+    """Why an entry of a class is left out, whatever is in it; the same whatever formats are made."""
+    if not os.path.isfile(entries[file]):
+        return "it is no file, or a link that leads nowhere"
+    if why := unprintable(file):
+        return f"its name {why}"
+    name = jpeg_name(file)
+    if name != file and name in entries:
+        return f"it would become {name}, which is there too"
+    return f"its name is too long for {name[len(file) :]}" if len(name.encode()) > LONGEST_NAME else ""
 
 
 def look(file: str) -> Seen:
@@ -162,10 +211,9 @@ def prepare(options: Options, quiet: bool = False) -> dict[str, Any]:
 
 def _prepare_in(data: Path, options: Options, quiet: bool) -> dict[str, Any]:
     classes = classes_of(options.source)
-    everything = find(options.source, classes)
+    everything, left_out = find(options.source, classes)
     kept: list[Found] = []
     reencoded: dict[str, bytes] = {}
-    left_out: dict[str, str] = {}
     with stage("look", len(everything), quiet) as advance, ProcessPoolExecutor(probe.machine_cpus()) as pool:
         seen = pool.map(look, (str(options.source / one.path) for one in everything), chunksize=64)
         for one, what in zip(everything, seen, strict=True):

@@ -1,7 +1,9 @@
 """Preparing images: formats, broken files, and what is refused before anything is read."""
 
+import errno
 import io
 import json
+import os
 import struct
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from PIL import Image
 
 from dlperf.data import __main__ as command
 from dlperf.data import formats
+from dlperf.data import photos as photos_
 from dlperf.data.formats import MAGIC
 from dlperf.data.photos import ORIENTATION, draw
 from dlperf.models import photos, resnet
@@ -198,3 +201,108 @@ def test_a_folder_that_links_to_itself_is_one_message(drawn, tmp_path, flag):
     assert said.returncode in (1, 2)
     assert str(tmp_path / "loop") in said.stderr
     assert said.stderr.count("\n") == 1, said.stderr
+
+
+def in_class(name, content=None):
+    """Another file of the first class: an image, where nothing else is said."""
+
+    def add(source):
+        image = (source / "class000" / "image0000.jpg").read_bytes()
+        (source / "class000" / name).write_bytes(image if content is None else content)
+
+    return add
+
+
+#: what is done to a source, what is then left out, and why
+LEFT_OUT = {
+    "tab": (in_class("a\tb.jpg"), "a\\tb.jpg", "its name has a line break or another control character"),
+    "newline": (in_class("a\nb.jpg"), "a\\nb.jpg", "its name has a line break"),
+    "return": (in_class("a\rb.jpg"), "a\\rb.jpg", "its name has a line break"),
+    "not UTF-8": (in_class("a\udcff.jpg"), "a\\udcff.jpg", "its name is not UTF-8"),
+    "long": (in_class("a" * 251 + ".png"), "a" * 251 + ".png", "its name is too long for .jpg"),
+    "one name": (lambda s: (in_class("a.png")(s), in_class("a.png.jpg")(s)), "a.png", "it would become a.png.jpg"),
+    "dangling": (lambda s: (s / "class000" / "a.jpg").symlink_to("nowhere"), "a.jpg", "it is no file"),
+    "loop": (lambda s: (s / "class000" / "a.jpg").symlink_to("a.jpg"), "a.jpg", "it is no file"),
+    "folder": (lambda s: (s / "class000" / "a.jpg").mkdir(), "a.jpg", "it is no file"),
+    "fifo": (lambda s: os.mkfifo(s / "class000" / "a.jpg"), "a.jpg", "it is no file"),
+    "empty": (in_class("a.jpg", b""), "a.jpg", "cannot identify image file"),
+    "cut": (in_class("a.jpg", b"\xff\xd8\xff\xe0\0\x10JFIF"), "a.jpg", ""),
+}
+
+
+@pytest.mark.parametrize("case", LEFT_OUT)
+def test_what_cannot_be_taken_over_is_left_out_and_named_whatever_the_format(drawn, tmp_path, case):
+    change, name, why = LEFT_OUT[case]
+    change(drawn)
+    formats = ",".join(photos.FORMATS)
+    assert prepare(drawn, tmp_path / "out", "--format", formats) == 0
+    described = photos.describe(tmp_path / "out")
+    (told,) = described["left_out_files"].items()
+    assert (told[0], why in told[1], described["left_out"]) == (f"class000/{name}", True, 1), told
+    assert described["images"] == len(photos.read_index(tmp_path / "out"))
+    assert photos.check(tmp_path / "out", resnet.SIZES["resnet_tiny"], 12, photos.FORMATS) == []
+
+
+@pytest.mark.parametrize("name", ["-rf", "'\"$(x)", "b" * 255, "Class000", " ", "\u202e"])
+def test_a_class_may_have_any_name_that_fits_in_a_line(drawn, tmp_path, name):
+    (drawn / "class001").rename(drawn / name)
+    (drawn / name / "image0000.jpg").rename(drawn / name / f"{name[:200]}.jpg")
+    assert prepare(drawn, tmp_path / "out", "--format", ",".join(photos.FORMATS)) == 0
+    assert photos.check(tmp_path / "out", resnet.SIZES["resnet_tiny"], 12, photos.FORMATS) == []
+    assert name in photos.describe(tmp_path / "out")["classes"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            lambda source: (source / "class001").rename(source / "a\tb"),
+            "a\\tb: the name of this class has a line break",
+        ),
+        (
+            lambda source: (source / "class001").rename(source / "\udcff"),
+            "\\udcff: the name of this class is not UTF-8",
+        ),
+        (
+            lambda source: (source / "class001").rename(source / "index.tsv"),
+            "index.tsv: this name is that of the index",
+        ),
+        (lambda source: (source / "a").symlink_to("a"), "a: this link leads nowhere"),
+        (lambda source: (source / "a").symlink_to("gone"), "a: this link leads nowhere"),
+        (lambda source: (source / "a").symlink_to("."), "a: this class is empty"),
+        (lambda source: [(source / f"{n}").mkdir() for n in range(998)], "it has 1001 subfolders; models have at most"),
+    ],
+)
+def test_classes_that_cannot_be_prepared_are_one_message(drawn, tmp_path, capsys, change, said):
+    """Numbers of classes are labels, so that none can be left out."""
+    change(drawn)
+    assert prepare(drawn, tmp_path / "out") == 2
+    complained = capsys.readouterr().err
+    assert (said in complained, complained.count("\n")) == (True, 1), complained
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["drawn"]
+
+
+def test_classes_and_files_that_cannot_be_read_are_named(drawn, tmp_path, capsys, monkeypatch):
+    """root may read everything, so that the system is asked for less."""
+    scandir = os.scandir
+
+    def refused(path):
+        raise PermissionError(errno.EACCES, "Permission denied", os.fspath(path))
+
+    def refusing(path):
+        return refused(path) if os.fspath(path).endswith("class001") else scandir(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", refusing)
+        assert prepare(drawn, tmp_path / "out") == 2
+    assert "class001: this class cannot be read: Permission denied.\n" in capsys.readouterr().err
+    monkeypatch.setattr(Image, "open", refused)
+    assert photos_.look(str(drawn / "class000" / "image0000.jpg")).wrong == "[Errno 13] Permission denied"
+
+
+def test_names_that_are_one_in_the_output_overwrite_nothing(drawn, tmp_path, capsys, monkeypatch):
+    """As where the output's file system ignores case: the names of JPEG files there are what this makes of them."""
+    monkeypatch.setattr(formats, "jpeg_name", lambda name: f"{name.partition('/')[0]}/same.jpg")
+    assert prepare(drawn, tmp_path / "out") == 1
+    assert "class000/same.jpg: File exists. Nothing was kept.\n" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
