@@ -9,13 +9,17 @@ that the seed chooses, since they are read one after the other; the index of fol
 from __future__ import annotations
 
 import argparse
+import ctypes
 import io
 import json
 import os
+import signal
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +30,7 @@ from dlperf import models
 from dlperf.adapters import probe
 from dlperf.data.folder import aside, output_problems, stage
 from dlperf.data.formats import WRITERS, Found, jpeg_name
-from dlperf.errors import Problem, UsageError, did_you_mean, shown, unprintable, whole_number
+from dlperf.errors import ENDING, Problem, RunError, UsageError, did_you_mean, shown, unprintable, whole_number
 from dlperf.models import photos
 from dlperf.models.parameters import random_state
 
@@ -196,6 +200,28 @@ def look(file: str) -> Seen:
         return Seen(wrong=str(error).replace(file, "").strip(" :'") or type(error).__name__)
 
 
+@contextmanager
+def _lookers() -> Iterator[ProcessPoolExecutor]:
+    """Processes that end with this one, however it ends; what they have not begun is dropped when something is raised.
+    RunError where one is killed."""
+    pool = ProcessPoolExecutor(probe.machine_cpus(), initializer=_looker)
+    try:
+        yield pool
+    except BrokenProcessPool:
+        why = "a process that decodes images was killed, perhaps for lack of memory (dmesg tells). Nothing was kept."
+        raise RunError("killed", why) from None
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _looker() -> None:
+    """Ctrl-C reaches all processes of a terminal: the one that started us tells, and ends us."""
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    for number in ENDING:
+        signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.SIG_IGN)
+
+
 def prepare(options: Options, quiet: bool = False) -> dict[str, Any]:
     """Makes the data folder and returns what its dataset.json says; whole, or not at all.
 
@@ -214,7 +240,7 @@ def _prepare_in(data: Path, options: Options, quiet: bool) -> dict[str, Any]:
     everything, left_out = find(options.source, classes)
     kept: list[Found] = []
     reencoded: dict[str, bytes] = {}
-    with stage("look", len(everything), quiet) as advance, ProcessPoolExecutor(probe.machine_cpus()) as pool:
+    with stage("look", len(everything), quiet) as advance, _lookers() as pool:
         seen = pool.map(look, (str(options.source / one.path) for one in everything), chunksize=64)
         for one, what in zip(everything, seen, strict=True):
             if what.wrong:

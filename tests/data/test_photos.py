@@ -4,7 +4,10 @@ import errno
 import io
 import json
 import os
+import signal
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import google_crc32c
@@ -12,6 +15,7 @@ import numpy
 import pytest
 from commands import call
 from PIL import Image
+from processes import alive, wait_for
 
 from dlperf.data import __main__ as command
 from dlperf.data import formats
@@ -306,3 +310,46 @@ def test_names_that_are_one_in_the_output_overwrite_nothing(drawn, tmp_path, cap
     assert prepare(drawn, tmp_path / "out") == 1
     assert "class000/same.jpg: File exists. Nothing was kept.\n" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+SLOW = """
+import os, sys, time
+from dlperf.data import __main__ as command, photos
+look = photos.look
+def slow(file):
+    with open(sys.argv[-1] + ".pid", "w") as pid:
+        pid.write(f"{os.getpid()}.")
+    time.sleep(2)
+    return look(file)
+photos.look = slow
+if __name__ == "__main__":
+    sys.exit(command.main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("kill", "code", "said"),
+    [
+        (lambda preparing, looking: os.kill(preparing, signal.SIGKILL), -9, ""),
+        (lambda preparing, looking: os.killpg(preparing, signal.SIGINT), 130, "Interrupted: nothing was written"),
+        (lambda preparing, looking: os.kill(looking, signal.SIGKILL), 1, "a process that decodes images was killed"),
+    ],
+    ids=["SIGKILL", "Ctrl-C", "lack of memory"],
+)
+def test_a_preparation_that_is_killed_leaves_no_process_and_can_be_made_again(tmp_path, kill, code, said):
+    draw(tmp_path / "drawn", 1, 2)
+    (tmp_path / "slow.py").write_text(SLOW)
+    pid = tmp_path / "out.pid"
+    words = ["imagenet", "--quiet", "--source", tmp_path / "drawn", "--output", tmp_path / "out"]
+    started = subprocess.Popen(
+        [sys.executable, tmp_path / "slow.py", *words], stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    wait_for(lambda: pid.exists() and pid.read_text().endswith("."))
+    looking = int(pid.read_text()[:-1])
+    kill(started.pid, looking)
+    _, complained = started.communicate(timeout=300)
+    assert (started.returncode, said in complained, "Traceback" in complained) == (code, True, False), complained
+    wait_for(lambda: not alive(looking))
+    assert not (tmp_path / "out").exists()
+    assert prepare(tmp_path / "drawn", tmp_path / "out") == 0
+    assert photos.describe(tmp_path / "out")["images"] == 2
