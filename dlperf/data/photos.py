@@ -319,7 +319,8 @@ def draw_asked(asked: argparse.Namespace) -> None:
         problems.append(Problem("--output", asked.output, says="it exists already. Choose another folder."))
     if problems:
         raise UsageError(problems)
-    draw(asked.output, classes, per_class, seed)
+    with aside(asked.output) as folder:
+        draw(folder, classes, per_class, seed)
     print(f"{asked.output}: {classes * per_class} images of {classes} classes")
 
 

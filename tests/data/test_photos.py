@@ -353,3 +353,14 @@ def test_a_preparation_that_is_killed_leaves_no_process_and_can_be_made_again(tm
     assert not (tmp_path / "out").exists()
     assert prepare(tmp_path / "drawn", tmp_path / "out") == 0
     assert photos.describe(tmp_path / "out")["images"] == 2
+
+
+@pytest.mark.parametrize("words", [["photos"], ["imagenet", "--source", "drawn", "--format", "recordio"]])
+def test_a_disk_that_is_full_keeps_nothing(drawn, tmp_path, words):
+    limited = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000))"
+    code = f"{limited}; from dlperf.data import __main__ as command; sys.exit(command.main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, *words, "--output", "out"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "out: File too large. Nothing was kept.")
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == [drawn]
