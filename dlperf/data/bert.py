@@ -21,7 +21,7 @@ import numpy
 from dlperf.data.folder import Advance, aside, output_problems, stage
 from dlperf.data.pretraining import Corpus, Options, batches, pairs, rows, tokenize
 from dlperf.data.text import read_vocabulary, scan, text_files, train
-from dlperf.errors import Problem, UsageError
+from dlperf.errors import Problem, UsageError, shown
 from dlperf.models import pretraining
 from dlperf.models.bert import FIELDS
 
@@ -99,12 +99,19 @@ def _numbers(given: dict[str, str | None]) -> tuple[dict[str, Any], list[Problem
 
 
 def _corpus_problems(corpus: Path) -> list[Problem]:
-    files = text_files(corpus)
-    says = ""
     if not corpus.is_dir():
         what = "this is a file" if corpus.exists() else "there is no such folder"
-        says = f"{what}. Name a folder of text files, *.txt."
-    elif not files:
+        return [Problem("--corpus", corpus, says=f"{what}. Name a folder of text files, *.txt.")]
+    try:
+        files = text_files(corpus)
+    except OSError as error:
+        return [Problem("--corpus", shown(str(error.filename)), says=f"cannot be read: {error.strerror}.")]
+    odd = [shown(str(file)) for file in files if not file.is_file()]
+    if odd:
+        says = "it is no file, or a link that leads nowhere. Remove it."
+        return [Problem("--corpus", file, says=says) for file in odd]
+    says = ""
+    if not files:
         says = "it has no *.txt. Rename your text files."
     elif not any(file.stat().st_size for file in files):
         says = f"all its text files ({len(files)}) are empty."

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import codecs
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from dlperf.data.folder import Advance
-from dlperf.errors import Problem, UsageError
+from dlperf.errors import Problem, UsageError, shown
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -26,8 +27,15 @@ BLOCK = 1 << 20
 
 
 def text_files(corpus: Path) -> list[Path]:
-    """All *.txt of a folder and its subfolders, in the order of their relative names, the same on every machine."""
-    return sorted((path for path in corpus.rglob("*.txt") if path.is_file()), key=lambda path: path.parts)
+    """All *.txt of a folder and its subfolders, in the order of their relative names, the same on every machine. Links
+    to folders are not followed. OSError where a folder cannot be read, which pathlib would pass over."""
+
+    def fail(error: OSError) -> NoReturn:
+        raise error
+
+    walked = os.walk(corpus, onerror=fail)
+    found = (Path(folder, name) for folder, _, names in walked for name in names if name.endswith(".txt"))
+    return sorted(found, key=lambda path: path.parts)
 
 
 def scan(files: Sequence[Path], advance: Advance) -> Counter[str]:
@@ -40,9 +48,9 @@ def scan(files: Sequence[Path], advance: Advance) -> Counter[str]:
                 characters.update(text)
         except _NotText as error:
             says = f"not UTF-8: byte {error.position} is 0x{error.value:02x}. Convert it: iconv -f latin1 -t utf-8."
-            problems.append(Problem("--corpus", file, says=says))
+            problems.append(Problem("--corpus", shown(str(file)), says=says))
         except OSError as error:
-            problems.append(Problem("--corpus", file, says=f"cannot be read: {error.strerror}."))
+            problems.append(Problem("--corpus", shown(str(file)), says=f"cannot be read: {error.strerror}."))
     if problems:
         raise UsageError(problems)
     return characters
@@ -106,6 +114,8 @@ def _cut(sentence: str) -> Iterator[str]:
 
 
 def read_vocabulary(file: Path) -> tuple[list[str], list[Problem]]:
+    if file.exists() and not file.is_file():  # a pipe would be waited for
+        return [], [Problem("--vocab", file, says="this is no file. Give BERT's vocab.txt, with one word per line.")]
     try:
         words = file.read_text("utf-8-sig").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:

@@ -1,5 +1,6 @@
 """Preparing BERT's input, and reading it."""
 
+import errno
 import itertools
 import json
 import os
@@ -639,4 +640,64 @@ def test_quiet_is_quiet(corpus, tmp_path, capfd):
 def test_an_empty_output_folder_is_filled(corpus, tmp_path):
     (tmp_path / "out").mkdir()
     assert prepare(corpus, tmp_path / "out", "--duplicate-factor", 1) == 0
+    assert pretraining.check(str(tmp_path / "out"), CONFIG) == []
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (os.mkfifo, "it is no file, or a link that leads nowhere. Remove it."),
+        (lambda path: path.symlink_to("nowhere"), "it is no file"),
+        (lambda path: path.symlink_to(path.name), "it is no file"),
+    ],
+    ids=["fifo", "dangling", "loop"],
+)
+def test_what_is_called_text_and_is_no_file_is_named(tmp_path, capsys, make, said):
+    toy_corpus(tmp_path / "text", 2, 2)
+    make(tmp_path / "text" / "sub" / "a\nb.txt")
+    (line,) = complaints(capsys, tmp_path / "text", tmp_path / "out")
+    assert line.startswith(f"--corpus {tmp_path / 'text'}/sub/a\\nb.txt: {said}")
+
+
+def test_links_between_folders_and_odd_names_are_no_obstacle(tmp_path):
+    toy_corpus(tmp_path / "text", 4, 40)
+    (tmp_path / "text" / "one.txt").rename(tmp_path / "text" / "-\udcff\n'.txt")
+    (tmp_path / "text" / "sub" / "up").symlink_to("..")
+    (tmp_path / "text" / "loop").symlink_to("loop")
+    (tmp_path / "text" / "folder.txt").mkdir()
+    assert prepare(tmp_path / "text", tmp_path / "out", "--duplicate-factor", 1) == 0
+    assert pretraining.describe(str(tmp_path / "out"))["corpus"]["files"] == 2
+    assert pretraining.check(str(tmp_path / "out"), CONFIG) == []
+
+
+def test_a_folder_of_texts_that_cannot_be_read_is_named(corpus, tmp_path, capsys, monkeypatch):
+    """root may read everything, so that the system is asked for less."""
+    scandir = os.scandir
+
+    def refusing(path):
+        if os.fspath(path).endswith("sub"):
+            raise PermissionError(errno.EACCES, "Permission denied", os.fspath(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    (line,) = complaints(capsys, corpus, tmp_path / "out")
+    assert line == f"--corpus {corpus / 'sub'}: cannot be read: Permission denied."
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), Path.mkdir])
+def test_a_vocabulary_that_is_no_file_is_not_waited_for(corpus, tmp_path, capsys, make):
+    make(tmp_path / "vocab")
+    (line,) = complaints(capsys, corpus, tmp_path / "out", "--vocab", tmp_path / "vocab")
+    assert line.startswith(f"--vocab {tmp_path / 'vocab'}: this is no file.")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"\0" * 10_000 + b"\n", b"x" * 3 * BLOCK, bytes(97 + i * i % 23 for i in range(300_000)), b"\r" * 9],
+    ids=["NUL", "a word", "letters", "returns"],
+)
+def test_lines_that_no_text_has(tmp_path, text):
+    toy_corpus(tmp_path / "text", 2, 20)
+    (tmp_path / "text" / "odd.txt").write_bytes(b"One.\n" + text + b" Two.\n\n")
+    assert prepare(tmp_path / "text", tmp_path / "out", "--duplicate-factor", 1) == 0
     assert pretraining.check(str(tmp_path / "out"), CONFIG) == []
