@@ -18,10 +18,11 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy
 
+from dlperf import models
 from dlperf.data.folder import Advance, aside, output_problems, stage
 from dlperf.data.pretraining import Corpus, Options, batches, pairs, rows, tokenize
 from dlperf.data.text import read_vocabulary, scan, text_files, train
-from dlperf.errors import Problem, UsageError, shown
+from dlperf.errors import Problem, UsageError, either, shown
 from dlperf.models import pretraining
 from dlperf.models.bert import FIELDS
 
@@ -77,10 +78,35 @@ def options(asked: argparse.Namespace) -> Options:
         if asked.vocab_size is not None:
             says = "--vocab is given too, which has its own size. Leave out one of them."
             problems.append(Problem("--vocab-size", asked.vocab_size, says=says))
+    if not problems:
+        problems += _unread(numbers, words, asked)
     problems += _corpus_problems(asked.corpus) + output_problems(asked.output, "--corpus", asked.corpus)
     if problems:
         raise UsageError(problems)
     return Options(asked.corpus, asked.output, words, **numbers)
+
+
+def _unread(numbers: dict[str, Any], words: Sequence[str] | None, asked: argparse.Namespace) -> list[Problem]:
+    """Why no model would read such rows, so that every comparison would refuse the folder."""
+    read: dict[tuple[int, int], int] = {}  # tokens and masked words of a row -> the largest vocabulary
+    for model in models.NAMES:
+        if models.family(model).INPUT == "pretraining":
+            config = models.config(model)
+            size = config.sequence, config.masked
+            read[size] = max(config.vocabulary, read.get(size, 0))
+    sequence, masked = numbers["sequence"], numbers["masked"]
+    most = read.get((sequence, masked))
+    if most is None:
+        pairs = either([f"{one} with --masked {other}" for one, other in sorted(read)])
+        says = f"no model reads rows of so many tokens with --masked {masked}; allowed: {pairs}."
+        return [Problem("--sequence", sequence, says=says)]
+    allowed = f"at most {most}, the vocabulary of models that read rows of {sequence} tokens"
+    if words is not None:
+        says = f"it has {len(words)} words; allowed: {allowed}."
+        return [Problem("--vocab", asked.vocab, says=says)] if len(words) > most else []
+    if asked.vocab_size is None:
+        numbers["vocab_size"] = min(numbers["vocab_size"], most)
+    return [Problem("--vocab-size", asked.vocab_size, allowed)] if numbers["vocab_size"] > most else []
 
 
 def _numbers(given: dict[str, str | None]) -> tuple[dict[str, Any], list[Problem]]:

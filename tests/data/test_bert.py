@@ -701,3 +701,39 @@ def test_lines_that_no_text_has(tmp_path, text):
     (tmp_path / "text" / "odd.txt").write_bytes(b"One.\n" + text + b" Two.\n\n")
     assert prepare(tmp_path / "text", tmp_path / "out", "--duplicate-factor", 1) == 0
     assert pretraining.check(str(tmp_path / "out"), CONFIG) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("--sequence", 200),
+            "--sequence 200: no model reads rows of so many tokens with --masked 20; allowed: 32 with",
+        ),
+        (("--masked", 19), "allowed: 32 with --masked 5, 128 with --masked 20 or 512 with --masked 80."),
+        (
+            ("--vocab-size", 30523),
+            "--vocab-size: '30523' is not usable; allowed: at most 30522, the vocabulary of models",
+        ),
+        (
+            ("--sequence", 32, "--masked", 5, "--vocab-size", 257),
+            "--vocab-size: '257' is not usable; allowed: at most 256",
+        ),
+        (("--sequence", 32, "--masked", 5, "--vocab", "VOCAB"), "VOCAB: it has 257 words; allowed: at most 256"),
+    ],
+)
+def test_rows_that_no_model_reads_are_not_made(corpus, tmp_path, capsys, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    Path("VOCAB").write_text("\n".join([*text_.SPECIAL, *map(str, range(252))]), "utf-8")
+    (line,) = complaints(capsys, corpus, tmp_path / "out", *arguments)
+    assert message in line
+
+
+@pytest.mark.parametrize("model", ["bert_tiny", "bert_base"])
+def test_the_default_vocabulary_fits_the_model(tmp_path, model):
+    config = bert.SIZES[model]
+    (tmp_path / "text").mkdir()
+    lines = [" ".join(f"{a}{b}{c}" for c in "abcdefgh") for a in "ijklmnop" for b in "qrstuvwx"]
+    (tmp_path / "text" / "a.txt").write_text("\n".join(lines * 2))
+    assert prepare(tmp_path / "text", tmp_path / "out", "--sequence", config.sequence, "--masked", config.masked) == 0
+    assert pretraining.check(str(tmp_path / "out"), config, 2) == []
