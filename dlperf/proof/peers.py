@@ -14,6 +14,7 @@ from statistics import median
 
 from dlperf import models
 from dlperf.proof.judge import work_options
+from dlperf.proof.references import drops
 from dlperf.schema import Comparison, Job, Record
 
 #: frameworks below which nobody can say who is right
@@ -52,7 +53,7 @@ def _losses(runs: Iterable[Record]) -> _Losses:
 
 
 def _odd(jobs: list[Job], rows: Mapping[str, _Losses]) -> Iterator[tuple[str, str]]:
-    dropout = bool(getattr(models.config(jobs[0].model), "dropout", 0.0))
+    dropout = drops(jobs[0].model)
     told = set()
     for steps in sorted({steps for losses in rows.values() for steps in losses}):
         there = [(job, rows[job.id][steps]) for job in jobs if steps in rows[job.id]]
