@@ -9,6 +9,7 @@ with a relative standard deviation of sqrt(2 / WIDTH): so two sketches tell how 
 import hashlib
 import os
 import time
+import zipfile
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, TypeVar, Union
 
 import numpy
@@ -146,6 +147,37 @@ def samples(trainer: Trainer, job: Job) -> Sketches:
         places = random_state(0, name).randint(0, flat.size, WIDTH) if flat.size > WIDTH else slice(None)
         found[name] = flat[places].astype("float64")
     return found
+
+
+#: of `audit`, in the run's folder
+AUDIT = "audit.npz"
+
+
+def audit(trainer: Trainer, job: Job, folder: str) -> float:
+    """Two more steps, by which the reference can be held against a run in the state that it has come to. Returns the
+    loss of the second, and writes AUDIT: "weights/<name>", each tensor whole, as the second step starts from it, and
+    "<n>/<name>", samples after n of the two steps, n = 0, 1, 2. One tensor after the other, since all of them may be
+    as large as the memory that is left."""
+    parts = [samples(trainer, job)]
+    trainer.step()
+    trainer.wait()
+    with zipfile.ZipFile(os.path.join(folder, AUDIT), "w") as file:
+        for name, value in trainer.parameters():
+            _put(file, "weights/" + name, numpy.asarray(value))
+        parts.append(samples(trainer, job))
+        loss = trainer.step()
+        trainer.wait()
+        parts.append(samples(trainer, job))
+        for steps, part in enumerate(parts):
+            for name, array in part.items():
+                _put(file, f"{steps}/{name}", array)
+    return trainer.read(loss)
+
+
+def _put(file: zipfile.ZipFile, name: str, array: numpy.ndarray) -> None:
+    """As numpy.savez writes it, which has all arrays in memory at once."""
+    with file.open(name + ".npy", "w", force_zip64=True) as member:
+        numpy.lib.format.write_array(member, array, allow_pickle=False)
 
 
 def _whole(

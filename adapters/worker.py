@@ -16,6 +16,8 @@ clock, so that the same lines time every framework, and writes one JSON object p
     communication   with several ranks: gradient_bytes of a step; all_reduce_bytes, all_reduce_seconds of a probe
     window   index, steps, samples, seconds, cpu_seconds, loss, read_seconds, input_seconds, host (what
              dlperf.adapters.host read around it)
+    audit    where it is asked for: steps before the one that audit.npz is of, its loss, see dlperf.adapters.trace; or
+             why there is none
     input    with a loader: samples, seconds of this rank's loader alone
     traced, trajectory   in place of steps and windows, for checking: steps so far; see dlperf.adapters.trace
     end      peak_memory_bytes, peak_device_memory_bytes, cpu_seconds, seconds
@@ -150,6 +152,8 @@ def run(request: Dict[str, Any], job: Job, place: ranks.Ranks, events: Events, f
             if index in (0, job.windows - 1):
                 states.take(job.steps_per_window * (index + 1))
         states.write(folder, events)
+        if request.get("audit"):
+            states.audit(folder, events)
         if trainer.input_seconds is not None:
             _input(trainer, job, events, barrier)
         if barrier:
@@ -300,6 +304,20 @@ class States:
             self._taken[self._warm + steps] = trace.samples(self._trainer, self._job)
             probe.forget_peak_memory()
         return time.perf_counter() - began
+
+    def audit(self, folder: str, events: Events) -> None:
+        """After the last window. All runs of a row do this alike; which of them is looked at is drawn when it is over.
+        Its memory and time are in no figure."""
+        self.peak_memory_bytes = max(self.peak_memory_bytes, probe.peak_memory_bytes())
+        began = time.perf_counter()
+        try:
+            loss = trace.audit(self._trainer, self._job, folder)
+        except OSError as error:  # the disk is full
+            events.write("audit", why=f"its weights could not be written: {error.strerror}")
+        else:
+            steps, seconds = max(self._taken) + 1, time.perf_counter() - began
+            events.write("audit", steps=steps, loss=_finite(loss, "the audit"), seconds=seconds)
+        probe.forget_peak_memory()
 
     def write(self, folder: str, events: Events) -> None:
         if self._wanted:

@@ -82,9 +82,14 @@ def cross_entropy(logits, labels, weights, smoothing=0.0):
 
 
 class Feed(base.Feed):
+    """Its first batch is that of the step that the option `step` names, where an audit begins there."""
+
     def __init__(self, job, ranks):
-        self._dtype = job.weights_dtype
+        self._dtype, self._first = job.weights_dtype, int(job.options.get("step", 0))
         super().__init__(job, ranks)
+
+    def __getitem__(self, step):
+        return super().__getitem__(self._first + step)
 
     def _tensor(self, array):
         return array.astype(self._dtype if array.dtype.kind == "f" else "int64")
@@ -136,7 +141,10 @@ class Trainer(base.Trainer):
 
 
 def start(job):
-    """The weights of dlperf.models: name -> array."""
+    """The weights of dlperf.models, or those of the audit that the option `start` names: name -> array."""
+    if "start" in job.options:
+        with numpy.load(job.options["start"], allow_pickle=False) as file:
+            return {p.name: file["weights/" + p.name].astype(job.weights_dtype) for p in base.parameters(job)}
     return {parameter.name: initial(parameter, job.seed, job.weights_dtype) for parameter in base.parameters(job)}
 
 

@@ -21,7 +21,19 @@ LOST = re.compile(
 )
 #: fields of a window that not every worker writes
 LATER = ("skew_seconds", "input_seconds", "source", "read_seconds", "conditions")
-KINDS = ("start", "built", "product", "warm", "states", "communication", "input", "trajectory", "end", "failed")
+KINDS = (
+    "start",
+    "built",
+    "product",
+    "warm",
+    "states",
+    "audit",
+    "communication",
+    "input",
+    "trajectory",
+    "end",
+    "failed",
+)
 #: of which one number is kept
 NUMBERS = {"first_step": "seconds", "second_step": "seconds", "traced": "steps"}
 
@@ -47,6 +59,7 @@ class Stream:
     warm: Mapping[str, Any] = field(default_factory=dict)
     first_losses: tuple[float, ...] = ()
     states: Mapping[str, Any] = field(default_factory=dict)
+    audit: Mapping[str, Any] = field(default_factory=dict)
     communication: Mapping[str, Any] = field(default_factory=dict)
     input: Mapping[str, Any] = field(default_factory=dict)
     windows: tuple[Window, ...] = ()

@@ -81,6 +81,13 @@ class States(Event, total=False):
     steps: list[Count]
 
 
+class Audit(Event, total=False):
+    steps: Count
+    loss: Number
+    seconds: Seconds
+    why: Text
+
+
 class Communication(Event, total=False):
     gradient_bytes: Count
     all_reduce_bytes: Count
@@ -159,6 +166,7 @@ EVENTS: dict[str, Any] = {
     "second_step": Step,
     "warm": Warm,
     "states": States,
+    "audit": Audit,
     "communication": Communication,
     "window": Window,
     "input": Input,
