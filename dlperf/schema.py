@@ -178,7 +178,7 @@ class Record:
     adapter says of its wheel's on that CPU, "kernels" and "why", see dlperf.adapters.cpu. product: size and seconds of
     a square matrix product in the row's precision, and fp32_seconds of numpy's; of a large one, too. not_sampled: why
     nobody knows the conditions of its GPUs; empty where they are known, and on a CPU. work: what
-    dlperf.proof.references says of it.
+    dlperf.proof.references says of it, and dlperf.proof.audit of one run of a row.
     stages: where its seconds went, see dlperf.runs.stages.
     """
 

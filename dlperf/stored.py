@@ -61,14 +61,21 @@ class Machine(TypedDict, total=False):
     topo: str
 
 
-class Held(TypedDict):
+class Audit(TypedDict, total=False):
+    """Of one run of a row, see dlperf.proof.audit."""
+
+    audited: Count
+    unaudited: str
+
+
+class Held(Audit):
     """Of a measured run, see dlperf.proof.references: held against the reference for so many steps."""
 
     verdict: Literal["same"]
     steps: Count
 
 
-class Unheld(TypedDict):
+class Unheld(Audit):
     verdict: Literal["different", "unproven"]
     why: str
 

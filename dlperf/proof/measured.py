@@ -49,6 +49,8 @@ DECIDED = 0.05
 #: of a window's seconds, what reading its loss takes where the work was done; the shortest read of a run tells, since
 #: on a busy machine one may take long
 LATE = 0.25
+#: of a weight in float32
+ROUNDOFF = 2.0**-24
 #: share of all tensors' change that one has at least, to be looked at alone
 WEIGHT = 1e-3
 #: values of a tensor, of which fewer may all be far off by chance
@@ -92,6 +94,30 @@ def faults(run: Marks, trained: Sequence[str], reference: Reference | None) -> l
         *(_changes(run, reference, trained), _statistics(run, reference, trained)),
     )
     return [*_alone(run, trained), *(fault for faults in beside for fault in faults)]
+
+
+def audited(
+    run: Marks, trained: Sequence[str], reference: Reference, momentum: float | None, least: float
+) -> Iterator[str]:
+    """What the steps after the last window did otherwise, see dlperf.proof.audit.
+
+    run: with the loss of the second of them, and states after 0, 1 and 2 of them. reference: with the loss of its one
+    step, and states before and after it. momentum: None for an optimizer whose update is not looked at. least: how far
+    apart two right updates may be in any case, as a share of one.
+    """
+    yield from _losses(run, reference)
+    before, between, after = (run.states[steps] for steps in (0, 1, 2))
+    if all((between[name] == after[name]).all() for name in trained):
+        yield "its next step changed no parameter"
+    elif momentum is not None:
+        first, second = (one.changes(1, trained) for one in (reference.first, reference.second))
+        ours = {name: after[name] - between[name] - momentum * (between[name] - before[name]) for name in trained}
+        whole = _norm(first.values())
+        # a weight is stored rounded, and what changes it may be smaller than that
+        rounding = ROUNDOFF * math.hypot(1, momentum) * _norm(between[name] for name in trained) / whole
+        found, most = _distance(ours, first) / whole, SLACK * max(_distance(second, first) / whole, rounding, least)
+        if not found <= most:
+            yield f"its next update is off by {found:.2g} where {most:.2g} is explained"
 
 
 def _alone(run: Marks, trained: Sequence[str]) -> Iterator[str]:

@@ -1,0 +1,90 @@
+"""Is a run that was measured still doing the same work after its last window?
+
+The reference cannot be trained as far as most runs are: a step of it takes seconds. So each run makes two more steps
+when its windows are over, and hands out all its tensors between them (`dlperf.adapters.trace.audit`); the reference
+makes the second of them from there, twice, as `references.pair` has it. Of each row one run is looked at. It is drawn
+when it is over, and all runs of a row are asked for the same.
+
+What is held against the reference is the loss of that step and, of an optimizer with momentum, its update: the
+reference starts without momentum, and a run's update less `momentum` times the one before is what it is without. Adam
+divides by moments that no trainer hands out, and dropout's masks are other ones: of such a run it is the loss alone,
+and that its parameters move.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dlperf import models
+from dlperf.planning.spec import Protocol
+from dlperf.proof import measured
+from dlperf.proof.bars import BARS
+from dlperf.proof.measured import SLACK, Marks, Reference
+from dlperf.proof.references import References, drops, pair, seconds, trained
+from dlperf.runs import events
+from dlperf.schema import Job
+
+#: what a worker writes, see dlperf.adapters.trace
+AUDIT = "audit.npz"
+#: of the reference: the audited step alone
+STEP = Protocol("audit", warmup_steps=1, windows=0, steps_per_window=1, repeats=1)
+#: seconds that the reference's two steps may take at least, and the share of a row's
+SECONDS, SHARE = 20.0, 0.03
+
+
+def verdict(references: References, job: Job, run: Path, row_seconds: float) -> dict[str, Any]:
+    """Of one run, what Record.work has of its audit: "audited", after so many steps; or "unaudited", why not; or that
+    it did otherwise. run: its folder. row_seconds: what all runs of its row take, roughly."""
+    threads = references.spec.threads
+    took, most = sum(seconds(asked, threads) for asked in pair(job, STEP)), max(SECONDS, SHARE * row_seconds)
+    if took > most:
+        return {
+            "unaudited": f"a step of the reference takes {took:.0f} s on this CPU, and {most:.0f} s are left for it"
+        }
+    told = events.read(run / "events.rank0.jsonl").audit
+    if "steps" not in told:
+        return {"unaudited": str(told.get("why") or "it wrote nothing down")}
+    try:
+        states = _states(run / AUDIT)
+    except Exception as error:  # of a damaged archive numpy raises whatever its parser met
+        return {"unaudited": f"what it wrote down of its tensors cannot be read: {error}"}
+    steps, names = int(told["steps"]), trained(job)
+    still = any(all((states[n][name] == states[n + 1][name]).all() for name in names) for n in (0, 1))
+    if still and job.precision == "amp_fp16":
+        return {"unaudited": "its loss scale had it skip a step"}
+    made = []
+    for asked in pair(job, STEP):
+        folder = references.folder / "proofs" / f"{job.id}-audit" / f"{asked.precision}-{asked.dropout_seed}"
+        found = references.make(asked, folder, {"start": str((run / AUDIT).absolute()), "step": str(steps)})
+        if isinstance(found, str):
+            return {"unaudited": f"the reference did not run: {found}"}
+        made.append(replace(found, losses={steps + 1: found.losses[1]}))
+    reference = Reference(made[0], made[1], drops(job.model))
+    ours = Marks({steps + 1: float(told["loss"])}, states)
+    earlier = references.of(job)
+    if reference.dropout and isinstance(earlier, Reference):  # what masks do to a loss is known from all of them
+        ours = replace(ours, losses={**events.read(run / "events.rank0.jsonl").losses, **ours.losses})
+        reference = replace(
+            reference,
+            first=replace(reference.first, losses={**earlier.first.losses, **reference.first.losses}),
+            second=replace(reference.second, losses={**earlier.second.losses, **reference.second.losses}),
+        )
+    recipe = models.family(job.model).optimizer(job.batch_size)
+    least = (BARS["fp32"].gradients or 0.0) / SLACK
+    wrong = next(measured.audited(ours, names, reference, getattr(recipe, "momentum", None), least), "")
+    return {"verdict": "different", "why": f"after {steps} steps {wrong}"} if wrong else {"audited": steps}
+
+
+def _states(path: Path) -> dict[int, dict[str, Any]]:
+    """Samples of the tensors after 0, 1 and 2 of the steps."""
+    import numpy
+
+    states: dict[int, dict[str, Any]] = {0: {}, 1: {}, 2: {}}
+    with numpy.load(path, allow_pickle=False) as arrays:
+        for key in arrays.files:
+            steps, _, name = key.partition("/")
+            if steps != "weights":
+                states[int(steps)][name] = arrays[key]
+    return states
