@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from random import SystemRandom
+from typing import Any
 
 from dlperf import cache, launchers
 from dlperf.adapters import variables
@@ -19,7 +22,8 @@ from dlperf.errors import Problem, RunError, UsageError
 from dlperf.figures import summaries, until
 from dlperf.launchers import Launcher
 from dlperf.planning import plan
-from dlperf.planning.spec import Spec
+from dlperf.planning.spec import FIRST_LOOK, Spec
+from dlperf.proof import audit
 from dlperf.proof.certify import Certifier
 from dlperf.proof.references import ADAPTER, SECONDS, SHARE, References
 from dlperf.runs import bundle, failures, worker
@@ -51,6 +55,8 @@ class Runner:
     retry_failed: bool = False
     _first_block: int = 0
     _references: References | None = None
+    _audits: dict[str, int] = field(default_factory=dict)
+    _expected: Mapping[str, float] = field(default_factory=dict)
     _told: bool = False
 
     def run(self) -> None:
@@ -67,6 +73,7 @@ class Runner:
         expected = estimate.expected(self.store.spec, [job for _, job in runs], self.adapters)
         for line in estimate.text(expected) if runs else ():
             self.progress.note(line)
+        self._expected = expected.each
         self.progress.begin([job for _, job in runs], self.store.spec, expected.each)
         with self.store.spending("environments"):
             environments = self._environments(runs)
@@ -240,8 +247,25 @@ class Runner:
         self._tell_dropped(outcome.stream)
         made = replace(_record(job, repeat, command, stored, outcome), block=self._first_block + repeat)
         if made.done and self._proves_itself(job) and self._references:
-            made = replace(made, work=self._references.verdict(job, folder))
+            made = replace(made, work=self._work(self._references, made, folder, bool(outcome.stream.audit)))
+        with suppress(OSError):
+            (folder / audit.AUDIT).unlink(missing_ok=True)  # all weights, which may be gigabytes
         self._finish(made)
+
+    def _work(self, references: References, made: Record, folder: Path, asked: bool) -> dict[str, Any]:
+        """See Record.work. Of each row one run is audited, which is drawn among those that are left. asked: whether it
+        wrote down what that needs."""
+        job, protocol, work = made.job, self.store.spec.protocol, references.verdict(made.job, folder)
+        last = max(made.repeat + 1, min(protocol.repeats, FIRST_LOOK))
+        drawn = self._audits.setdefault(job.id, SystemRandom().randrange(made.repeat, last))
+        looked = any({"audited", "unaudited"} & record.work.keys() for record in self._records(job))
+        if not asked or work["verdict"] == "different" or looked or made.repeat < drawn:
+            return work
+        with self.store.spending("audits of measured runs"):
+            return {
+                **work,
+                **audit.verdict(references, job, folder, self._expected.get(job.id, 0.0) * protocol.repeats),
+            }
 
     def _tell_dropped(self, stream: Stream) -> None:
         """Once: which of the user's variables for frameworks workers do without."""

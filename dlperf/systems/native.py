@@ -15,6 +15,7 @@ from dlperf.errors import RunError
 from dlperf.launchers import Launcher
 from dlperf.planning.plan import made_of
 from dlperf.planning.spec import Spec
+from dlperf.proof.references import obstacle
 from dlperf.runs import events, failures, worker
 from dlperf.runs.events import Stream
 from dlperf.runs.execute import Exit
@@ -83,7 +84,8 @@ def request(adapter: Adapter, job: Job, spec: Spec, repeat: int = 0) -> dict[str
         **({"warmup_seconds": protocol.warmup_seconds, "window_seconds": protocol.window_seconds} if timed else {}),
         meeting_seconds=min(300.0, spec.timeout / 2),
     )
-    return {**asked, **_kernels(adapter, job, spec)}
+    audited = adapter.provable and adapter.trains and not obstacle(job, spec)
+    return {**asked, **_kernels(adapter, job, spec), "audit": audited}
 
 
 def _kernels(adapter: Adapter, job: Job, spec: Spec) -> dict[str, object]:
