@@ -150,12 +150,26 @@ def _measured(comparison: Comparison) -> Iterator[str]:
             f"{text.count(len(held), 'measured run')} {'was' if len(held) == 1 else 'were'} held against the network "
             f"written out in NumPy, for {steps} steps from the first, and did the same."
         )
-    unheld: dict[str, list[str]] = {}
-    for record in looked:
-        if record.work["verdict"] == "unproven":
-            unheld.setdefault(record.work["why"], []).append(names.system(record.job))
+    audited = sum("audited" in record.work for record in looked)
+    if audited:
+        yield (
+            f"{text.count(audited, 'run')}, one of a row and drawn when it was over, "
+            f"{'was' if audited == 1 else 'were'} looked at again after the last window: its next step did what the "
+            "same network does from the same weights."
+        )
+    unheld = _by_reason((record.work["why"], record) for record in looked if record.work["verdict"] == "unproven")
     for why, systems in unheld.items():
         yield f"Measured runs that were held against nothing, since {text.line(why, 300)}: {text.listing(systems)}."
+    unaudited = _by_reason((record.work["unaudited"], record) for record in looked if "unaudited" in record.work)
+    for why, systems in unaudited.items():
+        yield f"Not looked at after the last window, since {text.line(why, 300)}: {text.listing(systems)}."
+
+
+def _by_reason(reasons: Iterable[tuple[str, Record]]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for why, record in reasons:
+        found.setdefault(why, []).append(names.system(record.job))
+    return found
 
 
 def _differing(where: str, what: str, values: Iterable[tuple[Record, str]]) -> Iterator[str]:
