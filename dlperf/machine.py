@@ -33,7 +33,7 @@ def describe() -> dict[str, Any]:
     others have taken of it, now}), driver, cuda, topo (text).
     """
     found = {
-        **_processor(),
+        **processor(),
         "architecture": platform.machine(),
         "usable_threads": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "cpu_quota": _cpu_quota(),
@@ -73,7 +73,7 @@ def _read(path: str | Path) -> str | None:
 # The processor
 
 
-def _processor() -> dict[str, Any]:
+def processor() -> dict[str, Any]:
     """Model and topology from /proc/cpuinfo, whose blocks are one per thread; what it has, by the processor itself."""
     text = _read("/proc/cpuinfo") or ""
     threads = [dict(_pairs(block)) for block in text.split("\n\n") if "processor" in block]

@@ -223,7 +223,8 @@ class Trajectory:
     on a CPU, of processor time. environment: kind, python, digest. code: digest of the adapter's code, the contract's
     and dlperf.models'. definition: digest of what was asked: sizes, optimizer, weights, batches. sketches: digest of
     the file of sketches. ranks: how many trained it together; batch_size is of all of them, losses are means over them,
-    running statistics are rank 0's. gpu: model, compute capability and driver of each that it was made on, if any.
+    running statistics are rank 0's. gpu: model, compute capability and driver of each that it was made on, if any. cpu:
+    model and instruction sets of the one it was made on; empty where a GPU trained, or nobody knows.
     """
 
     system: str
@@ -254,6 +255,7 @@ class Trajectory:
     sketches: str = ""
     ranks: int = 1
     gpu: str = ""
+    cpu: str = ""
     failure: Failure | None = None
 
 

@@ -1,6 +1,6 @@
 """The certificates in the user's cache folder.
 
-One folder in `<cache>/certificates` for each system, model, precision, environment, code and model and driver of GPU:
+One folder in `<cache>/certificates` for each system, model, precision, environment, code and processor:
 
     certificate.json   the trajectory, the last verdict on it, and a seal over both
     trajectory.npz     sketches of its tensors, see dlperf.adapters.trace
@@ -37,8 +37,8 @@ FROM_WORKER = "trajectory.rank0.npz"
 UNKNOWN = "unknown"
 
 
-def blank(one: Asked, environment: Environment, code: str, gpus: Sequence[Gpu] = ()) -> Trajectory:
-    """A trajectory as far as it is known before it is made. gpus: see Spec."""
+def blank(one: Asked, environment: Environment, code: str, gpus: Sequence[Gpu] = (), cpu: str = "") -> Trajectory:
+    """A trajectory as far as it is known before it is made. gpus: see Spec. cpu: see Trajectory."""
     job = one.job
     return Trajectory(
         system=job.system,
@@ -58,6 +58,7 @@ def blank(one: Asked, environment: Environment, code: str, gpus: Sequence[Gpu] =
         environment=environment.stored,
         ranks=one.ranks,
         gpu="; ".join(dict.fromkeys(each.about for each in gpus)) or ("" if job.device == "cpu" else UNKNOWN),
+        cpu=cpu if job.device == "cpu" else "",
     )
 
 
@@ -91,7 +92,7 @@ def place(trajectory: Trajectory) -> Path:
         t.ranks,
     )
     made_of = (t.definition, t.code, t.environment["kind"], t.environment["digest"])
-    parts = (asked, made_of, *filter(None, (t.gpu, variables.told())))
+    parts = (asked, made_of, *filter(None, (t.gpu, t.cpu, variables.told())))
     key = hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
     return _folder() / f"{_label(t.adapter, t.model, t.device, t.precision, t.ranks)}-{key}"
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 
@@ -135,7 +136,14 @@ class Certifier:
 
     def _blank(self, one: Asked, environment: Environment) -> Trajectory:
         code = bundle.digest(self.folder / "code" / "dlperf", one.job.adapter)
-        return blank(one, environment, code, self.spec.gpus)
+        return blank(one, environment, code, self.spec.gpus, self._cpu)
+
+    @cached_property
+    def _cpu(self) -> str:
+        """The one that trains, as far as it is known: kernels differ by instruction sets, and some by vendor."""
+        sets = self.spec.instructions
+        model = self.spec.emulate_cpu or machine.processor()["cpu"]
+        return "" if sets is None else f"{model}: {' '.join(sets)}"
 
     def run(self, one: Asked, environment: Environment, threads: int) -> Evidence:
         """A new trajectory; a run that failed is one with its failure."""

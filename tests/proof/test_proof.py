@@ -403,24 +403,24 @@ def test_proofs_at_work_are_named_with_their_step_their_time_and_how_many_are_le
     ]
 
 
-def test_a_certificate_of_one_gpu_is_not_anothers_and_one_of_a_cpu_is_as_it_was(tmp_path, monkeypatch):
+def test_a_certificate_of_one_processor_is_not_anothers(tmp_path, monkeypatch):
     monkeypatch.setenv("DLPERF_CACHE", str(tmp_path))
     run = tmp_path / "run"
     run.mkdir()
     (run / certificates.FROM_WORKER).write_bytes(b"sketches")
     environment = dataclasses.replace(kinds.planned(reader.adapters()["fake"], "cpu", "current"), digest="d")
 
-    def blank(device, *gpus):
+    def blank(device, *gpus, cpu=""):
         job = Job(
             "i", "fake", "fake", "F", "bert_tiny", "bert", device, "fp32", "fp32", 4, "synthetic", None, {}, device
         )
-        return certificates.blank(trajectories(job)[0], environment, "code", gpus)
+        return certificates.blank(trajectories(job)[0], environment, "code", gpus, cpu)
 
     def found(trajectory):
         return (certificates.place(trajectory) / certificates.CERTIFICATE).exists()
 
     h100, h200 = Gpu("H100", 2**36, "580.1", "9.0"), Gpu("H200", 2**37, "580.1", "9.0")
-    for made in (blank("cuda", h200), blank("cuda"), blank("cpu")):
+    for made in (blank("cuda", h200), blank("cuda"), blank("cpu"), blank("cpu", cpu="Xeon: avx2")):
         certificates.keep(Evidence(made, {}), run)
     assert found(blank("cuda", h200))
     assert found(blank("cuda", h200, h200))  # of the same kind
@@ -428,6 +428,10 @@ def test_a_certificate_of_one_gpu_is_not_anothers_and_one_of_a_cpu_is_as_it_was(
         assert not found(blank("cuda", other))
     assert not found(blank("cuda")), "of a GPU that nobody knows nothing is kept"
     assert found(blank("cpu"))
+    assert found(blank("cpu", cpu="Xeon: avx2"))
+    for other in ("Xeon: avx2 avx512f", "EPYC: avx2"):
+        assert not found(blank("cpu", cpu=other))
+    assert found(blank("cuda", h200, cpu="EPYC: avx2")), "what trained is the GPU"
     known = ("a", "toy", "A", "resnet_tiny", "resnet_tiny_check", "resnet", "cpu", "fp64", 4, 10, 1, {}, "d", "c")
     name = certificates.place(Trajectory(*known, {"kind": "venv", "digest": "e"})).name
     assert name == "toy-resnet_tiny_check-cpu-fp64-d8c14ac49f1a8765"
