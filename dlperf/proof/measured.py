@@ -97,15 +97,15 @@ def faults(run: Marks, trained: Sequence[str], reference: Reference | None) -> l
 
 
 def audited(
-    run: Marks, trained: Sequence[str], reference: Reference, momentum: float | None, least: float
+    run: Marks, trained: Sequence[str], reference: Reference, momentum: float | None, least: float, least_loss: float
 ) -> Iterator[str]:
     """What the steps after the last window did otherwise, see dlperf.proof.audit.
 
     run: with the loss of the second of them, and states after 0, 1 and 2 of them. reference: with the loss of its one
-    step, and states before and after it. momentum: None for an optimizer whose update is not looked at. least: how far
-    apart two right updates may be in any case, as a share of one.
+    step, and states before and after it. momentum: None for an optimizer whose update is not looked at. least,
+    least_loss: how far apart two right updates may be in any case, as a share of one, and two right losses.
     """
-    yield from _losses(run, reference)
+    yield from _losses(run, reference, least_loss)
     before, between, after = (run.states[steps] for steps in (0, 1, 2))
     if all((between[name] == after[name]).all() for name in trained):
         yield "its next step changed no parameter"
@@ -136,16 +136,12 @@ def _alone(run: Marks, trained: Sequence[str]) -> Iterator[str]:
         yield f"no parameter changed between steps {before} and {last}"
 
 
-def _losses(run: Marks, reference: Reference) -> Iterator[str]:
+def _losses(run: Marks, reference: Reference, least: float = FLOOR_LOSS) -> Iterator[str]:
     shared = sorted(run.losses.keys() & reference.first.losses.keys() & reference.second.losses.keys())
     apart = {step: _relative(reference.first.losses[step], reference.second.losses[step]) for step in shared}
     typical = math.sqrt(sum(one**2 for one in apart.values()) / len(apart)) if apart else 0.0
     for step in shared:
-        most = (
-            _beyond(len(apart)) * typical
-            if reference.dropout
-            else SLACK_OF_LOSSES * max(_grown(apart, step), FLOOR_LOSS)
-        )
+        most = _beyond(len(apart)) * typical if reference.dropout else SLACK_OF_LOSSES * max(_grown(apart, step), least)
         found = _relative(run.losses[step], reference.first.losses[step])
         if not found <= most:
             yield (
