@@ -265,7 +265,7 @@ class Difference:
 
     other: the other system. losses: of each step. logits, gradient, change, statistic: of the worst tensor, which is
     named; None where one of the two has none. gradients, changes: of all tensors as one vector. parted: the first step,
-    from 1, whose losses differ by more than the bar.
+    from 1, whose losses differ by more than the bar. decay: see dlperf.proof.decay, and in which tensors.
     """
 
     other: str
@@ -282,6 +282,8 @@ class Difference:
     parted: int | None
     gradients: float | None = None
     changes: float | None = None
+    decay: float | None = None
+    decay_tensors: str = ""
 
     @property
     def loss(self) -> float:

@@ -54,6 +54,8 @@ def _proof(group: Sequence[Certificate], runs: _Runs) -> Proof:
     bars = bars_for(first)
     if bars and all(found.gradients is None for one in group for found in one.differences):
         bars = replace(BARS[first.precision], gradients=None, changes=None)  # of older comparisons
+    if bars and all(found.decay is None for one in group for found in one.differences):
+        bars = replace(bars, decay=None)
     return Proof(
         title=f"{names.model(first.of)}, {_precision(first)}, {names.device(first.device)}"
         + (f", {first.ranks} ranks" if first.ranks > 1 else ""),
@@ -91,6 +93,7 @@ def _tensor_bars(bars: Bars, trajectory: Trajectory) -> list[tuple[str, float | 
         ("all gradients as one vector", bars.gradients),
         ("changes of parameters", bars.change),
         ("all changes as one vector", bars.changes),
+        ("weight decay", bars.decay),
         ("running statistics", bars.statistic if any(not one.trained for one in parameters) else None),
     ]
 

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 
 from dlperf import models
 from dlperf.precision import TABLE
+from dlperf.proof import decay
 from dlperf.proof.bars import Bars, bars_for
 from dlperf.schema import Certificate, Difference, Job, Trajectory
 
@@ -96,6 +97,8 @@ def difference(ours: Evidence, theirs: Evidence, bars: Bars) -> Difference:
         if x is not None and y is not None
     ]
     worst = {sort: worst_tensor(ours.sketches, theirs.sketches, sort + "/") for sort in SORTS}
+    decays = decay.off(ours.sketches, theirs.sketches, a)
+    decayed = max(decays, key=lambda group: decays[group], default="")
     return Difference(
         other=b.system,
         losses=losses,
@@ -110,6 +113,8 @@ def difference(ours: Evidence, theirs: Evidence, bars: Bars) -> Difference:
         statistic_tensor=worst["statistic"][1],
         gradients=vector_error(ours.sketches, theirs.sketches, "gradient/"),
         changes=vector_error(ours.sketches, theirs.sketches, "change/"),
+        decay=decays.get(decayed),
+        decay_tensors=decayed,
         parted=next((step for step, error in enumerate(losses, 1) if not error <= bars.loss), None),
     )
 
@@ -155,7 +160,7 @@ def _norm(values: NDArray[numpy.float64]) -> float:
 
 
 def _within(found: Difference, bars: Bars) -> bool:
-    names = ("loss", "logits", "gradient", "change", "statistic", "gradients", "changes")
+    names = ("loss", "logits", "gradient", "change", "statistic", "gradients", "changes", "decay")
     pairs = [(getattr(found, name), getattr(bars, name)) for name in names]
     return all(bar is None or error is None or error <= bar for error, bar in pairs)
 
@@ -235,6 +240,8 @@ def _parting(found: Difference, bars: Bars) -> str:
         parts.append(f"its parameters, as one vector, change otherwise by {short(found.changes)}")
     if bars.statistic is not None and found.statistic is not None and found.statistic > bars.statistic:
         parts.append(f"its running statistics are off by up to {short(found.statistic)} ({found.statistic_tensor})")
+    if bars.decay is not None and found.decay is not None and found.decay > bars.decay:
+        parts.append(f"the decay of its {found.decay_tensors} by {found.decay:.2g} times the model's")
     return f"against {whom}, {', '.join(parts)}"
 
 

@@ -5,6 +5,8 @@ losses, logits, gradients, changes of parameters or running statistics by r, eac
 by SLACK * r. Where that is not published, to a bound from the system's own float32 run: rounding error is proportional
 to the unit roundoff u, and a product in low precision rounds its two operands and its result, where in float32 it
 rounds its result alone. So if float32 moved a system's results by e, low precision may move them by 3 * e * u / 2^-24.
+Weight decay of scales is held to half of the model's own: low precision moved it by up to a sixth (`decay`), and
+by up to a half that of weights, which is not judged here.
 In any case, if it moved logits by less than e * sqrt(u / 2^-24), half way on a logarithmic scale to what its rounding
 is worth, low precision did not run.
 """
@@ -16,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from dlperf.precision import TABLE
+from dlperf.proof import decay
 from dlperf.proof.bars import BARS
 from dlperf.proof.judge import Evidence, difference, fault, short, vector_error
 from dlperf.schema import Bound, Certificate
@@ -24,6 +27,8 @@ from dlperf.schema import Bound, Certificate
 #: may be as good as right by chance. Seen in bfloat16, in BERT-base, ResNet-50 and tiny ones, with PyTorch, TensorFlow,
 #: MXNet and JAX: 0.7 to 2.0 times as much in vectors (most where a residual stream is in 16 bits), 0.6 to 4.2 in losses
 SLACK = {"losses": 10.0, "logits": 3.0, "gradients": 3.0, "changes": 3.0, "statistics": 3.0}
+#: by how much of the model's own decay that of scales may be off: half way between decaying and not
+DECAY = 0.5
 #: roundings of a product in low precision for one in float32
 ROUNDINGS = 3
 
@@ -50,6 +55,10 @@ def judge(
         if single is not None and half is not None:
             errors[what] = single, half
     bounds = [_bound(what, *pair, ratio, moved) for what, pair in errors.items()]
+    decays = [decay.off(one.sketches, own_float64.sketches, low.trajectory) for one in (own_float32, low)]
+    if all("scales" in one for one in decays):
+        single, half = (one["scales"] for one in decays)
+        bounds.append(Bound("decays of scales", single, half, 0.0, DECAY))
     wrong = [_outside(bound) for bound in bounds if not bound.least <= bound.found <= bound.most]
     judged = Certificate(low.trajectory, "same", "", found.loss, (found,), bounds=tuple(bounds))
     return replace(judged, verdict="different", why="; ".join(wrong)) if wrong else judged

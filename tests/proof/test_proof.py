@@ -19,7 +19,7 @@ from dlperf.adapters.gpu import Gpu
 from dlperf.catalog import reader
 from dlperf.envs import kinds
 from dlperf.planning.spec import PROTOCOLS, Spec
-from dlperf.proof import certificates, certify, judge
+from dlperf.proof import certificates, certify, decay, judge
 from dlperf.proof import low as low_precision
 from dlperf.proof.asked import trajectories
 from dlperf.proof.certify import Certifier
@@ -72,7 +72,8 @@ def evidence(system, loss=0.0, gradient=0.0, change=0.0, statistic=0.0, **fields
         width = min(parameter.size, WIDTH)
         if parameter.trained:
             sketches["gradient/" + parameter.name] = random.standard_normal(width)
-            sketches["change/" + parameter.name] = random.standard_normal(width)
+            # too small to be taken for weight decay
+            sketches["change/" + parameter.name] = 1e-7 * random.standard_normal(width)
         else:
             sketches["statistic/" + parameter.name] = random.standard_normal(width)
     sketches["gradient/fc.weight"] *= 1 + gradient
@@ -254,11 +255,45 @@ def test_every_batch_norm_has_its_number_of_values():
     assert sizes["layer4.2.bn3"] == 7 * 7
 
 
+def decayed(one, what, share=1.0):
+    """`one` with so much more of the model's own decay, in "weights" or "scales"."""
+    sketches = dict(one.sketches)
+    for name, start in decay._starts("resnet_tiny_check", 1)[what].items():
+        sketches[f"change/{name}"] = sketches[f"change/{name}"] - share * decay._whole(one.trajectory) * start
+    return dataclasses.replace(one, sketches=sketches)
+
+
+@pytest.mark.parametrize("what", ["weights", "scales"])
+def test_decay_is_told_where_rounding_is_larger(what):
+    """What decay does to a weight is no more than rounding does, and a hundredth of a change."""
+    told = {"precision": "fp32", "effective": {"compute_dtype": "float32"}}
+    made, random = evidence("a", **told), numpy.random.RandomState(1)
+    right = Evidence(made.trajectory, {name: 1e3 * value for name, value in made.sketches.items()})
+    rounded = {name: value + 3e-7 * random.standard_normal(value.shape) for name, value in right.sketches.items()}
+    near = Evidence(dataclasses.replace(right.trajectory, system="near"), rounded)
+    odd = decayed(Evidence(dataclasses.replace(right.trajectory, system="odd"), rounded), what)
+    *same, different = judge.judge([right, near, odd])
+    assert [one.verdict for one in same] == ["same", "same"]
+    assert f"the decay of its {what} by 1 times the model's" in different.why
+    assert decay.off(near.sketches, odd.sketches, near.trajectory)[what] == pytest.approx(1.0, rel=0.1)
+    assert judge.judge([right, near, decayed(near, what, 0.05)])[-1].verdict == "same"
+
+
+def test_what_a_recipes_decay_does_to_a_weight_is_what_its_optimizer_does():
+    """Of a weight that has no gradient."""
+    recipe, weight, velocity = models.family("resnet_tiny").optimizer(4), 1.0, 0.0
+    for _ in range(10):
+        velocity = recipe.momentum * velocity + recipe.weight_decay * weight
+        weight -= recipe.learning_rate * velocity
+    assert decay._whole(evidence("a").trajectory) == pytest.approx(1 - weight, rel=1e-4)
+
+
 # --- low precision ----------------------------------------------------------------------------------------------------
 
 
-def low(error, dtype="bfloat16", moved=None):
-    """A bf16 run whose outputs, gradients and losses are off by `error`, beside a float32 run that is off by 1e-7."""
+def low(error, dtype="bfloat16", moved=None, scales=0.0):
+    """A bf16 run whose outputs, gradients and losses are off by `error`, beside a float32 run that is off by 1e-7.
+    scales: share of the model's decay that its scales have."""
     exact = evidence("a")
     pair = []
     runs = (("fp32", 1e-7, "float32"), ("amp_bf16", error, dtype))
@@ -266,7 +301,7 @@ def low(error, dtype="bfloat16", moved=None):
         made = evidence("a", precision=precision, effective={"compute_dtype": computed}, loss=off)
         pair.append(Evidence(made.trajectory, {name: values * (1 + off) for name, values in made.sketches.items()}))
     float32, half = pair
-    return low_precision.judge(half, exact, float32, moved)
+    return low_precision.judge(decayed(half, "scales", scales), exact, float32, moved)
 
 
 def test_low_precision_is_bounded_by_its_own_float32_run():
@@ -288,6 +323,7 @@ def test_low_precision_is_bounded_by_what_it_does_to_numpys_network():
     assert low(2.9e-3, moved=looser).verdict == "same"
     assert low(3.1e-3, moved=looser).why.count("explains 3e-3") == 2  # logits and gradients
     assert "low precision did not run" in low(1e-7, moved=moved).why
+    assert "decays of scales are off by 1e+00; rounding explains 5e-1" in low(1e-4, moved=moved, scales=1.0).why
     assert "changes are off by 7e-3" in low(7e-3, moved={**looser, "logits": 1.0, "gradients": 1.0}).why
 
 
