@@ -61,9 +61,10 @@ def test_a_run_that_trains_otherwise(change: dict[str, Any], says: str) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"rate": 0.11}, "after 4 steps its parameters have changed otherwise"),
+        ({"rate": 0.11}, "from step 0 to 4 its parameters have changed otherwise"),
         ({"noise": 0.0}, "dropout is off, or less"),
-        ({"noise": 0.1}, "after 4 steps its parameters have changed otherwise"),
+        ({"noise": 0.1}, "from step 0 to 4 its parameters have changed otherwise"),
+        ({"rate": 0.13}, "from step 0 to 4 its parameters have moved 1.2"),
     ],
 )
 def test_a_run_with_other_dropout(change: dict[str, Any], says: str) -> None:
