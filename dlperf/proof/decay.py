@@ -18,7 +18,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dlperf import models
-from dlperf.adapters.trace import sketch
 from dlperf.models.parameters import initial
 from dlperf.schema import Trajectory
 
@@ -58,6 +57,8 @@ def _whole(of: Trajectory) -> float:
 @functools.cache
 def _starts(model: str, seed: int) -> dict[str, Sketches]:
     """Sketches of initial values that are not zero: of weights, which decay, and of scales, which do not."""
+    from dlperf.adapters.trace import sketch  # imports numpy
+
     parameters = models.family(model).parameters(models.config(model))
     begun = [one for one in parameters if one.trained and one.init != "zeros"]
     groups: dict[str, dict[str, NDArray[numpy.float64]]] = {"weights": {}, "scales": {}}
