@@ -157,7 +157,8 @@ def _losses(run: Marks, reference: Reference, least: float = FLOOR_LOSS) -> Iter
     apart = {step: _relative(reference.first.losses[step], reference.second.losses[step]) for step in shared}
     typical = math.sqrt(sum(one**2 for one in apart.values()) / len(apart)) if apart else 0.0
     for step in shared:
-        most = _beyond(len(apart)) * typical if reference.dropout else SLACK_OF_LOSSES * max(_grown(apart, step), least)
+        most = _beyond(len(apart)) * typical if reference.dropout else SLACK_OF_LOSSES * _grown(apart, step)
+        most = max(most, SLACK_OF_LOSSES * least)
         found = _relative(run.losses[step], reference.first.losses[step])
         if not found <= most:
             yield (
