@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import signal
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -72,6 +73,21 @@ def unprintable(text: str) -> str:
     if categories & {"Cc", "Zl", "Zp"}:
         return "has a line break or another control character"
     return "is not UTF-8" if "Cs" in categories else ""
+
+
+#: sequences by which a terminal is told colours, titles, links and places
+ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|[]PX^_][^\x07\x1b\n]*(\x07|\x1b\\)?|[ -/]*[0-~])")
+#: characters that no page or terminal shows as they are: control characters, other ends of lines, what turns the order
+#: of letters round, halves of surrogates, and those that XML forbids
+HIDDEN = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]"
+)
+
+
+def clean(text: str) -> str:
+    """Text from outside as a page or a terminal can show it, and UTF-8 can have it; lines and tabs are kept."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return HIDDEN.sub("\ufffd", ESCAPES.sub("", text))
 
 
 def shown(text: str) -> str:

@@ -17,7 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from dlperf.figures.rows import rows
-from dlperf.report import charts, markdown, proofs, text
+from dlperf.report import charts, markdown, proofs, public, text
 from dlperf.report.shape import Chart, LineChart, Report, Table
 from dlperf.report.view import view
 from dlperf.schema import SCHEMA, Comparison
@@ -32,12 +32,12 @@ def write(comparison: Comparison, folder: Path) -> None:
 
     Each file is written aside and moved into place; those that others refer to come first. OSError when that fails.
     """
-    _place(render(comparison), folder)
+    _place(render(public.unnamed(comparison, folder)), folder)
 
 
 def write_proof(comparison: Comparison, folder: Path) -> None:
     """Write proof.md, proof.html and certificates.json into `folder`, in the same way."""
-    _place(render_proof(comparison), folder)
+    _place(render_proof(public.unnamed(comparison, folder)), folder)
 
 
 def _place(files: dict[str, str], folder: Path) -> None:
@@ -52,6 +52,7 @@ def _place(files: dict[str, str], folder: Path) -> None:
 
 def render(comparison: Comparison) -> dict[str, str]:
     """The report's files by name, relative to its folder. Pure."""
+    comparison = public.cleaned(comparison)
     report = view(comparison)
     drawn = {chart.file: charts.svg(chart, Path(chart.file).stem) for chart in _charts(report)}
     return {
@@ -71,6 +72,7 @@ def _charts(report: Report) -> Iterator[Chart | LineChart]:
 
 def render_proof(comparison: Comparison) -> dict[str, str]:
     """The certificates alone: their page, and all that is in them."""
+    comparison = public.cleaned(comparison)
     report = view(comparison)
     certificates = {job: [dataclasses.asdict(one) for one in each] for job, each in comparison.proofs.items()}
     return {
@@ -83,7 +85,7 @@ def render_proof(comparison: Comparison) -> dict[str, str]:
 def proof_text(comparison: Comparison) -> str:
     """The certificates for a terminal."""
     lines = []
-    for one in proofs.proofs(comparison):
+    for one in proofs.proofs(public.cleaned(comparison)):
         lines += [one.title, " ".join(one.about), "", *_columns(one.systems), ""]
         lines += [*_columns(one.pairs), ""] if one.pairs else []
         lines += [f"- {note}" for note in one.notes] + ([""] if one.notes else [])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dlperf.report import markdown
+from dlperf.report import markdown, public
 from dlperf.report.view import view
 from dlperf.schema import Comparison
 
@@ -24,7 +24,7 @@ def index(published: Mapping[str, Comparison]) -> str:
 
 
 def _entry(name: str, comparison: Comparison) -> str:
-    made = view(comparison)
+    made = view(public.cleaned(comparison))
     found = "".join(
         f"- **{markdown.escape(one.title)}**: {markdown.escape(one.summary)}\n" for one in made.sections if one.summary
     )

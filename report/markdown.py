@@ -17,6 +17,9 @@ def escape(value: Any) -> str:
     text = " ".join(str(value).split())
     # Numbers in brackets are no link, and intervals are nicer to read as they are.
     text = re.sub(r"(\[[\d., ]+\](?![(\[:]))|([\\`*\[\]<>|~$&])", lambda found: found[1] or f"\\{found[2]}", text)
+    # At the start of a line or of a point these would begin a heading, a list or a rule.
+    text = re.sub(r"^([-+=#])(?![\w.])", r"\\\1", text)
+    text = re.sub(r"^(\d{1,9})([.)])(?=\s|$)", r"\1\\\2", text)
     # Within a word an underscore is only itself, and escaped it would make names hard to read.
     return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)
 

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Iterable
 
+from dlperf.errors import clean
 from dlperf.figures.statistics import Estimate
 
 #: stands for a figure that there is none of
@@ -74,13 +75,6 @@ def alternatives(values: Iterable[str]) -> str:
 
 def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def clean(text: str) -> str:
-    """Text from outside without colours and control characters; lines are kept. Always encodable as UTF-8."""
-    text = re.sub(r"\x1b\[[0-9;?]*[ -/]*[@-~]", "", text.replace("\r\n", "\n").replace("\r", "\n"))
-    text = re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff]", "\ufffd", text)
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 @functools.lru_cache(2**14)  # thousands of records have the same few

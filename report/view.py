@@ -36,13 +36,12 @@ def view(comparison: Comparison) -> Report:
         ),
         caveats=tuple(caveats(comparison)),
         machine=_machine(comparison.machine),
-        topo=text.clean(str(comparison.machine.get("topo", ""))).strip("\n"),
+        topo=str(comparison.machine.get("topo", "")).strip("\n"),
         systems=_systems(comparison),
         failures=tuple(_failures(comparison)),
         protocol=tuple(_protocol(comparison)),
         environment_commands=tuple(
-            Excerpt(title=name, about="", text=text.clean(command).rstrip("\n"))
-            for name, command in comparison.commands.items()
+            Excerpt(title=name, about="", text=command.rstrip("\n")) for name, command in comparison.commands.items()
         ),
         commands=tuple(_commands(comparison)),
         proofs=proven,
@@ -352,7 +351,7 @@ def _commands(comparison: Comparison) -> Iterable[Excerpt]:
             first, *others = [record.folder for record in records]
             same = f"; but for the folder the same in {text.listing(others)}" if others else ""
             about = f"{first}/launch.sh{same}."
-            yield Excerpt(_job_title(job), about, text.clean(records[0].command).rstrip("\n"))
+            yield Excerpt(_job_title(job), about, records[0].command.rstrip("\n"))
 
 
 def _essence(record: Record) -> str:

@@ -852,7 +852,8 @@ def test_a_fence_cannot_be_closed_by_its_content(content: str) -> None:
 
 
 def test_control_characters_and_lone_surrogates_do_not_reach_a_file() -> None:
-    assert text.clean("a\x1b[1;31mb\x1b[0m\x00\r\nc\rd\ud800") == "ab\ufffd\nc\nd?"
+    assert text.clean("a\x1b[1;31mb\x1b[0m\x00\r\nc\rd\ud800") == "ab\ufffd\nc\nd\ufffd"
+    assert text.clean("\x1b]0;title\x07a\x1b]8;;http://x\x1b\\b\x1b(B\u202ec\x9b1m\u2069") == "ab\ufffdc\ufffd1m\ufffd"
 
 
 def test_templates_do_no_arithmetic() -> None:

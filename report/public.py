@@ -1,0 +1,115 @@
+"""What others may see of a comparison: its texts without what no page can show, and without names of people, machines
+and folders. The comparison's own folder keeps what was there."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import pwd
+import re
+import socket
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from dlperf import cache
+from dlperf.errors import clean
+from dlperf.schema import Comparison
+
+#: fields that hold what programs said, in which the name of a host can be any word
+SAID = frozenset(
+    ("hosts", "launcher_arguments", "command", "commands", "failure", "why", "not_sampled", "topo", "exceptions")
+)
+Change = Callable[[str], str]
+Value = TypeVar("Value")
+
+
+def cleaned(comparison: Comparison) -> Comparison:
+    """Every text is one that a page can show, see dlperf.errors.clean."""
+    change = functools.lru_cache(2**14)(clean)  # thousands of records have the same few
+    return _changed(comparison, change, change)
+
+
+def unnamed(comparison: Comparison, folder: Path) -> Comparison:
+    """Without the names of hosts, of the user, and of folders that are this user's. folder: the comparison's."""
+    places, hosts = dict(_places(comparison, folder)), _hosts(comparison)
+    folders = functools.lru_cache(2**14)(lambda text: _without_folders(text, places))
+    said = functools.lru_cache(2**14)(lambda text: _without_hosts(folders(text), hosts))
+    return _changed(comparison, folders, said)
+
+
+def _changed(value: Value, change: Change, said: Change) -> Value:
+    """With each text in it changed; `said` is for fields that are SAID."""
+    made: Any = value
+    if isinstance(value, str):
+        return change(value)  # type: ignore[return-value]
+    if isinstance(value, (tuple, list)):
+        made = type(value)(_changed(part, change, said) for part in value)
+    elif isinstance(value, Mapping):
+        made = {change(key): _changed(part, said if key in SAID else change, said) for key, part in value.items()}
+    elif dataclasses.is_dataclass(value):
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        new = {name: _changed(old, said if name in SAID else change, said) for name, old in fields.items()}
+        made = dataclasses.replace(value, **new)  # type: ignore[type-var]
+    return made  # type: ignore[no-any-return]
+
+
+def _places(comparison: Comparison, folder: Path) -> Iterator[tuple[str, str]]:
+    """Folders with what stands for them, as scripts have them too."""
+    spec, home = comparison.spec, pwd.getpwuid(os.getuid()).pw_dir if _user() else ""
+    named: list[tuple[str | Path, str]] = [(folder, "<comparison>"), (cache.folder(), "<cache>")]
+    named += [(Path(__file__).parents[1], "<dlperf>")]
+    named += [(path, "<source>") for path in (spec.get("sources") or {}).values()]
+    named += [(path, "<adapters>") for path in os.environ.get("DLPERF_ADAPTERS", "").split(os.pathsep) if path]
+    named += [(spec["data"], "<data>")] if os.path.isabs(spec.get("data", "")) else []
+    named += [(Path.cwd(), "<cwd>"), (Path.home(), "~"), (home, "~"), (tempfile.gettempdir(), "<tmp>")]
+    for path, name in named:
+        for written in (os.path.abspath(path), os.path.realpath(path)) if str(path) else ():
+            if written not in ("/", "/tmp"):
+                yield written, name
+                yield written.replace("'", "'\"'\"'"), name
+
+
+def _without_folders(text: str, places: Mapping[str, str]) -> str:
+    if "/" not in text and "@" not in text:
+        return text
+    found = "|".join(re.escape(place) for place in sorted(places, key=len, reverse=True))
+    text = re.sub(rf"(?:(?<![\w.])|(?<=\s-\w))({found})(?![\w-]|\.\w)", lambda one: places[str(one[1])], text)
+    text = re.sub(r"(?<![\w.])/(home|Users)/[^/\s'\"<>:;,]+", r"/\1/<user>", text)
+    user = re.escape(_user())
+    if not user or user == "root":
+        return text
+    text = re.sub(rf"(?<![\w.:/-])((?:/[\w.+-]+)*/){user}(?![\w.-])", r"\1<user>", text)
+    return re.sub(rf"(?<![\w.-]){user}(?=@)", "<user>", text)
+
+
+@functools.cache
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a user of a container
+        return ""
+
+
+def _hosts(comparison: Comparison) -> Mapping[str, str]:
+    """Numbered in the order in which they were asked for; what a host calls itself is the same one."""
+    asked = tuple(comparison.spec.get("hosts") or ())
+    found = {name: f"host{number}" for number, name in enumerate(asked, 1)}
+    for record in comparison.records:
+        for rank, name in enumerate(record.hosts):
+            node = rank // record.job.nproc_per_node
+            if name and name not in found:
+                found[name] = found[asked[node]] if node < len(asked) else f"host{len(set(found.values())) + 1}"
+    found.setdefault(socket.gethostname(), f"host{len(set(found.values())) + 1}")
+    found.pop("localhost", None)
+    short = {name.partition(".")[0]: number for name, number in found.items() if not name.replace(".", "").isdigit()}
+    return {**short, **found}
+
+
+def _without_hosts(text: str, hosts: Mapping[str, str]) -> str:
+    if not hosts:
+        return text
+    found = "|".join(re.escape(host) for host in sorted(hosts, key=len, reverse=True))
+    return re.sub(rf"(?<![\w.-])({found})(\.[a-z][\w-]*)*(?![\w-]|\.\w)", lambda one: hosts[one[1]], text)
