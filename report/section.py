@@ -68,6 +68,10 @@ def _anchor(row: Job | Skip) -> str:
     return text.slug(f"{row.model}-{row.precision_asked}-{row.device}")
 
 
+def title(summaries: list[Summary], skips: list[Skip]) -> str:
+    return _title(names.rows((summary.job for summary in summaries), skips)[0])
+
+
 def _title(row: Job | Skip) -> str:
     return f"{names.model(row.model)}, {names.precision_short(row)}, {names.device(row.device)}"
 

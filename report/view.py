@@ -4,41 +4,50 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from dlperf.figures import peaks, standings, until
 from dlperf.figures import summaries as summaries_
 from dlperf.figures.summaries import Summary
 from dlperf.report import names, proofs, text
 from dlperf.report.caveats import caveats
-from dlperf.report.section import section
+from dlperf.report.section import section, title
 from dlperf.report.shape import Column, Excerpt, Report, Row, Table
 from dlperf.schema import Comparison, Job, Record, Skip
 
 #: DIR is the folder of the report
 RESUME = "python -m dlperf.compare --resume DIR"
 
+Part = TypeVar("Part")
+
 
 def view(comparison: Comparison) -> Report:
-    """All that the templates need."""
+    """All that the templates need. A part that cannot be made is a caveat, and the others are there."""
     obstacles = standings.obstacles(comparison)
-    proven, found = tuple(proofs.proofs(comparison)), summaries_.summarized(comparison)
+    found = summaries_.summarized(comparison)
     finished = _finished(comparison, found)
+    parts = _Parts()
+    common = (_repeats(comparison), comparison, obstacles)
+    sections = [
+        parts(f"The section {title(*group)}", lambda *given: [section(*given)], *group, *common)
+        for group in _groups(comparison, found)
+    ]
+    proven = parts("The proof of the same work", proofs.proofs, comparison)
+    warned = parts("The list of caveats", caveats, comparison)
+    failures = parts("The list of failures", _failures, comparison)
     return Report(
         title=_title(comparison),
         about=_about(comparison),
         progress=_progress(comparison, finished),
         resume="" if finished else RESUME,
-        sections=tuple(
-            section(*one, _repeats(comparison), comparison, obstacles) for one in _groups(comparison, found)
-        ),
-        caveats=tuple(caveats(comparison)),
+        sections=tuple(one for several in sections for one in several),
+        caveats=(*parts.broken, *warned),
         machine=_machine(comparison.machine),
         topo=str(comparison.machine.get("topo", "")).strip("\n"),
         systems=_systems(comparison),
-        failures=tuple(_failures(comparison)),
+        failures=failures,
         protocol=tuple(_protocol(comparison)),
         environment_commands=tuple(
             Excerpt(title=name, about="", text=command.rstrip("\n")) for name, command in comparison.commands.items()
@@ -47,6 +56,21 @@ def view(comparison: Comparison) -> Report:
         proofs=proven,
         proof_about=proofs.ABOUT if proven else (),
     )
+
+
+class _Parts:
+    """Makes parts of the report. broken: a sentence for each that could not be made."""
+
+    def __init__(self) -> None:
+        self.broken: list[str] = []
+
+    def __call__(self, what: str, make: Callable[..., Iterable[Part]], *given: Any) -> tuple[Part, ...]:
+        try:
+            return tuple(make(*given))
+        except Exception as error:  # a mistake of ours, or figures that nobody thought of
+            why = text.line(f"{type(error).__name__}: {error}", 300)
+            self.broken.append(f"{what} could not be made ({why}); what it is made of is in results.json.")
+            return ()
 
 
 # The head of the report

@@ -905,6 +905,22 @@ def test_a_chart_that_cannot_be_drawn_says_why_and_the_report_is_written(monkeyp
     assert drawn in files["report.html"]
 
 
+@pytest.mark.usefixtures("_undrawn")
+def test_a_section_that_cannot_be_made_is_a_caveat_and_the_others_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = sys.modules["dlperf.report.view"]
+    whole = module.section
+
+    def section(summaries: list[summaries_.Summary], *given: object) -> object:
+        return whole(summaries, *given) if summaries[0].job.family == "resnet" else 1 / 0  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module, "section", section)
+    page = report.render(comparison())["report.md"]
+    assert "- The section BERT-base pretraining, fp32, CPU could not be made (ZeroDivisionError: division by" in page
+    assert "## ResNet-50" in page
+    assert "## BERT" not in page
+    assert "## Failures" in page
+
+
 def test_a_chart_stands_hostile_labels_and_boundless_intervals() -> None:
     bars = (charts.Bar(HOSTILE, 10.0, 0.1, 1e9, "10 $\\frac{"), charts.Bar("-->", 5.0, None, None, "\u2603"))
     drawn = charts.svg(
