@@ -11,6 +11,8 @@ from typing import NamedTuple, NoReturn
 
 #: of a value, in a message: paths are no longer on most machines
 SHOWN = 1024
+#: problems that are told at once: a file may have one on each line
+TOLD = 50
 
 
 class Problem(NamedTuple):
@@ -44,7 +46,9 @@ class UsageError(Exception):
 
     def __init__(self, problems: Iterable[Problem]):
         self.problems: Sequence[Problem] = tuple(problems)
-        super().__init__("\n".join(str(problem) for problem in self.problems))
+        more = len(self.problems) - TOLD
+        told = [*map(str, self.problems[:TOLD]), *([f"... and {more:,} more."] if more > 0 else [])]
+        super().__init__("\n".join(told))
 
 
 class RunError(Exception):
@@ -59,12 +63,19 @@ class RunError(Exception):
         super().__init__(message)
 
 
-def whole_number(text: object, least: int = 1) -> int | None:
-    """The whole number that a text is, or None where it is none, less than the least, or beyond all that we count."""
+def whole_number(text: object, least: int = 1, most: int = 10**18) -> int | None:
+    """The whole number that a text is, or None where it is none, or not within these."""
     digits = str(text)
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):  # of thousands, int makes a ValueError
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 19):  # of thousands, int makes a ValueError
         return None
-    return int(digits) if int(digits) >= least else None
+    return int(digits) if least <= int(digits) <= most else None
+
+
+def decimal(text: object) -> float | None:
+    """The number of 0 or more that a text is; None for what float reads besides: nan, inf, 1_000, digits of other
+    scripts."""
+    written = re.fullmatch(r"\+?([0-9]{1,18}(\.[0-9]{0,18})?|\.[0-9]{1,18})([eE][-+]?[0-9]{1,3})?", str(text))
+    return float(written[0]) if written else None
 
 
 def unprintable(text: str) -> str:

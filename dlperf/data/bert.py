@@ -22,7 +22,7 @@ from dlperf import models
 from dlperf.data.folder import Advance, aside, output_problems, stage
 from dlperf.data.pretraining import Corpus, Options, batches, pairs, rows, tokenize
 from dlperf.data.text import read_vocabulary, scan, text_files, train
-from dlperf.errors import Problem, UsageError, either, shown
+from dlperf.errors import Problem, UsageError, decimal, either, shown, whole_number
 from dlperf.models import pretraining
 from dlperf.models.bert import FIELDS
 
@@ -33,9 +33,10 @@ if TYPE_CHECKING:
 
 
 class Number(NamedTuple):
-    """A numeric option: how to read it, its default, which values fit, and what to tell people."""
+    """A numeric option: how to read it, its default, which values fit, and what to tell people. convert: None where the
+    text is none."""
 
-    convert: Callable[[str], float]
+    convert: Callable[[str], float | None]
     default: float
     fits: Callable[[float], bool]
     allowed: str
@@ -43,7 +44,8 @@ class Number(NamedTuple):
 
 
 def _whole(default: int, low: int, high: int, help: str) -> Number:
-    return Number(int, default, lambda value: low <= value <= high, f"a whole number from {low} to {high}", help)
+    allowed = f"a whole number from {low} to {high}"
+    return Number(lambda text: whole_number(text, low), default, lambda value: value <= high, allowed, help)
 
 
 NUMBERS = {
@@ -51,10 +53,10 @@ NUMBERS = {
     "sequence": _whole(128, 8, 512, "tokens of a row"),
     "masked": _whole(20, 1, 509, "most masked words of a row"),
     "masking": Number(
-        float, 0.15, lambda value: 0 < value < 1, "a number above 0 and below 1", "share of masked words"
+        decimal, 0.15, lambda value: 0 < value < 1, "a number above 0 and below 1", "share of masked words"
     ),
     "short_sequence_probability": Number(
-        float, 0.1, lambda value: 0 <= value <= 1, "a number from 0 to 1", "share of documents cut into shorter rows"
+        decimal, 0.1, lambda value: 0 <= value <= 1, "a number from 0 to 1", "share of documents cut into shorter rows"
     ),
     "duplicate_factor": _whole(5, 1, 1000, "times each document is used, with other pairs and masks"),
     "seed": _whole(12345, 0, 2**32 - 1, "of every draw"),
@@ -114,13 +116,11 @@ def _numbers(given: dict[str, str | None]) -> tuple[dict[str, Any], list[Problem
     problems = []
     for name, number in NUMBERS.items():
         text = given[name]
-        try:
-            numbers[name] = number.default if text is None else number.convert(text)
-            wrong = not number.fits(numbers[name])
-        except ValueError:
-            wrong = True
-        if wrong:
+        value = number.default if text is None else number.convert(text)
+        if value is None or not number.fits(value):
             problems.append(Problem(flag(name), text, number.allowed, f"The default is {number.default}."))
+        else:
+            numbers[name] = value
     return numbers, problems
 
 

@@ -99,18 +99,18 @@ def options(asked: argparse.Namespace) -> Options:
     for one in formats or [asked.format]:
         if one not in photos.FORMATS:
             problems.append(Problem("--format", one, ", ".join(photos.FORMATS), did_you_mean(one, photos.FORMATS)))
-    shards = _whole("--shards", asked.shards, 1, problems)
-    seed = _whole("--seed", asked.seed, 0, problems)
+    shards = _whole("--shards", asked.shards, 1, 100_000, problems)
+    seed = _whole("--seed", asked.seed, 0, 2**32 - 1, problems)
     problems += _source_problems(asked.source) + output_problems(asked.output, "--source", asked.source)
     if problems:
         raise UsageError(problems)
     return Options(asked.source, asked.output, formats, shards, seed)
 
 
-def _whole(flag: str, text: str, least: int, problems: list[Problem]) -> int:
-    number = whole_number(text, least)
+def _whole(flag: str, text: str, least: int, most: int, problems: list[Problem]) -> int:
+    number = whole_number(text, least, most)
     if number is None:
-        problems.append(Problem(flag, text, f"a whole number, {least} or more"))
+        problems.append(Problem(flag, text, f"a whole number from {least} to {most:,}"))
     return least if number is None else number
 
 
@@ -311,10 +311,9 @@ SIZES = ((256, 256), (256, 320), (384, 256), (512, 640), (256, 384))
 
 def draw_asked(asked: argparse.Namespace) -> None:
     problems: list[Problem] = []
-    classes, per_class = (
-        _whole(f, v, 1, problems) for f, v in (("--classes", asked.classes), ("--per-class", asked.per_class))
-    )
-    seed = _whole("--seed", asked.seed, 0, problems)
+    classes = _whole("--classes", asked.classes, 1, MOST_CLASSES, problems)
+    per_class = _whole("--per-class", asked.per_class, 1, 10_000, problems)
+    seed = _whole("--seed", asked.seed, 0, 2**32 - 1, problems)
     if asked.output.exists():
         problems.append(Problem("--output", asked.output, says="it exists already. Choose another folder."))
     if problems:

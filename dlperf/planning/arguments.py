@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dlperf.errors import Problem, did_you_mean, whole_number
+from dlperf.errors import Problem, decimal, did_you_mean, whole_number
+
+#: the largest number that each flag takes: what is beyond is a slip, and would fill the memory or never end
+MOST = {
+    **{"nnodes": 4096, "nproc_per_node": 256, "threads": 4096, "predict": 2**20},
+    **{"batch_size": 10**7, "global_batch_size": 10**7, "seed": 2**32 - 1},
+    **{"warmup_steps": 10**6, "windows": 10**6, "steps_per_window": 10**6, "repeats": 1000, "max_blocks": 1000},
+    **{"aa": 1000, "timeout": 10**7, "max_time": 10**8},
+}
+
+
+def whole(name: str, least: int = 1) -> str:
+    """What is allowed of a flag that takes a whole number."""
+    return f"a whole number from {least} to {MOST[name]:,}"
 
 
 class Arguments:
@@ -44,19 +57,18 @@ class Arguments:
         text = self.arguments.get(name)
         if text is None:
             return default
-        number = whole_number(text, least)
+        number = whole_number(text, least, MOST[name])
         if number is None:
-            self.wrong(name, text, f"a whole number, {least} or more")
+            self.wrong(name, text, whole(name, least))
         return default if number is None else number
 
     def seconds(self, name: str, default: float) -> float:
         text = self.arguments.get(name)
-        try:
-            value = default if text is None else float(text)
-        except ValueError:
-            value = -1.0
-        if not 0 < value < float("inf"):
-            self.wrong(name, text, "a number of seconds, more than 0")
+        if text is None:
+            return default
+        value = decimal(text)
+        if value is None or not 0 < value <= MOST[name]:
+            self.wrong(name, text, f"a number of seconds, more than 0 and at most {MOST[name]:,}")
             return default
         return value
 
@@ -65,9 +77,9 @@ class Arguments:
         text = self.arguments.get(name)
         if text is None:
             return default
-        numbers = tuple(number for word in split(text) if (number := whole_number(word)))
+        numbers = tuple(number for word in split(text) if (number := whole_number(word, most=MOST[name])))
         if not numbers or len(numbers) < len(split(text)):
-            self.wrong(name, text, "whole numbers, 1 or more, separated by commas")
+            self.wrong(name, text, f"whole numbers from 1 to {MOST[name]:,}, separated by commas")
             return default or (1,)
         return numbers
 

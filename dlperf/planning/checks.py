@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,9 @@ from dlperf.planning.spec import (
     without_amp,
 )
 from dlperf.precision import ASKED
+
+#: of one system: pairs of --nnodes and --nproc-per-node at most
+ROWS = 10_000
 
 
 @functools.cache
@@ -184,6 +188,9 @@ class _Checker(Devices, Often, Sizes):
         hosts = self.hosts()
         nnodes = self.counts("nnodes", (len(hosts) or 1,))
         nproc = self.counts("nproc_per_node", (1,))
+        if len(nnodes) * len(nproc) > ROWS:
+            says = f"with --nproc-per-node they make {len(nnodes) * len(nproc):,} rows of each system. Name fewer."
+            self.problem("nnodes", self.arguments.get("nnodes") or "", says)
         if hosts and max(nnodes) > len(hosts):
             named = "1 host is" if len(hosts) == 1 else f"{len(hosts)} hosts are"
             self.problem("nnodes", max(nnodes), f"only {named} named. Name more hosts, or ask for fewer nodes.")
@@ -207,7 +214,8 @@ class _Checker(Devices, Often, Sizes):
         if not flag and not file:
             return ()
         found = hosts_.from_flag(str(flag), self.problems) if flag else hosts_.from_file(str(file), self.problems)
-        for name in [] if self.arguments["dry_run"] else hosts_.unknown(found):
+        unknown = hosts_.unknown(() if self.arguments["dry_run"] else found)
+        for name in islice(unknown, 10):  # each may take the resolver seconds
             self.problem("hosts" if flag else "hostfile", name, "this machine cannot resolve that name.")
         return found
 
@@ -248,7 +256,11 @@ class _Checker(Devices, Often, Sizes):
 
     def container_arguments(self) -> dict[str, str]:
         given = self.pairs("container_arg", "KEY=VALUE")
-        checks = {"infiniband": r"on|off", "shm-size": r"\d+[bkmg]?", "gpus": r"all|none|\d+(\+\d+)*"}
+        checks = {
+            "infiniband": r"on|off",
+            "shm-size": r"[0-9]{1,15}[bkmg]?",
+            "gpus": r"all|none|[0-9]{1,4}(\+[0-9]{1,4})*",
+        }
         for key, value in given.items():
             if key not in ARGUMENTS:
                 allowed = ", ".join(ARGUMENTS)

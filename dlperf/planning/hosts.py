@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -10,6 +11,11 @@ from typing import NamedTuple
 from dlperf.errors import Problem, whole_number
 
 ALLOWED = "NAME, NAME:SLOTS or, in a file, NAME slots=N; NAME is a host's name or address"
+
+#: of a host; one that begins with a dash would be an option of ssh
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}")
+#: ranks on one host, and bytes of a hostfile, at most
+SLOTS, LARGEST = 2**20, 10**6
 
 
 class Host(NamedTuple):
@@ -27,17 +33,37 @@ def from_flag(text: str, problems: list[Problem]) -> tuple[Host, ...]:
 
 def from_file(path: str, problems: list[Problem]) -> tuple[Host, ...]:
     """The hosts of a hostfile: one a line, `#` begins a comment. Appends what is wrong to `problems`."""
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not a text file"
-        problems.append(Problem("--hostfile", path, says=f"cannot be read: {reason}."))
+    wrong, text = _read(Path(path))
+    if wrong:
+        problems.append(Problem("--hostfile", path, says=wrong))
         return ()
-    numbered = ((number, line.partition("#")[0].split()) for number, line in enumerate(lines, 1))
+    numbered = ((number, line.partition("#")[0].split()) for number, line in enumerate(text.splitlines(), 1))
     entries = [(f"{path}, line {number}", " ".join(words), words) for number, words in numbered if words]
     if not entries:
         problems.append(Problem("--hostfile", path, says="it names no host. Write one on each line."))
     return _checked(entries, problems)
+
+
+def _read(path: Path) -> tuple[str, str]:
+    """What is wrong with a hostfile, and its text. A pipe or a device is never opened: it may have no end."""
+    try:
+        if path.exists() and not path.is_file():
+            return (
+                f"it is {'a folder' if path.is_dir() else 'no regular file'}. Name a file with a host on each line.",
+                "",
+            )
+        with open(path, "rb") as file:
+            found = file.read(LARGEST + 1)
+        text = found.decode("utf-8")
+    except OSError as error:
+        return f"cannot be read: {error.strerror}.", ""
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        return "it is not a text file. Name a file with a host on each line.", ""
+    if len(found) > LARGEST:
+        return f"it has more than {LARGEST:,} bytes, as no hostfile has. Name a file with a host on each line.", ""
+    return "", text
 
 
 def _checked(entries: Iterable[tuple[str, str, list[str]]], problems: list[Problem]) -> tuple[Host, ...]:
@@ -67,11 +93,11 @@ def _host(words: list[str]) -> Host | None:
         if key not in ("slots", "max_slots", "max-slots"):
             return None
         colon, slots = "=", value if key == "slots" else slots or value
-    if not name or not all(letter.isalnum() or letter in "-._" for letter in name):
+    if not NAME.fullmatch(name):
         return None
     if not colon:
         return Host(name, None)
-    number = whole_number(slots)
+    number = whole_number(slots, most=SLOTS)
     return Host(name, number) if number else None
 
 
@@ -80,7 +106,7 @@ def unknown(hosts: Iterable[Host]) -> Iterator[str]:
     for host in hosts:
         try:
             socket.getaddrinfo(host.name, None)
-        except OSError:
+        except (OSError, UnicodeError):  # the latter where a part of the name is empty or too long
             yield host.name
 
 

@@ -38,7 +38,7 @@ class Often(Arguments):
         for name in ("max_blocks", "max_time"):
             if text is None and self.arguments.get(name):
                 self.problem(name, self.arguments[name], "it limits --until, which is not given. Leave it out.")
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)%", text or "0%")
+        found = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,18})?)%", text or "0%")
         share = float(found[1]) / 100 if found else 0.0
         if text is not None and not 0 < share < 1:
             self.wrong("until", text, "a share of a rate between 0 and 100 %", "Try --until 2%.")

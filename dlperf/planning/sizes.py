@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from dlperf.catalog.adapter import Adapter
 from dlperf.errors import whole_number
-from dlperf.planning.arguments import Arguments
+from dlperf.planning.arguments import MOST, Arguments, whole
 from dlperf.planning.spec import Spec
 
 
@@ -19,9 +19,9 @@ class Sizes(Arguments):
         text = self.arguments.get("batch_size")
         if text in (None, "max"):
             return None
-        number = whole_number(text)
+        number = whole_number(text, most=MOST["batch_size"])
         if number is None:
-            self.wrong("batch_size", text, "a whole number, 1 or more, or max")
+            self.wrong("batch_size", text, f"{whole('batch_size')}, or max")
         return number
 
     def batch_sizes(self, spec: Spec, chosen: Sequence[Adapter]) -> None:

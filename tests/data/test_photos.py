@@ -127,7 +127,11 @@ def test_what_decoders_read_differently_is_reencoded(drawn, tmp_path):
     [
         (lambda source: (source / "class003").mkdir(), [], "class003: this class is empty. Fill it or remove it."),
         (lambda source: None, ["--format", "tfrecords"], "Did you mean 'tfrecord'?"),
-        (lambda source: None, ["--shards", "0"], "--shards: '0' is not usable; allowed: a whole number, 1 or more"),
+        (
+            lambda source: None,
+            ["--shards", "0"],
+            "--shards: '0' is not usable; allowed: a whole number from 1 to 100,000",
+        ),
         (
             lambda source: [f.write_bytes(b"x") for f in source.glob("class001/*")],
             [],

@@ -31,6 +31,12 @@ def problems(*words):
     return [str(problem) for problem in caught.value.problems]
 
 
+def test_more_pairs_of_nodes_and_ranks_than_anyone_reads_are_refused():
+    many = ",".join(map(str, range(1, 102)))
+    said = problems("--nnodes", many, "--nproc-per-node", many)
+    assert any("they make 10,201 rows of each system" in one for one in said)
+
+
 def test_all_frameworks_by_default_but_not_the_fake_one():
     assert parse().frameworks == ("jax", "mxnet", "oneflow", "paddle", "pytorch", "tensorflow")
 
@@ -125,19 +131,26 @@ def test_precision_depends_on_the_device(asked, device, meant):
         (["--frameworks", "pytorhc"], ["--frameworks", "'pytorhc'", "Did you mean 'pytorch'?"]),
         (["--model", "resnet"], ["--model", "'resnet'", "resnet50"]),
         (["--precision", "fp8"], ["--precision", "'fp8'", "fp32, tf32, amp, fp16, bf16"]),
-        (["--batch-size", "0"], ["--batch-size", "'0'", "a whole number, 1 or more"]),
+        (["--batch-size", "0"], ["--batch-size", "'0'", "a whole number from 1 to 10,000,000, or max"]),
         (["--batch-size", "-3"], ["--batch-size", "'-3'"]),
         (["--repeats", "two"], ["--repeats", "'two'"]),
         (["--until", "2%", "--repeats", "9"], ["--repeats 9: --until says how many there are. Leave out one of them"]),
         (["--until", "0"], ["--until: '0'", "a share of a rate between 0 and 100 %. Try --until 2%."]),
         (["--until", "100%"], ["--until: '100%'"]),
-        (["--until", "2%", "--max-blocks", "1"], ["--max-blocks: '1'", "a whole number, 7 or more"]),
+        (["--until", "2%", "--max-blocks", "1"], ["--max-blocks: '1'", "a whole number from 7 to 1,000"]),
         (["--max-blocks", "9"], ["--max-blocks 9: it limits --until, which is not given. Leave it out."]),
         (["--max-time", "60"], ["--max-time 60: it limits --until"]),
         (["--until", "2%", "--max-time", "2h"], ["--max-time: '2h'", "a number of seconds"]),
         (["--warmup-steps", "²"], ["--warmup-steps", "'²'"]),
         (["--timeout", "0"], ["--timeout", "seconds, more than 0"]),
         (["--timeout", "nan"], ["--timeout", "seconds, more than 0"]),
+        (["--timeout", "1e400"], ["--timeout", "at most 10,000,000"]),
+        (["--timeout", "１"], ["--timeout", "seconds, more than 0"]),
+        (["--until", "２%"], ["--until: '２%'"]),
+        (["--batch-size", "9" * 20], ["--batch-size", "a whole number from 1 to 10,000,000, or max"]),
+        (["--nproc-per-node", "1000000"], ["--nproc-per-node", "whole numbers from 1 to 256"]),
+        (["--nnodes", "1000000"], ["--nnodes", "whole numbers from 1 to 4,096"]),
+        (["--repeats", "9" * 5000], ["--repeats", "a whole number from 1 to 1,000"]),
         (["--protocol", "quik"], ["--protocol", "Did you mean 'quick'?"]),
         (["--env", "docker", "--image", "Mine Own"], ["--image", "'Mine Own'", "NAME:TAG"]),
         (["--env", "docker", "--image", "torch=a:1"], ["--image: 'torch'", "Did you mean 'pytorch'?"]),
@@ -303,7 +316,7 @@ def test_threads_are_shared_by_the_ranks_of_a_node_the_same_in_all_rows(monkeypa
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        (["--nproc-per-node", "0"], ["--nproc-per-node", "'0'", "1 or more"]),
+        (["--nproc-per-node", "0"], ["--nproc-per-node", "'0'", "whole numbers from 1 to 256"]),
         (["--nnodes", "two"], ["--nnodes", "'two'"]),
         (
             ["--nproc-per-node", "1,3", "--global-batch-size", "8"],
