@@ -28,9 +28,10 @@ class Parser(argparse.ArgumentParser):
         found, extras = super().parse_known_args(*given, **more)
         for action in self._actions:
             value = getattr(found, action.dest, None)
-            for one in value if isinstance(value, list) else [value]:
-                text = str(one)
-                wrong = unfit(text) if isinstance(one, (str, Path)) and one != action.default else ""
+            for one in value if isinstance(value, list) and value else [value]:
+                text = "" if one == [] and action.nargs is None else str(one)  # argparse makes [] of --flag=--
+                looked_at = not text or (isinstance(one, (str, Path)) and one != action.default)
+                wrong = unfit(text) if looked_at else ""
                 if wrong:
                     flag = max(action.option_strings, key=len, default=action.metavar or action.dest)
                     self.exit(2, f"{flag}: {text!r} {wrong}\n")
@@ -41,6 +42,8 @@ class Parser(argparse.ArgumentParser):
         unknown = [word for word in message.split() if word.startswith("--")] if "unrecognized" in message else []
         near = [nearest(word.partition("=")[0].lstrip("-"), flags) for word in unknown]
         hints = [f"Did you mean {flags[name]!r}?" for name in near if name]
+        if message.endswith("expected one argument"):
+            hints.append("Where it begins with a dash, write --flag=VALUE")
         self.exit(2, f"{self.prog}: {message}. {' '.join(hints)}".rstrip(". ") + ".\n")
 
 

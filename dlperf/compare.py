@@ -25,15 +25,21 @@ if TYPE_CHECKING:  # functions import what they use, so that --help and a wrong 
     from dlperf.schema import Comparison
 
 
+EXIT_CODES = (
+    "Exit codes: 0 if something ran; 1 if nothing could run; 2 for an invalid request; with --strict, 3 if a row "
+    "failed or is not comparable; 130 after Ctrl-C, which still writes the report."
+)
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line. Values stay text here; dlperf.planning.checks checks them all at once."""
-    made = Parser(prog="python -m dlperf.compare", description=__doc__)
+    made = Parser(prog="python -m dlperf.compare", description=__doc__, epilog=EXIT_CODES)
     flags.add_to(made, "compare")
     return made
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit code 0; 1 if nothing could run; 2 for a wrong request; 130 after Ctrl-C."""
+    """See EXIT_CODES."""
     arguments = vars(parser().parse_args(argv))
     return exit_code(lambda: _compare(arguments), kept="Finished runs are kept.")
 
@@ -48,7 +54,7 @@ def _compare(arguments: Mapping[str, object]) -> int:
     if arguments["resume"]:
         return _resume(arguments, adapters)
     given = {name: arguments[name] for name in DEFAULTS if arguments[name] is not None}
-    asked = {**DEFAULTS, **given, "dry_run": arguments["dry_run"], "output": arguments["output"]}
+    asked = {**DEFAULTS, **given, **{name: arguments[name] for name in ("dry_run", "output", "retry_failed")}}
     spec = checks.from_arguments(asked, adapters)
     if asked["precision"] == spec_.AUTO:
         print(("# " if arguments["dry_run"] else "") + spec_.chosen_precision(spec, adapters), flush=True)
@@ -106,7 +112,16 @@ def _run(opened: Store, adapters: Mapping[str, Adapter], arguments: Mapping[str,
         _report(opened, interrupted)
     if interrupted:
         return 130
-    return 0 if any(record.done for record in opened.records.values()) else 1
+    if not any(record.done for record in opened.records.values()):
+        return 1
+    return 3 if arguments["strict"] and wanting(opened.comparison) else 0
+
+
+def wanting(comparison: Comparison) -> bool:
+    """Whether a run failed, or a row is not comparable."""
+    from dlperf.figures import standings
+
+    return any(record.failure for record in comparison.records) or bool(standings.obstacles(comparison))
 
 
 def _report(opened: Store, interrupted: bool) -> None:

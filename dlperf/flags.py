@@ -58,6 +58,7 @@ REFERENCE = "run rows whose kernels on this CPU are slow reference loops"
 EMULATE = "run the workers on a CPU that qemu-user emulates: Haswell; no speed is real"
 AGAIN = "rows of each table made twice, to see how far apart equal ones come out; default: 1 with dlperf, else 0"
 UNTIL = "instead of --repeats: runs of each row are added until the half width of each ratio is within P, such as 2%%"
+STRICT = "for CI: exit code 3 where a row failed, also in one repeat alone, or is not comparable"
 FLAGS = (
     Flag(WHAT, "-m --model", "M,...", f"{_models()}; default: {MODELS}", "", default=MODELS),
     Flag(WHAT, "-p --precision", "P,...", PRECISION, "fp64 (default), fp32, tf32, amp, fp16, bf16", default="fp32"),
@@ -132,6 +133,7 @@ FLAGS = (
     ),
     Flag(OUTPUT, "--resume", "DIR", "run what is missing in the folder of an interrupted comparison", asks=False),
     Flag(OUTPUT, "--retry-failed", "", "with --resume: run failed runs again, too", takes="nothing", asks=False),
+    Flag(OUTPUT, "--strict", "", STRICT, takes="nothing", asks=False),
     Flag(OUTPUT, "--dry-run", "", "print the plan and every command, run nothing", "", takes="nothing", asks=False),
     Flag(OUTPUT, "-q --quiet", "", "no progress", "", takes="nothing", asks=False),
     Flag(

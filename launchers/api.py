@@ -159,7 +159,7 @@ class Launcher:
                 held = (pipe, *HELD)
                 keeper = [sys.executable, "-IS", keeper_.__file__, ",".join(map(str, held)), str(self.grace)]
                 return Kept(
-                    [*keeper, "sh", str(folder / "launch.sh")],
+                    [*keeper, "sh", os.path.abspath(folder / "launch.sh")],  # a name may begin with a dash
                     ours,
                     stdin=subprocess.DEVNULL,
                     stdout=out,

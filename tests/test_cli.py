@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from commands import call, run
+from commands import FAKE, call, run
 from places import ROOT
 
 from dlperf import __version__
@@ -85,4 +85,19 @@ def test_a_folder_that_no_comparison_would_read_is_not_made(tmp_path, output, wh
     """The words of a subcommand are looked at too, and those that are read as paths."""
     said = call("data", "photos", "--output", tmp_path / output if output.strip() else output)
     assert (said.returncode, why in said.stderr, said.stderr.count("\n")) == (2, True, 1), said.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_value_that_begins_with_a_dash_is_told_how_to_be_written():
+    said = call("compare", "--output", "-x").stderr
+    assert said.endswith("expected one argument. Where it begins with a dash, write --flag=VALUE.\n")
+
+
+def test_retrying_failed_runs_needs_the_folder_that_they_are_in(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    said = call("compare", *FAKE, "--retry-failed", "--repeats", 0, "--output", "a:b")
+    assert said.returncode == 2
+    assert [line.partition(": ")[0].split()[0] for line in said.stderr.splitlines()] == [
+        *("--repeats", "--retry-failed", "--output")
+    ]
     assert list(tmp_path.iterdir()) == []

@@ -28,7 +28,7 @@ def problem(adapter: Adapter, folder: Path, models: Iterable[str]) -> Problem | 
     """Why a folder is no clean checkout of what the adapter runs for some models, and what to do; None if it is.
     What the scripts do not need may have changed."""
     source = _source(adapter)
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         return Problem("--source", folder, says=f"there is no such folder. Make it: {source.checkout}")
     top, said = _git(folder, "rev-parse", "--show-toplevel")
     if top is None or Path(top).resolve() != folder.resolve():

@@ -193,6 +193,8 @@ def claim(folder: Path) -> None:
         used = any(folder.iterdir())
         if not used:
             (folder / "lock").touch()
+    except FileExistsError:
+        raise UsageError([Problem("--output", folder, says="this is a file. Choose another folder.")]) from None
     except OSError as error:
         raise UsageError([Problem("--output", folder, says=f"cannot be written: {error.strerror or error}.")]) from None
     if used:

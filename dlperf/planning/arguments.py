@@ -46,6 +46,14 @@ class Arguments:
             self.wrong(name, self.arguments[name], ", ".join(allowed))
         return tuple(value for value in values if value in allowed) or (allowed[0],)
 
+    def words(self, name: str) -> list[str]:
+        """Of a flag that may be left out."""
+        text = self.arguments.get(name)
+        found = split(text or "")
+        if text and not found:
+            self.problem(name, text, "it names nothing. Give it a value, or leave the flag out.")
+        return found
+
     def choice(self, name: str, allowed: Sequence[str]) -> str:
         value = str(self.arguments[name])
         if value not in allowed:

@@ -23,7 +23,6 @@ from dlperf.launchers import Launcher, containers
 from dlperf.launchers.api import EMULATOR
 from dlperf.launchers.containers import ARGUMENTS, ENGINES
 from dlperf.planning import hosts as hosts_
-from dlperf.planning.arguments import split
 from dlperf.planning.devices import Devices
 from dlperf.planning.hosts import Host
 from dlperf.planning.often import Often
@@ -103,6 +102,10 @@ def from_arguments(
     checker.batch_sizes(spec, [adapters[name] for name in frameworks])
     checker.options(spec, adapters)
     checker.data(spec, adapters)
+    checker.output()
+    if spec.predict and max(spec.world_sizes) == 1:
+        says = "no row has several devices, so there is nothing to predict from. Ask for some with --nproc-per-node."
+        checker.problem("predict", arguments["predict"], says)
     if checker.problems:
         raise UsageError(checker.problems)
     return spec
@@ -161,7 +164,7 @@ class _Checker(Devices, Often, Sizes):
         """--source DIR, for all scripts that are not ours, or ADAPTER=DIR with commas."""
         scripts = {adapter.name: adapter for adapter in chosen if adapter.source}
         found: dict[str, str] = {}
-        for word in split(self.arguments.get("source") or ""):
+        for word in self.words("source"):
             name, sign, folder = word.partition("=")
             if sign and name not in scripts:
                 known = ", ".join(scripts) or "none, as no framework in --frameworks runs a third-party script"
@@ -243,7 +246,7 @@ class _Checker(Devices, Often, Sizes):
     def images(self, frameworks: Sequence[str]) -> dict[str, str]:
         """REF, or ADAPTER=REF, with commas."""
         found: dict[str, str] = {}
-        for word in split(self.arguments.get("image") or ""):
+        for word in self.words("image"):
             adapter, sign, reference = word.rpartition("=")
             if sign and adapter not in frameworks:
                 self.wrong("image", adapter, ", ".join(frameworks), did_you_mean(adapter, frameworks))
@@ -292,6 +295,16 @@ class _Checker(Devices, Often, Sizes):
             if set(path) & set(',"'):
                 says = "containers take no folder whose name has a comma or a quotation mark. Choose another folder."
                 self.problem(name, path, says)
+
+    def output(self) -> None:
+        if self.arguments.get("retry_failed"):
+            self.problem(
+                "retry_failed", "", "it goes on with a comparison that was made. Name its folder with --resume."
+            )
+        folder = os.path.abspath(self.arguments.get("output") or "runs")
+        if "output" in self.arguments and os.pathsep in folder:
+            says = "a folder whose path has a colon cannot be in PYTHONPATH, which workers need. Choose another one."
+            self.problem("output", folder, says)
 
     def launcher_arguments(self, launcher: Launcher) -> dict[str, str]:
         given = self.pairs("launcher_arg", "KEY=VALUE")
@@ -359,7 +372,7 @@ class _Checker(Devices, Often, Sizes):
         if spec.data == "synthetic":
             return
         folder = Path(spec.data)
-        if not folder.is_dir():
+        if not os.path.isdir(folder):  # False for a name that is too long, too
             self.problem("data", spec.data, "there is no such folder. Make it with python -m dlperf.data.")
             return
         if not os.access(folder, os.R_OK | os.X_OK):

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -17,16 +18,19 @@ from places import ROOT
 from processes import alive, wait_for, working_in
 
 import dlperf
+from dlperf import compare as compare_
+from dlperf import stored
 from dlperf.catalog import reader
 from dlperf.comparison import store
 from dlperf.comparison.progress import Progress
 from dlperf.comparison.runner import Runner
 from dlperf.envs import kinds
 from dlperf.envs.target import MARKER
-from dlperf.figures import rates
+from dlperf.figures import rates, standings
 from dlperf.planning import plan
 from dlperf.planning.spec import Protocol, Spec
 from dlperf.runs import bundle, events
+from dlperf.schema import Failure
 
 compare = partial(call, "compare")
 
@@ -69,6 +73,34 @@ def test_blocks_are_added_until_ratios_are_known(tmp_path, limits, blocks, says)
     again = run("compare", "--resume", out)
     assert len(records(out)) == 2 * blocks
     assert ended.stdout.splitlines()[-3:] == again.stdout.splitlines()[-3:]
+
+
+def test_with_strict_what_cannot_be_compared_is_exit_code_3(tmp_path):
+    out = tmp_path / "out"
+    ended = compare(*FAKE, "--set", "clock=virtual", "-r", 1, "--strict", "-o", out)
+    assert (ended.returncode, "not comparable" in ended.stdout) == (3, True), ended.stderr
+    assert (compare("--resume", out).returncode, compare("--resume", out, "--strict").returncode) == (0, 3)
+
+
+def test_strict_is_content_with_proven_rows_unless_a_run_failed():
+    path = ROOT / "report" / "published" / "2026-11-21-cpu-fp32" / "results.json"
+    found = stored.comparison_from(json.loads(path.read_text(encoding="utf-8")))
+    rows = {one.job.id for one in found.records if one.failure} | set(standings.obstacles(found))
+    sound = replace(
+        found,
+        jobs=tuple(job for job in found.jobs if job.id not in rows),
+        records=tuple(one for one in found.records if one.job.id not in rows),
+    )
+    assert sound.jobs
+    assert not compare_.wanting(sound)
+    first, *others = sound.records
+    assert compare_.wanting(replace(sound, records=(replace(first, failure=Failure("crash", "it did")), *others)))
+
+
+def test_a_folder_may_begin_with_a_dash(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ended = compare(*FAKE, "--set", "clock=virtual", "-r", 1, "--output=-out")
+    assert ended.returncode == 0, ended.stdout
 
 
 def test_the_folder_has_the_report_the_records_and_the_code_that_ran(tmp_path):
