@@ -74,10 +74,10 @@ def read(path: Path) -> tuple[dict[str, Any], list[Sample]]:
     """The first line of a sampler's file, and its samples as far as they go; never raises for what the file holds."""
     head: dict[str, Any] = {"not_sampled": "the sampler wrote nothing"}
     samples: list[Sample] = []
-    with suppress(OSError, ValueError, RecursionError):  # it ends in the middle of a line
-        first, *rest = path.read_bytes().splitlines()
-        head = dict(msgspec.json.decode(first, type=messages.Sampler))
-        for line in rest:
+    with suppress(StopIteration, ValueError, RecursionError):
+        lines = messages.lines(path)
+        head = dict(msgspec.json.decode(next(lines), type=messages.Sampler))
+        for line in lines:
             told = msgspec.json.decode(line, type=messages.Sampled)
             if len(told["gpus"]) != len(head.get("gpus", ())):
                 break

@@ -157,12 +157,8 @@ def read(path: Path, samples: Sequence[conditions.Sample] = ()) -> Stream:
     """The events in a file, as far as it goes. Never raises for what the file holds: what is none, or cannot be, is its
     `bad_line`. A last line without an end is of a worker that was killed, or is about to go on. samples: of the GPUs
     meanwhile."""
-    try:
-        *lines, _ = path.read_bytes().split(b"\n")
-    except OSError:
-        return Stream()
     found: dict[str, Any] = {"windows": [], "times": {}}
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(messages.lines(path), 1):
         try:
             _add(found, messages.event(line), samples)
         except messages.BadEvent as error:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import signal
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from dlperf.docker import engine as engine_
 from dlperf.docker.engine import REFUSED
+from dlperf.errors import shortened
 from dlperf.launchers import Launcher
 from dlperf.runs.events import Stream
 from dlperf.runs.execute import Exit
@@ -39,8 +42,20 @@ def failure(ended: Exit, stream: Stream, folder: Path, launcher: Launcher | None
     if ended.code != 0 and stream.ranks and not any(one.failed for one in stream.ranks):
         return Failure("launcher", _launcher_said(ended, stream, folder, launcher), lines)
     if told is None and ended.code != 0:
-        return Failure("crash", f"it ended with exit code {ended.code} after its last event", lines)
+        return Failure("crash", f"it ended with exit code {ended.code} after its last event{last_words(lines)}", lines)
+    if told and not (stream.failed or stream.bad_line or told.lines):  # it says no more than that there was no word
+        told = dataclasses.replace(told, message=told.message + last_words(lines))
     return dataclasses.replace(told, lines=told.lines or lines) if told else None
+
+
+def last_words(lines: Sequence[str]) -> str:
+    """ ": ModuleNotFoundError: No module named 'numpy'", the last line that was printed; empty if there is none."""
+    said = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return f": {said if len(said) <= WORDS else said[:WORDS] + '…'}" if said else ""
+
+
+#: of a last line, in a message: characters
+WORDS = 300
 
 
 def outside(ended: Exit, lines: tuple[str, ...], where: str = "") -> Failure | None:
@@ -87,27 +102,34 @@ def _launcher_said(ended: Exit, stream: Stream, folder: Path, launcher: Launcher
 
 
 def printed(folder: Path) -> str:
-    """All that the launcher and, where they are not apart, the ranks printed."""
-    texts = []
-    for name in ("stdout.log", "stderr.log"):
-        with suppress(OSError):
-            texts.append((folder / name).read_text(encoding="utf-8", errors="replace"))
-    return "\n".join(texts)
+    """What the launcher and, where they are not apart, the ranks printed last."""
+    return "\n".join(_end(folder / name) for name in ("stdout.log", "stderr.log"))
 
 
-def _of_rank(folder: Path, rank: int, count: int = 15) -> tuple[str, ...]:
-    with suppress(OSError):
-        return tuple(
-            (folder / f"log.rank{rank}.txt").read_text(encoding="utf-8", errors="replace").splitlines()[-count:]
-        )
-    return ()
+def _of_rank(folder: Path, rank: int) -> tuple[str, ...]:
+    return _last(_end(folder / f"log.rank{rank}.txt"))
 
 
-def last_lines(folder: Path, count: int = 15) -> tuple[str, ...]:
+def last_lines(folder: Path) -> tuple[str, ...]:
     """The end of what was printed: standard error, or standard output where that is empty."""
-    for name in ("stderr.log", "stdout.log"):
-        with suppress(OSError):
-            lines = (folder / name).read_text(encoding="utf-8", errors="replace").splitlines()
-            if lines:
-                return tuple(lines[-count:])
-    return ()
+    return _last(_end(folder / "stderr.log")) or _last(_end(folder / "stdout.log"))
+
+
+#: of a log, bytes at its end that are read, and lines that a failure shows
+END, LINES = 2**20, 15
+
+
+def _end(path: Path) -> str:
+    """The end of a log, from the start of a line on if that is there; a log may be larger than the memory."""
+    with suppress(OSError), open(path, "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - END))
+        found = file.read(END)
+        if size > END:
+            found = found.partition(b"\n")[2] or found
+        return found.decode("utf-8", "replace")
+    return ""
+
+
+def _last(text: str) -> tuple[str, ...]:
+    return tuple(map(shortened, text.splitlines()[-LINES:]))

@@ -4,6 +4,9 @@ does not fit makes a failed row, never a wrong figure. Fields that are not here 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import msgspec
@@ -183,8 +186,23 @@ class BadEvent(ValueError):
     """A line is not an event, or one that cannot be; the message says what of it."""
 
 
+#: bytes of a line at most; the longest that a worker writes, of a trajectory, has some tens of thousands
+LONGEST = 2**24
+
+
+def lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file that have an end; one that is too long is cut, and the last."""
+    with suppress(OSError), open(path, "rb") as file:
+        while (line := file.readline(LONGEST)).endswith(b"\n"):
+            yield line[:-1]
+        if len(line) == LONGEST:
+            yield line
+
+
 def event(line: bytes) -> dict[str, Any]:
     """The event in a line of JSON, with all its fields. BadEvent where it is none."""
+    if len(line) == LONGEST:
+        raise BadEvent(f"it has more than {LONGEST:,} bytes")
     try:
         told = msgspec.json.decode(line)
     except (ValueError, RecursionError) as error:

@@ -13,8 +13,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
@@ -55,21 +57,50 @@ class Mark:
     loss: float | None
 
 
-def lines(text: str, log: Log, job: Job) -> Iterator[LogLine]:
+#: bytes that are read at once, and of a line that has no carriage return; lines with figures of which more are read
+LONG, MOST = 2**20, 500_000
+#: a step or a moment beyond it is what another rank wrote into the middle of
+BEYOND = 1e15
+
+
+def lines(path: Path, log: Log, job: Job) -> Iterator[LogLine]:
     """The lines with figures, those between carriage returns too. One that is cut off at the end is left out."""
-    for number, line in enumerate(text.split("\n")[:-1], 1):
-        tag = TAG.match(line)
-        for found in log.line.finditer(line.replace("\r", " ")):
+    for number, line in _pieces(path):
+        text = line.decode("utf-8", "replace")
+        tag = TAG.match(text)
+        for found in log.line.finditer(text.replace("\r", " ")):
             try:
                 yield _line(number, tag["rank"] if tag else "", found, log, job)
             except (ValueError, OverflowError, ZeroDivisionError):
                 continue  # another rank wrote into the middle of it
 
 
+def _pieces(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The number of each whole line and its bytes, in pieces that end at a carriage return where it is very long. One
+    that has none of these either is no line of figures, and is left out: a part of a number is another number."""
+    number, rest, skipped = 1, b"", False
+    with suppress(OSError), open(path, "rb") as file:
+        while block := file.read(LONG):
+            *whole, rest = (rest + block).split(b"\n")
+            for line in whole:
+                if not skipped:
+                    yield number, line
+                number, skipped = number + 1, False
+            if len(rest) > LONG and not skipped:
+                told, mark, rest = rest.rpartition(b"\r")
+                skipped = not mark
+                if mark:
+                    yield number, told
+            rest = b"" if skipped else rest
+
+
 def _line(number: int, rank: str, found: re.Match[str], log: Log, job: Job) -> LogLine:
     groups = found.groupdict()
     loss = float(groups["loss"]) if groups.get("loss") else None
-    return LogLine(number, rank, int(groups["step"]) - log.first + 1, _time(groups, log, job), loss)
+    step, time = int(groups["step"]) - log.first + 1, _time(groups, log, job)
+    if not (abs(step) < BEYOND and abs(time) < BEYOND):
+        raise ValueError(f"step {step} at {time}")
+    return LogLine(number, rank, step, time, loss)
 
 
 def _time(groups: Mapping[str, str], log: Log, job: Job) -> float:
@@ -178,11 +209,7 @@ def stream(
     path: Path, log: Log, wanted: Steps, job: Job, versions: Mapping[str, str], effective: Mapping[str, str]
 ) -> Stream:
     """What a log tells of a job's run. Never raises for what the log holds."""
-    try:
-        text = path.read_bytes().decode("utf-8", "replace")  # a carriage return ends no line
-    except OSError:
-        text = ""
-    ranks = by_rank(lines(text, log, job), log, job)
+    ranks = by_rank(islice(lines(path, log, job), MOST), log, job)
     of_ranks = [windows(marks(mine, log), wanted, log, job.global_batch_size, path.name) for mine in ranks.values()]
     found = tuple(_merged(several) for several in zip(*of_ranks, strict=False))
     first = [mine[0].time for mine in ranks.values() if mine and mine[0].step == log.every == 1 and not log.timestamp]
@@ -234,7 +261,7 @@ def failure(ended: Exit, stream: Stream, folder: Path) -> Failure | None:
     tail, inside = failures.last_lines(folder), stream.failure
     outside = failures.outside(ended, tail)
     if outside is None and ended.code:
-        outside = Failure("crash", f"it ended with exit code {ended.code}", tail)
+        outside = Failure("crash", f"it ended with exit code {ended.code}{failures.last_words(tail)}", tail)
     if outside is None or outside.kind == "timeout":
         return outside or (inside and replace(inside, lines=tail))
     said = f"; {inside.message}" if inside else ""

@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -132,3 +133,32 @@ def test_each_field_of_what_a_sampler_writes(tmp_path):
                 head, samples = conditions.read(path)
                 assert all(map(math.isfinite, conditions.during(samples, 1001.0, 1003.0).values()))
                 assert head.keys() & {"gpus", "not_sampled"} or not samples
+
+
+def test_a_line_without_an_end_is_a_bad_event_and_not_in_memory(tmp_path):
+    path = tmp_path / "events.rank0.jsonl"
+    with open(path, "wb") as file:
+        file.truncate(10**9)
+    tracemalloc.start()
+    try:
+        found = events.read(path)
+        assert tracemalloc.get_traced_memory()[1] < 10**8
+    finally:
+        tracemalloc.stop()
+    assert found.bad_line == "line 1 of events.rank0.jsonl: it has more than 16,777,216 bytes"
+
+
+def test_of_a_log_that_is_larger_than_memory_the_end_is_read(tmp_path):
+    for name in ("stdout.log", "stderr.log"):
+        with open(tmp_path / name, "wb") as file:
+            file.seek(10**9)
+            file.write(b"first\n" + b"y" * 5000 + b"\nlast words\n")
+    tracemalloc.start()
+    try:
+        failure = failures.failure(Exit(1, False, 5.0, False), events.Stream(), tmp_path)
+        assert tracemalloc.get_traced_memory()[1] < 10**8
+    finally:
+        tracemalloc.stop()
+    assert failure.message == "the worker exited without reporting an error: last words"
+    assert failure.lines[-1] == "last words"
+    assert max(map(len, failure.lines)) <= 1025

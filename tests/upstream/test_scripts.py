@@ -660,7 +660,8 @@ def test_the_lines_that_a_window_names_are_those_that_it_is_of(tmp_path, name, m
         first, last = map(int, span.split("-"))
         assert file == "stdout.log"
         assert 1 <= first <= last <= len(text)
-        steps = [line.step for line in logs.lines("\n".join(text[first - 1 : last]) + "\n", script.log, job)]
+        (tmp_path / "part").write_text("\n".join(text[first - 1 : last]) + "\n")
+        steps = [line.step for line in logs.lines(tmp_path / "part", script.log, job)]
         covered = steps[-1] - steps[0] + (0 if script.log.timestamp else script.log.every)
         assert covered == window.steps
 
@@ -806,7 +807,7 @@ def test_training_that_starts_over_ends_the_log(tmp_path):
 @pytest.mark.parametrize(
     ("code", "timed_out", "printed", "kind", "says"),
     [
-        (1, False, "python: can't open file\n", "crash", "it ended with exit code 1; no line of stdout.log"),
+        (1, False, "python: can't open file\n", "crash", "exit code 1: python: can't open file; no line of"),
         (1, False, "RuntimeError: CUDA out of memory. Tried to allocate\n", "out_of_memory", "exit code 1"),
         (-9, False, "", "killed", "SIGKILL"),
         (0, True, "", "timeout", "timed out after 5 s"),
@@ -819,6 +820,32 @@ def test_what_ended_a_script_is_in_its_row(tmp_path, code, timed_out, printed, k
     failure = logs.failure(Exit(code, timed_out, 5.0, False), found, tmp_path)
     assert failure.kind == kind
     assert says in failure.message
+
+
+def test_a_log_that_is_larger_than_memory_is_read_in_pieces(tmp_path, monkeypatch):
+    """Without ends of lines too: what stands between carriage returns is read, and no number in part."""
+    _, job = planned("pytorch-examples")
+    log = ADAPTERS[job.adapter].scripts[job.model].log
+    text = list(pytorch_examples(120, 128))
+    whole = stream(tmp_path, job, text)
+    assert whole.failure is None
+    monkeypatch.setattr(logs, "LONG", 200)
+    (tmp_path / "stdout.log").write_text("\n".join(["x" * 10_000, *text, "x" * 10_000]) + "\n")
+    noisy = [line._replace(number=line.number - 1) for line in logs.lines(tmp_path / "stdout.log", log, job)]
+    (tmp_path / "stdout.log").write_text("\r".join(text) + "\n")
+    one_line = list(logs.lines(tmp_path / "stdout.log", log, job))
+    (tmp_path / "stdout.log").write_text("\n".join(text) + "\n")
+    plain = list(logs.lines(tmp_path / "stdout.log", log, job))
+    assert noisy == plain
+    assert [line._replace(number=0) for line in one_line] == [line._replace(number=0) for line in plain]
+
+
+@pytest.mark.parametrize("wrong", ["1e400", "nan", "9" * 5000])
+def test_a_number_that_is_none_is_no_line(tmp_path, wrong):
+    _, job = planned("pytorch-examples")
+    text = list(pytorch_examples(120, 128))
+    found = stream(tmp_path, job, [re.sub(r"Time +[0-9.]+", f"Time {wrong}", line) for line in text])
+    assert found.failure.kind == "no_figures"
 
 
 def test_figures_of_a_script_that_fails_afterwards_are_a_failure(tmp_path):
