@@ -58,7 +58,26 @@ def describe(data_dir: str) -> Dict[str, Any]:
         raise ValueError(f"{file}: is not of prepared images. {PREPARE}.")
     if found.get("version") != VERSION or any(key not in found for key in KEYS):
         raise ValueError(f"{file}: is of version {found.get('version')}, this dlperf reads {VERSION}. {PREPARE} again.")
+    wrong = [key for key in KEYS if not _is(key, found[key])]
+    if wrong:
+        raise ValueError(f"{file}: {wrong[0]} is {found[wrong[0]]!r:.60}, which was never written. {PREPARE} again.")
     return found
+
+
+def _is(key: str, value: Any) -> bool:
+    """Whether dataset.json may have that value: so many images, names of classes, sizes of each format's files."""
+    if key == "images":
+        return _is_count(value)
+    if key == "classes":
+        return isinstance(value, list) and all(isinstance(one, str) for one in value)
+    return isinstance(value, dict) and all(
+        isinstance(sizes, dict) and all(map(_is_count, sizes.values())) and (format != "folder" or INDEX in sizes)
+        for format, sizes in value.items()
+    )
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def formats(data_dir: str) -> List[str]:
@@ -98,12 +117,15 @@ def _changed(data_dir: str, found: Dict[str, Any], format: str) -> List[str]:
     if format == "folder":
         index = os.path.join(data_dir, format, INDEX)
         if os.path.exists(index) and os.path.getsize(index) == sizes[INDEX]:
-            files += [(one.path, one.bytes) for one in read_index(data_dir)]
+            try:
+                files += [(one.path, one.bytes) for one in read_index(data_dir)]
+            except ValueError as error:
+                return [f"{index}: is not what was written ({error}). {PREPARE} again."]
     for name, size in files:
         file = os.path.join(data_dir, format, name)
         try:
             now = os.path.getsize(file)
-        except OSError:
+        except (OSError, ValueError):  # a name that no file can have
             return [f"{file}: is missing. {PREPARE} again."]
         if now != size:
             return [f"{file}: has {now} bytes, and had {size} when it was written. {PREPARE} again."]

@@ -170,6 +170,30 @@ def test_a_file_that_has_changed_since_is_named(drawn, tmp_path, format):
     assert problem.startswith(f"{file}: is missing")
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("images", None), ("images", True), ("classes", 1e999), ("classes", [1]), ("formats", True),
+     ("formats", {"folder": {}}), ("formats", {"recordio": {"train.rec": "5"}}),
+     ("formats", {"recordio": ["train.rec"]})],
+)  # fmt: skip
+def test_a_description_of_other_types_is_named(tmp_path, key, value):
+    whole = {"format": photos.FORMAT, "version": 1, "images": 8, "classes": ["a"], "formats": {}}
+    (tmp_path / photos.DESCRIPTION).write_text(json.dumps({**whole, key: value}))
+    (problem,) = photos.check(tmp_path, resnet.SIZES["resnet_tiny"], 4, [])
+    assert f"{photos.DESCRIPTION}: {key} is " in problem
+    assert photos.formats(tmp_path) == []
+
+
+def test_an_index_that_is_none_is_named(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / photos.INDEX).write_text("a\tb\n")
+    sizes = {"folder": {photos.INDEX: 4}}
+    whole = {"format": photos.FORMAT, "version": 1, "images": 8, "classes": ["a"], "formats": sizes}
+    (tmp_path / photos.DESCRIPTION).write_text(json.dumps(whole))
+    (problem,) = photos.check(tmp_path, resnet.SIZES["resnet_tiny"], 4, ["folder"])
+    assert f"{photos.INDEX}: is not what was written" in problem
+
+
 def test_a_folder_that_does_not_fit_the_model_says_why(drawn, tmp_path):
     prepare(drawn, tmp_path / "out")
     config = resnet.SIZES["resnet_tiny"]._replace(classes=2)
