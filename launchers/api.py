@@ -87,15 +87,20 @@ class Ended(NamedTuple):
 
 #: descriptors of locks that outlive this process for as long as something that it ran does
 HELD: list[int] = []
+#: keepers that were started, and have not been stopped
+KEEPERS: set[int] = set()
 
 
 class Kept(subprocess.Popen[bytes]):
     """What a launcher started, under a keeper that ends with it. pipe: see dlperf.launchers.keeper; it is closed when
-    this process ends, however that is."""
+    this process ends, however that is. If the keeper is killed, this process stands in for it."""
 
     def __init__(self, command: Sequence[str], pipe: int, **given: Any):
         self._pipe = pipe
+        self._others = keeper_.descendants()
+        keeper_.adopt()
         super().__init__(command, **given)
+        KEEPERS.add(self.pid)
 
     def let_go(self) -> None:
         """Ask for the end."""
@@ -104,6 +109,12 @@ class Kept(subprocess.Popen[bytes]):
             with suppress(BrokenPipeError):
                 os.write(pipe, b"x")
             os.close(pipe)
+
+    def end_orphans(self) -> None:
+        """After its end: of what a keeper that was killed has left, nothing stays."""
+        KEEPERS.discard(self.pid)
+        if self.returncode == -signal.SIGKILL:  # it, or its command, whose end is its own
+            keeper_.end_orphans({*self._others, *KEEPERS})
 
 
 class Launcher:
@@ -196,6 +207,7 @@ class Launcher:
         interrupted."""
         process.let_go()
         process.wait()
+        process.end_orphans()
 
     def first_ended(self, printed: str) -> Ended | None:
         """The first rank that ended by a signal, by what the engine printed."""

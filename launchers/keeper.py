@@ -16,6 +16,7 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Collection
 from contextlib import suppress
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
@@ -33,14 +34,20 @@ def main(argv: list[str]) -> int:
     held, grace, command = [int(one) for one in argv[0].split(",")], float(argv[1]), argv[2:]
     for descriptor in held:
         os.set_inheritable(descriptor, False)
-    libc = ctypes.CDLL(None)
-    libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
+    libc = adopt()
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _stop)
     child = _start(command, libc)
     status = _watch(child, held[0], grace)
     return _end_as(_collect(child, status))
+
+
+def adopt() -> ctypes.CDLL:
+    """Be the parent of all processes below this one whose own parent is gone."""
+    libc = ctypes.CDLL(None)
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
+    return libc
 
 
 def _stop(number: int, frame: object) -> None:
@@ -88,13 +95,27 @@ def _collect(child: int, status: int | None) -> int | None:
     deadline = time.monotonic() + MOST
     while True:
         status = _reap(child, status)
-        left = _descendants()
+        left = descendants()
         if not left or time.monotonic() > deadline:
             return _reap(child, status)
         for pid in left:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.005)
+
+
+def end_orphans(known: Collection[int]) -> None:
+    """End what a keeper that was killed has left to this process, whose children it became. known: those that are not
+    such."""
+    deadline = time.monotonic() + MOST
+    while (left := descendants(known)) and time.monotonic() < deadline:
+        for pid in left:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.005)
+        for pid in left:
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
 
 
 def _reap(child: int, status: int | None) -> int | None:
@@ -109,8 +130,9 @@ def _reap(child: int, status: int | None) -> int | None:
         status = found if pid == child else status
 
 
-def _descendants() -> list[int]:
-    """Processes below this one that run; a zombie is its parent's to collect, or becomes ours."""
+def descendants(known: Collection[int] = ()) -> list[int]:
+    """Processes below this one that run; a zombie is its parent's to collect, or becomes ours. known: those that are
+    left out, with all below them."""
     parents = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -123,7 +145,7 @@ def _descendants() -> list[int]:
     found: set[int] = set()
     more = {os.getpid()}
     while more:
-        more = {pid for pid, (parent, _) in parents.items() if parent in more} - found
+        more = {pid for pid, (parent, _) in parents.items() if parent in more} - found - {*known}
         found |= more
     return [pid for pid in found if not parents[pid][1]]
 

@@ -68,6 +68,23 @@ def test_daemons_end_with_their_run(tmp_path, how):
     launchers.find("local").stop(process)
 
 
+def test_what_a_killed_keeper_leaves_ends_with_it_and_nothing_else_does(tmp_path):
+    other = subprocess.Popen(["sleep", "1000"])
+    (tmp_path / "second").mkdir()
+    second = started(tmp_path / "second", "sleep 1000\n")
+    process = started(tmp_path, STUBBORN + "sleep 1000\n")
+    wait_for(lambda: len(left(tmp_path)) == 2)
+    process.kill()
+    process.wait(60)
+    assert len(left(tmp_path)) == 2
+    launchers.find("local").stop(process)
+    assert left(tmp_path) == []
+    assert other.poll() is second.poll() is None
+    launchers.find("local").stop(second)
+    other.kill()
+    other.wait()
+
+
 def locked_out(folder: Path):
     try:
         with store.locked(folder):
