@@ -4,12 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 # what needs no framework, no second host and no engine of images
 ALONE := not framework and not cluster and not images
-N ?= 30
 ARGS ?= --model bert --precision auto
 REFERENCE_ARGS := --frameworks pytorch --device cpu --model resnet50,bert
 
 .PHONY: setup compare doctor verify reference test test-cluster test-horovod test-images check format types lint lock bench
-.PHONY: test-deviations test-pythons test-orders test-cpus test-arm test-dali bench-containers bench-statistics gpu capabilities test-nullgpu nullgpu-table clean
+.PHONY: test-deviations test-faults test-pythons test-orders test-cpus test-arm test-dali bench-containers bench-statistics gpu capabilities test-nullgpu nullgpu-table clean
 
 setup: $(VENV)/ready
 
@@ -73,6 +72,13 @@ nullgpu-table: $(VENV)/ready
 test-deviations: $(VENV)/ready
 	$(BIN)/python -m pytest -v -m deviations tests/conformance $(TEST_ARGS)
 
+# The campaign of faults, N times as long as in `make test`, from a seed, and N * 100,000 inputs to the readers; a table of
+# what was tried and what failed. As root also full and read-only disks. One kind: TEST_ARGS="-k signals".
+test-faults: N ?= 10
+test-faults: SEED ?= 20261124
+test-faults: $(VENV)/ready
+	$(BIN)/python -m pytest -v -m faults tests/faults --faults $(N) --faults-seed $(SEED) $(TEST_ARGS)
+
 # Every framework's pixels through DALI. Makes environments of gigabytes, and compiles TensorFlow's plug-in with make and
 # g++. One: TEST_ARGS="-k pytorch".
 test-dali: $(VENV)/ready
@@ -89,6 +95,7 @@ test-pythons:
 	$(PYTHON) tests/pythons.py -q -m "$(ALONE)" $(TEST_ARGS)
 
 # The same tests in N random orders, until one fails. `make test TEST_ARGS=--randomly-seed=SEED` has the same order.
+test-orders: N ?= 30
 test-orders: $(VENV)/ready
 	@for seed in $$(shuf -i 1-999999 -n $(N)); do \
 	  echo "order of seed $$seed"; \

@@ -11,6 +11,8 @@ import pytest
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the golden files with what the code makes")
+    parser.addoption("--faults", type=int, default=10, help="how many times the short campaign the long one is")
+    parser.addoption("--faults-seed", default="20261124", help="of the campaign of tests/faults")
 
 
 def pytest_configure() -> None:
