@@ -3,13 +3,20 @@ what has others is a ValueError that names the place."""
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
+import stat
+import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal, TypedDict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import msgspec
 
 from dlperf import models
+from dlperf.adapters.api import WIDTH
 from dlperf.kind import KINDS
 from dlperf.schema import (
     TOGETHER,
@@ -25,8 +32,16 @@ from dlperf.schema import (
     whole,
 )
 
+if TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
 #: what reading raises where the data is something else
 DAMAGED = (ValueError, TypeError, KeyError, RecursionError)
+#: what no file of the caches, and no header of an array, is larger than
+BYTES, HEADER = 2**26, 1000
+#: of a tensor's values; squares of it can be added
+LARGEST = 1e100
 
 
 class Card(TypedDict, total=False):
@@ -80,6 +95,13 @@ class Unheld(Audit):
     why: str
 
 
+class Kept(TypedDict):
+    """A file of the cache: `certificate` is a Certificate, `checksum` is over it."""
+
+    checksum: str
+    certificate: dict[str, Any]
+
+
 class Manifest(TypedDict):
     """comparison.json: what is known of a comparison before its first run."""
 
@@ -96,6 +118,68 @@ class Manifest(TypedDict):
 def decoded(text: str | bytes) -> Any:
     """Of JSON as its standard has it, which knows neither NaN nor infinity. One of DAMAGED where it is not."""
     return msgspec.json.decode(text)
+
+
+def content(path: Path) -> bytes:
+    """Of a file of at most BYTES. OSError where there is none; ValueError where it is something else."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise ValueError(f"{path.name} is no file")
+    if found.st_size > BYTES:
+        raise ValueError(f"{path.name} has {found.st_size} bytes")
+    return path.read_bytes()
+
+
+def checksum(data: Mapping[str, Any]) -> str:
+    """SHA-256 of what JSON has. It tells damage and careless edits; who edits on purpose can make it again."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+
+
+def arrays(path: Path) -> dict[str, NDArray[numpy.float64]]:
+    """The vectors in an .npz as dlperf.adapters.trace writes them: float64, at most WIDTH values in each. OSError where
+    there is no such file; ValueError where it holds anything else. No more than BYTES are unpacked."""
+    data = content(path)
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            names = archive.namelist()
+            if len(set(names)) < len(names) or (8 * WIDTH + HEADER) * len(names) > BYTES:
+                raise ValueError(f"it has {len(names)} arrays, {len(set(names))} names")
+            return {name.removesuffix(".npy"): _vector(name, archive) for name in names}
+    except Exception as error:  # of a damaged archive zipfile and numpy raise whatever their parsers met
+        raise ValueError(f"{path.name} is damaged: {error or type(error).__name__}") from None
+
+
+def _vector(name: str, archive: zipfile.ZipFile) -> NDArray[numpy.float64]:
+    import numpy
+    from numpy.lib import format
+
+    if archive.getinfo(name).compress_type != zipfile.ZIP_STORED:
+        raise ValueError(f"{name} is compressed")
+    with archive.open(name) as packed:
+        file = io.BytesIO(packed.read(8 * WIDTH + HEADER + 1))
+    if format.read_magic(file) != (1, 0):
+        raise ValueError(f"{name} is of another version")
+    shape, _, kind = format.read_array_header_1_0(file)
+    if kind != numpy.dtype("<f8") or len(shape) != 1 or not 0 <= shape[0] <= WIDTH:
+        raise ValueError(f"{name} is {kind} of shape {shape}")
+    values = file.read()
+    if len(values) != 8 * shape[0]:
+        raise ValueError(f"{name} has {len(values)} bytes of {8 * shape[0]}")
+    return numpy.frombuffer(values, "<f8")
+
+
+def vectors(found: Mapping[str, NDArray[numpy.float64]], lengths: Mapping[str, int], finite: bool = True) -> None:
+    """ValueError unless the arrays are those expected: how many values each has, by name."""
+    import numpy
+
+    odd = sorted(lengths.keys() ^ found.keys())
+    if odd:
+        raise ValueError(f"{odd[0]} is {'missing' if odd[0] in lengths else 'not expected'}")
+    for name, values in found.items():
+        if len(values) != lengths[name]:
+            raise ValueError(f"{name} has {len(values)} values, not {lengths[name]}")
+        if finite and not (numpy.abs(values) <= LARGEST).all():
+            raise ValueError(f"{name} has values that are not finite, or beyond {LARGEST:g}")
 
 
 def job_from(data: Mapping[str, Any]) -> Job:
@@ -154,6 +238,14 @@ def trajectory_from(data: Mapping[str, Any]) -> Trajectory:
 def certificate_from(data: Mapping[str, Any]) -> Certificate:
     """The inverse of to_json for a Certificate; errors as in job_from."""
     return _known(msgspec.convert(data, Certificate))
+
+
+def kept_from(data: Mapping[str, Any]) -> Certificate:
+    """Of a file of the cache; errors as in job_from."""
+    found = msgspec.convert({"checksum": data.get("seal"), **data}, Kept)  # as older ones call it
+    if found["checksum"] != checksum(found["certificate"]):
+        raise ValueError("checksum mismatch: it was damaged or edited")
+    return certificate_from(found["certificate"])
 
 
 def _known(certificate: Certificate) -> Certificate:

@@ -2,23 +2,24 @@
 
 One folder in `<cache>/certificates` for each system, model, precision, environment, code and processor:
 
-    certificate.json   the trajectory, the last verdict on it, and a seal over both
+    certificate.json   the trajectory, the last verdict on it, and a checksum over both
     trajectory.npz     sketches of its tensors, see dlperf.adapters.trace
 
 Its name ends in a digest of all that it depends on, so that a change of the adapter's code, of the model or of the
-environment finds none. A file that does not fit its seal is refused, and made again.
+environment finds none. A file that is not what was written is refused, and made again. The checksum is against damage:
+whoever edits a certificate on purpose can make it again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from dlperf import cache, models
 from dlperf.adapters import variables
@@ -29,7 +30,7 @@ from dlperf.models.parameters import initial
 from dlperf.proof.asked import BATCH_SIZE, SEED, STEPS, Asked, of_ranks
 from dlperf.proof.judge import Evidence
 from dlperf.schema import Certificate, Trajectory
-from dlperf.stored import certificate_from
+from dlperf.stored import DAMAGED, arrays, checksum, content, decoded, kept_from, vectors
 
 CERTIFICATE, SKETCHES = "certificate.json", "trajectory.npz"
 FROM_WORKER = "trajectory.rank0.npz"
@@ -126,19 +127,22 @@ def keep(made: Evidence, run: Path) -> None:
 
 
 def update(certificate: Certificate) -> None:
-    """Write the verdict beside its trajectory, sealed, unless it is there already."""
+    """Write the verdict beside its trajectory, with a checksum, unless it is there already."""
     folder = place(certificate.trajectory)
-    content = json.loads(json.dumps(asdict(certificate)))
-    text = json.dumps({"seal": seal(content), "certificate": content}, indent=1) + "\n"
+    data = json.loads(json.dumps(asdict(certificate)))
     try:
-        if (folder / SKETCHES).exists() and not _same(folder / CERTIFICATE, text):
+        if (folder / SKETCHES).exists() and not _same(folder / CERTIFICATE, certificate):
+            text = json.dumps({"checksum": checksum(data), "certificate": data}, indent=1) + "\n"
             _write(folder / CERTIFICATE, text.encode())
     except OSError:
         pass  # as in _keep
 
 
-def _same(path: Path, text: str) -> bool:
-    return path.exists() and path.read_text(encoding="utf-8", errors="replace") == text
+def _same(path: Path, certificate: Certificate) -> bool:
+    try:
+        return kept_from(decoded(content(path))) == certificate
+    except (OSError, *DAMAGED):
+        return False
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -147,33 +151,41 @@ def _write(path: Path, data: bytes) -> None:
     os.replace(aside, path)
 
 
-def seal(content: Mapping[str, Any]) -> str:
-    """SHA-256 of a certificate's content: a damaged or hand-edited one does not fit it."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
 def read(folder: Path, blank: Trajectory) -> Evidence:
-    """A cached trajectory. Raises, by what is wrong, where the files are not what was written."""
-    found = json.loads((folder / CERTIFICATE).read_text(encoding="utf-8"))
-    if found["seal"] != seal(found["certificate"]):
-        raise ValueError("checksum mismatch: it was damaged or edited")
-    trajectory = certificate_from(found["certificate"]).trajectory
+    """A cached trajectory. OSError or one of DAMAGED where the files are not what was written."""
+    trajectory = kept_from(decoded(content(folder / CERTIFICATE))).trajectory
     if place(trajectory) != folder:
         raise ValueError("it is of another system, environment or code than its folder's name says")
     if digest(folder / SKETCHES) != trajectory.sketches:
         raise ValueError(f"its {SKETCHES} was damaged or edited")
     # the labels of this comparison: the same options may have another name there
-    return Evidence(
-        replace(trajectory, system=blank.system, title=blank.title, of=blank.of), sketches(folder / SKETCHES)
-    )
+    named = replace(trajectory, system=blank.system, title=blank.title, of=blank.of)
+    return whole(Evidence(named, arrays(folder / SKETCHES)))
 
 
 def digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return hashlib.sha256(content(path)).hexdigest()
 
 
-def sketches(path: Path) -> dict[str, Any]:
-    import numpy
+def whole(evidence: Evidence) -> Evidence:
+    """The same, where all is there that others are compared with; else ValueError."""
+    told, found = evidence.trajectory, evidence.sketches
+    if not told.steps == len(told.losses) == len(told.gradient_norms):
+        raise ValueError(f"{len(told.losses)} losses and {len(told.gradient_norms)} norms of {told.steps} steps")
+    if len(told.step_seconds) != len(told.read_seconds):
+        raise ValueError(f"{len(told.step_seconds)} steps were timed, and {len(told.read_seconds)} reads")
+    lengths = _lengths(told)
+    if not any(name.startswith("gradient/") for name in found):  # some frameworks hide them
+        lengths = {name: length for name, length in lengths.items() if not name.startswith("gradient/")}
+    vectors(found, lengths)
+    return evidence
 
-    with numpy.load(path, allow_pickle=False) as arrays:
-        return {name: arrays[name] for name in arrays.files}
+
+def _lengths(of: Trajectory) -> dict[str, int]:
+    """How many values its sketches have, by name."""
+    family, config = models.family(of.model), models.config(of.model)
+    parameters = family.parameters(config)
+    sizes = {f"logits/{name}": of.batch_size * math.prod(shape) for name, shape in family.logits(config).items()}
+    sizes |= {f"gradient/{one.name}": one.size for one in parameters if one.trained}
+    sizes |= {f"{'change' if one.trained else 'statistic'}/{one.name}": one.size for one in parameters}
+    return {name: min(size, WIDTH) for name, size in sizes.items()}

@@ -19,13 +19,14 @@ from dlperf.planning.spec import Spec
 from dlperf.proof import judge, low
 from dlperf.proof.asked import SEED, STEPS, Asked, at_once, needed, own_statistics, trajectories
 from dlperf.proof.bars import BARS
-from dlperf.proof.certificates import CERTIFICATE, FROM_WORKER, blank, digest, keep, place, read, sketches, update
+from dlperf.proof.certificates import CERTIFICATE, FROM_WORKER, blank, digest, keep, place, read, update, whole
 from dlperf.proof.judge import Evidence
 from dlperf.proof.published import moved, reference
 from dlperf.runs import bundle, events, failures, worker
 from dlperf.runs.events import Stream
 from dlperf.runs.execute import execute, now
 from dlperf.schema import Certificate, Failure, Job, Trajectory
+from dlperf.stored import DAMAGED, arrays
 
 
 @dataclass
@@ -130,7 +131,7 @@ class Certifier:
             return None
         try:
             return read(folder, blank)
-        except Exception as error:  # for a damaged archive numpy raises whatever its parser met
+        except (OSError, *DAMAGED) as error:
             self._say(f"{folder / CERTIFICATE}: recomputing: {error}")
             return None
 
@@ -182,19 +183,11 @@ class Certifier:
         )
         if failure or stream.trajectory is None:
             return Evidence(made, {})
-        told = stream.trajectory
-        if one.ranks > 1:
-            _merge(folder, one.ranks)
-        made = replace(
-            made,
-            losses=_mean_losses(stream),
-            gradient_norms=tuple(told["gradient_norms"]),
-            step_seconds=tuple(told["step_seconds"]),
-            read_seconds=tuple(told["read_seconds"]),
-            effective=told["effective"],
-            sketches=digest(folder / FROM_WORKER),
-        )
-        return Evidence(made, sketches(folder / FROM_WORKER))
+        try:
+            return _told(made, stream, folder)
+        except (OSError, *DAMAGED) as error:
+            failure = Failure("wrong_tensor", f"what it wrote down of its tensors is not whole: {error}")
+            return Evidence(replace(made, failure=failure), {})
 
     def _say(self, line: str) -> None:
         with self._turn:
@@ -239,6 +232,23 @@ def _parted(stream: Stream) -> Failure | None:
     return Failure("ranks_differ", f"after the last step {stream.name(odd[0])} has not the weights of {stream.name(0)}")
 
 
+def _told(made: Trajectory, stream: Stream, folder: Path) -> Evidence:
+    """A trajectory with what its ranks told. OSError or one of DAMAGED where that is not whole."""
+    told = stream.trajectory or {}
+    if made.ranks > 1:
+        _merge(folder, made.ranks)
+    made = replace(
+        made,
+        losses=_mean_losses(stream),
+        gradient_norms=tuple(told["gradient_norms"]),
+        step_seconds=tuple(told["step_seconds"]),
+        read_seconds=tuple(told["read_seconds"]),
+        effective=told["effective"],
+        sketches=digest(folder / FROM_WORKER),
+    )
+    return whole(Evidence(made, arrays(folder / FROM_WORKER)))
+
+
 def _mean_losses(stream: Stream) -> tuple[float, ...]:
     """Of each step: each rank's loss is of its own part of the batch."""
     told = [rank.trajectory["losses"] for rank in stream.ranks or (stream,) if rank.trajectory]
@@ -249,12 +259,9 @@ def _merge(folder: Path, ranks: int) -> None:
     """Make rank 0's sketches those of the job: logits are sums over the ranks, all else it has already."""
     import numpy
 
-    parts = [sketches(folder / f"trajectory.rank{rank}.npz") for rank in range(ranks)]
-    whole = dict(parts[0])
-    for name in whole:
-        if name.startswith("logits/"):
-            whole[name] = sum(part[name] for part in parts)
-    numpy.savez(folder / FROM_WORKER, **whole)
+    parts = [arrays(folder / f"trajectory.rank{rank}.npz") for rank in range(ranks)]
+    logits = {name: sum(part[name] for part in parts) for name in parts[0] if name.startswith("logits/")}
+    numpy.savez(folder / FROM_WORKER, **{**parts[0], **logits})  # type: ignore[arg-type]
 
 
 def script(one: Asked, environment: Environment, spec: Spec) -> str:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FLOOR = 1e-3
+#: a relative error in place of infinity, which JSON does not know
+FAR = 1e300
 #: share of a step's time that `read` may take after `wait`: more in most steps, and `wait` had not waited
 READ_SHARE = 0.1
 #: seconds that a `read` may take in any case: in tiny models the call itself is a good part of a step
@@ -152,7 +154,7 @@ def vector_error(ours: _Sketches, theirs: _Sketches, prefix: str) -> float | Non
         return None
     off = math.sqrt(math.fsum(_norm(ours[name] - theirs[name]) ** 2 for name in names))
     whole = math.sqrt(math.fsum(_norm(theirs[name]) ** 2 for name in names))
-    return off / whole if whole else math.inf if off else 0.0
+    return min(off / whole, FAR) if whole else FAR if off else 0.0
 
 
 def _norm(values: NDArray[numpy.float64]) -> float:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from dlperf.proof.asked import of_ranks, own_statistics
-from dlperf.proof.certificates import SKETCHES, place, sketches
+from dlperf.proof.certificates import SKETCHES, place
 from dlperf.proof.judge import REFERENCE, Evidence, work_options
 from dlperf.schema import Certificate, Trajectory
-from dlperf.stored import trajectory_from
+from dlperf.stored import arrays, trajectory_from
 
 #: where the published trajectories are
 REFERENCES = Path(__file__).parent / "reference"
@@ -32,7 +32,7 @@ def reference(like: Trajectory) -> Evidence | None:
     trajectory = published(name)
     if _asked(trajectory) != _asked(like):
         return None
-    return Evidence(trajectory, sketches(REFERENCES / f"{name}.npz"))
+    return Evidence(trajectory, arrays(REFERENCES / f"{name}.npz"))
 
 
 def moved(like: Trajectory) -> Mapping[str, float] | None:
