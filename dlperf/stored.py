@@ -169,7 +169,7 @@ def _vector(name: str, archive: zipfile.ZipFile) -> NDArray[numpy.float64]:
 
 
 def vectors(found: Mapping[str, NDArray[numpy.float64]], lengths: Mapping[str, int], finite: bool = True) -> None:
-    """ValueError unless the arrays are those expected: how many values each has, by name."""
+    """ValueError unless the arrays are those expected. lengths: how many values each has, by name."""
     import numpy
 
     odd = sorted(lengths.keys() ^ found.keys())

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dlperf import cache, launchers, models
+from dlperf.adapters.api import WIDTH
 from dlperf.catalog.adapter import Adapter
 from dlperf.envs import kinds
 from dlperf.errors import RunError
@@ -26,6 +27,7 @@ from dlperf.proof.measured import Marks, Reference
 from dlperf.runs import bundle, events, failures, worker
 from dlperf.runs.execute import execute
 from dlperf.schema import Job
+from dlperf.stored import DAMAGED, arrays, content, vectors
 
 ADAPTER = "numpy"
 #: FLOP/s of a core in float32, and what other precisions take times as long; measured on two cores of Zen 4, BERT-base
@@ -35,7 +37,9 @@ FLOPS, SLOWER = 3.5e10, {"fp64": 2.0, "fp32": 1.0, "amp_bf16": 2.6}
 SEEDS = (1_000_001, 1_000_002)
 #: seconds that the two runs may take at least, and the share of the comparison's; audits have another 0.03
 SECONDS, SHARE = 120.0, 0.07
-STATES = "states.npz"
+EVENTS, STATES = "events.rank0.jsonl", "states.npz"
+#: beside them in the cache, written last: the digest of each
+CHECKSUMS = "checksums.txt"
 
 
 @dataclass(frozen=True)
@@ -83,8 +87,8 @@ class References:
     def verdict(self, job: Job, run: Path) -> dict[str, Any]:
         """Of one run, see Record.work. run: its folder."""
         try:
-            told = marks(run)
-        except Exception as error:  # of a damaged archive numpy raises whatever its parser met
+            told = marks(run, job)
+        except (OSError, *DAMAGED) as error:
             return {"verdict": "unproven", "why": f"what it wrote down of its tensors cannot be read: {error}"}
         found = self.of(job)
         held = found if isinstance(found, Reference) else None
@@ -111,14 +115,17 @@ class References:
     def _run(self, asked: Asked) -> Marks | str:
         """What a run wrote down, from the cache or made now; or why there is none."""
         place = kept(asked, bundle.digest(self.folder / "code" / "dlperf", ADAPTER), self.spec.seed)
-        with suppress(Exception):
-            return marks(place)
+        with suppress(OSError, *DAMAGED):
+            if content(place / CHECKSUMS).decode() == checksums(place):
+                return marks(place, asked.job, finite=True)
         run = self.folder / "proofs" / asked.name / "run"
         self.note(f"reference for measured runs: {asked.name}")
         found = self.make(asked, run)
         if isinstance(found, Marks):
             with suppress(OSError):
+                (place / CHECKSUMS).unlink(missing_ok=True)
                 shutil.copytree(run, place, dirs_exist_ok=True)
+                (place / CHECKSUMS).write_text(checksums(place), encoding="utf-8")
         return found
 
     def make(self, asked: Asked, run: Path, options: Mapping[str, str] | None = None) -> Marks | str:
@@ -159,7 +166,10 @@ class References:
         )
         if outcome.failure:
             return f"{outcome.failure.kind}: {outcome.failure.message}"
-        return marks(run)
+        try:
+            return marks(run, asked.job, finite=True)
+        except (OSError, *DAMAGED) as error:
+            return f"what it wrote down of its tensors cannot be read: {error}"
 
 
 def obstacle(job: Job, spec: Spec) -> str:
@@ -225,15 +235,26 @@ def kept(asked: Asked, code: str, seed: int) -> Path:
     return cache.folder() / "references" / f"{asked.name}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}"
 
 
-def marks(run: Path) -> Marks:
-    """What a run wrote down. OSError, ValueError or KeyError where that is not whole."""
-    import numpy
+def checksums(folder: Path) -> str:
+    """Of what a run of the reference wrote down; against damage. OSError or ValueError where that is not there."""
+    return "".join(f"{hashlib.sha256(content(folder / name)).hexdigest()}  {name}\n" for name in (EVENTS, STATES))
 
-    stream = events.read(run / "events.rank0.jsonl")
-    states: dict[int, dict[str, Any]] = {}
-    with numpy.load(run / STATES, allow_pickle=False) as arrays:
-        for key in arrays.files:
-            steps, _, name = key.partition("/")
-            states.setdefault(int(steps), {})[name] = arrays[key]
+
+def marks(run: Path, job: Job, finite: bool = False) -> Marks:
+    """What a run of a job wrote down. OSError or one of DAMAGED where that is not whole."""
+    stream = events.read(run / EVENTS)
     windows = [(one.seconds, one.read_seconds) for one in stream.windows if one.read_seconds is not None]
-    return Marks(stream.losses, states, windows)
+    return Marks(stream.losses, states(run / STATES, job, finite), windows)
+
+
+def states(path: Path, job: Job, finite: bool = False) -> dict[int, dict[str, Any]]:
+    """Samples of each of the model's tensors after so many steps, the start among them. OSError or one of DAMAGED where
+    the file holds anything else."""
+    found: dict[int, dict[str, Any]] = {0: {}}
+    for key, values in arrays(path).items():
+        steps, _, name = key.partition("/")
+        found.setdefault(int(steps), {})[name] = values
+    parameters = models.family(job.model).parameters(models.config(job.model))
+    for state in found.values():
+        vectors(state, {one.name: min(one.size, WIDTH) for one in parameters}, finite)
+    return found

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import random
 from dataclasses import replace
 from pathlib import Path
 
+import numpy
 import pytest
 
+from dlperf import models
 from dlperf.catalog import reader
 from dlperf.planning.checks import from_arguments
 from dlperf.planning.plan import from_spec
 from dlperf.planning.spec import PROTOCOLS, Spec
 from dlperf.proof import references
+from dlperf.proof.measured import Reference
+from dlperf.proof.references import References
+from dlperf.runs.events import Stream
+from dlperf.runs.execute import Outcome
 from dlperf.schema import Job
 
 ADAPTERS = reader.adapters()
@@ -69,3 +77,76 @@ def test_a_run_without_samples_has_no_proof(tmp_path: Path) -> None:
     found = made.verdict(job, tmp_path)
     assert found["verdict"] == "unproven"
     assert "cannot be read" in found["why"]
+
+
+# --- what runs wrote down ---------------------------------------------------------------------------------------------
+
+
+def wrote(folder: Path, job: Job, *steps: int) -> None:
+    """What a run leaves: losses, and samples of all tensors after so many steps."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [{"event": "first_step", "seconds": 1.0, "loss": 2.0}, {"event": "end", "seconds": 1.0}]
+    (folder / "events.rank0.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    parameters = models.family(job.model).parameters(models.config(job.model))
+    states = {f"{at}/{p.name}": numpy.full(min(p.size, 127), 0.5) for at in steps for p in parameters}
+    numpy.savez(folder / "states.npz", **states)  # type: ignore[arg-type]
+
+
+def test_a_damaged_run_of_the_reference_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec, job = planned("bert_tiny")
+    monkeypatch.setenv("DLPERF_CACHE", str(tmp_path / "cache"))
+    made = []
+
+    def execute(folder: Path, *rest: object) -> Outcome:
+        made.append(folder)
+        wrote(folder, job, 0, 1)
+        return Outcome("", 1.0, Stream(), None)
+
+    monkeypatch.setattr(references, "execute", execute)
+
+    def runs() -> int:
+        made.clear()
+        pair = References(tmp_path / "out", spec, ADAPTERS["numpy"], 60.0, print, lambda what: None).of(job)
+        assert isinstance(pair, Reference)
+        return len(made)
+
+    assert runs() == 2
+    assert runs() == 0
+    source = random.Random(20261124)
+    places = sorted((tmp_path / "cache" / "references").iterdir())
+    assert len(places) == 2
+    for name in ("events.rank0.jsonl", "states.npz", references.CHECKSUMS):
+        path = places[0] / name
+        whole = path.read_bytes()
+        for data in (whole[:-1], source.randbytes(300), None):
+            path.unlink() if data is None else path.write_bytes(data)
+            assert runs() == 1, (name, data)
+    assert runs() == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("0/cls.predictions.bias", None), "cls.predictions.bias is missing"),
+        (("0/other", [1.0]), "other is not expected"),
+        (("x/other", [1.0]), "invalid literal"),
+        (("1/cls.predictions.bias", [1.0]), "cls.predictions.bias has 1 values, not"),
+        (("1/cls.predictions.bias", [[1.0]]), "of shape"),
+        ((None, None), "is damaged"),
+    ],
+)
+def test_a_measured_run_whose_samples_are_not_whole_has_no_proof(
+    tmp_path: Path, change: tuple[str | None, object], says: str
+) -> None:
+    spec, job = planned("bert_tiny")
+    wrote(tmp_path, job, 0, 1)
+    name, values = change
+    with numpy.load(tmp_path / "states.npz") as found:
+        states = {**found, **({name: numpy.array(values)} if name else {})}
+    numpy.savez(tmp_path / "states.npz", **{key: one for key, one in states.items() if one.ndim})
+    if name is None:
+        (tmp_path / "states.npz").write_bytes(b"PK damaged")
+    held = References(tmp_path, spec, ADAPTERS["numpy"], 60.0, print, lambda what: None).verdict(job, tmp_path)
+    assert held["verdict"] == "unproven"
+    assert "cannot be read" in held["why"]
+    assert says in held["why"]
