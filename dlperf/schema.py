@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
@@ -179,7 +180,8 @@ class Record:
     a square matrix product in the row's precision, and fp32_seconds of numpy's; of a large one, too. not_sampled: why
     nobody knows the conditions of its GPUs; empty where they are known, and on a CPU. work: what
     dlperf.proof.references says of it, and dlperf.proof.audit of one run of a row.
-    stages: where its seconds went, see dlperf.runs.stages.
+    stages: where its seconds went, see dlperf.runs.stages. code: digest of what its workers ran, see
+    dlperf.runs.bundle; empty for scripts that are not ours, and in older records.
     """
 
     job: Job
@@ -207,6 +209,7 @@ class Record:
     stages: Mapping[str, Amount] = field(default_factory=dict)
     failure: Failure | None = None
     block: Count | None = None
+    code: str = ""
 
     @property
     def done(self) -> bool:
@@ -328,7 +331,7 @@ class Comparison:
 
     spec: the request, as stored. machine: see dlperf.machine. planned: runs that the plan has, done or not.
     commands: how each environment was made, by "adapter environment". proofs: the certificates of each row, by Job.id.
-    seconds: spent besides the runs, by what on.
+    seconds: spent besides the runs, by what on. caveats: of its records, what was noticed when they were read.
     """
 
     spec: Mapping[str, Any]
@@ -342,6 +345,7 @@ class Comparison:
     commands: Mapping[str, str] = field(default_factory=dict)
     proofs: Mapping[str, tuple[Certificate, ...]] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
+    caveats: tuple[str, ...] = ()
 
     @cached_property
     def runs(self) -> Mapping[str, Sequence[Record]]:
@@ -350,6 +354,11 @@ class Comparison:
         for record in self.records:
             found.setdefault(record.job.id, []).append(record)
         return found
+
+
+def run_folder(job: Job, repeat: int) -> Path:
+    """Where a run's files are, relative to the comparison."""
+    return Path("runs") / job.id / str(repeat)
 
 
 def to_json(value: Any) -> str:

@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
 
 import msgspec
 
@@ -29,6 +29,7 @@ from dlperf.schema import (
     Skip,
     Trajectory,
     no_rate,
+    run_folder,
     whole,
 )
 
@@ -103,7 +104,8 @@ class Kept(TypedDict):
 
 
 class Manifest(TypedDict):
-    """comparison.json: what is known of a comparison before its first run."""
+    """comparison.json: what is known of a comparison before its first run. code: digest of the list of the files in
+    code/; older comparisons have none, nor digests in their records."""
 
     schema: int
     created: str
@@ -113,6 +115,7 @@ class Manifest(TypedDict):
     commands: dict[str, str]
     jobs: list[dict[str, Any]]
     skips: list[dict[str, Any]]
+    code: NotRequired[str]
 
 
 def decoded(text: str | bytes) -> Any:
@@ -223,6 +226,8 @@ def record_from(data: Mapping[str, Any]) -> Record:
     """The inverse of to_json for a Record; errors as in job_from."""
     found = msgspec.convert({**data, "job": _job(data["job"])}, Record)
     _checked(found.job)
+    if found.folder not in ("", str(run_folder(found.job, found.repeat))):
+        raise ValueError(f"folder is {found.folder!r}, not that of its run")
     for name in TOGETHER:
         whole(name, getattr(found, name))
     if found.work:

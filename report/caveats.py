@@ -23,6 +23,7 @@ READ = 0.01
 
 
 def caveats(comparison: Comparison) -> Iterator[str]:
+    yield from (text.line(one, 300) for one in comparison.caveats)
     yield from _machine(comparison)
     yield from _kernels(comparison.records)
     yield from _environments(comparison.records)

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dlperf.catalog.adapter import Adapter
-from dlperf.comparison import estimate, runner
+from dlperf.comparison import estimate
 from dlperf.envs.environment import Environment
 from dlperf.planning import plan
 from dlperf.planning.plan import Plan
 from dlperf.planning.spec import FIRST_LOOK, Spec
 from dlperf.proof import certify
-from dlperf.schema import Job
+from dlperf.schema import Job, run_folder
 from dlperf.systems import kinds as systems
 from dlperf.systems.system import System
 
@@ -39,7 +39,7 @@ def text(spec: Spec, planned: Plan, adapters: Mapping[str, Adapter], folder: Pat
     for repeat, job in runs:
         environment = _planned(spec, job, adapters)
         script = _system(job, adapters).script(adapters[job.adapter], job, spec, repeat, environment)
-        place = folder / runner.run_folder(job, repeat)
+        place = folder / run_folder(job, repeat)
         lines += ["", f"# {place / 'launch.sh'}", script.rstrip()] if script else ["", f"# {place}: nothing is run"]
     if spec.until:
         lines += ["", f"# further repeats, the same in folders of their own, until ratios are within {spec.until:.2%}"]

@@ -30,7 +30,7 @@ from dlperf.runs import bundle, failures, worker
 from dlperf.runs.events import Stream
 from dlperf.runs.execute import Enough, Exit, Outcome, execute, now
 from dlperf.runs.stages import stages
-from dlperf.schema import Failure, Job, Record, no_rate
+from dlperf.schema import Failure, Job, Record, no_rate, run_folder
 from dlperf.shell import quote
 from dlperf.systems import kinds as systems
 from dlperf.systems.system import System
@@ -66,7 +66,8 @@ class Runner:
         used = {job.adapter: self.adapters[job.adapter] for job in jobs.values() if job.traits.run}
         code = self.store.folder / "code"
         bundle.copy_code(code, {**used, ADAPTER: self.adapters[ADAPTER]}.values())
-        edited = bundle.changed(code)
+        self.store.note_code(bundle.listed(code))
+        edited = bundle.changed(code, self.store.manifest.get("code")) or self._other_code()
         if edited:
             says = f"the code of its runs was changed since: {code / edited[0]}. Put it back, or start anew."
             raise UsageError([Problem("--resume", self.store.folder, says=says)])
@@ -99,6 +100,14 @@ class Runner:
                 self._one(job, repeat, environments[job.id])
             elif (job.id, repeat) not in self.store.records:
                 self.progress.passed(job)
+
+    def _other_code(self) -> list[str]:
+        """Of the adapters whose runs were of other code than there is now, relative to code/."""
+        ran = {(one.job.adapter, one.code) for one in self.store.records.values() if one.code}
+        return [f"dlperf/adapters/{adapter}" for adapter, code in sorted(ran) if code != self._code(adapter)]
+
+    def _code(self, adapter: str) -> str:
+        return bundle.digest(self.store.folder / "code" / "dlperf", adapter)
 
     def _look_for_folder(self, jobs: Sequence[Job], environments: Mapping[str, Environment]) -> None:
         """UsageError if some node does not see the folder of the comparison, or the environments. A node that cannot
@@ -196,7 +205,7 @@ class Runner:
 
     def _proven(self, job: Job, environment: Environment | None) -> bool:
         """Whether an earlier call had its certificates, of the code and the environment that there are now."""
-        code = bundle.digest(self.store.folder / "code" / "dlperf", job.adapter)
+        code = self._code(job.adapter)
         made = [one.trajectory for one in self.store.proofs.get(job.id, ())]
         return bool(made) and all(
             one.code == code and (environment is None or one.environment["digest"] == environment.digest)
@@ -245,7 +254,8 @@ class Runner:
             return
         stored = system.stored(adapter, job, spec, environment)
         self._tell_dropped(outcome.stream)
-        made = replace(_record(job, repeat, command, stored, outcome), block=self._first_block + repeat)
+        code = self._code(job.adapter) if job.traits.worker else ""
+        made = replace(_record(job, repeat, command, stored, outcome), block=self._first_block + repeat, code=code)
         if made.done and self._proves_itself(job) and self._references:
             made = replace(made, work=self._work(self._references, made, folder, bool(outcome.stream.audit)))
         with suppress(OSError):
@@ -338,8 +348,3 @@ def _record(job: Job, repeat: int, command: str, environment: Mapping[str, str],
 
 def _row(job: Job) -> str:
     return f"{job.model} {job.precision_asked} {job.system}"
-
-
-def run_folder(job: Job, repeat: int) -> Path:
-    """Where a run's files are, relative to the comparison."""
-    return Path("runs") / job.id / str(repeat)

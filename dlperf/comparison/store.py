@@ -1,7 +1,8 @@
 """The folder of a comparison: what was planned, and one line for each run that ended.
 
-comparison.json   the request, the machine, the rows, the environments; written once
-records.jsonl     one Record per line, on disk before the next run starts
+comparison.json   the request, the machine, the rows, the environments; written once, and the digest of code/ with it
+records.jsonl     one Record per line, on disk before the next run starts; see dlperf.comparison.chain
+last_record.json  the digest of its last line, or of one shortly before
 proofs.json       the certificates of each row
 batch_sizes.json  with --batch-size max: what was found for each row, and how
 seconds.json      what was spent besides the runs, and on what
@@ -18,7 +19,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, TypedDict, TypeVar
@@ -26,15 +27,16 @@ from typing import Annotated, Any, TypedDict, TypeVar
 import msgspec
 from msgspec import Meta
 
+from dlperf.comparison import chain
 from dlperf.errors import Problem, UsageError
 from dlperf.launchers.api import HELD
 from dlperf.planning.plan import Plan
 from dlperf.planning.spec import Spec, spec_from
-from dlperf.schema import SCHEMA, Certificate, Comparison, Job, Record, to_json
-from dlperf.stored import DAMAGED, Manifest, decoded, job_from, proofs_from, record_from, skip_from
+from dlperf.schema import SCHEMA, Certificate, Comparison, Job, Record
+from dlperf.stored import DAMAGED, Manifest, decoded, job_from, proofs_from, skip_from
 
 MANIFEST = "comparison.json"
-RECORDS = "records.jsonl"
+RECORDS, LAST = "records.jsonl", "last_record.json"
 PROOFS = "proofs.json"
 SIZES = "batch_sizes.json"
 SECONDS = "seconds.json"
@@ -62,24 +64,19 @@ class Store:
             jobs=tuple(self._sized(job_from(job)) for job in manifest["jobs"]),
             skips=tuple(map(skip_from, manifest["skips"])),
         )
-        self.warnings: list[str] = []
-        self.records = {(record.job.id, record.repeat): record for record in self._read()}
+        self._read_records()
         self.proofs = self._read_proofs()
         self.seconds = self._read_json(SECONDS, dict[str, float])
 
-    def _read(self) -> Iterator[Record]:
-        """Every whole line. A half-written one, left by a crash, is passed over: its run counts as not done."""
-        path = self.folder / RECORDS
-        if not path.exists():
-            return
-        for number, line in enumerate(path.read_bytes().splitlines(), 1):
-            try:
-                if line.strip():
-                    yield record_from(decoded(line))
-            except DAMAGED:
-                self.warnings.append(
-                    f"{path}: line {number} is damaged and was passed over; its run counts as missing."
-                )
+    def _read_records(self) -> None:
+        """Every whole line. One that is half-written, by a crash, or was changed is passed over: its run counts as not
+        done."""
+        path, noted = self.folder / RECORDS, self._read_json(LAST, dict[str, str])
+        found = chain.read(
+            RECORDS, path.read_bytes() if path.exists() else b"", noted.get("digest", ""), "code" not in self.manifest
+        )
+        self._last, self.warnings, self._caveats = found.last, found.warnings, tuple(found.caveats)
+        self.records = {(record.job.id, record.repeat): record for record in found.records}
 
     def _read_proofs(self) -> dict[str, tuple[Certificate, ...]]:
         """A missing or damaged file costs nothing: certificates come from the cache again, or are made again."""
@@ -99,6 +96,12 @@ class Store:
         aside = self.folder / (name + ".writing")
         aside.write_text(json.dumps(data, indent=1), encoding="utf-8")
         aside.rename(self.folder / name)
+
+    def note_code(self, digest: str) -> None:
+        """Store the digest of code/ before the first run; older comparisons have none."""
+        if not self.records and self.manifest.get("code") == "":
+            self.manifest = {**self.manifest, "code": digest}
+            self._write_json(MANIFEST, self.manifest)
 
     def size(self, job: Job, batch_size: int, found: str) -> None:
         """Store the batch size that was found for a row, and how; it holds for the same row made again, too."""
@@ -134,9 +137,13 @@ class Store:
                 file.seek(-1, os.SEEK_END)
                 if file.read(1) != b"\n":  # a half-written line stays a line of its own
                     file.write(b"\n")
-            file.write(to_json(record).encode() + b"\n")
+            line, own = chain.line(record, self._last)
+            file.write(line)
             file.flush()
             os.fsync(file.fileno())
+        self._last = own
+        with suppress(OSError):  # where the disk is full an earlier one stays
+            self._write_json(LAST, {"digest": own})
         self.records[record.job.id, record.repeat] = record
 
     @property
@@ -153,6 +160,7 @@ class Store:
             commands=self.manifest["commands"],
             proofs=self.proofs,
             seconds=self.seconds,
+            caveats=self._caveats,
         )
 
 
@@ -179,6 +187,7 @@ def create(
         "commands": commands,
         "jobs": [dataclasses.asdict(job) for job in plan.jobs],
         "skips": [dataclasses.asdict(skip) for skip in plan.skips],
+        "code": "",  # there is none yet
     }
     aside = folder / (MANIFEST + ".writing")
     aside.write_text(json.dumps(manifest, indent=1), encoding="utf-8")

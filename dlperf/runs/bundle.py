@@ -8,8 +8,11 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+import msgspec
+
 import dlperf.models
 from dlperf.catalog.adapter import Adapter
+from dlperf.stored import DAMAGED, decoded
 
 _IGNORE = shutil.ignore_patterns("__pycache__", "*.pyc")
 #: the digest of each file, beside the copy
@@ -17,8 +20,10 @@ LIST = "files.json"
 
 
 def copy_code(folder: Path, adapters: Iterable[Adapter]) -> None:
-    """Copy the worker side to `folder`/dlperf. An existing copy stays as it is."""
+    """Copy the worker side to `folder`/dlperf. An existing copy stays as it is, without what Python compiled of it."""
     package = folder / "dlperf"
+    for compiled in list(folder.rglob("__pycache__")):
+        shutil.rmtree(compiled, ignore_errors=True)
     if not package.exists():
         building = folder.with_name(folder.name + ".building")
         shutil.rmtree(building, ignore_errors=True)
@@ -27,21 +32,39 @@ def copy_code(folder: Path, adapters: Iterable[Adapter]) -> None:
         building.rename(folder)
 
 
-def changed(folder: Path) -> list[str]:
-    """The files of a copy that are not as they were copied, relative to it; older copies tell nothing."""
+def listed(folder: Path) -> str:
+    """SHA-256 of the list of a copy, which has the digests of its files; empty for older copies, which have none."""
     try:
-        copied = json.loads((folder / LIST).read_text(encoding="utf-8"))
+        return hashlib.sha256((folder / LIST).read_bytes()).hexdigest()
     except OSError:
-        return []
-    except ValueError:
+        return ""
+
+
+def changed(folder: Path, noted: str | None) -> list[str]:
+    """The files of a copy that are not as they were copied, and those that were put beside it, where Python would find
+    them, too; relative to it. noted: what `listed` gave then; None, as of older comparisons, if nobody knows."""
+    if noted is not None and listed(folder) != noted:
         return [LIST]
+    try:
+        copied = msgspec.convert(decoded((folder / LIST).read_bytes()), dict[str, str])
+    except OSError:
+        return []  # an older copy
+    except DAMAGED:
+        return [LIST]
+    beside = [path.name for path in folder.iterdir() if path.name not in (LIST, "dlperf")]
     found = _digests(folder / "dlperf")
-    return sorted(f"dlperf/{name}" for name in copied.keys() | found.keys() if copied.get(name) != found.get(name))
+    odd = [f"dlperf/{name}" for name in copied.keys() | found.keys() if copied.get(name) != found.get(name)]
+    return sorted(odd + beside)
 
 
 def _digests(package: Path) -> dict[str, str]:
-    files = [path for path in package.rglob("*") if path.is_file() and path.suffix != ".pyc"]
-    return {str(path.relative_to(package)): hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(files)}
+    """Of each file; a symbolic link, of which there are none, has none."""
+    files = sorted(path for path in package.rglob("*") if path.is_symlink() or not path.is_dir())
+    return {str(path.relative_to(package)): _digest(path) for path in files}
+
+
+def _digest(path: Path) -> str:
+    return "" if path.is_symlink() or not path.is_file() else hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _copy(package: Path, adapters: Iterable[Adapter]) -> None:
