@@ -150,27 +150,26 @@ def samples(trainer: Trainer, job: Job) -> Sketches:
 
 
 #: of `audit`, in the run's folder
-AUDIT = "audit.npz"
+AUDIT, WEIGHTS = "audit.npz", "weights.npz"
 
 
 def audit(trainer: Trainer, job: Job, folder: str) -> float:
     """Two more steps, by which the reference can be held against a run in the state that it has come to. Returns the
-    loss of the second, and writes AUDIT: "weights/<name>", each tensor whole, as the second step starts from it, and
-    "<n>/<name>", samples after n of the two steps, n = 0, 1, 2. One tensor after the other, since all of them may be
-    as large as the memory that is left."""
+    loss of the second, and writes WEIGHTS: each tensor whole, as the second step starts from it; and AUDIT, "<n>/<name>":
+    samples after n of the two steps, n = 0, 1, 2. One tensor after the other, since all of them may be as large as the
+    memory that is left."""
     parts = [samples(trainer, job)]
     trainer.step()
     trainer.wait()
-    with zipfile.ZipFile(os.path.join(folder, AUDIT), "w") as file:
+    with zipfile.ZipFile(os.path.join(folder, WEIGHTS), "w") as file:
         for name, value in trainer.parameters():
-            _put(file, "weights/" + name, numpy.asarray(value))
-        parts.append(samples(trainer, job))
-        loss = trainer.step()
-        trainer.wait()
-        parts.append(samples(trainer, job))
-        for steps, part in enumerate(parts):
-            for name, array in part.items():
-                _put(file, f"{steps}/{name}", array)
+            _put(file, name, numpy.asarray(value))
+    parts.append(samples(trainer, job))
+    loss = trainer.step()
+    trainer.wait()
+    parts.append(samples(trainer, job))
+    arrays = {f"{steps}/{name}": array for steps, part in enumerate(parts) for name, array in part.items()}
+    numpy.savez(os.path.join(folder, AUDIT), **arrays)  # type: ignore[arg-type]
     return trainer.read(loss)
 
 

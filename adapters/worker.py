@@ -16,7 +16,7 @@ clock, so that the same lines time every framework, and writes one JSON object p
     communication   with several ranks: gradient_bytes of a step; all_reduce_bytes, all_reduce_seconds of a probe
     window   index, steps, samples, seconds, cpu_seconds, loss, read_seconds, input_seconds, host (what
              dlperf.adapters.host read around it)
-    audit    where it is asked for: steps before the one that audit.npz is of, its loss, see dlperf.adapters.trace; or
+    audit    where it is asked for: steps before the one that weights.npz is of, its loss, see dlperf.adapters.trace; or
              why there is none
     input    with a loader: samples, seconds of this rank's loader alone
     traced, trajectory   in place of steps and windows, for checking: steps so far; see dlperf.adapters.trace

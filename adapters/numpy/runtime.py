@@ -144,7 +144,7 @@ def start(job):
     """The weights of dlperf.models, or those of the audit that the option `start` names: name -> array."""
     if "start" in job.options:
         with numpy.load(job.options["start"], allow_pickle=False) as file:
-            return {p.name: file["weights/" + p.name].astype(job.weights_dtype) for p in base.parameters(job)}
+            return {p.name: file[p.name].astype(job.weights_dtype) for p in base.parameters(job)}
     return {parameter.name: initial(parameter, job.seed, job.weights_dtype) for parameter in base.parameters(job)}
 
 

@@ -259,7 +259,7 @@ class Runner:
         if made.done and self._proves_itself(job) and self._references:
             made = replace(made, work=self._work(self._references, made, folder, bool(outcome.stream.audit)))
         with suppress(OSError):
-            (folder / audit.AUDIT).unlink(missing_ok=True)  # all weights, which may be gigabytes
+            (folder / audit.WEIGHTS).unlink(missing_ok=True)  # which may be gigabytes
         self._finish(made)
 
     def _work(self, references: References, made: Record, folder: Path, asked: bool) -> dict[str, Any]:

@@ -23,12 +23,14 @@ from dlperf.precision import TABLE
 from dlperf.proof import measured
 from dlperf.proof.bars import BARS
 from dlperf.proof.measured import FLOOR_LOSS, SLACK, SLACK_OF_LOSSES, Marks, Reference
-from dlperf.proof.references import References, drops, pair, seconds, trained
+from dlperf.proof.references import EVENTS, References, drops, pair, seconds, trained
+from dlperf.proof.references import states as states_of
 from dlperf.runs import events
 from dlperf.schema import Job
+from dlperf.stored import DAMAGED
 
 #: what a worker writes, see dlperf.adapters.trace
-AUDIT = "audit.npz"
+AUDIT, WEIGHTS = "audit.npz", "weights.npz"
 #: of the reference: the audited step alone
 STEP = Protocol("audit", warmup_steps=1, windows=0, steps_per_window=1, repeats=1)
 #: seconds that the reference's two steps may take at least, and the share of a row's
@@ -47,12 +49,12 @@ def verdict(references: References, job: Job, run: Path, row_seconds: float) -> 
         return {
             "unaudited": f"a step of the reference takes {took:.0f} s on this CPU, and {most:.0f} s are left for it"
         }
-    told = events.read(run / "events.rank0.jsonl").audit
+    told = events.read(run / EVENTS).audit
     if "steps" not in told:
         return {"unaudited": str(told.get("why") or "it wrote nothing down")}
     try:
-        states = _states(run / AUDIT)
-    except Exception as error:  # of a damaged archive numpy raises whatever its parser met
+        states = states_of(run / AUDIT, job)
+    except (OSError, *DAMAGED) as error:
         return {"unaudited": f"what it wrote down of its tensors cannot be read: {error}"}
     steps, names = int(told["steps"]), trained(job)
     still = any(all((states[n][name] == states[n + 1][name]).all() for name in names) for n in (0, 1))
@@ -61,7 +63,7 @@ def verdict(references: References, job: Job, run: Path, row_seconds: float) -> 
     made = []
     for asked in pair(job, STEP):
         folder = references.folder / "proofs" / f"{job.id}-audit" / f"{asked.precision}-{asked.dropout_seed}"
-        found = references.make(asked, folder, {"start": str((run / AUDIT).absolute()), "step": str(steps)})
+        found = references.make(asked, folder, {"start": str((run / WEIGHTS).absolute()), "step": str(steps)})
         if isinstance(found, str):
             return {"unaudited": f"the reference did not run: {found}"}
         made.append(replace(found, losses={steps + 1: found.losses[1]}))
@@ -69,7 +71,7 @@ def verdict(references: References, job: Job, run: Path, row_seconds: float) -> 
     ours = Marks({steps + 1: float(told["loss"])}, states)
     earlier = references.of(job)
     if reference.dropout and isinstance(earlier, Reference):  # what masks do to a loss is known from all of them
-        ours = replace(ours, losses={**events.read(run / "events.rank0.jsonl").losses, **ours.losses})
+        ours = replace(ours, losses={**events.read(run / EVENTS).losses, **ours.losses})
         reference = replace(
             reference,
             first=replace(reference.first, losses={**earlier.first.losses, **reference.first.losses}),
@@ -82,16 +84,3 @@ def verdict(references: References, job: Job, run: Path, row_seconds: float) -> 
     loss = MASKED if reference.dropout else rounded
     wrong = next(measured.audited(ours, names, reference, getattr(recipe, "momentum", None), least, loss), "")
     return {"verdict": "different", "why": f"after {steps} steps {wrong}"} if wrong else {"audited": steps}
-
-
-def _states(path: Path) -> dict[int, dict[str, Any]]:
-    """Samples of the tensors after 0, 1 and 2 of the steps."""
-    import numpy
-
-    states: dict[int, dict[str, Any]] = {0: {}, 1: {}, 2: {}}
-    with numpy.load(path, allow_pickle=False) as arrays:
-        for key in arrays.files:
-            steps, _, name = key.partition("/")
-            if steps != "weights":
-                states[int(steps)][name] = arrays[key]
-    return states

@@ -130,4 +130,4 @@ def test_what_takes_too_long_is_not_audited(tmp_path: Path) -> None:
 
 
 def test_worker_and_core_mean_the_same_file() -> None:
-    assert audit.AUDIT == trace.AUDIT
+    assert (audit.AUDIT, audit.WEIGHTS) == (trace.AUDIT, trace.WEIGHTS)
