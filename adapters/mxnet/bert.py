@@ -23,9 +23,7 @@ def build(job, ranks):
     feed = runtime.Feed(job, ranks, device)
     effective = {
         "clip_norm": str(job.clip_norm or "off"),
-        "dropout": str(network.dropout),
         "masked_positions": str(config.masked),
-        "gelu": "erf" if precision.dtype == "float64" else "erf (LeakyReLU's kernel)",
         "attention": "batch_dot, softmax of each row's length" if network.counted else "batch_dot, softmax",
     }
     return runtime.Trainer(job, ranks, network, loss, optimizer, feed, effective)

@@ -31,7 +31,6 @@ def build(job, ranks):
         "bn_running_variance": "unbiased (cuDNN's)"
         if job.device == "cuda"
         else "biased (MXNet has no other on the CPU)",
-        "bn_decay": f"{config.bn_decay}, as float32",  # the kernel's parameter, in float64 too
     }
     if job.device == "cuda":  # nn/batch_norm.cu takes cuDNN's wherever it is built with it
         effective["batch_norm"] = "cuDNN's" if runtime.built_with("CUDNN") else "MXNet's"

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import json
 from importlib import metadata
 
 import mxnet as mx
@@ -10,6 +11,7 @@ from mxnet import autograd, nd
 from mxnet.contrib.amp.loss_scaler import LossScaler
 from mxnet.gluon import HybridBlock
 
+from dlperf import models
 from dlperf.adapters import base
 from dlperf.adapters.mxnet import communication
 from dlperf.models.parameters import initial
@@ -101,6 +103,22 @@ class Feed(base.Feed):
         return nd.array(np.atleast_1d(array), ctx=self._device, dtype=dtype)  # without axes a shape is unknown
 
 
+def asked(graph, job):
+    """What the operators of the graph that runs are given: for Trainer.effective."""
+    nodes = [(node["op"], node.get("attrs", {})) for node in json.loads(graph.tojson())["nodes"]]
+    ops = {op for op, _ in nodes}
+    found = {}
+    if models.FAMILY_OF[job.model] == "bert":
+        rates = {str(float(attrs["p"])) for op, attrs in nodes if op == "Dropout"}
+        found["dropout"] = ", ".join(sorted(rates)) or "0.0"
+        forms = {"erf (LeakyReLU's kernel)" for op, attrs in nodes if attrs.get("act_type") == "gelu"}
+        found["gelu"] = ", ".join(forms | ({"erf"} & ops)) or "neither LeakyReLU's kernel nor erf"
+    decays = {attrs["momentum"] for op, attrs in nodes if op == "BatchNorm"}
+    if decays:
+        found["bn_decay"] = f"{', '.join(sorted(decays))}, as float32"  # the kernel's parameter, in float64 too
+    return found
+
+
 class Replica(HybridBlock):
     """A network and its loss as one block: one graph, one call. Its outputs are the loss alone, or with trace_steps a
     list: the loss and the logits, which a graph gives back only if they are outputs."""
@@ -178,6 +196,7 @@ class Trainer(base.Trainer):
         tf32 = self._job.device == "cuda" and base.gpu.tf32_allowed()
         names = {BFLOAT16: "bfloat16", np.dtype("float32"): "tf32" if tf32 else "float32"}
         self.effective["compute_dtype"] = names.get(np.dtype(dtypes[0]), np.dtype(dtypes[0]).name)
+        self.effective.update(asked(graph, self._job))
         if self.effective["compute_dtype"] == "float16":  # linalg_impl.h asks for the variable at each product
             true_fp16 = mx.util.getenv("MXNET_FC_TRUE_FP16") not in (None, "0", "false")
             self.effective["accumulation"] = "float16" if true_fp16 else "float32"

@@ -3,11 +3,14 @@
 import oneflow as flow
 from oneflow.core.common import data_type_pb2
 
+from dlperf import models
 from dlperf.adapters.oneflow.communication import averaged
 from dlperf.adapters.oneflow.optimizers import clipped
 
 #: a Graph's names of types -> ours
 DTYPE_NAMES = {"kFloat": "float32", "kFloat16": "float16", "kBFloat16": "bfloat16"}
+#: what BatchNorm's operation calls its constants
+NORM = {"decay": "momentum", "eps": "epsilon"}
 
 
 class Graph(flow.nn.Graph):
@@ -59,6 +62,22 @@ def kernels(graph, part):
     """Kinds of a compiled Graph's operations that have `part` in their names: what its passes made of them."""
     names = {op.user_conf.op_type_name for op in graph._full_graph_proto.net.op}
     return ", ".join(sorted(name for name in names if part in name))
+
+
+def asked(graph, job):
+    """What a compiled Graph's operations are given: for Trainer.effective."""
+    ops = [op.user_conf for op in graph._full_graph_proto.net.op]
+
+    def given(kind, name):
+        values = {f"{op.attr[name].at_float:.6g}" for op in ops if op.op_type_name.startswith(kind) and name in op.attr}
+        return ", ".join(sorted(values))
+
+    if models.FAMILY_OF[job.model] == "bert":
+        kinds = {op.op_type_name for op in ops}
+        forms = [form for kind, form in (("gelu", "erf"), ("fast_gelu", "tanh")) if kind in kinds]
+        return {"dropout": given("dropout", "rate") or "0.0", "gelu": ", ".join(forms) or "without a kernel of its own"}
+    # attributes of the kernel, in float64 too
+    return {f"bn_{key}": f"{given('normalization', name)}, as float32" for key, name in NORM.items()}
 
 
 def exchanged_dtypes(graph):

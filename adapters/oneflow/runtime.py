@@ -7,7 +7,7 @@ import oneflow as flow
 from dlperf.adapters import base
 from dlperf.adapters.oneflow import communication
 from dlperf.adapters.oneflow.communication import averaged, of_all_ranks, own
-from dlperf.adapters.oneflow.graph import Graph, compute_dtype, exchanged_dtypes, kernels
+from dlperf.adapters.oneflow.graph import Graph, asked, compute_dtype, exchanged_dtypes, kernels
 from dlperf.adapters.oneflow.optimizers import kernel
 from dlperf.models.parameters import initial
 
@@ -140,6 +140,8 @@ class Trainer(base.Trainer):
             self.effective["optimizer"] += f" ({kernels(self._graph, '_update')})"
             norms = kernels(self._graph, "normalization")
             self.effective.update({"batch_norm": norms} if norms else {})
+        if self._graph:
+            self.effective.update(asked(self._graph, self._job))
         if flow.env.get_world_size() > 1:
             dtypes = sorted(exchanged_dtypes(self._graph)) if self._graph else ["float64"]
             self.effective["communication"] = communication.description(dtypes, self._device)

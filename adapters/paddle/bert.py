@@ -25,7 +25,9 @@ def build(job, ranks):
     feed = runtime.Feed(job, ranks)
     effective = {
         "clip_norm": str(job.clip_norm or "off"),
-        "dropout": str(network.dropout),
+        "dropout": ", ".join(
+            sorted({str(layer.dropout) for layer in network.sublayers() if hasattr(layer, "dropout")})
+        ),
         "masked_positions": str(config.masked),
         "gelu": "erf",
         "weight_decay": f"{recipe.weight_decay}, as float32",  # an attribute of the kernel, in float64 too

@@ -30,8 +30,8 @@ def build(job, ranks):
         # and there is no choice. It does not enter training.
         "bn_running_variance": "biased" if job.device == "cpu" else "unbiased where cuDNN's kernel runs, else biased",
         # attributes of the kernel, in float64 too
-        "bn_decay": f"{config.bn_decay}, as float32",
-        "bn_eps": f"{config.bn_eps}, as float32",
+        "bn_decay": f"{network.bn1._momentum}, as float32",
+        "bn_eps": f"{network.bn1._epsilon}, as float32",
     }
     return runtime.Trainer(job, ranks, network, loss, optimizer, feed, effective)
 

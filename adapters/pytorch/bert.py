@@ -25,9 +25,7 @@ def build(job, ranks):
     feed = runtime.Feed(job, ranks, device)
     effective = {
         "clip_norm": str(job.clip_norm or "off"),
-        "dropout": str(network.dropout),
         "masked_positions": str(config.masked),
-        "gelu": "erf",
         "attention": "scaled_dot_product_attention",
     }
     return runtime.Trainer(job, ranks, network, loss, optimizer, feed, effective)

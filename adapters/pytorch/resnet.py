@@ -29,8 +29,7 @@ def build(job, ranks):
     optimizer = optimizers.sgd(job, network, resnet.optimizer(job.batch_size * ranks.world_size))
     feed = (runtime.Feed if job.input == "synthetic" else Loader)(job, ranks, device, layout)
     nhwc = network.layer2[0].conv2.weight.is_contiguous(memory_format=torch.channels_last)
-    effective = {"layout": "NHWC" if nhwc else "NCHW", "label_smoothing": str(config.label_smoothing)}
-    return runtime.Trainer(job, ranks, network, loss, optimizer, feed, effective)
+    return runtime.Trainer(job, ranks, network, loss, optimizer, feed, {"layout": "NHWC" if nhwc else "NCHW"})
 
 
 def loss(network, batch):

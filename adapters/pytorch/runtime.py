@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from dlperf.adapters import base
-from dlperf.adapters.pytorch import communication, graphs
+from dlperf.adapters.pytorch import asked, communication, graphs
 from dlperf.adapters.pytorch.optimizers import clip, clips, divisor, kernel
 from dlperf.models.parameters import initial
 
@@ -120,7 +120,7 @@ class Trainer(base.Trainer):
         self._network = network
         self._device = next(network.parameters()).device
         self._communication = communication.between(job, ranks)
-        replica = Replica(network, loss, job.trace_steps > 0)
+        replica = self._written = Replica(network, loss, job.trace_steps > 0)
         replica, self._optimizer = self._communication.spread(replica, network, optimizer)
         self._replica = torch.compile(replica) if compiled else replica
         self._weights = [weight for group in optimizer.param_groups for weight in group["params"]]
@@ -181,11 +181,13 @@ class Trainer(base.Trainer):
     def _observe(self, batch):
         self.shapes = self._network.shapes
         self.effective["compute_dtype"] = str(self._network.compute_dtype).replace("torch.", "")
+        if self._device.type == "cuda" or "attention" in self.effective:  # on a CPU dropout decides, too
+            self.effective.update(self._network.kernels(batch, self.effective["compile"] != "none"))
         if self._device.type == "cuda":
-            compiled = self.effective["compile"] != "none"
-            self.effective.update(self._network.kernels(batch, compiled), **arithmetic(self._network.compute_dtype))
+            self.effective.update(arithmetic(self._network.compute_dtype))
         if self._scaler.is_enabled():
             self.effective["loss_scale"] = f"dynamic, {self._scaler.get_scale():g} after the first step"
+        self.effective.update(asked.of(self._written, batch, self._job))
 
     def wait(self):
         if self._device.type == "cuda":

@@ -20,9 +20,7 @@ def build(job, ranks):
     feed = runtime.Feed(job, ranks)
     effective = {
         "clip_norm": str(job.clip_norm or "off"),
-        "dropout": str(dropout),
         "masked_positions": str(config.masked),
-        "gelu": "erf" if job.precision != "fp64" else "erf, written out (tf.nn.gelu has a float32 constant)",
         "attention": "written out",
     }
     return runtime.Trainer(job, strategy, network, loss, optimizer, feed, effective)

@@ -8,8 +8,6 @@ from dlperf.adapters import base
 class SGD:
     """v = momentum * v + g + weight_decay * w; w -= learning_rate * v."""
 
-    kernel = "ResourceApplyMomentum"
-
     def __init__(self, job, weights, recipe):
         self._recipe = recipe
         self._weights, self._decayed = trained(job, weights)
@@ -35,8 +33,6 @@ class AdamW:
     The kernel takes w -= lr * m / (sqrt(v) + epsilon). With c1 = 1 - beta1^t and c2 = 1 - beta2^t,
     learning_rate * sqrt(c2) / c1 for lr and eps * sqrt(c2) for epsilon make that the formula of dlperf.models.bert.
     """
-
-    kernel = "ResourceApplyAdam"
 
     def __init__(self, job, weights, recipe):
         self._recipe = recipe

@@ -16,12 +16,9 @@ def build(job, ranks):
     config = models.config(job.model)
     weights = runtime.load(job)
     network = Network(config, weights, runtime.DTYPES[job.precision])
-    fused = "FusedBatchNormV3" if job.precision != "fp64" else "written out (FusedBatchNormV3 has no float64)"
-    if job.device == "cuda":  # outside of XLA FusedBatchNormV3 is cuDNN's
-        fused += ", by XLA" if job.options["compile"] == "on" else ""
     optimizer = optimizers.SGD(job, weights, resnet.optimizer(job.batch_size * ranks.world_size))
     feed = (runtime.Feed if job.input == "synthetic" else Loader)(job, ranks)
-    effective = {"layout": "NHWC", "label_smoothing": str(config.label_smoothing), "batch_norm": fused}
+    effective = {"layout": "NHWC", "label_smoothing": str(config.label_smoothing)}
     if job.input == "native":
         effective["augmentation"] = AUGMENTATION
     return runtime.Trainer(job, strategy, network, loss, optimizer, feed, effective)

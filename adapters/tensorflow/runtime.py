@@ -8,7 +8,7 @@ import numpy
 import tensorflow as tf
 
 from dlperf.adapters import base
-from dlperf.adapters.tensorflow import communication
+from dlperf.adapters.tensorflow import communication, graph
 from dlperf.adapters.tensorflow.optimizers import LossScale, rescaled
 from dlperf.models.parameters import initial
 
@@ -127,7 +127,6 @@ class Trainer(base.Trainer):
         plain = "tf.function (grappler, oneDNN)" if job.device == "cpu" else "tf.function (grappler)"
         self.effective["compile"] = "xla" if xla else plain
         self.effective["threads"] = str(tf.config.threading.get_intra_op_parallelism_threads())
-        self.effective["optimizer"] = optimizer.kernel
         if job.device == "cuda":
             self.effective["device_memory"] = "most bytes that TensorFlow's allocator gave out (get_memory_info)"
         if strategy:
@@ -188,6 +187,7 @@ class Trainer(base.Trainer):
         if self._job.device == "cuda":
             dtype = self._arithmetic(dtype)
         self.effective["compute_dtype"] = dtype
+        self.effective.update(graph.asked(self._train.get_concrete_function(batch).graph, self._job))
         if self._scale:
             self.effective["loss_scale"] = f"dynamic, {float(self._scale.scale):g} after the first step"
 
