@@ -194,8 +194,12 @@ class ModelModule(Protocol):
         """Build the network with the weights of dlperf.models, its optimizer and its input."""
 
     def product(self, job: Job, size: int) -> "Callable[[], Any]":
-        """Optional. After `build`: a call that multiplies two matrices of size x size in the type of the job's large
-        products, and returns when it is done."""
+        """Optional. After `build`: a call that multiplies two matrices of size x size on the job's device, in the type
+        of its large products, and returns when it is done."""
+
+    def copy(self, job: Job, count: int) -> "Callable[[], Any]":
+        """Optional, and called on a GPU alone: likewise, what reads `count` values of float32 on the device and writes
+        as many."""
 
     def serve(self, job: Job, ranks: "Ranks") -> None:
         """Optional, for parameter servers: what a process whose `ranks.role` is "server" runs in place of `build`,

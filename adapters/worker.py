@@ -8,8 +8,9 @@ clock, so that the same lines time every framework, and writes one JSON object p
     imported versions
     met, agreed   with several ranks: where the others are, before the import; that all have the same versions, after it
     built    seconds (import, meeting the other ranks, build), parameter_count
-    product  on a CPU: size, seconds of a square matrix product in the row's precision; fp32_seconds of numpy's;
-             likewise large_size, large_seconds, large_fp32_seconds
+    product  on a CPU, before the steps: size, seconds of a square matrix product in the row's precision; fp32_seconds
+             of numpy's; likewise large_size, large_seconds, large_fp32_seconds. On a GPU, after the windows:
+             large_size, large_seconds. On both: copy_bytes, read and written, and copy_seconds of a copy of memory
     first_step, second_step   seconds of these warm-up steps, for whoever waits: the first one compiles; loss
     warm     steps, steps_per_window, seconds, first_step_seconds, loss, effective, shapes
     states   file, steps: samples of all tensors after so many steps, see dlperf.adapters.trace
@@ -39,6 +40,7 @@ import subprocess
 import sys
 import time
 import traceback
+from concurrent import futures
 from typing import Any, Callable, Dict, List, Optional, Sequence, TextIO, Tuple
 
 from dlperf.adapters import variables
@@ -159,6 +161,8 @@ def run(request: Dict[str, Any], job: Job, place: ranks.Ranks, events: Events, f
         if barrier:
             barrier()  # no rank leaves while another still needs it
     device_memory, loaders = trainer.peak_memory(), host.memory_of_children()
+    if job.device == "cuda" and not job.trace_steps and hasattr(module, "product"):
+        _product(module, job, events)  # now, when it takes nothing from the run: neither its memory nor its clocks
     trainer.close()
     events.write(
         "end",
@@ -201,20 +205,50 @@ PRODUCT_SIZE = 512
 PRODUCTS, LONG_SECONDS = 10, 1.0
 #: the large one: how long it takes, how large it is at most, and how often it is made
 LARGE_SECONDS, LARGEST, LARGE_PRODUCTS = 0.05, 4096, 3
+#: on a GPU: 550 MB in 16 bits, for each matrix
+LARGEST_ON_GPU = 16384
+#: float32 values that are copied: more than last caches hold, but for the very largest
+COPIED, COPIED_ON_GPU = 2**25, 2**28
 
 
 def _product(module: ModelModule, job: Job, events: Events) -> None:
-    """One matrix product as the row computes them, beside one that needs nothing but float32: a small one, which shows
-    whether its kernels fit this CPU, and a large one, which shows what this CPU can do."""
+    """What this device can do: one matrix product as the row computes them, and a copy of memory. On a CPU beside one
+    product that needs nothing but float32: a small one, which shows whether its kernels fit this CPU, and a large one.
+    On a GPU it may fail, as where a framework has left no memory; the run is over and has its figures."""
+    try:
+        told = _on_gpu(module, job) if job.device == "cuda" else _on_cpu(module, job)
+    except Exception:
+        if job.device == "cpu":
+            raise
+        traceback.print_exc()
+        return
+    events.write("product", **told)
+    probe.forget_peak_memory()
+
+
+def _on_cpu(module: ModelModule, job: Job) -> Dict[str, Any]:
     seconds, fp32_seconds = _least(module.product(job, PRODUCT_SIZE)), _least(_numpys(PRODUCT_SIZE))
-    size = _size_of(LARGE_SECONDS, min(seconds, fp32_seconds))
-    large = {
+    size = _size_of(LARGE_SECONDS, PRODUCT_SIZE, min(seconds, fp32_seconds), LARGEST)
+    with futures.ThreadPoolExecutor(job.threads) as threads:
+        copy_seconds = _least(_numpys_copy(threads, job.threads), LARGE_PRODUCTS)
+    return {
+        "size": PRODUCT_SIZE,
+        "seconds": seconds,
+        "fp32_seconds": fp32_seconds,
         "large_size": size,
         "large_seconds": _least(module.product(job, size), LARGE_PRODUCTS),
         "large_fp32_seconds": _least(_numpys(size), LARGE_PRODUCTS),
+        "copy_bytes": 8 * COPIED,
+        "copy_seconds": copy_seconds,
     }
-    events.write("product", size=PRODUCT_SIZE, seconds=seconds, fp32_seconds=fp32_seconds, **large)
-    probe.forget_peak_memory()
+
+
+def _on_gpu(module: ModelModule, job: Job) -> Dict[str, Any]:
+    size = _size_of(LARGE_SECONDS, LARGEST, _least(module.product(job, LARGEST)), LARGEST_ON_GPU)
+    told = {"large_size": size, "large_seconds": _least(module.product(job, size))}
+    if hasattr(module, "copy"):
+        told.update(copy_bytes=8 * COPIED_ON_GPU, copy_seconds=_least(module.copy(job, COPIED_ON_GPU)))
+    return told
 
 
 def _numpys(size: int) -> Callable[[], Any]:
@@ -222,10 +256,20 @@ def _numpys(size: int) -> Callable[[], Any]:
     return lambda: ones @ ones
 
 
-def _size_of(seconds: float, small: float) -> int:
-    """Of a product that takes so many seconds where one of PRODUCT_SIZE takes `small`."""
-    times = min(seconds / max(small, 1e-9), (LARGEST / PRODUCT_SIZE) ** 3)
-    return max(PRODUCT_SIZE, int(PRODUCT_SIZE * times ** (1 / 3)) // 64 * 64)
+def _numpys_copy(threads: futures.Executor, count: int) -> Callable[[], Any]:
+    """By each thread a part: NumPy holds no lock while it copies. Each byte is read once and written once; what a CPU
+    reads before it writes is not counted, as in STREAM."""
+    sources = numpy.array_split(numpy.empty(COPIED, "float32"), count)
+    targets = numpy.array_split(numpy.empty(COPIED, "float32"), count)
+    list(threads.map(numpy.copyto, sources, [1.0] * count))  # of memory that nobody wrote to there is one page
+    return lambda: list(threads.map(numpy.copyto, targets, sources))
+
+
+def _size_of(seconds: float, size: int, taken: float, largest: int) -> int:
+    """Of a product that takes so many seconds where one of `size` has taken `taken`."""
+    times = min(seconds / max(taken, 1e-9), (largest / size) ** 3)
+    side: float = size * times ** (1 / 3)
+    return max(size, round(side) // 64 * 64)
 
 
 def _least(multiply: Callable[[], Any], most: int = PRODUCTS) -> float:

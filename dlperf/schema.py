@@ -31,7 +31,8 @@ TOGETHER: Mapping[str, tuple[frozenset[str], ...]] = {
     "input": (frozenset({"samples", "seconds"}),),
     "product": (
         frozenset({"size", "seconds", "fp32_seconds"}),
-        frozenset({"large_size", "large_seconds", "large_fp32_seconds"}),
+        frozenset({"large_size", "large_seconds"}),
+        frozenset({"copy_bytes", "copy_seconds"}),
     ),
     "kernels": (frozenset({"kernels", "why"}),),
 }
@@ -176,12 +177,11 @@ class Record:
     verbatim. folder: its logs, relative to the comparison. hosts: of each rank. communication: with several ranks,
     gradient_bytes that one hands over in each step; all_reduce_bytes, all_reduce_seconds of a probe outside of the
     windows. input: samples and seconds of the loader alone, without training, over all ranks. kernels: what the
-    adapter says of its wheel's on that CPU, "kernels" and "why", see dlperf.adapters.cpu. product: size and seconds of
-    a square matrix product in the row's precision, and fp32_seconds of numpy's; of a large one, too. not_sampled: why
-    nobody knows the conditions of its GPUs; empty where they are known, and on a CPU. work: what
-    dlperf.proof.references says of it, and dlperf.proof.audit of one run of a row.
-    stages: where its seconds went, see dlperf.runs.stages. code: digest of what its workers ran, see
-    dlperf.runs.bundle; empty for scripts that are not ours, and in older records.
+    adapter says of its wheel's on that CPU, "kernels" and "why", see dlperf.adapters.cpu. product: what the
+    worker's event of this name has: seconds of matrix products and of a copy of memory. not_sampled: why nobody knows
+    the conditions of its GPUs; empty where they are known, and on a CPU. work: what dlperf.proof.references says of it,
+    and dlperf.proof.audit of one run of a row. stages: where its seconds went, see dlperf.runs.stages. code: digest of
+    what its workers ran, see dlperf.runs.bundle; empty for scripts that are not ours, and in older records.
     """
 
     job: Job

@@ -7,10 +7,10 @@ from jax import lax
 from dlperf import models
 from dlperf.adapters.jax import derivatives, optimizers, runtime
 from dlperf.adapters.jax.linear import linear, plus, wide
-from dlperf.adapters.jax.runtime import product, versions
+from dlperf.adapters.jax.runtime import copy, product, versions
 from dlperf.models import bert
 
-__all__ = ["Network", "build", "loss", "product", "versions"]
+__all__ = ["Network", "build", "copy", "loss", "product", "versions"]
 
 
 def build(job, ranks):

@@ -8,10 +8,10 @@ from dlperf import models
 from dlperf.adapters.jax import derivatives, optimizers, runtime
 from dlperf.adapters.jax.linear import linear, plus, wide
 from dlperf.adapters.jax.photos import Loader, pixels
-from dlperf.adapters.jax.runtime import product, versions
+from dlperf.adapters.jax.runtime import copy, product, versions
 from dlperf.models import resnet
 
-__all__ = ["Network", "build", "loss", "pixels", "product", "versions"]
+__all__ = ["Network", "build", "copy", "loss", "pixels", "product", "versions"]
 
 
 def build(job, ranks):

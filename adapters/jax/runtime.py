@@ -44,6 +44,13 @@ def product(job, size):
     return lambda: multiply(ones, ones).block_until_ready()
 
 
+def copy(job, count):
+    """Reads count values of float32 and writes as many, as a call."""
+    ones = jnp.ones(count, jnp.float32)
+    add = jax.jit(lambda x: x + 1)
+    return lambda: add(ones).block_until_ready()
+
+
 def configure(job, ranks):
     """Device, threads, float64, TF32 and the group of ranks, before the first array."""
     # XLA's CPU client reads its number of threads from here when it is made, else it takes all CPUs it may use.

@@ -5,10 +5,10 @@ from mxnet.gluon import HybridBlock, nn
 
 from dlperf import models
 from dlperf.adapters.mxnet import optimizers, runtime
-from dlperf.adapters.mxnet.runtime import product, versions
+from dlperf.adapters.mxnet.runtime import copy, product, versions
 from dlperf.models import bert
 
-__all__ = ["Network", "build", "loss", "product", "versions"]
+__all__ = ["Network", "build", "copy", "loss", "product", "versions"]
 
 ERF_SLOPE_ERROR = float(np.sqrt(np.float32(np.pi))) / np.pi**0.5 - 1
 

@@ -11,10 +11,10 @@ from mxnet.gluon import HybridBlock, nn
 from dlperf import models
 from dlperf.adapters.mxnet import optimizers, runtime
 from dlperf.adapters.mxnet.photos import Loader, pixels
-from dlperf.adapters.mxnet.runtime import product, versions
+from dlperf.adapters.mxnet.runtime import copy, product, versions
 from dlperf.models import resnet
 
-__all__ = ["Network", "build", "loss", "pixels", "product", "versions"]
+__all__ = ["Network", "build", "copy", "loss", "pixels", "product", "versions"]
 
 
 def build(job, ranks):

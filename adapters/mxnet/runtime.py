@@ -21,6 +21,8 @@ BFLOAT16 = np.dtype([("bfloat16", np.uint16)])  # as MXNet calls the type that n
 DTYPES = {"fp64": "float64", "fp32": "float32", "tf32": "float32", "amp_fp16": "float16", "amp_bf16": BFLOAT16}
 # gluon's words for the scale and shift of a normalisation, which torchvision and Hugging Face call weight and bias
 GLUON = {"scale": "gamma", "shift": "beta"}
+#: of this rank, as `configure` chose it
+DEVICE = [mx.cpu()]
 
 
 def versions():
@@ -36,18 +38,24 @@ def versions():
 def product(job, size):
     """A product of two matrices of size x size in the type of the network's large ones, as a call."""
     precision = Precision(job)
-    ones = precision.down(nd, nd.ones((size, size), dtype=precision.dtype))
+    ones = precision.down(nd, nd.ones((size, size), dtype=precision.dtype, ctx=DEVICE[0]))
     return lambda: nd.FullyConnected(ones, ones, num_hidden=size, no_bias=True).wait_to_read()
+
+
+def copy(job, count):
+    """Reads count values of float32 and writes as many, as a call."""
+    ones = nd.ones(count, ctx=DEVICE[0])
+    return lambda: (ones + 1).wait_to_read()
 
 
 def configure(job, ranks):
     """Random numbers. Returns the device of this rank. MXNet asks for TF32 wherever a GPU has it: only the switch of
     NVIDIA's libraries, which the worker sets, turns it off."""
     mx.random.seed(job.dropout_seed + ranks.rank)  # of dropout
-    if job.device == "cpu":
-        return mx.cpu()
-    base.need_gpu(f"MXNet {mx.__version__}", built_with("CUDA"), mx.context.num_gpus, ranks)
-    return mx.gpu(ranks.local_rank)
+    if job.device == "cuda":
+        base.need_gpu(f"MXNet {mx.__version__}", built_with("CUDA"), mx.context.num_gpus, ranks)
+        DEVICE[0] = mx.gpu(ranks.local_rank)
+    return DEVICE[0]
 
 
 def built_with(feature):

@@ -7,10 +7,10 @@ from oneflow import nn
 from dlperf import models
 from dlperf.adapters.oneflow import optimizers, runtime
 from dlperf.adapters.oneflow.photos import Loader, pixels
-from dlperf.adapters.oneflow.runtime import product, versions
+from dlperf.adapters.oneflow.runtime import copy, product, versions
 from dlperf.models import resnet
 
-__all__ = ["Network", "build", "loss", "pixels", "product", "versions"]
+__all__ = ["Network", "build", "copy", "loss", "pixels", "product", "versions"]
 
 
 def build(job, ranks):

@@ -30,8 +30,19 @@ def versions():
 
 def product(job, size):
     """A product of two matrices of size x size in the type of the network's large ones, as a call."""
-    ones = flow.ones(size, size, dtype=DTYPES[job.precision])
-    return lambda: flow.matmul(ones, ones).numpy()
+    ones = flow.ones(size, size, dtype=DTYPES[job.precision], device=job.device)
+    return lambda: done(flow.matmul(ones, ones))
+
+
+def copy(job, count):
+    """Reads count values of float32 and writes as many, as a call."""
+    ones = flow.ones(count, device=job.device)
+    return lambda: done(ones + 1)
+
+
+def done(tensor):
+    """When its device has done all that was enqueued."""
+    flow._oneflow_internal.eager.Sync()
 
 
 def configure(job, ranks):

@@ -6,10 +6,10 @@ from paddle import nn
 
 from dlperf import models
 from dlperf.adapters.paddle import optimizers, runtime
-from dlperf.adapters.paddle.runtime import product, versions
+from dlperf.adapters.paddle.runtime import copy, product, versions
 from dlperf.models import bert
 
-__all__ = ["Network", "build", "loss", "product", "versions"]
+__all__ = ["Network", "build", "copy", "loss", "product", "versions"]
 
 
 def build(job, ranks):

@@ -7,10 +7,10 @@ from paddle import nn
 from dlperf import models
 from dlperf.adapters.paddle import optimizers, runtime
 from dlperf.adapters.paddle.photos import Loader, pixels
-from dlperf.adapters.paddle.runtime import product, versions
+from dlperf.adapters.paddle.runtime import copy, product, versions
 from dlperf.models import resnet
 
-__all__ = ["Network", "build", "loss", "pixels", "product", "versions"]
+__all__ = ["Network", "build", "copy", "loss", "pixels", "product", "versions"]
 
 
 def build(job, ranks):

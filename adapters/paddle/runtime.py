@@ -32,7 +32,19 @@ def versions():
 def product(job, size):
     """A product of two matrices of size x size in the type of the network's large ones, as a call."""
     ones = paddle.ones([size, size], DTYPES[job.precision])
-    return lambda: paddle.matmul(ones, ones).numpy()
+    return lambda: done(paddle.matmul(ones, ones))
+
+
+def copy(job, count):
+    """Reads count values of float32 and writes as many, as a call."""
+    ones = paddle.ones([count], "float32")
+    return lambda: done(ones + 1)
+
+
+def done(tensor):
+    """When its device has done all that was enqueued."""
+    if tensor.place.is_gpu_place():  # on a CPU dygraph returns when a kernel is done
+        paddle.device.cuda.synchronize()
 
 
 def configure(job, ranks):

@@ -7,10 +7,10 @@ from torch.nn.attention import SDPBackend
 
 from dlperf import models
 from dlperf.adapters.pytorch import optimizers, runtime
-from dlperf.adapters.pytorch.runtime import product, versions
+from dlperf.adapters.pytorch.runtime import copy, product, versions
 from dlperf.models import bert
 
-__all__ = ["Network", "build", "loss", "product", "versions"]
+__all__ = ["Network", "build", "copy", "loss", "product", "versions"]
 
 
 def build(job, ranks):

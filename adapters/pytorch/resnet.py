@@ -8,10 +8,10 @@ from torch._functorch import config as aot_autograd
 from dlperf import models
 from dlperf.adapters.pytorch import optimizers, runtime
 from dlperf.adapters.pytorch.photos import Loader, pixels
-from dlperf.adapters.pytorch.runtime import product, versions
+from dlperf.adapters.pytorch.runtime import copy, product, versions
 from dlperf.models import resnet
 
-__all__ = ["Network", "build", "loss", "pixels", "product", "versions"]
+__all__ = ["Network", "build", "copy", "loss", "pixels", "product", "versions"]
 
 LAYOUTS = {"nhwc": torch.channels_last, "nchw": torch.contiguous_format}
 

@@ -38,8 +38,20 @@ def versions():
 
 def product(job, size):
     """A product of two matrices of size x size in the type of the network's large ones, as a call."""
-    ones = torch.ones(size, size, dtype=DTYPES[job.precision])
-    return lambda: ones @ ones
+    ones = torch.ones(size, size, dtype=DTYPES[job.precision], device=job.device)
+    return lambda: done(ones @ ones)
+
+
+def copy(job, count):
+    """Reads count values of float32 and writes as many, as a call."""
+    ones = torch.ones(count, device=job.device)
+    return lambda: done(ones + 1)
+
+
+def done(tensor):
+    """When its device has done all that was enqueued."""
+    if tensor.is_cuda:
+        torch.cuda.synchronize(tensor.device)
 
 
 def configure(job, ranks):

@@ -4,10 +4,10 @@ import tensorflow as tf
 
 from dlperf import models
 from dlperf.adapters.tensorflow import optimizers, runtime
-from dlperf.adapters.tensorflow.runtime import product, versions
+from dlperf.adapters.tensorflow.runtime import copy, product, versions
 from dlperf.models import bert
 
-__all__ = ["Network", "build", "loss", "product", "versions"]
+__all__ = ["Network", "build", "copy", "loss", "product", "versions"]
 
 
 def build(job, ranks):

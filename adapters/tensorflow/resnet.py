@@ -5,10 +5,10 @@ import tensorflow as tf
 from dlperf import models
 from dlperf.adapters.tensorflow import optimizers, runtime
 from dlperf.adapters.tensorflow.photos import AUGMENTATION, Loader, pixels
-from dlperf.adapters.tensorflow.runtime import product, versions
+from dlperf.adapters.tensorflow.runtime import copy, product, versions
 from dlperf.models import resnet
 
-__all__ = ["Network", "build", "loss", "pixels", "product", "versions"]
+__all__ = ["Network", "build", "copy", "loss", "pixels", "product", "versions"]
 
 
 def build(job, ranks):

@@ -39,7 +39,19 @@ def product(job, size):
     """A product of two matrices of size x size in the type of the network's large ones, as a call."""
     ones = tf.ones((size, size), DTYPES[job.precision])
     multiply = tf.function(tf.linalg.matmul)
-    return lambda: multiply(ones, ones).numpy()
+    return lambda: done(multiply(ones, ones))
+
+
+def copy(job, count):
+    """Reads count values of float32 and writes as many, as a call."""
+    ones = tf.ones(count)
+    return lambda: done(ones + 1)
+
+
+def done(tensor):
+    """When its device has done all that was enqueued."""
+    with tf.device(tensor.device):
+        tf.raw_ops.SyncDevice()
 
 
 def configure(job, ranks):

@@ -42,7 +42,10 @@ NOT_THERE = ("No such file", "cannot open", "can't open", "couldn't chdir")
 #: of a job's communication event, what a record keeps
 MEASURED = ("gradient_bytes", "all_reduce_bytes", "all_reduce_seconds")
 #: of its product event
-PRODUCT = ("size", "seconds", "fp32_seconds", "large_size", "large_seconds", "large_fp32_seconds")
+PRODUCT = (
+    *("size", "seconds", "fp32_seconds", "large_size", "large_seconds", "large_fp32_seconds"),
+    *("copy_bytes", "copy_seconds"),
+)
 
 
 @dataclass

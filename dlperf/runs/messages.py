@@ -59,6 +59,8 @@ class Product(Event, total=False):
     large_size: Some
     large_seconds: Seconds
     large_fp32_seconds: Seconds
+    copy_bytes: Some
+    copy_seconds: Seconds
 
 
 class Step(Event, total=False):

@@ -289,6 +289,8 @@ def test_the_worker_times_a_product(tmp_path):
     assert record.product["seconds"] >= 0.2, "the fake framework sleeps for as long"
     assert record.product["fp32_seconds"] > 0
     assert rates.product_slowdown(record) == record.product["seconds"] / record.product["fp32_seconds"]
+    assert record.product["copy_bytes"] == 2**28
+    assert record.product["copy_seconds"] > 0
 
 
 # --- the documentation and the doctor ---------------------------------------------------------------------------------

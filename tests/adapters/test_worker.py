@@ -12,7 +12,7 @@ from dlperf.adapters.api import Job
 from dlperf.catalog import reader
 from dlperf.envs import pythons
 from dlperf.errors import RunError
-from dlperf.runs import bundle, events
+from dlperf.runs import bundle, events, messages
 
 
 @pytest.fixture(scope="module")
@@ -78,3 +78,39 @@ def test_tf32_is_settled_before_a_framework_is_imported(monkeypatch, precision, 
     worker._kernels({}, Job("bert_tiny", "cuda", precision, 2))
     assert os.environ.get(gpu.TF32_OVERRIDE) == override
     assert gpu.tf32_allowed() == (override is None)
+
+
+class OfGpu:
+    """What a family's module offers, where each call is over at once."""
+
+    def __init__(self, copy):
+        self.made, self.copy = [], copy
+
+    def product(self, job, size):
+        self.made.append(size)
+        return lambda: None
+
+
+def told(module, tmp_path):
+    with open(tmp_path / "events", "w+", encoding="utf-8") as file:
+        worker._product(module, Job("bert_tiny", "cuda", "fp32", 2), worker.Events(file))
+        file.seek(0)
+        return [json.loads(line) for line in file]
+
+
+def test_on_a_gpu_a_large_product_and_a_copy_are_timed(tmp_path):
+    copied = []
+    module = OfGpu(lambda job, count: copied.append(count) or (lambda: None))
+    (event,) = told(module, tmp_path)
+    assert module.made[-1] == event["large_size"] == worker.LARGEST_ON_GPU
+    assert event["copy_bytes"] == 8 * copied[0], "four of each value are read, and as many written"
+    assert {"large_seconds", "copy_seconds"} <= event.keys()
+    assert messages.event(json.dumps(event).encode())
+
+
+def test_a_gpu_without_room_for_a_product_fails_no_run(tmp_path, capsys):
+    def none_left(job, count):
+        raise MemoryError("out of memory")
+
+    assert told(OfGpu(none_left), tmp_path) == []
+    assert "out of memory" in capsys.readouterr().err
