@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from dlperf.figures import peaks, standings, until
 from dlperf.figures import summaries as summaries_
 from dlperf.figures.summaries import Summary
-from dlperf.report import names, proofs, text
+from dlperf.report import names, proofs, speeds, text
 from dlperf.report.caveats import caveats
 from dlperf.report.section import section, title
 from dlperf.report.shape import Column, Excerpt, Report, Row, Table
@@ -44,7 +44,7 @@ def view(comparison: Comparison) -> Report:
         resume="" if finished else RESUME,
         sections=tuple(one for several in sections for one in several),
         caveats=(*parts.broken, *warned),
-        machine=_machine(comparison.machine),
+        machine=_machine(comparison),
         topo=str(comparison.machine.get("topo", "")).strip("\n"),
         systems=_systems(comparison),
         failures=failures,
@@ -159,8 +159,9 @@ def _protocol_of(comparison: Comparison) -> Mapping[str, Any]:
 # Machine and systems
 
 
-def _machine(machine: Mapping[str, Any]) -> Table:
-    rows = [(title, value) for title, value in _machine_rows(machine) if value]
+def _machine(comparison: Comparison) -> Table:
+    told = (*_machine_rows(comparison.machine), *speeds.measured(comparison))
+    rows = [(title, value) for title, value in told if value]
     rows = rows or [("machine", "not described")]
     return Table(
         (Column("property"), Column("value")), tuple(Row((title, text.line(value, 400))) for title, value in rows)
@@ -320,10 +321,11 @@ def _protocol(comparison: Comparison) -> Iterable[str]:
         "Peak memory is the largest resident size of one process in any run. CPU time is user and system time within "
         "the windows; it and the first step, which includes compilation, are medians of runs."
     )
-    if peaks.products(comparison):
+    if peaks.ceilings(comparison):
         yield (
             "FLOP/s are those of the model's definition, forward and backward. Their share is of the fastest product "
-            "of large matrices in that precision that a run of any system, or NumPy beside it, timed before its steps."
+            "of large matrices in that precision that a run of any system timed: on a CPU before its steps, as did "
+            "NumPy beside it, on a GPU after its windows."
         )
     yield from _spent(comparison)
 

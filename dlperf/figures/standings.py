@@ -65,11 +65,11 @@ def obstacles(comparison: Comparison) -> dict[str, str]:
         verdict, phrase = judge.verdict(comparison.proofs.get(job.id, ()))
         if verdict != "same":
             found[job.id] = phrase
-    fastest = peaks.products(comparison)
+    ceilings = peaks.ceilings(comparison)
     for record in comparison.records:
         if not (record.done and record.job.traits.ranked):
             continue
-        why = peaks.impossible(record.job, throughput(record), comparison.machine, fastest)
+        why = peaks.impossible(record.job, throughput(record), comparison.machine, ceilings)
         if why:
             found[record.job.id] = why
         if record.work.get("verdict") == "different" and record.job.id not in found:

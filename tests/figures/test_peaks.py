@@ -53,15 +53,21 @@ def test_a_rate_beyond_the_peak_is_impossible():
     assert not peaks.impossible(row(), 60_000, {}, {})
 
 
-def timed(precision, seconds, fp32_seconds, nproc_per_node=1):
-    """A run on a CPU that timed products of 1000 x 1000, 2 GFLOP."""
-    job = replace(row("cpu", nproc_per_node), precision=precision)
-    told = {"large_size": 1000, "large_seconds": seconds, "large_fp32_seconds": fp32_seconds}
+def timed(precision, seconds, fp32_seconds=None, nproc_per_node=1, device="cpu", **told):
+    """A run that timed products of 1000 x 1000, 2 GFLOP."""
+    job = replace(row(device, nproc_per_node), precision=precision)
+    told |= {"large_size": 1000, "large_seconds": seconds}
+    told |= {"large_fp32_seconds": fp32_seconds} if fp32_seconds else {}
     return Record(job, 0, "", 1.0, "", "", {}, product=told)
 
 
+def ceilings(*runs):
+    return peaks.ceilings(Comparison({}, {}, "", "", len(runs), (), runs, ()))
+
+
 def seen(*runs):
-    return peaks.products(Comparison({}, {}, "", "", len(runs), (), runs, ()))
+    found = ceilings(*runs)
+    return found["cpu"].flops if found else {}
 
 
 def test_the_fastest_product_of_any_run_is_what_a_cpu_can_do():
@@ -75,10 +81,32 @@ def test_the_fastest_product_of_any_run_is_what_a_cpu_can_do():
 
 def test_a_rate_far_beyond_the_fastest_product_is_impossible():
     """ResNet-50 takes 24.5 GFLOP an image."""
-    job, found = replace(row("cpu"), precision="fp32"), {"fp32": 200e9}
+    job, found = replace(row("cpu"), precision="fp32"), {"cpu": peaks.Ceiling({"fp32": 200e9})}
     assert peaks.share_of_product(job, 4.0, found) == pytest.approx(0.49, abs=0.01)
     assert not peaks.impossible(job, 80.0, {}, found), "the machine may have been busy when products were timed"
     told = "impossible: 2,454 GFLOP/s, 12.3 times what the fastest product of matrices reached here"
     assert peaks.impossible(job, 100.0, {}, found) == told
     assert not peaks.impossible(job, 100.0, {}, {})
     assert peaks.share_of_product(replace(job, precision="amp_bf16"), 4.0, found) is None
+
+
+def test_the_fastest_copy_is_what_memory_can_do():
+    """1 GB is read and written, by both ranks on the CPU at the same time."""
+    runs = [timed("fp32", 0.02, copy_bytes=10**9, copy_seconds=seconds) for seconds in (0.2, 0.1)]
+    assert ceilings(*runs)["cpu"].copied == pytest.approx(10e9)
+    assert ceilings(timed("fp32", 0.02, 0.02))["cpu"].copied == 0, "an older comparison"
+    two = {"nproc_per_node": 2, "copy_bytes": 10**9, "copy_seconds": 0.1}
+    assert ceilings(timed("fp32", 0.02, **two))["cpu"].copied == pytest.approx(20e9)
+    assert ceilings(timed("fp32", 0.02, device="cuda", **two))["cuda"].copied == pytest.approx(10e9), "each has a GPU"
+
+
+def test_a_gpu_is_held_to_what_was_measured_on_it_where_its_datasheet_is_not_known():
+    """1,000 images/s of ResNet-50 are 24.5 TFLOP/s; the fastest product reached 20."""
+    found = ceilings(timed("amp_fp16", 1e-4, device="cuda"), timed("amp_fp16", 2e-4, device="cuda"))
+    assert found["cuda"].flops == {"amp_fp16": pytest.approx(20e12)}
+    assert peaks.share_of_product(row(), 1000, found) == pytest.approx(1.23, abs=0.01)
+    assert not peaks.impossible(row(), 1000, {}, found), "Winograd's convolutions multiply less than they count"
+    told = "impossible: 49 TFLOP/s, 2.5 times what the fastest product of matrices reached here"
+    assert peaks.impossible(row(), 2000, {}, found) == told
+    assert not peaks.impossible(row(nproc_per_node=2), 2000, {}, found)
+    assert not peaks.impossible(replace(row(), precision="fp32"), 2000, {}, found), "another precision"
