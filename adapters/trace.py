@@ -155,9 +155,9 @@ AUDIT, WEIGHTS = "audit.npz", "weights.npz"
 
 def audit(trainer: Trainer, job: Job, folder: str) -> float:
     """Two more steps, by which the reference can be held against a run in the state that it has come to. Returns the
-    loss of the second, and writes WEIGHTS: each tensor whole, as the second step starts from it; and AUDIT, "<n>/<name>":
-    samples after n of the two steps, n = 0, 1, 2. One tensor after the other, since all of them may be as large as the
-    memory that is left."""
+    loss of the second. WEIGHTS has each tensor whole, as the second step starts from it, one written after the other,
+    since all of them may be as large as the memory that is left. AUDIT has "<n>/<name>": samples after n of the two
+    steps, n = 0, 1, 2."""
     parts = [samples(trainer, job)]
     trainer.step()
     trainer.wait()
