@@ -81,7 +81,9 @@ def _resume(arguments: Mapping[str, object], adapters: Mapping[str, Adapter]) ->
         flags = ", ".join("--" + name.replace("_", "-") for name in contradictions)
         says = f"the comparison keeps what it was started with. Leave out {flags}."
         raise UsageError([Problem("--resume", arguments["resume"], says=says)])
-    opened = store.open_folder(Path(str(arguments["resume"])))
+    folder = Path(str(arguments["resume"]))
+    opened = store.open_folder(folder)
+    store.no_links(folder)
     gone = sorted({job.adapter for job in opened.plan.jobs} - set(adapters))
     if gone:
         says = f"it has rows of {', '.join(gone)}, but no such adapter is here, or none that can be read. "

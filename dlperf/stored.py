@@ -8,10 +8,10 @@ import io
 import json
 import stat
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict, TypeVar
 
 import msgspec
 
@@ -36,6 +36,8 @@ from dlperf.schema import (
 if TYPE_CHECKING:
     import numpy
     from numpy.typing import NDArray
+
+Read = TypeVar("Read")
 
 #: what reading raises where the data is something else
 DAMAGED = (ValueError, TypeError, KeyError, RecursionError)
@@ -260,15 +262,40 @@ def _known(certificate: Certificate) -> Certificate:
     return certificate
 
 
-def proofs_from(data: Mapping[str, Any]) -> dict[str, tuple[Certificate, ...]]:
-    """Certificates by job id, as Comparison holds them; errors as in job_from."""
+def proofs_from(data: Mapping[str, Any], older: bool) -> dict[str, tuple[Certificate, ...]]:
+    """Certificates by job id, as Comparison holds them, from proofs.json; errors as in job_from. older: whether it may
+    be without a checksum, as older ones are."""
+    if set(data) == {"checksum", "certificates"}:
+        if data["checksum"] != checksum(data["certificates"]):
+            raise ValueError("checksum mismatch: it was damaged or edited")
+        data = data["certificates"]
+    elif data and not older:
+        raise ValueError("it has no checksum")
     found = msgspec.convert(data, dict[str, tuple[Certificate, ...]])
     return {job: tuple(map(_known, several)) for job, several in found.items()}
 
 
+def each(name: str, data: Sequence[Any], read: Callable[[Any], Read]) -> tuple[Read, ...]:
+    """Each of a list as `read` gives it. ValueError that says which of them is something else, and how."""
+    found = []
+    for number, one in enumerate(data):
+        try:
+            found.append(read(one))
+        except KeyError as error:
+            raise ValueError(f"{name}[{number}]: it lacks {error}") from None
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{name}[{number}]: {error}") from None
+    return tuple(found)
+
+
 def comparison_from(data: Mapping[str, Any]) -> Comparison:
     """The inverse of to_json for a Comparison; ignores "schema", which results.json adds. Errors as in job_from."""
-    jobs, records = map(job_from, data["jobs"]), map(record_from, data["records"])
+    lists = {name: msgspec.convert(data[name], list[Any]) for name in ("jobs", "records", "skips")}
     msgspec.convert(data["machine"], Machine)
     rest = msgspec.convert({**data, "jobs": (), "records": (), "skips": ()}, Comparison)
-    return replace(rest, jobs=tuple(jobs), records=tuple(records), skips=tuple(map(skip_from, data["skips"])))
+    return replace(
+        rest,
+        jobs=each("jobs", lists["jobs"], job_from),
+        records=each("records", lists["records"], record_from),
+        skips=each("skips", lists["skips"], skip_from),
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,17 @@ if TYPE_CHECKING:
 
 
 def load(folder: str | os.PathLike[str]) -> pandas.DataFrame:
-    """The runs in a comparison's folder as a DataFrame: one row per run, columns as in results.csv."""
+    """The runs in a comparison's folder as a DataFrame: one row per run, columns as in results.csv. A published report
+    has its results.json alone, which is taken then.
+
+    UsageError, which names file and field, where neither is what dlperf wrote. What was changed by hand is a warning.
+    """
     import pandas
 
-    return pandas.DataFrame(rows(store.open_folder(Path(folder)).comparison))
+    place, results = Path(folder), Path(folder) / store.RESULTS
+    if results.exists() and not (place / store.MANIFEST).exists():
+        return pandas.DataFrame(rows(store.open_results(results)))
+    opened = store.open_folder(place)
+    for warning in opened.warnings:
+        warnings.warn(warning, stacklevel=2)
+    return pandas.DataFrame(rows(opened.comparison))

@@ -204,7 +204,8 @@ class Runner:
         certifier = Certifier(folder, spec, self.progress.note, self.progress.busy)
         made = certifier.certificates([job for job in proven if not job.duplicate_of], environments)
         again = {job.id: made[job.duplicate_of] for job in proven if job.duplicate_of in made}
-        self.store.prove({**self.store.proofs, **made, **again})
+        kept = {job.id: self.store.proofs[job.id] for job in proven if self._proven(job, environments.get(job.id))}
+        self.store.prove({**kept, **made, **again})
 
     def _proven(self, job: Job, environment: Environment | None) -> bool:
         """Whether an earlier call had its certificates, of the code and the environment that there are now."""

@@ -18,7 +18,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -30,15 +30,16 @@ from msgspec import Meta
 from dlperf.comparison import chain
 from dlperf.errors import Problem, UsageError
 from dlperf.launchers.api import HELD
-from dlperf.planning.plan import Plan
+from dlperf.planning.plan import Plan, file_name, id_of
 from dlperf.planning.spec import Spec, spec_from
 from dlperf.schema import SCHEMA, Certificate, Comparison, Job, Record
-from dlperf.stored import DAMAGED, Manifest, decoded, job_from, proofs_from, skip_from
+from dlperf.stored import DAMAGED, Manifest, checksum, comparison_from, decoded, each, job_from, proofs_from, skip_from
 
 MANIFEST = "comparison.json"
 RECORDS, LAST = "records.jsonl", "last_record.json"
 PROOFS = "proofs.json"
 SIZES = "batch_sizes.json"
+RESULTS = "results.json"
 SECONDS = "seconds.json"
 
 
@@ -61,12 +62,21 @@ class Store:
         self.spec: Spec = spec_from(manifest["spec"])
         self.sizes = self._read_json(SIZES, dict[str, Found])
         self.plan = Plan(
-            jobs=tuple(self._sized(job_from(job)) for job in manifest["jobs"]),
-            skips=tuple(map(skip_from, manifest["skips"])),
+            jobs=tuple(map(self._sized, each("jobs", manifest["jobs"], self._planned))),
+            skips=each("skips", manifest["skips"], skip_from),
         )
         self._read_records()
         self.proofs = self._read_proofs()
         self.seconds = self._read_json(SECONDS, dict[str, float])
+
+    def _planned(self, data: Mapping[str, Any]) -> Job:
+        """A row, if its id and its environment's key, which are in names of folders, are such as a plan has."""
+        job = job_from(data)
+        if job.id != id_of(job, self.spec):
+            raise ValueError(f"id is {job.id!r}, not {id_of(job, self.spec)!r}")
+        if job.environment != file_name(job.environment):
+            raise ValueError(f"environment of {job.id} is {job.environment!r}, which is no key of adapter.toml")
+        return job
 
     def _read_records(self) -> None:
         """Every whole line. One that is half-written, by a crash, or was changed is passed over: its run counts as not
@@ -79,11 +89,19 @@ class Store:
         self.records = {(record.job.id, record.repeat): record for record in found.records}
 
     def _read_proofs(self) -> dict[str, tuple[Certificate, ...]]:
-        """A missing or damaged file costs nothing: certificates come from the cache again, or are made again."""
+        """Those of what ran: a row whose certificates are of other code or environments has none. A missing or damaged
+        file costs nothing: they come from the cache again, or are made again."""
         try:
-            return proofs_from(self._read_json(PROOFS, dict[str, Any]))
-        except DAMAGED:
+            found = proofs_from(self._read_json(PROOFS, dict[str, Any]), "code" not in self.manifest)
+        except DAMAGED as error:
+            self.warnings.append(f"{PROOFS} is not used: {error}")
             return {}
+        ran: dict[str, list[Record]] = {}
+        for record in self.records.values():
+            ran.setdefault(record.job.id, []).append(record)
+        odd = sorted(job for job, several in found.items() if not _prove(several, ran.get(job, [])))
+        self.warnings += [f"{PROOFS}: what it has of {job} is of other code, or another environment" for job in odd]
+        return {job: several for job, several in found.items() if job not in odd}
 
     def _read_json(self, name: str, of: type[Read]) -> Read:
         """A file of the folder; nothing of one that is missing or damaged."""
@@ -117,7 +135,8 @@ class Store:
         """Store the certificates of the rows, by Job.id."""
         self.proofs = dict(proofs)
         data = {job: [dataclasses.asdict(one) for one in certificates] for job, certificates in proofs.items()}
-        self._write_json(PROOFS, data)
+        data = json.loads(json.dumps(data))  # as it is read again
+        self._write_json(PROOFS, {"checksum": checksum(data), "certificates": data})
 
     @contextmanager
     def spending(self, on: str) -> Iterator[None]:
@@ -162,6 +181,15 @@ class Store:
             seconds=self.seconds,
             caveats=self._caveats,
         )
+
+
+def _prove(certificates: Sequence[Certificate], records: Sequence[Record]) -> bool:
+    """Whether certificates are of code and environments that runs of their row had, as far as it had any."""
+    codes = {one.code for one in records if one.done and one.code}
+    digests = {one.environment["digest"] for one in records if one.done and one.environment.get("digest")}
+    made = [one.trajectory for one in certificates]
+    right = all(not codes or one.code in codes for one in made)
+    return right and all(not digests or one.environment.get("digest") in digests for one in made)
 
 
 def create(
@@ -211,6 +239,22 @@ def claim(folder: Path) -> None:
         raise UsageError([Problem("--output", folder, says=says)])
 
 
+def open_results(path: Path) -> Comparison:
+    """The comparison in a results.json, as it is published. UsageError that names file and field where it is none."""
+    try:
+        data = msgspec.convert(decoded(path.read_bytes()), dict[str, Any])
+        if data.get("schema") != SCHEMA:
+            says = f"it has schema {data.get('schema')}; this version of dlperf reads schema {SCHEMA}."
+            raise UsageError([Problem(str(path), "", says=says)])
+        return comparison_from(data)
+    except OSError as error:
+        raise UsageError([Problem(str(path), "", says=f"cannot be read: {error.strerror}.")]) from None
+    except KeyError as error:
+        raise UsageError([Problem(str(path), "", says=f"not what dlperf wrote (it lacks {error}).")]) from None
+    except DAMAGED as error:
+        raise UsageError([Problem(str(path), "", says=f"not what dlperf wrote ({error}).")]) from None
+
+
 def open_folder(folder: Path) -> Store:
     """Read a comparison's folder. UsageError if it is none, or its comparison.json is damaged."""
     path = folder / MANIFEST
@@ -227,6 +271,18 @@ def open_folder(folder: Path) -> Store:
     except DAMAGED as error:
         says = f"not what dlperf wrote ({error}). Start the comparison again, in another folder."
         raise UsageError([Problem(str(path), "", says=says)]) from None
+
+
+def no_links(folder: Path) -> None:
+    """UsageError if something in a comparison's folder that its runs are written to, or read from, is a symbolic link:
+    none of dlperf's is."""
+    runs = (
+        path for name in ("runs", "proofs", "probes") for deep in ("*", "*/*") for path in folder.glob(f"{name}/{deep}")
+    )
+    for path in (*folder.iterdir(), *folder.glob("source/*"), *runs):
+        if path.is_symlink():
+            says = f"{path} is a symbolic link, and dlperf follows none there. Put what it leads to in its place."
+            raise UsageError([Problem("--resume", folder, says=says)])
 
 
 @contextmanager

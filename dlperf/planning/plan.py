@@ -342,6 +342,13 @@ def _id(model: str, precision: str, system: str, batch_size: int | str, nnodes: 
     return file_name(f"{model}-{precision}-{system}{size}-b{batch_size}")
 
 
+def id_of(job: Job, spec: Spec) -> str:
+    """The id that the plan gives a row."""
+    system, _, again = job.system.rpartition("#") if job.duplicate_of else (job.system, "", "")
+    made = _id(job.model, job.precision, system, _batch(spec, job.batch_size), job.nnodes, job.nproc_per_node)
+    return made + (f"-again{again}" if again else "")
+
+
 def file_name(text: str) -> str:
     """Letters, digits and -._=+ only."""
     return "".join(letter if letter.isalnum() or letter in "-._=+" else "_" for letter in text)

@@ -1,4 +1,4 @@
-"""Lines of records.jsonl that were edited, removed or moved by hand."""
+"""What was edited, removed or moved by hand in a comparison's folder or a report's."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from places import ROOT
 
+import dlperf
 from dlperf.catalog import reader
 from dlperf.comparison import store
 from dlperf.comparison.store import LAST, RECORDS, Store
+from dlperf.errors import UsageError
 from dlperf.planning import plan
 from dlperf.planning.spec import Protocol, Spec
 from dlperf.report import caveats
-from dlperf.schema import Failure, Record, Window, run_folder
+from dlperf.schema import Certificate, Failure, Record, Trajectory, Window, run_folder
 
 REPEATS = 4
 SPEC = Spec(("bert_tiny",), ("fp32",), ("fake",), "cpu", "current", Protocol("quick", 1, 1, 1, REPEATS), verify=False)
@@ -134,3 +138,129 @@ def test_a_record_is_in_its_own_folder(made: Path, folder: str) -> None:
 def test_a_copy_is_read_where_the_last_digest_is_missing(made: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(made, tmp_path / "copy", ignore=shutil.ignore_patterns(LAST))
     assert store.open_folder(copy).warnings == []
+
+
+# --- what else is edited by hand --------------------------------------------------------------------------------------
+
+
+def certificate(opened: Store, **more: str) -> Certificate:
+    job = opened.plan.jobs[0]
+    asked = (job.system, job.adapter, job.title, job.model, "bert_tiny_check", job.family, job.device, "fp64", 4, 10, 1)
+    told = {"definition": "d", "code": "c", "environment": {"digest": "e"}, **more}
+    return Certificate(Trajectory(*asked, {}, **told), "same", size=1e-16)
+
+
+@pytest.mark.parametrize(
+    ("more", "edit", "says"),
+    [
+        ({}, None, []),
+        ({}, ('"verdict": "same"', '"verdict": "different"'), ["proofs.json is not used: checksum mismatch"]),
+        ({}, ('"checksum"', '"other"'), ["proofs.json is not used: it has no checksum"]),
+        ({"code": "x"}, None, ["is of other code, or another environment"]),
+        ({"environment": {"digest": "x"}}, None, ["is of other code, or another environment"]),
+    ],
+)
+def test_certificates_are_of_what_ran_and_as_they_were_written(
+    made: Path, more: dict[str, str], edit: tuple[str, str] | None, says: list[str]
+) -> None:
+    opened = store.open_folder(made)
+    opened.append(replace(run(opened, 0), code="c", environment={"digest": "e"}))
+    opened.prove({opened.plan.jobs[0].id: (certificate(opened, **more),)})
+    path = made / store.PROOFS
+    path.write_text(path.read_text().replace(*edit or ("", "")))
+    again = store.open_folder(made)
+    assert bool(again.proofs) == (not says)
+    assert len(again.warnings) == len(says)
+    assert all(part in warning for part, warning in zip(says, again.warnings, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("id", "../../x", "jobs[0]: id is '../../x', not the name of a folder"),
+        ("id", "x", "id is 'x', not 'bert_tiny-fp32-fake-b4'"),
+        ("environment", "../x", "environment of bert_tiny-fp32-fake-b4 is '../x', which is no key"),
+        ("batch_size", 8, "id is 'bert_tiny-fp32-fake-b4', not 'bert_tiny-fp32-fake-b8'"),
+        ("batch_size", "four", "jobs[0]: Expected `int`, got `str` - at `$.batch_size`"),
+        ("device", None, "jobs[0]: it lacks 'device'"),
+    ],
+)
+def test_a_row_that_points_elsewhere_is_one_message(made: Path, field: str, value: object, says: str) -> None:
+    manifest = json.loads((made / store.MANIFEST).read_text())
+    manifest["jobs"][0] |= {field: value}
+    if value is None:
+        del manifest["jobs"][0][field]
+    (made / store.MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(UsageError) as told:
+        store.open_folder(made)
+    assert says in str(told.value)
+
+
+@pytest.mark.parametrize("settings", [{}, {"step_seconds": "0.1,0.2"}])
+@pytest.mark.parametrize("more", [{}, {"aa": 1, "nproc_per_node": (1, 2)}, {"largest_batch": True}])
+def test_the_plan_gives_each_row_its_id(settings: dict[str, str], more: dict[str, object]) -> None:
+    spec = replace(SPEC, frameworks=("fake", "fake"), settings=settings, **more)  # type: ignore[arg-type]
+    jobs = plan.from_spec(spec, reader.adapters()).jobs
+    assert len(jobs) > 1
+    assert [job.id for job in jobs] == [plan.id_of(job, spec) for job in jobs]
+
+
+@pytest.mark.parametrize("name", [RECORDS, "runs", "code", "runs/x", "runs/x/0", "proofs/x/run", "source/x"])
+def test_symbolic_links_in_a_folder_are_one_message(made: Path, tmp_path: Path, name: str) -> None:
+    store.no_links(made)
+    path = made / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.symlink_to(tmp_path)
+    with pytest.raises(UsageError, match="is a symbolic link, and dlperf follows none there"):
+        store.no_links(made)
+
+
+# --- results.json and `load` ------------------------------------------------------------------------------------------
+
+PUBLISHED = sorted((ROOT / "report" / "published").glob("*/results.json"))
+
+
+def test_a_published_report_is_loaded_from_its_results() -> None:
+    path = min(PUBLISHED, key=lambda one: one.stat().st_size)
+    runs = dlperf.load(path.parent)
+    assert len(runs) == len(json.loads(path.read_text())["records"])
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda data: data["records"][3]["windows"][0].update(seconds="x"), "records[3]: Expected `float`, got `str`"),
+        (lambda data: data["records"][3].pop("job"), "records[3]: it lacks 'job'"),
+        (lambda data: data["records"][2].update(folder="../x"), "records[2]: folder is '../x', not that of its run"),
+        (lambda data: data.pop("machine"), "it lacks 'machine'"),
+        (lambda data: data.update(planned=-1.5), "at `$.planned`"),
+        (lambda data: data.update(records={}), "Expected `array`, got `object`"),
+        (lambda data: data.update(schema=7), "it has schema 7; this version of dlperf reads schema 1."),
+        (lambda data: data.clear(), "it has schema None"),
+    ],
+)
+def test_results_that_are_something_else_are_one_message(
+    tmp_path: Path, change: Callable[[dict[str, Any]], object], says: str
+) -> None:
+    data = json.loads(min(PUBLISHED, key=lambda one: one.stat().st_size).read_text())
+    change(data)
+    path = tmp_path / "results.json"
+    for text, message in ((json.dumps(data), says), ("[]", "Expected `object`"), ("{", "not what dlperf wrote")):
+        path.write_text(text)
+        with pytest.raises(UsageError) as told:
+            dlperf.load(tmp_path)
+        assert message in str(told.value)
+        assert str(path) in str(told.value)
+
+
+def test_a_folder_that_is_neither_is_one_message(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="not the folder of a comparison"):
+        dlperf.load(tmp_path)
+
+
+def test_load_warns_of_what_was_changed_by_hand(made: Path) -> None:
+    lines = (made / RECORDS).read_text().splitlines()
+    (made / RECORDS).write_text("\n".join(edited(lines)))
+    with pytest.warns(UserWarning, match="line 2 was changed after it was written"):
+        assert len(dlperf.load(made)) == REPEATS - 1

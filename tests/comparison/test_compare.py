@@ -1,5 +1,6 @@
 """The command, end to end, on the framework that sleeps: figures, faults, interruption and resumption."""
 
+import hashlib
 import json
 import os
 import pty
@@ -408,13 +409,24 @@ def test_a_used_output_folder_is_refused_and_untouched(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} <= {"precious.txt", "lock"}
 
 
-@pytest.mark.parametrize("change", ["edited", "new", "gone", "list"])
+@pytest.mark.parametrize("change", ["edited", "new", "gone", "list", "edited and listed", "all but records", "beside"])
 def test_a_comparison_whose_code_was_changed_does_not_go_on(tmp_path, change):
     out = tmp_path / "out"
     compare(*FAKE, "-r", 1, "-o", out)
-    name = {"edited": "adapters/fake/resnet.py", "new": "adapters/fake/other.py", "gone": "adapters/probe.py"}
-    path = out / "code" / (f"dlperf/{name[change]}" if change in name else bundle.LIST)
+    code, module = out / "code", "adapters/fake/resnet.py"
+    names = {"new": "dlperf/adapters/fake/other.py", "gone": "dlperf/adapters/probe.py", "beside": "numpy.py"}
+    names |= {"list": bundle.LIST, "edited": f"dlperf/{module}"}
+    path = code / names.get(change, f"dlperf/{module}")
     path.unlink() if change == "gone" else path.write_text("# nothing\n")
+    if change in ("edited and listed", "all but records"):
+        listed = json.loads((code / bundle.LIST).read_text())
+        listed[module] = hashlib.sha256(path.read_bytes()).hexdigest()
+        (code / bundle.LIST).write_text(json.dumps(listed))
+        path = code / bundle.LIST
+    if change == "all but records":
+        manifest = json.loads((out / "comparison.json").read_text())
+        (out / "comparison.json").write_text(json.dumps({**manifest, "code": bundle.listed(code)}))
+        path = code / "dlperf/adapters/fake"
     kept = (out / "records.jsonl").read_text()
     ended = compare("--resume", out)
     assert ended.returncode == 2
