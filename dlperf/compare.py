@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import platform
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -89,10 +89,35 @@ def _resume(arguments: Mapping[str, object], adapters: Mapping[str, Adapter]) ->
         says = f"it has rows of {', '.join(gone)}, but no such adapter is here, or none that can be read. "
         says += "Set DLPERF_ADAPTERS as it was."
         raise UsageError([Problem("--resume", arguments["resume"], says=says)])
+    strange = [*_strange(opened)]
+    if strange:
+        says = f"its comparison.json has {', '.join(strange)}, which this dlperf does not know. Start a new comparison."
+        raise UsageError([Problem("--resume", arguments["resume"], says=says)])
     now = devices.changed(opened.spec)
     if now:
         raise UsageError([Problem("--resume", arguments["resume"], says=f"{now}. Start a new comparison.")])
     return _run(opened, adapters, arguments)
+
+
+def _strange(opened: Store) -> Iterator[str]:
+    """What of a comparison's rows and request names nothing that can be run: "launcher 'x'"."""
+    from dlperf import launchers, models
+    from dlperf.envs.kinds import KINDS
+    from dlperf.precision import TABLE
+
+    jobs = opened.plan.jobs
+    known: dict[str, tuple[Container[str], set[str]]] = {
+        "model": (models.FAMILY_OF, {job.model for job in jobs}),
+        "precision": (TABLE, {job.precision for job in jobs}),
+        "device": (("cpu", "cuda"), {job.device for job in jobs} | {opened.spec.device}),
+        "launcher": (("", *launchers.names()), {job.launcher for job in jobs} | {opened.spec.launcher}),
+        "env": (KINDS, {opened.spec.env}),
+    }
+    for field, (allowed, found) in known.items():
+        yield from (f"{field} {value!r}" for value in sorted(found) if value not in allowed)
+    for job in jobs:
+        if models.FAMILY_OF.get(job.model, job.family) != job.family:
+            yield f"family {job.family!r} of {job.model}"
 
 
 def _run(opened: Store, adapters: Mapping[str, Adapter], arguments: Mapping[str, object]) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import call
 from places import ROOT
 
 import dlperf
@@ -194,6 +195,28 @@ def test_a_row_that_points_elsewhere_is_one_message(made: Path, field: str, valu
     with pytest.raises(UsageError) as told:
         store.open_folder(made)
     assert says in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("where", "change", "says"),
+    [
+        ("jobs", {"launcher": "x"}, "launcher 'x'"),
+        ("spec", {"launcher": "x"}, "launcher 'x'"),
+        ("spec", {"env": "x"}, "env 'x'"),
+        ("jobs", {"family": "resnet"}, "family 'resnet' of bert_tiny"),
+        ("jobs", {"model": "x", "id": "x-fp32-fake-b4"}, "model 'x'"),
+        ("jobs", {"adapter": "x"}, "no such adapter is here"),
+    ],
+)
+def test_what_this_dlperf_does_not_know_is_not_resumed(
+    made: Path, where: str, change: dict[str, str], says: str
+) -> None:
+    manifest = json.loads((made / store.MANIFEST).read_text())
+    (manifest["spec"] if where == "spec" else manifest["jobs"][0]).update(change)
+    (made / store.MANIFEST).write_text(json.dumps(manifest))
+    ended = call("compare", "--resume", made)
+    assert (ended.returncode, "Traceback" in ended.stderr) == (2, False)
+    assert says in ended.stderr
 
 
 @pytest.mark.parametrize("settings", [{}, {"step_seconds": "0.1,0.2"}])
