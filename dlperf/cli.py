@@ -29,9 +29,10 @@ class Parser(argparse.ArgumentParser):
         for action in self._actions:
             value = getattr(found, action.dest, None)
             for one in value if isinstance(value, list) and value else [value]:
-                text = "" if one == [] and action.nargs is None else str(one)  # argparse makes [] of --flag=--
-                looked_at = not text or (isinstance(one, (str, Path)) and one != action.default)
-                wrong = unfit(text) if looked_at else ""
+                one = "" if one == [] and action.nargs is None else one  # argparse makes [] of --flag=--
+                text = str(one)
+                is_given = isinstance(one, (str, Path)) and (one != action.default or value == [])
+                wrong = unfit(text) if is_given else ""
                 if wrong:
                     flag = max(action.option_strings, key=len, default=action.metavar or action.dest)
                     self.exit(2, f"{flag}: {text!r} {wrong}\n")
@@ -79,7 +80,8 @@ def exit_code(action: Callable[[], int | None], kept: str = "", interrupted: str
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:
-        print(f"{error.filename or 'output'}: {error.strerror or error}. {kept}".rstrip(), file=sys.stderr)
+        file = error.filename2 or error.filename or "output"  # of a copy, where it goes
+        print(f"{file}: {error.strerror or error}. {kept}".rstrip(), file=sys.stderr)
         return 1
 
 

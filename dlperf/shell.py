@@ -18,9 +18,23 @@ def quote(text: object) -> str:
 
 
 def _home() -> Path | None:
-    """None where HOME is another than the system's: sshd on other machines would give that one."""
+    """None where HOME is another than the system's: sshd on other machines would give that one. Nor is there one where
+    HOME is not set: a script would find none, either."""
+    told = os.environ.get("HOME", "")
+    if not os.path.isabs(told):
+        return None
+    ours = _of_system()
+    return Path(told) if ours in ("", told.rstrip("/")) else None
+
+
+def home() -> str:
+    """The user's home folder: $HOME, or the system's where that is no path; empty if there is none."""
+    told = os.environ.get("HOME", "")
+    return told if os.path.isabs(told) else _of_system()
+
+
+def _of_system() -> str:
     try:
-        ours = Path(pwd.getpwuid(os.getuid()).pw_dir)
+        return pwd.getpwuid(os.getuid()).pw_dir.rstrip("/")
     except KeyError:  # a user of a container
-        return Path.home()
-    return ours if ours == Path.home() else None
+        return ""

@@ -140,7 +140,11 @@ def _dry_run(spec: Spec, jobs: Sequence[Job], adapters: Mapping[str, Adapter], f
     wanted = {one.name: one for job in jobs for one in asked.needed(job, alone=True, full_size=full_size)}
     lines = [f"# {len(wanted)} runs, each unless there is a valid certificate"]
     for name, one in wanted.items():
-        environment = kinds.planned(adapters[one.job.adapter], one.job.environment, spec.env, spec.images)
+        try:
+            environment = kinds.planned(adapters[one.job.adapter], one.job.environment, spec.env, spec.images)
+        except RunError as error:
+            lines += ["", f"# {name}: not run: {error}"]
+            continue
         script = certify.script(one, environment, spec)
         lines += ["", f"# {name}", script.rstrip()]
     return "\n".join(lines)

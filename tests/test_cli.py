@@ -1,5 +1,6 @@
 """What all commands have in common."""
 
+import errno
 import re
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from places import ROOT
 
 from dlperf import __version__
 from dlperf.__main__ import COMMANDS
+from dlperf.cli import exit_code
 from dlperf.flags import FLAGS
 
 
@@ -101,3 +103,42 @@ def test_retrying_failed_runs_needs_the_folder_that_they_are_in(tmp_path, monkey
         *("--repeats", "--retry-failed", "--output")
     ]
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_folder_of_that_name_does_not_hide_the_package_without_a_word(tmp_path, name):
+    """A clone that is called dlperf, seen from one folder above it."""
+    (tmp_path / "dlperf" / "dlperf").mkdir(parents=True)
+    ended = run(name, "--version", cwd=tmp_path)
+    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (1, "", 1), ended.stderr
+    assert ended.stderr.startswith(f"{tmp_path / 'dlperf'}: Python takes this folder for the package dlperf.")
+
+
+def test_a_python_without_dlperf_is_told_what_to_do():
+    """As in a fresh clone, before `make setup`."""
+    ended = subprocess.run(
+        [sys.executable, "-S", "-m", "dlperf.compare"], cwd=ROOT, capture_output=True, text=True, timeout=600
+    )
+    assert (ended.returncode, ended.stderr.count("\n")) == (1, 1), ended.stderr
+    assert "is not installed for" in ended.stderr
+    assert "make setup" in ended.stderr
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-", ">/dev/full", ">/dev/full 2>/dev/full"])
+def test_streams_that_are_closed_or_full_are_no_traceback(tmp_path, closed):
+    words = " ".join(command("envs", "list"))
+    ended = subprocess.run(["sh", "-c", f"{words} {closed}"], capture_output=True, text=True, timeout=600)
+    assert ended.returncode == (1 if "full" in closed else 0)
+    assert ended.stderr == ("output: No space left on device.\n" if closed == ">/dev/full" else "")
+
+
+def test_a_default_that_is_empty_is_no_empty_value():
+    assert call("images", "list").returncode in (0, 1)
+
+
+def test_a_copy_that_a_full_disk_stops_is_named_by_where_it_goes(capsys):
+    def copy():
+        raise OSError(errno.ENOSPC, "No space left on device", "from", None, "to")
+
+    assert exit_code(copy) == 1
+    assert capsys.readouterr().err == "to: No space left on device.\n"

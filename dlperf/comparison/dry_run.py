@@ -8,6 +8,7 @@ from pathlib import Path
 from dlperf.catalog.adapter import Adapter
 from dlperf.comparison import estimate
 from dlperf.envs.environment import Environment
+from dlperf.errors import RunError
 from dlperf.planning import plan
 from dlperf.planning.plan import Plan
 from dlperf.planning.spec import FIRST_LOOK, Spec
@@ -30,6 +31,8 @@ def text(spec: Spec, planned: Plan, adapters: Mapping[str, Adapter], folder: Pat
     if spec.verify:
         for one in estimate.proofs(planned.jobs, adapters):
             environment = _planned(spec, one.job, adapters)
+            if isinstance(environment, RunError):  # its row says so
+                continue
             head = f"# {folder / 'proofs' / one.name / 'run' / 'launch.sh'}, unless there is a valid certificate"
             lines += ["", head, certify.script(one, environment, spec).rstrip()]
     if spec.largest_batch:
@@ -37,9 +40,12 @@ def text(spec: Spec, planned: Plan, adapters: Mapping[str, Adapter], folder: Pat
         lines += ["", f"# first, in {folder / 'probes'}, a process for each batch size that is tried: {sizes};"]
         lines += ["# the runs that follow have the largest that runs"]
     for repeat, job in runs:
-        environment = _planned(spec, job, adapters)
-        script = _system(job, adapters).script(adapters[job.adapter], job, spec, repeat, environment)
         place = folder / run_folder(job, repeat)
+        environment = _planned(spec, job, adapters)
+        if isinstance(environment, RunError):
+            lines += ["", f"# {place}: not run: {environment}"]
+            continue
+        script = _system(job, adapters).script(adapters[job.adapter], job, spec, repeat, environment)
         lines += ["", f"# {place / 'launch.sh'}", script.rstrip()] if script else ["", f"# {place}: nothing is run"]
     if spec.until:
         lines += ["", f"# further repeats, the same in folders of their own, until ratios are within {spec.until:.2%}"]
@@ -53,8 +59,11 @@ def environment_commands(spec: Spec, planned: Plan, adapters: Mapping[str, Adapt
     return {key: commands for key, commands in found.items() if commands}
 
 
-def _planned(spec: Spec, job: Job, adapters: Mapping[str, Adapter]) -> Environment:
-    return _system(job, adapters).planned(adapters[job.adapter], job, spec)
+def _planned(spec: Spec, job: Job, adapters: Mapping[str, Adapter]) -> Environment | RunError:
+    try:
+        return _system(job, adapters).planned(adapters[job.adapter], job, spec)
+    except RunError as error:
+        return error
 
 
 def _system(job: Job, adapters: Mapping[str, Adapter]) -> System:

@@ -98,6 +98,16 @@ def test_strict_is_content_with_proven_rows_unless_a_run_failed():
     assert compare_.wanting(replace(sound, records=(replace(first, failure=Failure("crash", "it did")), *others)))
 
 
+@pytest.mark.parametrize("name", ["compare", "verify"])
+def test_an_adapter_without_a_lock_is_a_row_of_the_plan(tmp_path, name):
+    shutil.copytree(ROOT / "adapters" / "fake", tmp_path / "nolock", ignore=shutil.ignore_patterns("requirements*"))
+    words = ["-f", "nolock,fake", "-m", "bert_tiny", "--device", "cpu", "--dry-run"]
+    ended = call(name, *words, DLPERF_ADAPTERS=str(tmp_path))
+    assert ended.returncode == 0, ended.stderr
+    assert "not run: nolock cpu: it has no lock for " in ended.stdout
+    assert "-m dlperf.adapters.worker" in ended.stdout, "the other's"
+
+
 def test_a_folder_may_begin_with_a_dash(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ended = compare(*FAKE, "--set", "clock=virtual", "-r", 1, "--output=-out")

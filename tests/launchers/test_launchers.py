@@ -1,14 +1,16 @@
 """Scripts are text, so they have golden files; what engines print of a rank that died is read."""
 
+import os
 import subprocess
 import types
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from unittest import mock
 
 import places
 import pytest
 
-from dlperf import launchers
+from dlperf import cache, launchers
 from dlperf.launchers import Launch, Launcher
 from dlperf.shell import quote
 
@@ -94,6 +96,25 @@ def test_scripts_name_nobody_s_home(monkeypatch, tmp_path):
     assert line == f"\"$HOME\"/'a b/python' \"$HOME\"/x:\"$HOME\"/y plain '' '{home}'"
     seen = subprocess.run(["sh", "-c", f"printf '%s|' {line}"], capture_output=True, text=True, check=True).stdout
     assert seen == "|".join(map(str, words)) + "|"
+
+
+@pytest.mark.parametrize("home", [None, "", "relative"])
+def test_scripts_name_no_home_where_the_shell_has_none(monkeypatch, tmp_path, home):
+    monkeypatch.setattr("pwd.getpwuid", lambda uid: types.SimpleNamespace(pw_dir=str(tmp_path)))
+    monkeypatch.delenv("HOME") if home is None else monkeypatch.setenv("HOME", home)
+    for name in ("DLPERF_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    assert quote(tmp_path / "python") == str(tmp_path / "python")
+    assert cache.folder() == tmp_path / ".cache" / "dlperf"
+
+
+def test_a_user_without_a_home_or_a_name_has_a_cache(monkeypatch):
+    monkeypatch.setattr("pwd.getpwuid", mock.Mock(side_effect=KeyError))
+    for name in ("HOME", "DLPERF_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert cache.folder() == Path(f"/tmp/dlperf-{os.getuid()}/.cache/dlperf")
+    assert quote("/a/python") == "/a/python"
 
 
 def test_scripts_name_a_home_that_other_machines_would_not_find(monkeypatch, tmp_path):
