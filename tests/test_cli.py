@@ -1,6 +1,7 @@
 """What all commands have in common."""
 
 import errno
+import os
 import re
 import subprocess
 import sys
@@ -142,3 +143,19 @@ def test_a_copy_that_a_full_disk_stops_is_named_by_where_it_goes(capsys):
 
     assert exit_code(copy) == 1
     assert capsys.readouterr().err == "to: No space left on device.\n"
+
+
+def test_a_cache_of_another_user_holds_nothing_for_us(tmp_path, monkeypatch):
+    theirs, stat = str(tmp_path / "theirs"), os.stat
+
+    def refuse(path, *rest, **given):
+        if str(path).startswith(theirs):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return stat(path, *rest, **given)
+
+    monkeypatch.setattr(os, "stat", refuse)
+    listed = call("envs", "list", "fake", DLPERF_CACHE=theirs)
+    assert (listed.returncode, listed.stderr, "not made" in listed.stdout) == (0, "", True)
+    for env in ("current", "venv"):
+        said = call("compare", *FAKE, "--env", env, "--dry-run", DLPERF_CACHE=theirs)
+        assert (said.returncode, said.stderr) == (0, "")

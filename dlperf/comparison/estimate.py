@@ -136,7 +136,7 @@ def look(spec: Spec, jobs: Iterable[Job], wanted: Iterable[Asked], adapters: Map
 
 def free(folder: Path) -> int | None:
     """Bytes on the disk that a folder is on, or will be."""
-    there = next((one for one in (folder, *folder.parents) if one.exists()), None)
+    there = next((one for one in (folder, *folder.parents) if os.path.exists(one)), None)
     with suppress(OSError):
         system = os.statvfs(there or "/")
         return system.f_bavail * system.f_frsize

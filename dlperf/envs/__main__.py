@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -104,7 +105,7 @@ def _rows(adapter: Adapter, key: str) -> list[tuple[str, str, str, str, str, str
     for folder, state in folders:
         noted = marker_of(folder)
         size = gigabytes(int(noted.get("bytes", 0))) if noted else "-"
-        shown = str(folder) if folder.exists() else "-"
+        shown = str(folder) if os.path.exists(folder) else "-"
         ready = "ready" if noted else "not made"
         rows.append((adapter.name, key, state or ready, noted.get("python", "-"), size, shown))
     return rows

@@ -90,7 +90,9 @@ def os_error(target: Target, error: OSError) -> RunError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return full(target)
     ours = str(error.filename or "").startswith(str(target.root.parent))
-    return target.error(f"{error}{f'; DLPERF_CACHE names another folder than {target.root}' if ours else ''}")
+    what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    step = f"; set DLPERF_CACHE to another folder than {target.root.parent}" if ours else ""
+    return target.error(f"{what}{step}")
 
 
 def gigabytes(size: float) -> str:

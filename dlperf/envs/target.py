@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -77,4 +78,6 @@ def building_folder(folder: Path) -> Path:
 def older_folders(target: Target) -> list[Path]:
     """Environments of the same adapter and key whose lock has changed since."""
     pattern = f"{target.adapter.name}-{target.key}-" + "[0-9a-f]" * 12
-    return sorted(folder for folder in target.root.glob(pattern) if folder != target.folder)
+    with suppress(OSError):  # another user's
+        return sorted(folder for folder in target.root.glob(pattern) if folder != target.folder)
+    return []

@@ -44,7 +44,7 @@ def planned(adapter: Adapter, key: str, chosen: Mapping[str, str]) -> Environmen
 
 def check(env: Environment) -> None:
     """Cheap: RunError if the environment has vanished since."""
-    if env.folder is not None and not (env.folder / MARKER).exists():
+    if env.folder is not None and not os.path.exists(env.folder / MARKER):
         raise RunError("environment", f"{env.adapter} {env.key}: its environment {env.folder} has vanished")
     current.check(env)
 

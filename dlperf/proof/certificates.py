@@ -18,6 +18,7 @@ import math
 import os
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -110,7 +111,9 @@ def kept(one: Asked) -> bool:
     """Whether the cache has a certificate like it, of whatever code, options and environment: a cheap guess, for
     estimates."""
     label = _label(one.job.adapter, one.model, one.job.device, one.precision, one.ranks)
-    return any(_folder().glob(f"{label}-{'?' * 16}/{CERTIFICATE}"))
+    with suppress(OSError):  # another user's
+        return any(_folder().glob(f"{label}-{'?' * 16}/{CERTIFICATE}"))
+    return False
 
 
 def keep(made: Evidence, run: Path) -> None:
