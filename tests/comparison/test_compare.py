@@ -98,6 +98,24 @@ def test_strict_is_content_with_proven_rows_unless_a_run_failed():
     assert compare_.wanting(replace(sound, records=(replace(first, failure=Failure("crash", "it did")), *others)))
 
 
+#: of a user's shell, each of which changes how Python or a terminal behaves
+SHELL = {
+    **{"PYTHONDEVMODE": "1", "PYTHONWARNINGS": "error", "PYTHONOPTIMIZE": "2", "PYTHONIOENCODING": "ascii"},
+    **{"PYTHONSTARTUP": "/nowhere", "PYTHONPATH": "/nowhere", "PYTHONUTF8": "0", "PYTHONINTMAXSTRDIGITS": "640"},
+    **{"LC_ALL": "C", "TERM": "dumb", "COLUMNS": "none", "TZ": "nowhere", "TMPDIR": "/nowhere", "HOME": ""},
+    **{"XDG_CACHE_HOME": "relative", "MPLBACKEND": "nonsense", "DLPERF_ADAPTERS": "/nowhere"},
+}
+
+
+@pytest.mark.slow
+def test_what_a_users_shell_sets_stops_no_comparison(tmp_path):
+    words = ["--set", "clock=virtual", "-r", 1, "-o", tmp_path / "out"]
+    ended = run("compare", *FAKE, *words, env={**os.environ, **SHELL}, cwd=tmp_path)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert not (tmp_path / "relative" / "dlperf").exists(), "matplotlib makes that folder, dlperf none in it"
+    assert records(tmp_path / "out")[0].done
+
+
 @pytest.mark.parametrize("name", ["compare", "verify"])
 def test_an_adapter_without_a_lock_is_a_row_of_the_plan(tmp_path, name):
     shutil.copytree(ROOT / "adapters" / "fake", tmp_path / "nolock", ignore=shutil.ignore_patterns("requirements*"))
