@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
+import dlperf.needs  # noqa: F401
 from dlperf import __version__
 from dlperf.cli import exit_code
 from dlperf.errors import Problem, did_you_mean

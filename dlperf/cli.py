@@ -63,6 +63,7 @@ def exit_code(action: Callable[[], int | None], kept: str = "", interrupted: str
     kept: a sentence on what an error leaves. interrupted: one that Ctrl-C prints.
     """
     handle_signals()
+    _open_streams()
     try:
         code = action() or 0
         sys.stdout.flush()
@@ -83,6 +84,17 @@ def exit_code(action: Callable[[], int | None], kept: str = "", interrupted: str
         file = error.filename2 or error.filename or "output"  # of a copy, where it goes
         print(f"{file}: {error.strerror or error}. {kept}".rstrip(), file=sys.stderr)
         return 1
+
+
+def _open_streams() -> None:
+    """What a shell closed (`>&-`) goes nowhere: Python has no stream then, and the next file would take its number."""
+    while (nowhere := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(nowhere)
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(1, "w", closefd=False)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", closefd=False)
 
 
 class Heedless:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import platform
 import sys
 from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-if platform.system() != "Linux":  # first of all: the modules below do not even import on Windows
-    places = "a Linux container or virtual machine (on Windows: WSL 2)"
-    sys.exit(f"dlperf needs Linux; on macOS or Windows run it in {places}")
-
+import dlperf.needs  # noqa: F401
 from dlperf import __version__, flags
 from dlperf.cli import Parser, exit_code, heedless
 from dlperf.errors import Problem, UsageError

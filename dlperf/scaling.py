@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib import resources
 from statistics import fmean, median
 
+import dlperf.needs  # noqa: F401
 from dlperf import models
 from dlperf.cli import Parser, exit_code
 from dlperf.figures.prediction import Link, Step, bracket

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+import dlperf.needs  # noqa: F401
 from dlperf import __version__, cache, flags
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import Adapter

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from commands import FAKE, call, run
+from commands import FAKE, call, command, run
 from places import ROOT
 
 from dlperf import __version__

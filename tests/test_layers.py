@@ -41,6 +41,7 @@ LAYERS = (
     ("cache",),
     ("shell",),
     ("errors",),
+    ("needs",),
     ("dlperf",),  # the version
 )
 #: both sides: see the tests below

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+import dlperf.needs  # noqa: F401
 from dlperf.catalog.adapter import Adapter
 from dlperf.catalog.reader import adapters
 from dlperf.cli import Parser, columns, exit_code, named, say, tell
