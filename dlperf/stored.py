@@ -271,8 +271,11 @@ def proofs_from(data: Mapping[str, Any], older: bool) -> dict[str, tuple[Certifi
         data = data["certificates"]
     elif data and not older:
         raise ValueError("it has no checksum")
-    found = msgspec.convert(data, dict[str, tuple[Certificate, ...]])
-    return {job: tuple(map(_known, several)) for job, several in found.items()}
+    return _all_known(msgspec.convert(data, dict[str, tuple[Certificate, ...]]))
+
+
+def _all_known(proofs: Mapping[str, tuple[Certificate, ...]]) -> dict[str, tuple[Certificate, ...]]:
+    return {job: tuple(map(_known, several)) for job, several in proofs.items()}
 
 
 def each(name: str, data: Sequence[Any], read: Callable[[Any], Read]) -> tuple[Read, ...]:
@@ -298,4 +301,5 @@ def comparison_from(data: Mapping[str, Any]) -> Comparison:
         jobs=each("jobs", lists["jobs"], job_from),
         records=each("records", lists["records"], record_from),
         skips=each("skips", lists["skips"], skip_from),
+        proofs=_all_known(rest.proofs),
     )

@@ -7,8 +7,9 @@ import shutil
 import pytest
 from commands import FAKE, call
 from odd import ODD, changed, fields
+from places import GOLDEN
 
-from dlperf import report
+from dlperf import report, stored
 from dlperf.comparison import store
 from dlperf.errors import UsageError
 
@@ -33,7 +34,9 @@ def opened(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["comparison.json", "records.jsonl", "proofs.json", "seconds.json", "sizes.json"])
+@pytest.mark.parametrize(
+    "name", ["comparison.json", "records.jsonl", "proofs.json", "seconds.json", "batch_sizes.json"]
+)
 def test_each_field_of_each_file_in_turn(made, tmp_path, name):
     source, tried, refused = random.Random(SEED), 0, 0
     folder = shutil.copytree(made, tmp_path / "out", ignore=shutil.ignore_patterns("runs", "code", "charts"))
@@ -67,3 +70,12 @@ def test_what_is_cut_or_noise(made, tmp_path, name):
     for length in range(0, 400, 10):
         (folder / name).write_bytes(source.randbytes(length))
         opened(folder)
+
+
+def test_results_with_proofs_of_a_model_that_nobody_knows_are_refused():
+    whole = json.loads((GOLDEN / "report" / "results.json").read_text())
+    stored.comparison_from(whole)
+    first = next(iter(whole["proofs"].values()))[0]
+    first["trajectory"]["model"] = "nonsense"
+    with pytest.raises(ValueError, match="'nonsense', which this dlperf does not know"):
+        stored.comparison_from(whole)
