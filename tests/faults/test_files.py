@@ -18,7 +18,7 @@ from dlperf import flags, report
 from dlperf.report import charts
 
 #: how many of a kind the short form tries
-SHORT = 40
+SHORT = 50
 
 
 @pytest.mark.parametrize("name", [name for name, one in readers.READERS.items() if one.documents])
