@@ -2,8 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# what needs no framework, no second host and no engine of images
-ALONE := not framework and not cluster and not images
+# what needs no framework, no second host, no engine of images and no hour
+ALONE := not framework and not cluster and not images and not faults
 ARGS ?= --model bert --precision auto
 REFERENCE_ARGS := --frameworks pytorch --device cpu --model resnet50,bert
 
@@ -158,4 +158,4 @@ lock:
 	) || exit 1; done
 
 clean:
-	rm -rf $(VENV) .typing build *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .typing build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
