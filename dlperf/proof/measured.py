@@ -49,7 +49,7 @@ LEAST, MOST = 0.85, 1.25
 FIRST_LENGTH, LENGTH = 0.015, 0.12
 #: how many times as far, or less far, one tensor may, with masks and with rounding alone: seen 1.6, and 1.04 in
 #: bfloat16 in the tiny ResNet with PyTorch, TensorFlow and MXNet
-LENGTHS_MASKED, LENGTHS = 2.0, 1.25
+LENGTHS_MASKED, LENGTHS = 1.8, 1.25
 #: how many times as far from the reference's as its two runs from each other a tensor may be: seen 3.8, where they
 #: happened to be near; and how far they are in any case, as a share of its change
 APART, FLOOR_APART = 5.0, 5e-3

@@ -71,6 +71,52 @@ def test_a_run_with_other_dropout(change: dict[str, Any], says: str) -> None:
     assert says in fault(train(**{"noise": 0.05, "seed": 3, **change}), MASKED)
 
 
+def beside(run: Marks, share: float) -> Marks:
+    """With a small third tensor, which moves as a part of the first does, times `share`."""
+
+    def small(found: Any) -> Any:
+        return 0.1 * share * (found["a"] - run.states[0]["a"])[:50]
+
+    return replace(run, states={step: {**found, "c": small(found)} for step, found in run.states.items()})
+
+
+@pytest.mark.parametrize(
+    ("share", "says"),
+    [
+        (1.0, ""),
+        (0.0, "c has moved 0 times"),
+        (0.5, "c has moved 0.5"),
+        (-1.0, "from step 0 to 4 c has changed otherwise"),
+    ],
+)
+def test_with_dropout_a_small_tensor_that_moved_otherwise_is_named(share: float, says: str) -> None:
+    reference = Reference(beside(MASKED.first, 1.0), beside(MASKED.second, 1.0), dropout=True)
+    found = (measured.faults(beside(train(0.05, 3), share), ("a", "b", "c"), reference) or [""])[0]
+    assert says in found
+    assert bool(found) == bool(says)
+
+
+def test_what_was_right_before_hides_nothing_of_a_later_change() -> None:
+    """A fifth too far after step 4 is a hundredth of all that changed."""
+    right = train(0.05, 3)
+    late = {name: value + 0.2 * (value - right.states[4][name]) for name, value in right.states[12].items()}
+    assert fault(right, MASKED) == ""
+    assert "from step 4 to 12" in fault(replace(right, states={**right.states, 12: late}), MASKED)
+
+
+def test_in_low_precision_a_length_tells_what_rounding_hides_from_a_distance() -> None:
+    reference = Reference(train(), train(0.05, 1), dropout=False)
+    assert fault(replace(train(0.05, 3), losses={}), reference) == ""
+    assert "times as far as the reference's" in fault(replace(train(0.05, 3, rate=0.104), losses={}), reference)
+
+
+def test_without_dropout_a_small_tensor_that_stood_still_is_named() -> None:
+    reference = Reference(beside(train(), 1.0), beside(train(0.15, 1), 1.0), dropout=False)
+    right = replace(train(0.15, 3), losses={})
+    assert measured.faults(beside(right, 1.0), ("a", "b", "c"), reference) == []
+    assert "c has moved 0 times as far" in measured.faults(beside(right, 0.0), ("a", "b", "c"), reference)[0]
+
+
 def first_update(seed: int, rate: float = 0.1, eps: float = 1e-3) -> Marks:
     """Adam's first step with dropout: masks change gradients, and the signs of small ones."""
     source, starts = numpy.random.default_rng(seed), numpy.random.default_rng(7)
