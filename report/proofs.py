@@ -26,9 +26,11 @@ ABOUT = (
     "precision rounds its two operands and its result, in float32 its result alone. So where float32 moved a system's "
     "results by e, low precision may move them by 3 · e · u / 2^-24. If it moved outputs by less than "
     "e · sqrt(u / 2^-24), low precision did not run.",
+    "“of another kernel”: the measured run took other kernels than this proof, as both say of themselves. They are "
+    "proven by a proof of the same row in the measured precision of which that is not said.",
 )
-#: the first run of each system, model and device that succeeded
-_Runs = Mapping[tuple[str, str, str], Record]
+#: the first run that succeeded of each system, model and device, and of each of these in a precision
+_Runs = Mapping[tuple[str, ...], Record]
 WORDS = {"same": "same work", "different": "different work", "unproven": "no proof"}
 
 
@@ -40,10 +42,12 @@ def proofs(comparison: Comparison) -> list[Proof]:
             t = one.trajectory
             work = tuple(sorted(work_options(t).items()))
             groups.setdefault((t.model, t.device, t.precision, t.batch_size, t.ranks, work), {})[t.system] = one
-    runs: dict[tuple[str, str, str], Record] = {}
+    runs: dict[tuple[str, ...], Record] = {}
     for record in comparison.records:
         if record.done:
-            runs.setdefault((record.job.system, record.job.model, record.job.device), record)
+            job = record.job
+            runs.setdefault((job.system, job.model, job.device), record)
+            runs.setdefault((job.system, job.model, job.device, job.precision), record)
     return [_proof(list(group.values()), runs) for group in groups.values()]
 
 
@@ -189,20 +193,14 @@ def _notes(group: Sequence[Certificate]) -> Iterable[str]:
             yield f"{title}: its compiled step keeps the gradients to itself; the changes of parameters stand for them."
 
 
-#: keys of `effective` that float64 and other precisions cannot have in common
-OWN = frozenset(["precision", "compute_dtype", "loss_scale", "dropout", "masked_positions", "data", "threads"])
-
-
 def _otherwise(group: Sequence[Certificate], runs: _Runs) -> Iterable[str]:
-    """Where the measured runs took other kernels than the float64 run that the proof is from."""
+    """Where the measured runs took other kernels than the run that the proof is from."""
     for one in group:
         t = one.trajectory
-        run = runs.get((t.system, t.of, t.device))
-        if t.precision == "fp64" and run:
-            measured = run.effective
-            keys = [key for key in t.effective if key not in OWN and measured.get(key) not in (None, t.effective[key])]
-            parts = [
-                f"{key} is “{text.line(measured[key])}”, in float64 “{text.line(t.effective[key])}”" for key in keys
-            ]
-            if parts:
-                yield f"{names.system(t)}, as measured: {'; '.join(parts)}."
+        run = runs.get((t.system, t.of, t.device, t.precision)) or runs.get((t.system, t.of, t.device))
+        if not run or (t.precision != "fp64" and t.precision != run.job.precision):
+            continue
+        keys = judge.other_kernels(t, run.effective)
+        parts = [f"{key} is “{text.line(run.effective[key])}”, here “{text.line(t.effective[key])}”" for key in keys]
+        if parts:
+            yield f"{names.system(t)}: {_precision(t)} of another kernel; as measured, {'; '.join(parts)}."

@@ -34,7 +34,7 @@ def section(
     standings = [standings_.standings(group, obstacles, level) for group in groups]
     devices = tuple(comparison.spec.get("predict") or ())
     of_device = speeds.columns(comparison, first.device, first.family)
-    proofs = {s.job.id: judge.verdict(comparison.proofs.get(s.job.id, ()))[1] for s in summaries}
+    proofs = {s.job.id: _verdict(comparison, s) for s in summaries}
     same, work, how = effective.tables(summaries)
     return Section(
         anchor=_anchor(first),
@@ -205,6 +205,11 @@ def _throughput(
         rows += [_unfinished(summary, len(columns), several, repeats) for summary in group if not summary.done]
     rows += [_skipped(skip, len(columns)) for skip in skips]
     return Table(columns, tuple(rows), noted=any(row.note for row in rows))
+
+
+def _verdict(comparison: Comparison, summary: Summary) -> str:
+    measured = next((record.effective for record in summary.done), {})
+    return judge.verdict(comparison.proofs.get(summary.job.id, ()), measured)[1]
 
 
 def _proof(standing: Standing, phrase: str) -> str:

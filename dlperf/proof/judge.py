@@ -268,15 +268,28 @@ def _unwaited(steps: Sequence[float], reads: Sequence[float]) -> str:
     return f"its `wait` does not wait: reading a loss after it took {read / total:.0%} of a step"
 
 
-def verdict(certificates: Sequence[Certificate]) -> tuple[str, str]:
-    """Of a row by its certificates: same | different | unproven, and a phrase: "same work: 3e-13 (fp64)"."""
+#: keys of Trainer.effective that say no kernel, or that a proof cannot have in common with a measured run
+NO_KERNEL = frozenset(
+    ["precision", "compute_dtype", "loss_scale", "dropout", "masked_positions", "data", "threads", "communication"]
+)
+
+
+def other_kernels(trajectory: Trajectory, measured: Mapping[str, str]) -> list[str]:
+    """Keys of `effective` in which the run that a proof is from and a measured one differ, as far as both have them."""
+    proven = trajectory.effective
+    return [key for key in proven if key not in NO_KERNEL and measured.get(key) not in (None, proven[key])]
+
+
+def verdict(certificates: Sequence[Certificate], measured: Mapping[str, str] | None = None) -> tuple[str, str]:
+    """Of a row by its certificates: same | different | unproven, and a phrase: "same work: 3e-13 (fp64)". measured:
+    `effective` of its runs; where a proof took other kernels, the phrase has "fp64 of another kernel"."""
     if not certificates:
         return "unproven", "no proof"
     for word, phrase in (("different", "different work"), ("unproven", "no proof")):
         bad = [one for one in certificates if one.verdict == word]
         if bad:
             return word, f"{phrase}: " + "; ".join(f"{_precision(one)}: {one.why}" for one in bad)
-    return "same", "same work: " + ", ".join(f"{size(one)} ({_precision(one)})" for one in certificates)
+    return "same", "same work: " + ", ".join(f"{size(one)} ({_precision(one, measured)})" for one in certificates)
 
 
 def size(certificate: Certificate) -> str:
@@ -293,9 +306,10 @@ def short(error: float) -> str:
     return f"{error:.0e}".replace("e-0", "e-") if error else "0"
 
 
-def _precision(certificate: Certificate) -> str:
-    ranks = certificate.trajectory.ranks
-    return certificate.trajectory.precision.removeprefix("amp_") + (f", {ranks} ranks" if ranks > 1 else "")
+def _precision(certificate: Certificate, measured: Mapping[str, str] | None = None) -> str:
+    of = certificate.trajectory
+    other = " of another kernel" if other_kernels(of, measured or {}) else ""
+    return of.precision.removeprefix("amp_") + other + (f", {of.ranks} ranks" if of.ranks > 1 else "")
 
 
 def _corrected(one: Evidence) -> tuple[Evidence, tuple[str, ...]]:

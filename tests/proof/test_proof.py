@@ -588,3 +588,13 @@ def test_every_deliberate_deviation_still_has_its_place_in_the_adapters():
     for name, change in changes:
         text = (adapters[name].folder / change["file"]).read_text()
         assert change["old"] in text, f"{name}/{change['file']} has no {change['old']!r}"
+
+
+def test_a_proof_of_another_kernel_than_the_measured_one_says_so():
+    fused, plain = ({"compute_dtype": "float64", "optimizer": name, "threads": "2"} for name in ("fused", "plain"))
+    certificates = judge.judge([evidence("a", effective=plain), evidence("b", effective=plain)])[:1]
+    size = judge.size(certificates[0])
+    assert judge.verdict(certificates)[1] == f"same work: {size} (fp64)"
+    assert judge.verdict(certificates, {**plain, "compute_dtype": "float32", "threads": "8"})[1].endswith("(fp64)")
+    assert judge.verdict(certificates, fused) == ("same", f"same work: {size} (fp64 of another kernel)")
+    assert judge.verdict(certificates, {"attention": "flash"})[1].endswith("(fp64)"), "one of the two does not tell"
