@@ -109,8 +109,17 @@ def _protocol(comparison: Comparison) -> Iterator[str]:
         yield "The quick protocol times few steps. Figures to publish need --protocol dlperf."
     if any(job.input == "synthetic" for job in comparison.jobs):
         yield "Synthetic input: reading and decoding data is not part of these rates."
-    if any(job.input != "synthetic" and job.traits.ranked for job in comparison.jobs):
-        yield "Input from files is not proven: each loader crops and mirrors at random."
+    read = [job for job in comparison.jobs if job.input != "synthetic" and job.traits.ranked]
+    if any(job.format for job in read):
+        yield (
+            "Input from files is not proven: each loader crops and mirrors at random. What loaders make of an image "
+            "without that is compared by dlperf's own tests, not here."
+        )
+    if not all(job.format for job in read):
+        yield (
+            "Input from files is not proven: dlperf's reader gives every system the same rows, but proofs are made "
+            "with synthetic ones."
+        )
     few = [job for job in comparison.jobs if sum(run.done for run in comparison.runs.get(job.id, ())) == 1]
     if few:
         yield f"One run only, so no interval: {text.listing(map(names.system, few))}."

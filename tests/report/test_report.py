@@ -25,7 +25,7 @@ from dlperf.adapters import gpu
 from dlperf.figures import ranking, rates, rows, speedup, statistics
 from dlperf.figures import summaries as summaries_
 from dlperf.figures.statistics import Estimate
-from dlperf.report import charts, markdown, sampled, text
+from dlperf.report import caveats, charts, markdown, sampled, text
 from dlperf.report.index import index
 from dlperf.report.shape import Scaling
 from dlperf.report.view import view
@@ -1022,3 +1022,18 @@ def test_importing_the_machine_costs_nothing() -> None:
     heavy = "{'numpy', 'pandas', 'scipy', 'matplotlib', 'jinja2', 'dlperf.report'}"
     code = f"import dlperf.machine, dlperf.figures.rows, dlperf.schema, sys; assert not {heavy} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"input": "native", "format": "folder"}, "each loader crops and mirrors at random"),
+        ({"input": "native"}, "gives every system the same rows"),
+        ({}, ""),
+    ],
+)
+def test_input_from_files_is_not_proven_and_the_report_says_why(changes, told):
+    row = job("pytorch", "resnet50", "fp32", "fp32", 8, **changes)
+    said = " ".join(caveats.caveats(Comparison({}, {}, "", "", 0, (row,), (), ())))
+    assert ("Input from files is not proven" in said) is bool(told)
+    assert told in said
