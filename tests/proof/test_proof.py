@@ -146,7 +146,7 @@ def test_float32_is_held_to_losses_and_to_what_shows_a_wrong_constant():
         (False, {"change": 0.3}, ""),
         (False, {"change": 3.0}, "its parameters, as one vector, change otherwise by "),
         (True, {"gradient": 2e-5, "change": 2e-3}, ""),
-        (True, {"gradient": 2e-4}, "its first gradients by up to 2e-4 (fc.weight)"),
+        (True, {"gradient": 4e-5}, "its first gradients by up to 4e-5 (fc.weight)"),
         (True, {"change": 4e-3}, "its parameters change otherwise by up to 4e-3 (fc.weight)"),
     ],
 )
