@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TextIO, TypeVar
 
 from dlperf import __version__
-from dlperf.errors import Problem, RunError, UsageError, did_you_mean, handle_signals, nearest, unprintable
+from dlperf.errors import Problem, RunError, UsageError, clean, did_you_mean, handle_signals, nearest, unprintable
 
 Named = TypeVar("Named")
 
@@ -64,6 +65,8 @@ def exit_code(action: Callable[[], int | None], kept: str = "", interrupted: str
     """
     handle_signals()
     _open_streams()
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that is not UTF-8 shows what it lacks as \\u2013
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = action() or 0
         sys.stdout.flush()
@@ -161,4 +164,4 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
 
 def tell(error: RunError) -> None:
     """An error, after the last lines of what failed."""
-    print("".join(f"  {line}\n" for line in error.lines) + str(error), file=sys.stderr, flush=True)
+    print(clean("".join(f"  {line}\n" for line in error.lines) + str(error)), file=sys.stderr, flush=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import dlperf.needs  # noqa: F401
 from dlperf import __version__, flags
 from dlperf.cli import Parser, exit_code, heedless
-from dlperf.errors import Problem, UsageError
+from dlperf.errors import Problem, UsageError, clean
 from dlperf.flags import DEFAULTS
 
 if TYPE_CHECKING:  # functions import what they use, so that --help and a wrong flag are answered at once
@@ -153,8 +153,8 @@ def _report(opened: Store, interrupted: bool) -> None:
     comparison = opened.comparison
     if interrupted:
         print(f"Interrupted. Go on with: python -m dlperf.compare --resume {opened.folder}", flush=True)
+    print(clean(summary(comparison)))  # there even where the report cannot be written
     report.write(comparison, opened.folder)
-    print(summary(comparison))
     print(f"Report: {opened.folder / 'report.md'} and {opened.folder / 'report.html'}")
 
 

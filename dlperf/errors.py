@@ -31,7 +31,7 @@ class Problem(NamedTuple):
     def __str__(self) -> str:
         value = shortened(str(self.value))
         if self.says:
-            return f"{' '.join(filter(None, (self.field, value)))}: {self.says}"
+            return clean(f"{' '.join(filter(None, (self.field, value)))}: {self.says}")
         step = f" {self.step}" if self.step else ""
         return f"{self.field}: {value!r} is not usable; allowed: {self.allowed}.{step}"
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
+from dlperf.errors import clean
 from dlperf.figures import rates
 from dlperf.planning.spec import Protocol, Spec
 from dlperf.runs import events
@@ -281,7 +282,7 @@ class Lines(Progress):
 
     def note(self, line: str) -> None:
         self._printed = self._clock()
-        print(line, flush=True)
+        print(clean(line), flush=True)
 
     def _due(self) -> bool:
         return self._clock() - self._printed >= EVERY - TICK
@@ -324,7 +325,7 @@ class Display(Progress):
         self._drawn = 0.0
 
     def note(self, line: str) -> None:
-        self._console.print(self._text(line))
+        self._console.print(self._text(clean(line)))
 
     def _draw(self, line: str) -> None:
         self._drawn = self._clock()
