@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -60,7 +60,7 @@ class Runner:
     _references: References | None = None
     _audits: dict[str, int] = field(default_factory=dict)
     _expected: Mapping[str, float] = field(default_factory=dict)
-    _told: bool = False
+    _dropped_told: bool = False
 
     def run(self) -> None:
         """Make environments, then run what is missing. KeyboardInterrupt ends every child and goes on."""
@@ -86,9 +86,9 @@ class Runner:
         with self.store.spending("batch sizes"):
             self._find_batch_sizes(environments)
         jobs = {job.id: job for job in self.store.plan.jobs}
-        with self.store.spending("proofs"):
+        with self.store.spending("proofs"), self._told("Proofs"):
             self._prove(environments)
-        with self.store.spending("the reference of measured runs"):
+        with self.store.spending("the reference of measured runs"), self._told("The reference of measured runs"):
             self._refer([job for job in jobs.values() if job.id in environments], expected.seconds or 0.0)
         # what is run later is in blocks of its own: a pause of hours may lie between
         earlier = [record.repeat if record.block is None else record.block for record in self.store.records.values()]
@@ -111,6 +111,14 @@ class Runner:
 
     def _code(self, adapter: str) -> str:
         return bundle.digest(self.store.folder / "code" / "dlperf", adapter)
+
+    @contextmanager
+    def _told(self, what: str) -> Iterator[None]:
+        """What the machine refuses to something beside the runs is a line, and the runs are made."""
+        try:
+            yield
+        except OSError as error:
+            self.progress.note(f"{what} could not be made: {_why(error)}")
 
     def _look_for_folder(self, jobs: Sequence[Job], environments: Mapping[str, Environment]) -> None:
         """UsageError if some node does not see the folder of the comparison, or the environments. A node that cannot
@@ -169,7 +177,11 @@ class Runner:
         for system in systems.SYSTEMS.values():
             mine = [jobs for jobs in needed if self._system(jobs[0]) is system]
             wanted = [(self.adapters[jobs[0].adapter], jobs[0]) for jobs in mine]
-            made = system.environments(wanted, self.store.spec, self.store.folder, self.progress.note)
+            made: Sequence[Environment | RunError]
+            try:
+                made = system.environments(wanted, self.store.spec, self.store.folder, self.progress.note)
+            except OSError as error:
+                made = [RunError("environment", _why(error))] * len(mine)
             for job, one in [(job, one) for jobs, one in zip(mine, made, strict=True) for job in jobs]:
                 if isinstance(one, Environment):
                     found[job.id] = one
@@ -252,19 +264,27 @@ class Runner:
 
         try:
             command, outcome = self._execute(folder, job, spec, repeat, environment, tick)
-        except OSError as error:  # a row's trouble is the row's
-            why = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-            self._never_ran(job, repeat, RunError("machine", f"its run could not be made: {why}"))
-            return
-        stored = system.stored(adapter, job, spec, environment)
-        self._tell_dropped(outcome.stream)
-        code = self._code(job.adapter) if job.traits.worker else ""
-        made = replace(_record(job, repeat, command, stored, outcome), block=self._first_block + repeat, code=code)
-        if made.done and self._proves_itself(job) and self._references:
-            made = replace(made, work=self._work(self._references, made, folder, bool(outcome.stream.audit)))
-        with suppress(OSError):
-            (folder / audit.WEIGHTS).unlink(missing_ok=True)  # which may be gigabytes
-        self._finish(made)
+            stored = system.stored(adapter, job, spec, environment)
+            code = self._code(job.adapter) if job.traits.worker else ""
+            made = replace(_record(job, repeat, command, stored, outcome), block=self._first_block + repeat, code=code)
+            if made.done and self._proves_itself(job) and self._references:
+                made = replace(made, work=self._held(self._references, made, folder, bool(outcome.stream.audit)))
+            with suppress(OSError):
+                (folder / audit.WEIGHTS).unlink(missing_ok=True)  # which may be gigabytes
+        except RunError as error:
+            self._never_ran(job, repeat, error)
+        except Exception as error:  # a row's trouble is the row's
+            self._never_ran(job, repeat, RunError("machine", f"its run could not be made: {_why(error)}"))
+        else:
+            self._tell_dropped(outcome.stream)
+            self._finish(made)
+
+    def _held(self, references: References, made: Record, folder: Path, asked: bool) -> Mapping[str, Any]:
+        """A measured run keeps its figures where what it computed cannot be read; it is not comparable then."""
+        try:
+            return self._work(references, made, folder, asked)
+        except OSError as error:
+            return {"verdict": "unproven", "why": f"what it computed cannot be read: {_why(error)}"}
 
     def _work(self, references: References, made: Record, folder: Path, asked: bool) -> dict[str, Any]:
         """See Record.work. Of each row one run is audited, which is drawn among those that are left. asked: whether it
@@ -284,8 +304,8 @@ class Runner:
     def _tell_dropped(self, stream: Stream) -> None:
         """Once: which of the user's variables for frameworks workers do without."""
         names = [name for name in stream.start.get("dropped", ()) if name.startswith(variables.NOTABLE)]
-        if names and not self._told:
-            self._told = True
+        if names and not self._dropped_told:
+            self._dropped_told = True
             self.progress.note(f"Variables of your shell that workers do not get: {', '.join(names)}.")
 
     def _execute(
@@ -310,6 +330,12 @@ class Runner:
     def _finish(self, record: Record) -> None:
         self.store.append(record)
         self.progress.finished(record)
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    return f"{type(error).__name__}: {error}"
 
 
 def _not_seen(ended: Exit, stream: Stream, folder: Path, launcher: Launcher) -> Failure | None:

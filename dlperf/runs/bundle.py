@@ -47,9 +47,9 @@ def changed(folder: Path, noted: str | None) -> list[str]:
         return [LIST]
     try:
         copied = msgspec.convert(decoded((folder / LIST).read_bytes()), dict[str, str])
-    except OSError:
+    except FileNotFoundError:
         return []  # an older copy
-    except DAMAGED:
+    except (OSError, *DAMAGED):
         return [LIST]
     beside = [path.name for path in folder.iterdir() if path.name not in (LIST, "dlperf")]
     found = _digests(folder / "dlperf")

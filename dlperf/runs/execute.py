@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 
 from dlperf.docker import engine as engine_
@@ -74,9 +76,9 @@ def execute(
 
 def _prepare(folder: Path, job: Mapping[str, object], command: str) -> None:
     """A fresh folder for one run; what an interrupted attempt left is moved out of the way, not lost."""
-    if folder.exists():
-        earlier = sum(1 for _ in folder.parent.glob(folder.name + ".earlier*"))
-        folder.rename(folder.with_name(f"{folder.name}.earlier{earlier}"))
+    if os.path.lexists(folder):
+        aside = (folder.with_name(f"{folder.name}.earlier{number}") for number in count())
+        folder.rename(next(place for place in aside if not os.path.lexists(place)))
     folder.mkdir(parents=True)
     if not command:
         return
