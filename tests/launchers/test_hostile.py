@@ -22,13 +22,16 @@ HOSTILE = (
     "&& touch owned", "| touch owned", "\\'; touch owned #", "-n $(touch owned)", "--output=x;touch owned",
     "MANIFEST\ntouch owned", "${IFS}$(touch owned)", "a: b\ntouch owned", "*", "~", "{a,b}", "ü $(touch owned)",
 )  # fmt: skip
-PROGRAMS = ("sbatch", "scontrol", "squeue", "scancel", "srun", "mpirun", "ssh", "horovodrun", "kubectl", "docker")
+PROGRAMS = ("sbatch", "scontrol", "squeue", "scancel", "srun", "mpirun", "ssh", "horovodrun", "kubectl")
+ENGINES = ("docker", "podman", "apptainer")
 #: notes what it was called with, and runs what ssh would hand to the other side's shell
 STAND_IN = """\
 #!{python}
 import json, os, sys
 with open({calls!r}, "a") as file:
     file.write(json.dumps(sys.argv) + "\\n")
+    if "HOSTILE" in os.environ:
+        file.write(json.dumps(["HOSTILE", os.environ["HOSTILE"]]) + "\\n")
 if os.path.basename(sys.argv[0]) == "ssh":
     os.execvp("sh", ["sh", "-c", sys.argv[-1]])
 print("Complete" if "get" in sys.argv else "COMPLETED")
@@ -41,19 +44,19 @@ def launch(**changes):
     return Launch(**{**fields, "python": Path("python3"), "nnodes": 1, "nproc_per_node": 2, **changes})
 
 
-def run(folder: Path, script: str, monkeypatch):
+def run(folder: Path, script: str, monkeypatch, seconds=1):
     """Its parts, too. The calls of the stand-ins."""
     programs = folder.parent / "bin"
     programs.mkdir(exist_ok=True)
     calls = folder.parent / "calls"
     calls.write_text("")
-    for name in (*PROGRAMS, "python3"):
+    for name in (*PROGRAMS, *ENGINES, "python3"):
         (programs / name).write_text(STAND_IN.format(python=sys.executable, calls=str(calls)))
         (programs / name).chmod(0o755)
     (folder / "launch.sh").write_text(script)
     variables = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "SLURM_JOB_NODELIST": "a"}
     for part in ([], ["rank"], ["node", "0"], ["batch"], ["inside"]):
-        words = ["timeout", "-s", "KILL", "1", "sh", str(folder / "launch.sh"), *part]
+        words = ["timeout", "-s", "KILL", str(seconds), "sh", str(folder / "launch.sh"), *part]
         subprocess.run(words, env=variables, cwd=folder, capture_output=True)
     return [json.loads(line) for line in calls.read_text().splitlines()]
 
@@ -73,6 +76,25 @@ def test_no_text_runs(name, tmp_path, monkeypatch):
             made = replace(made, nnodes=2, hosts=("one", "two"))
         called = run(folder, launcher.script(made), monkeypatch)
         assert not list(tmp_path.rglob("owned")), (text, called)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["docker", "podman", "apptainer"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_worker_gets_its_variables_as_they_are_also_through_a_container(name, engine, tmp_path, monkeypatch):
+    """In the environment of the process that each rank becomes, whatever starts it."""
+    (tmp_path / "run").mkdir()
+    launcher, text = launchers.find(name), " ".join(HOSTILE)
+    container = None if launcher.no_containers else Container(engine, text)
+    made = launch(title=text, variables={"HOSTILE": text}, container=container)
+    made = replace(made, arguments=dict.fromkeys(launcher.required, "x"))
+    if launcher.many_nodes:
+        made = replace(made, nnodes=2, hosts=("one", "two"))
+    called = run(tmp_path / "run", launcher.script(made), monkeypatch, 10)
+    assert not list(tmp_path.rglob("owned")), called
+    assert {words[1] for words in called if words[0] == "HOSTILE"} == {text}
+    if container and name != "kubernetes":  # where the pod is the container
+        assert any(text in words for words in called if words[0].endswith(engine))
 
 
 @pytest.mark.parametrize("text", HOSTILE)
