@@ -146,7 +146,8 @@ class Store:
             yield
         finally:
             self.seconds[on] = self.seconds.get(on, 0.0) + time.monotonic() - began
-            self._write_json(SECONDS, self.seconds)
+            with suppress(OSError):  # a sentence of the report; no run is to be lost for it
+                self._write_json(SECONDS, self.seconds)
 
     def append(self, record: Record) -> None:
         """Store a record so that it survives the end of this process and of the machine."""

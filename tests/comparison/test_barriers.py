@@ -3,11 +3,12 @@
 import json
 import subprocess
 import sys
+from unittest import mock
 
 import pytest
 from commands import FAKE, call, records
 
-from dlperf.comparison import runner
+from dlperf.comparison import runner, store
 from dlperf.comparison.progress import Lines
 from dlperf.errors import Problem
 from dlperf.runs import bundle, execute
@@ -44,6 +45,17 @@ def test_environments_that_the_disk_refuses_are_failed_rows(tmp_path, monkeypatc
     assert ended.returncode == 1
     assert "environment: /x/envs: Permission denied" in ended.stdout
     assert (tmp_path / "out" / "report.md").exists()
+
+
+def test_seconds_that_cannot_be_written_cost_no_run(tmp_path):
+    out = tmp_path / "out"
+    (out / "seconds.json.writing").mkdir(parents=True)
+    made = mock.Mock(spec=store.Store, folder=out, seconds={})
+    made._write_json.side_effect = lambda *given: store.Store._write_json(made, *given)
+    with store.Store.spending(made, "proofs"):
+        pass
+    assert made.seconds["proofs"] >= 0
+    assert not (out / store.SECONDS).exists()
 
 
 def test_what_an_interrupted_run_left_is_kept_whatever_lies_beside_it(tmp_path):
