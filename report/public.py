@@ -9,8 +9,8 @@ import os
 import pwd
 import re
 import socket
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -64,9 +64,11 @@ def _places(comparison: Comparison, folder: Path) -> Iterator[tuple[str, str]]:
     named += [(path, "<source>") for path in (spec.get("sources") or {}).values()]
     named += [(path, "<adapters>") for path in os.environ.get("DLPERF_ADAPTERS", "").split(os.pathsep) if path]
     named += [(spec["data"], "<data>")] if os.path.isabs(spec.get("data", "")) else []
-    named += [(Path.cwd(), "<cwd>"), (Path.home(), "~"), (home, "~"), (tempfile.gettempdir(), "<tmp>")]
+    named += [(os.path.expanduser("~"), "~"), (home, "~"), (os.environ.get("TMPDIR", ""), "<tmp>")]
+    with suppress(OSError):  # a folder that is gone
+        named += [(Path.cwd(), "<cwd>")]
     for path, name in named:
-        for written in (os.path.abspath(path), os.path.realpath(path)) if str(path) else ():
+        for written in (os.path.abspath(path), os.path.realpath(path)) if os.path.isabs(path) or path == folder else ():
             if written not in ("/", "/tmp"):
                 yield written, name
                 yield written.replace("'", "'\"'\"'"), name

@@ -156,6 +156,16 @@ def test_a_report_of_this_machine_names_it_nowhere(tmp_path: Path) -> None:
     assert getpass.getuser() == "root" or getpass.getuser() not in shown.command
 
 
+def test_a_working_folder_that_is_gone_or_no_home_costs_no_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    monkeypatch.setenv("TMPDIR", "/nowhere")
+    assert public.unnamed(comparison(), tmp_path).records
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [("# x", r"\# x"), ("- x", r"\- x"), ("+", r"\+"), ("1. x", r"1\. x"), ("12) x", r"12\) x"), ("-1.5", "-1.5"),
