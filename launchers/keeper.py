@@ -113,7 +113,14 @@ def end_orphans(known: Collection[int]) -> None:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.005)
-        for pid in left:
+        _collect_children(known)
+    _collect_children(known)
+
+
+def _collect_children(known: Collection[int]) -> None:
+    """Those that have ended and are not known."""
+    for pid, (parent, ended) in _parents().items():
+        if ended and parent == os.getpid() and pid not in known:
             with suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
 
@@ -133,6 +140,17 @@ def _reap(child: int, status: int | None) -> int | None:
 def descendants(known: Collection[int] = ()) -> list[int]:
     """Processes below this one that run; a zombie is its parent's to collect, or becomes ours. known: those that are
     left out, with all below them."""
+    parents = _parents()
+    found: set[int] = set()
+    more = {os.getpid()}
+    while more:
+        more = {pid for pid, (parent, _) in parents.items() if parent in more} - found - {*known}
+        found |= more
+    return [pid for pid in found if not parents[pid][1]]
+
+
+def _parents() -> dict[int, tuple[int, bool]]:
+    """Of each process its parent, and whether it has ended and waits to be collected."""
     parents = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -142,12 +160,7 @@ def descendants(known: Collection[int] = ()) -> list[int]:
             except (OSError, ValueError):
                 continue
             parents[int(name)] = (int(parent), state in (b"Z", b"X"))
-    found: set[int] = set()
-    more = {os.getpid()}
-    while more:
-        more = {pid for pid, (parent, _) in parents.items() if parent in more} - found - {*known}
-        found |= more
-    return [pid for pid in found if not parents[pid][1]]
+    return parents
 
 
 def _end_as(status: int | None) -> int:

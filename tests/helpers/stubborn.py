@@ -10,7 +10,7 @@ from places import ROOT
 from processes import alive
 
 #: what trains: the framework that sleeps, which has started children as soon as it is imported. Those ignore signals,
-#: have a session of their own, are daemons elsewhere on the disk, and fork for ever, faster than anybody can look.
+#: have a session of their own, are daemons elsewhere on the disk, and fork for ten seconds, faster than anybody looks.
 MODULE = """\
 import os, subprocess, sys, time
 from dlperf.adapters.stubborn.resnet import build, product, versions
@@ -32,7 +32,7 @@ def stay(ignores, daemon):
 def run_away():
     if os.fork():
         return
-    while True:
+    for _ in range(2000):
         if os.fork():
             os._exit(0)
         time.sleep(0.005)
