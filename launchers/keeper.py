@@ -96,7 +96,7 @@ def _collect(child: int, status: int | None) -> int | None:
     while True:
         status = _reap(child, status)
         left = descendants()
-        if not left or time.monotonic() > deadline:
+        if not (left or _has_children()) or time.monotonic() > deadline:
             return _reap(child, status)
         for pid in left:
             with suppress(ProcessLookupError, PermissionError):
@@ -135,6 +135,15 @@ def _reap(child: int, status: int | None) -> int | None:
         if not pid:
             return status
         status = found if pid == child else status
+
+
+def _has_children() -> bool:
+    """One that forks and ends all the time may be in no list of /proc, but is always a child."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
 
 
 def descendants(known: Collection[int] = ()) -> list[int]:
