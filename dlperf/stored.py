@@ -249,7 +249,8 @@ def certificate_from(data: Mapping[str, Any]) -> Certificate:
 
 def kept_from(data: Mapping[str, Any]) -> Certificate:
     """Of a file of the cache; errors as in job_from."""
-    found = msgspec.convert({"checksum": data.get("seal"), **data}, Kept)  # as older ones call it
+    found = msgspec.convert(data, dict[str, Any])
+    found = msgspec.convert({"checksum": found.get("seal"), **found}, Kept)  # as older ones call it
     if found["checksum"] != checksum(found["certificate"]):
         raise ValueError("checksum mismatch: it was damaged or edited")
     return certificate_from(found["certificate"])

@@ -70,12 +70,12 @@ def test_what_an_interrupted_run_left_is_kept_whatever_lies_beside_it(tmp_path):
 
 def test_digests_of_code_that_cannot_be_read_are_a_change(tmp_path):
     (tmp_path / "dlperf").mkdir()
-    assert bundle.changed(tmp_path) == []
+    assert bundle.changed(tmp_path, None) == []
     (tmp_path / bundle.LIST).write_text(json.dumps([1]))
-    assert bundle.changed(tmp_path) == [bundle.LIST]
+    assert bundle.changed(tmp_path, None) == [bundle.LIST]
     (tmp_path / bundle.LIST).unlink()
     (tmp_path / bundle.LIST).mkdir()
-    assert bundle.changed(tmp_path) == [bundle.LIST]
+    assert bundle.changed(tmp_path, None) == [bundle.LIST]
 
 
 def test_a_terminal_gets_no_control_characters(capsys):

@@ -156,10 +156,15 @@ def certified() -> tuple[Certifier, Any, dict[str, Any]]:
     with mock.patch.object(cache, "folder", return_value=PLACE / "cache"):
         folder = certificates.place(blank)
         folder.mkdir(parents=True, exist_ok=True)
-        numpy.savez(folder / SKETCHES, a=numpy.ones(3))
-        made = replace(blank, losses=(1.0, 0.5), sketches=certificates.digest(folder / SKETCHES))
+        numpy.savez(
+            folder / SKETCHES, **{name: numpy.ones(size) for name, size in certificates._lengths(blank).items()}
+        )
+        told = {"losses": (1.0,) * blank.steps, "gradient_norms": (1.0,) * blank.steps}
+        made = replace(blank, **told, sketches=certificates.digest(folder / SKETCHES))
         certificates.update(Certificate(made, "unproven", "not compared"))
-    return Certifier(PLACE, SPEC, lambda line: None), blank, json.loads((folder / CERTIFICATE).read_text())
+        certifier = Certifier(PLACE, SPEC, lambda line: None)
+        assert certifier._cached(blank), "whole, it is taken"
+    return certifier, blank, json.loads((folder / CERTIFICATE).read_text())
 
 
 def certificate(data: bytes) -> None:

@@ -77,6 +77,8 @@ def everywhere(value: Any, change: Callable[[str], str]) -> Any:
         made["proofs"] = {change(key).replace("/", ""): part for key, part in made["proofs"].items()}
     if "id" in made:
         made["id"] = made["id"].replace("/", "")
+    if "folder" in made:  # a record's is its run's
+        made["folder"] = f"runs/{made['job'].id}/{made['repeat']}"
     return type(value)(**made)
 
 
