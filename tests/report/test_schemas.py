@@ -1,0 +1,50 @@
+"""The JSON Schemas in report/schemas: of what others may read, and of what an adapter's authors write. They are made of
+the types by which dlperf reads these files."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from places import ROOT
+
+from dlperf.catalog import keys
+from dlperf.runs import messages
+from dlperf.schema import Comparison, Record
+from dlperf.stored import Manifest
+
+FOLDER = ROOT / "report" / "schemas"
+
+
+def schema(title: str, **types: Any) -> str:
+    """Of one type; or of events, by name."""
+    refs, parts = msgspec.json.schema_components(types.values(), ref_template="#/$defs/{name}")
+    named = {
+        "anyOf": [{"properties": {"event": {"const": name}}, **ref} for name, ref in zip(types, refs, strict=True)]
+    }
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
+    return json.dumps({**head, **(refs[0] if len(types) == 1 else named), "$defs": parts}, indent=1) + "\n"
+
+
+MADE = {
+    "results.json": schema("results.json of a report", whole=Comparison),
+    "comparison.json": schema("comparison.json of a comparison's folder", whole=Manifest),
+    "records.jsonl": schema("a line of records.jsonl, but for its digests", whole=Record),
+    "events.jsonl": schema("a line of events.rank<N>.jsonl", **messages.EVENTS),
+    "adapter.toml": schema("adapter.toml, as JSON has it", whole=keys.Adapter),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_the_published_schemas_are_those_of_the_types(name: str, request: pytest.FixtureRequest) -> None:
+    path = FOLDER / f"{name}.schema.json"
+    if request.config.getoption("--update-golden"):
+        FOLDER.mkdir(exist_ok=True)
+        path.write_text(MADE[name], encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == MADE[name]
+
+
+def test_there_are_no_others() -> None:
+    assert {file.name for file in FOLDER.iterdir()} == {f"{name}.schema.json" for name in MADE}
