@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dlperf.needs  # noqa: F401
+
+# isort: split
+
 import importlib
 import sys
 
-import dlperf.needs  # noqa: F401
 from dlperf import __version__
 from dlperf.cli import exit_code
 from dlperf.errors import Problem, did_you_mean

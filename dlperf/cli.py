@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,18 @@ from pathlib import Path
 from typing import Any, NoReturn, TextIO, TypeVar
 
 from dlperf import __version__
-from dlperf.errors import Problem, RunError, UsageError, clean, did_you_mean, handle_signals, nearest, unprintable
+from dlperf.errors import (
+    ENDING,
+    Problem,
+    RunError,
+    UsageError,
+    clean,
+    did_you_mean,
+    handle_signals,
+    nearest,
+    unprintable,
+)
+from dlperf.needs import running
 
 Named = TypeVar("Named")
 
@@ -63,11 +75,11 @@ def exit_code(action: Callable[[], int | None], kept: str = "", interrupted: str
 
     kept: a sentence on what an error leaves. interrupted: one that Ctrl-C prints.
     """
-    handle_signals()
-    _open_streams()
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that is not UTF-8 shows what it lacks as \\u2013
-        sys.stdout.reconfigure(errors="backslashreplace")
     try:
+        handle_signals()
+        _open_streams()
+        if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that is not UTF-8 shows what it lacks as \\u2013
+            sys.stdout.reconfigure(errors="backslashreplace")
         code = action() or 0
         sys.stdout.flush()
         return code
@@ -87,6 +99,10 @@ def exit_code(action: Callable[[], int | None], kept: str = "", interrupted: str
         file = error.filename2 or error.filename or "output"  # of a copy, where it goes
         print(f"{file}: {error.strerror or error}. {kept}".rstrip(), file=sys.stderr)
         return 1
+    finally:
+        if running():  # what is left is Python's own end, which would print a traceback
+            for number in ENDING:
+                signal.signal(number, signal.SIG_DFL)
 
 
 def _open_streams() -> None:

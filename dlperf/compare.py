@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dlperf.needs  # noqa: F401
+
+# isort: split
+
 import argparse
 import sys
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -9,7 +13,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import dlperf.needs  # noqa: F401
 from dlperf import __version__, flags
 from dlperf.cli import Parser, exit_code, heedless
 from dlperf.errors import Problem, UsageError, clean

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dlperf.needs  # noqa: F401
+
+# isort: split
+
 import platform
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-import dlperf.needs  # noqa: F401
 from dlperf import __version__, cache, machine, models
 from dlperf.adapters import cpu, gpu
 from dlperf.catalog import reader

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dlperf.needs  # noqa: F401
+
+# isort: split
+
 import csv
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,7 +13,6 @@ from dataclasses import dataclass
 from importlib import resources
 from statistics import fmean, median
 
-import dlperf.needs  # noqa: F401
 from dlperf import models
 from dlperf.cli import Parser, exit_code
 from dlperf.figures.prediction import Link, Step, bracket

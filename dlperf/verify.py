@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dlperf.needs  # noqa: F401
+
+# isort: split
+
 import argparse
 import sys
 import tempfile
@@ -9,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-import dlperf.needs  # noqa: F401
 from dlperf import __version__, cache, flags
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import Adapter

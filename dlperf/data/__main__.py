@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dlperf.needs  # noqa: F401
+
+# isort: split
+
 import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import dlperf.needs  # noqa: F401
 from dlperf.cli import Parser, exit_code
 from dlperf.data import photos
 from dlperf.data.bert import NUMBERS, flag, options, prepare

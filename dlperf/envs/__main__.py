@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dlperf.needs  # noqa: F401
+
+# isort: split
+
 import os
 import sys
 from collections.abc import Sequence
 
-import dlperf.needs  # noqa: F401
 from dlperf.catalog.adapter import Adapter
 from dlperf.catalog.reader import adapters
 from dlperf.cli import Parser, columns, exit_code, named, say, tell
