@@ -17,11 +17,12 @@ if running() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
 
 def lacking() -> str:
     """What is missing, and what to do; empty where nothing is."""
+    import platform
     from importlib.util import find_spec
 
     import dlperf
 
-    if sys.platform != "linux":  # on Windows the modules do not even import
+    if platform.system() != "Linux":  # on Windows the modules do not even import
         places = "a Linux container or virtual machine (on Windows: WSL 2)"
         return f"dlperf needs Linux; on macOS or Windows run it in {places}"
     if getattr(dlperf, "__file__", None) is None:  # a folder of that name, such as the clone, seen from above

@@ -68,7 +68,7 @@ def test_all_six_do_the_same_work_in_the_full_networks(tmp_path):
     words = ["--model", "resnet50,bert", "--device", "cpu", "-o", tmp_path / "out"]
     ended = run("verify", *words, timeout=3000)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    found = proofs_from(json.loads((tmp_path / "out" / "certificates.json").read_text())["certificates"])
+    found = proofs_from(json.loads((tmp_path / "out" / "certificates.json").read_text())["certificates"], older=True)
     certificates = [one for each in found.values() for one in each]
     assert {(one.trajectory.model, one.trajectory.adapter) for one in certificates} == {
         (model, name) for model in ("resnet50_check", "bert_base_check") for name in REAL

@@ -109,7 +109,7 @@ def results(data: bytes) -> Any:
 
 def proofs(data: bytes) -> None:
     with suppress(*stored.DAMAGED):
-        stored.proofs_from(stored.decoded(data))
+        stored.proofs_from(stored.decoded(data), older=True)
 
 
 def manifest() -> dict[str, Any]:
