@@ -112,6 +112,11 @@ def test_signals(campaign, tmp_path, target):
             check(folder, environ, *interrupted(folder, environ, framework, moment, target, signals, source))
 
 
+def heeds_hangups():
+    """Also where the tests are run under nohup."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 def test_signals_while_it_starts(campaign, tmp_path):
     """Python's own start, before a line of ours, has a traceback of its own for Ctrl-C."""
     for number in range(5 * campaign.times):
@@ -121,7 +126,7 @@ def test_signals_while_it_starts(campaign, tmp_path):
         with campaign.fault("signals while it starts", f"{'+'.join(one.name for one in signals)} after {after:.3f} s"):
             with open(printed, "wb") as file:
                 words = command("compare", "--frameworks", "fake", *WORDS, *MORE, "-o", out)
-                core = subprocess.Popen(words, stdout=file, stderr=file)
+                core = subprocess.Popen(words, stdout=file, stderr=file, preexec_fn=heeds_hangups)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 core.wait(after)
             send(core, [core.pid], signals, campaign.source)
