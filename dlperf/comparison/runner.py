@@ -269,8 +269,6 @@ class Runner:
             made = replace(_record(job, repeat, command, stored, outcome), block=self._first_block + repeat, code=code)
             if made.done and self._proves_itself(job) and self._references:
                 made = replace(made, work=self._held(self._references, made, folder, bool(outcome.stream.audit)))
-            with suppress(OSError):
-                (folder / audit.WEIGHTS).unlink(missing_ok=True)  # which may be gigabytes
         except RunError as error:
             self._never_ran(job, repeat, error)
         except Exception as error:  # a row's trouble is the row's
@@ -278,6 +276,11 @@ class Runner:
         else:
             self._tell_dropped(outcome.stream)
             self._finish(made)
+        finally:
+            with suppress(OSError):
+                (folder / audit.WEIGHTS).unlink(
+                    missing_ok=True
+                )  # which may be gigabytes, also of a run that was stopped
 
     def _held(self, references: References, made: Record, folder: Path, asked: bool) -> Mapping[str, Any]:
         """A measured run keeps its figures where what it computed cannot be read; it is not comparable then."""

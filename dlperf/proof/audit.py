@@ -49,7 +49,8 @@ def verdict(references: References, job: Job, run: Path, row_seconds: float) -> 
         return {
             "unaudited": f"a step of the reference takes {took:.0f} s on this CPU, and {most:.0f} s are left for it"
         }
-    told = events.read(run / EVENTS).audit
+    stream = events.read(run / EVENTS)
+    told = stream.audit
     if "steps" not in told:
         return {"unaudited": str(told.get("why") or "it wrote nothing down")}
     try:
@@ -71,7 +72,7 @@ def verdict(references: References, job: Job, run: Path, row_seconds: float) -> 
     ours = Marks({steps + 1: float(told["loss"])}, states)
     earlier = references.of(job)
     if reference.dropout and isinstance(earlier, Reference):  # what masks do to a loss is known from all of them
-        ours = replace(ours, losses={**events.read(run / EVENTS).losses, **ours.losses})
+        ours = replace(ours, losses={**stream.losses, **ours.losses})
         reference = replace(
             reference,
             first=replace(reference.first, losses={**earlier.first.losses, **reference.first.losses}),
