@@ -21,6 +21,7 @@ from dlperf.errors import (
     clean,
     did_you_mean,
     handle_signals,
+    interrupts,
     nearest,
     unprintable,
 )
@@ -89,7 +90,9 @@ def exit_code(action: Callable[[], int | None], kept: str = "", interrupted: str
     except RunError as error:
         tell(error)
         return 1
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, RuntimeError) as error:
+        if not interrupts(error):
+            raise
         print(interrupted, end="\n" if interrupted else "", file=sys.stderr)
         return 130
     except BrokenPipeError:  # as `| head` does; Python flushes once more when it ends
@@ -103,6 +106,8 @@ def exit_code(action: Callable[[], int | None], kept: str = "", interrupted: str
         if running():  # what is left is Python's own end, which would print a traceback
             for number in ENDING:
                 signal.signal(number, signal.SIG_DFL)
+        else:
+            handle_signals()
 
 
 def _open_streams() -> None:

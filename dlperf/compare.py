@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from dlperf import __version__, flags
 from dlperf.cli import Parser, exit_code, heedless
-from dlperf.errors import Problem, UsageError, clean
+from dlperf.errors import Problem, UsageError, clean, hold_signals, ignore_signals, interrupts, release_signals
 from dlperf.flags import DEFAULTS
 
 if TYPE_CHECKING:  # functions import what they use, so that --help and a wrong flag are answered at once
@@ -67,6 +67,7 @@ def _compare(arguments: Mapping[str, object]) -> int:
 
     created = now()
     commands = dry_run.environment_commands(spec, planned, adapters)
+    hold_signals()  # what is created has a report in the end
     made = store.create(folder, spec, planned, commands, machine.describe(), created, __version__)
     return _run(made, adapters, arguments)
 
@@ -130,8 +131,12 @@ def _run(opened: Store, adapters: Mapping[str, Adapter], arguments: Mapping[str,
             shown.note(warning)
         interrupted = False
         try:
+            release_signals()
             Runner(opened, adapters, shown, bool(arguments["retry_failed"])).run()
-        except KeyboardInterrupt:
+            ignore_signals()
+        except (KeyboardInterrupt, RuntimeError) as error:
+            if not interrupts(error):
+                raise
             interrupted = True
         finally:
             shown.close()

@@ -6,7 +6,7 @@ import difflib
 import re
 import signal
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, NoReturn
 
 #: of a value, in a message: paths are no longer on most machines
@@ -122,19 +122,64 @@ def either(names: Sequence[str]) -> str:
     return " or ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
+def reason(error: Exception) -> str:
+    """An error that is not one of ours, in a few words."""
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    return f"{type(error).__name__}: {error}"
+
+
 def handle_signals() -> None:
     """Make Ctrl-C, SIGTERM and a terminal that hangs up raise KeyboardInterrupt, once, also where a shell that started
     us in the background had the first two ignored; nohup's hang-up is ignored as before. For the commands: they clean
     up on it, which another signal does not stop."""
-    for number in ENDING:
-        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, _interrupt)
+    _turn(_interrupt)
+
+
+def hold_signals() -> None:
+    """Have them wait for `release_signals`: what begins now needs an end."""
+    _waiting.clear()
+    _turn(_wait)
+
+
+def release_signals() -> None:
+    """Heed them again. KeyboardInterrupt if one waited."""
+    _turn(_interrupt)
+    if _waiting:
+        _interrupt()
+
+
+def ignore_signals() -> None:
+    """From now on nothing stops what is being done."""
+    _turn(_nothing)
+
+
+def interrupts(error: BaseException) -> bool:
+    """Whether an error is a KeyboardInterrupt, or the RuntimeError that Python 3.11 makes of one in __set_name__, while
+    it imports."""
+    return isinstance(error, KeyboardInterrupt) or isinstance(error.__cause__, KeyboardInterrupt)
 
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_waiting: list[int] = []
 
 
-def _interrupt(number: int, frame: object) -> NoReturn:
-    for each in ENDING:
-        signal.signal(each, signal.SIG_IGN)
+def _turn(handler: Callable[..., None]) -> None:
+    """A handler that does nothing, not SIG_IGN: of a signal that has come and whose handler is taken away before it
+    runs Python prints a traceback."""
+    for number in ENDING:
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
+def _interrupt(*given: object) -> NoReturn:
+    ignore_signals()
     raise KeyboardInterrupt
+
+
+def _wait(number: int, frame: object) -> None:
+    _waiting.append(number)
+
+
+def _nothing(number: int, frame: object) -> None:
+    pass

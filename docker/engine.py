@@ -60,6 +60,7 @@ def call(engine: str, *words: str, timeout: float = 60.0) -> subprocess.Complete
             text=True,
             errors="replace",
             timeout=timeout,
+            start_new_session=True,  # Ctrl-C reaches us alone, who end its containers
         )
     except FileNotFoundError:
         raise missing(engine) from None

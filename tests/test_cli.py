@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -13,6 +14,7 @@ from places import ROOT
 from dlperf import __version__
 from dlperf.__main__ import COMMANDS
 from dlperf.cli import exit_code
+from dlperf.errors import ENDING, hold_signals, ignore_signals, release_signals
 from dlperf.flags import FLAGS
 
 
@@ -143,6 +145,35 @@ def test_a_copy_that_a_full_disk_stops_is_named_by_where_it_goes(capsys):
 
     assert exit_code(copy) == 1
     assert capsys.readouterr().err == "to: No space left on device.\n"
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_signals_wait_while_they_are_held_and_end_a_command_once(number):
+    def work():
+        hold_signals()
+        signal.raise_signal(number)
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            release_signals()
+        signal.raise_signal(number)  # another does not stop what cleans up
+        ignore_signals()
+        signal.raise_signal(number)
+        return 7
+
+    before = signal.getsignal(number)
+    try:
+        assert exit_code(work) == 7
+    finally:
+        signal.signal(number, before)
+
+
+def test_an_interruption_of_an_import_that_python_wraps_is_one(capsys):
+    class Named:
+        def __set_name__(self, owner, name):
+            raise KeyboardInterrupt
+
+    assert exit_code(lambda: type("Made", (), {"name": Named()})) == 130
+    assert capsys.readouterr().err == ""
 
 
 def test_a_cache_of_another_user_holds_nothing_for_us(tmp_path, monkeypatch):

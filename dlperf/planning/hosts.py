@@ -59,6 +59,8 @@ def _read(path: Path) -> tuple[str, str]:
         return f"cannot be read: {error.strerror}.", ""
     except UnicodeDecodeError:
         text = "\0"
+    except ValueError:
+        return "is no name of a file.", ""
     if "\0" in text:
         return "it is not a text file. Name a file with a host on each line.", ""
     if len(found) > LARGEST:

@@ -63,6 +63,8 @@ def test_an_empty_file_and_one_that_is_not_there_are_told(tmp_path):
     problems = []
     assert hosts.from_file(str(tmp_path / "none"), problems) == ()
     assert "No such file" in str(problems[0])
+    assert hosts.from_file("\0", problems) == ()
+    assert "is no name of a file" in str(problems[1])
 
 
 def test_names_that_do_not_resolve_are_found():
