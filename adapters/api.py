@@ -48,6 +48,11 @@ EFFECTIVE_OF_RANKS = ("communication",)
 SHAPES_OF = {name: tuple(family.shapes(next(iter(family.SIZES.values())))) for name, family in models.FAMILIES.items()}
 
 
+#: Job.dropout with which one value in 10^10 is dropped, where BERT-base at batch 4 has 2 * 10^8 in ten steps; some
+#: generators draw multiples of 2^-24, and so drop some ten of these
+NEXT_TO_NONE = 1e-9
+
+
 class Job(NamedTuple):
     """What one process trains: the content of job.json.
 
@@ -58,8 +63,9 @@ class Job(NamedTuple):
     pixels: for checking: images that are written down as the loader gives them, see `ModelModule.pixels`, in place of
         training.
     distinct_batches: synthetic batches that differ, used in turn.
-    dropout: False turns the model's dropout off (for checking). dropout_seed: of its masks; each run of a row has its
-        own, so that runs differ by as much as dropout does.
+    dropout: share of the model's own rate, 1 unless something is checked: 0 turns it off, NEXT_TO_NONE has the same
+        kernels run and drops nothing. dropout_seed: of its masks; each run of a row has its own, so that runs differ by
+        as much as dropout does.
     trace_steps: for checking: steps whose trajectory is written down, see dlperf.adapters.trace, in place of warm-up
         and windows. Unless it is 0, the trainer keeps each step's logits and gradients.
     threads: CPU threads that each rank's framework may use.
@@ -78,7 +84,7 @@ class Job(NamedTuple):
     format: str = ""
     pixels: int = 0
     distinct_batches: int = 4
-    dropout: bool = True
+    dropout: float = 1.0
     dropout_seed: int = 1
     trace_steps: int = 0
     warmup_steps: int = 2

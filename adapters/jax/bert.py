@@ -49,7 +49,7 @@ class Network:
 
     def __init__(self, config, job):
         self.config, self.dtype, self.device = config, runtime.DTYPES[job.precision], job.device
-        self.dropout = config.dropout if job.dropout else 0.0
+        self.dropout = config.dropout * job.dropout
         #: as in `resnet.Network`
         self.one_pass = job.device == "cuda" and (job.mixed or job.precision == "tf32")
         self.shapes, self.compute_dtype = {}, None

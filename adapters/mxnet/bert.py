@@ -17,7 +17,7 @@ def build(job, ranks):
     device = runtime.configure(job, ranks)
     config = models.config(job.model)
     precision = runtime.Precision(job)
-    network = Network(config, config.dropout if job.dropout else 0.0, precision, job.device == "cuda")
+    network = Network(config, config.dropout * job.dropout, precision, job.device == "cuda")
     runtime.load(network, job, device)
     optimizer = optimizers.AdamW(job, network, bert.optimizer(job.batch_size * ranks.world_size))
     feed = runtime.Feed(job, ranks, device)

@@ -70,7 +70,7 @@ class AdamW:
 class Network(runtime.Layers):
     def __init__(self, job, config):
         super().__init__(job, runtime.start(job))
-        self.config, self.dropout = config, config.dropout if job.dropout else 0.0
+        self.config, self.dropout = config, config.dropout * job.dropout
         self._random = random_state(job.dropout_seed, "dropout")
 
     def step(self, batch):

@@ -15,7 +15,7 @@ __all__ = ["Network", "build", "copy", "loss", "product", "versions"]
 def build(job, ranks):
     device = runtime.configure(job, ranks)
     config = models.config(job.model)
-    network = Network(config, config.dropout if job.dropout else 0.0)
+    network = Network(config, config.dropout * job.dropout)
     network.to(device=device, dtype=getattr(flow, job.weights_dtype))
     runtime.load(network, job)
     optimizer = optimizers.adamw(job, network, bert.optimizer(job.batch_size * ranks.world_size))

@@ -18,7 +18,7 @@ def build(job, ranks):
     half = runtime.DTYPES[job.precision] if job.mixed else None
     # the kernel needs half precision and an Ampere or newer GPU
     flash = half if half and paddle.device.cuda.get_device_capability()[0] >= 8 else None
-    network = Network(config, config.dropout if job.dropout else 0.0, flash)
+    network = Network(config, config.dropout * job.dropout, flash)
     runtime.load(network, job)
     recipe = bert.optimizer(job.batch_size * ranks.world_size)
     optimizer = optimizers.adamw(job, network, recipe)

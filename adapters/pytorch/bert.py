@@ -18,7 +18,7 @@ def build(job, ranks):
     config = models.config(job.model)
     # its gradient is NaN at odd multiples of 64 in torch 2.11 (pytorch#196678); then another kernel is taken
     torch.backends.cuda.enable_cudnn_sdp(config.sequence % 128 != 64)
-    network = Network(config, config.dropout if job.dropout else 0.0)
+    network = Network(config, config.dropout * job.dropout)
     network.to(device=device, dtype=getattr(torch, job.weights_dtype))
     runtime.load(network, job)
     optimizer = optimizers.adamw(job, network, bert.optimizer(job.batch_size * ranks.world_size))

@@ -14,7 +14,7 @@ def build(job, ranks):
     strategy = runtime.configure(job, ranks)
     config = models.config(job.model)
     weights = runtime.load(job)
-    dropout = config.dropout if job.dropout else 0.0
+    dropout = config.dropout * job.dropout
     network = Network(config, weights, runtime.DTYPES[job.precision], dropout)
     optimizer = optimizers.AdamW(job, weights, bert.optimizer(job.batch_size * ranks.world_size))
     feed = runtime.Feed(job, ranks)

@@ -158,7 +158,7 @@ class Certifier:
             self._at_work[one.name] = one, time.time()
             outcome = execute(
                 folder,
-                worker.request(one.run, spec, distinct_batches=STEPS, dropout=False, trace_steps=STEPS),
+                worker.request(one.run, spec, distinct_batches=STEPS, dropout=0.0, trace_steps=STEPS),
                 command,
                 lambda: events.read_job(folder, one.ranks),
                 lambda ended, stream, *where: failures.failure(ended, stream, *where) or _parted(stream),

@@ -48,7 +48,7 @@ class Worker:
         folder.mkdir()
         options = {name: option.default("cpu") for name, option in adapter.options_of(family).items()}
         steps = {"warmup_steps": 1, "windows": 2, "steps_per_window": 1}
-        job = {"model": MODELS[family], "device": "cpu", "precision": precision, "batch_size": 4, "dropout": False}
+        job = {"model": MODELS[family], "device": "cpu", "precision": precision, "batch_size": 4, "dropout": 0.0}
         (folder / "job.json").write_text(
             json.dumps({"adapter": adapter.name, "job": {**job, **steps, "options": options}})
         )

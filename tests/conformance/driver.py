@@ -41,7 +41,7 @@ def observe_versions(subject):
 
 def observe_tiny(subject):
     """A tiny model, dropout off: parameters as built, ten losses, parameters after them."""
-    trainer = subject.build(subject.tiny, dropout=False, distinct_batches=10)
+    trainer = subject.build(subject.tiny, dropout=0.0, distinct_batches=10)
     found = {"parameter_count": trainer.parameter_count, "built": _against_initial(subject, trainer)}
     losses = subject.losses(trainer, 10)
     trainer.wait()
@@ -65,7 +65,7 @@ def _against_initial(subject, trainer):
 
 def observe_float64(subject):
     """The same ten losses in float64."""
-    trainer = subject.build(subject.tiny, dropout=False, distinct_batches=10, precision="fp64")
+    trainer = subject.build(subject.tiny, dropout=0.0, distinct_batches=10, precision="fp64")
     losses = subject.losses(trainer, 10)
     dtypes = sorted({str(value.dtype) for _, value in trainer.parameters()})
     found = {"losses": losses, "dtypes": dtypes, "effective": dict(trainer.effective)}

@@ -159,7 +159,7 @@ def built(model: str, precision: str, batch: int, device: str, dropout: bool = T
 
 def losses(model: str, precision: str, device: str) -> list[float]:
     """Without dropout, whose masks are of another generator on CUDA."""
-    trainer = built(model, precision, 4, device, dropout=False)
+    trainer = built(model, precision, 4, device, dropout=0.0)
     return [trainer.read(trainer.step()) for _ in range(4)]
 
 
