@@ -140,6 +140,25 @@ def test_a_first_update_tells_the_learning_rate_whatever_the_masks() -> None:
         assert "of its first update" in fault(first_update(seed, eps=0.1), reference)
 
 
+def flipped(run: Marks, name: str, count: int) -> Marks:
+    """As where gradients near zero were rounded to the other side: some values changed the other way."""
+    start, changed = run.states[0][name], {}
+    for step, found in run.states.items():
+        values = found[name].copy()
+        values[:count] = 2 * start[:count] - values[:count]
+        changed[step] = {**found, name: values}
+    return replace(run, states=changed)
+
+
+def test_few_gradients_of_the_other_sign_are_left_out_where_an_update_is_one() -> None:
+    signs = replace(ROUNDED, signs=True)
+    right = replace(train(1e-5, 3), losses={})
+    assert fault(right, signs) == fault(flipped(right, "a", measured.FLIPPED), signs) == ""
+    assert "off by" in fault(flipped(right, "a", 1), ROUNDED)
+    assert "off by" in fault(flipped(right, "a", 3 * measured.FLIPPED), signs)
+    assert "off by" in fault(train(1e-5, 3, rate=0.1002), signs)
+
+
 def test_what_a_run_tells_without_a_reference() -> None:
     right = train()
     assert fault(right, None) == ""
