@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -155,7 +155,7 @@ def _measured(comparison: Comparison) -> Iterator[str]:
     looked = [record for record in comparison.records if record.done and record.work]
     held = [record.work["steps"] for record in looked if record.work["verdict"] == "same"]
     if held:
-        steps = f"{min(held)}" if min(held) == max(held) else f"{min(held)} to {max(held)}"
+        steps = _span(held)
         yield (
             f"{text.count(len(held), 'measured run')} {'was' if len(held) == 1 else 'were'} held against the network "
             f"written out in NumPy, for {steps} steps from the first, and did the same."
@@ -167,12 +167,25 @@ def _measured(comparison: Comparison) -> Iterator[str]:
             f"{'was' if audited == 1 else 'were'} looked at again after the last window: its next step did what the "
             "same network does from the same weights."
         )
+    undropped = [record.work["undropped"] for record in looked if "undropped" in record.work]
+    if undropped:
+        yield (
+            f"{text.count(len(undropped), 'row')} ran once more with so little dropout that nothing was dropped, for "
+            f"{_span(undropped)} steps, and did what that network does without."
+        )
     unheld = _by_reason((record.work["why"], record) for record in looked if record.work["verdict"] == "unproven")
     for why, systems in unheld.items():
         yield f"Measured runs that were held against nothing, since {text.line(why, 300)}: {text.listing(systems)}."
     unaudited = _by_reason((record.work["unaudited"], record) for record in looked if "unaudited" in record.work)
     for why, systems in unaudited.items():
         yield f"Not looked at after the last window, since {text.line(why, 300)}: {text.listing(systems)}."
+    dropped = _by_reason((record.work["dropped"], record) for record in looked if "dropped" in record.work)
+    for why, systems in dropped.items():
+        yield f"Not looked at without dropout, since {text.line(why, 300)}: {text.listing(systems)}."
+
+
+def _span(steps: Sequence[int]) -> str:
+    return f"{min(steps)}" if min(steps) == max(steps) else f"{min(steps)} to {max(steps)}"
 
 
 def _by_reason(reasons: Iterable[tuple[str, Record]]) -> dict[str, list[str]]:

@@ -7,7 +7,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from random import SystemRandom
 from typing import Any
 
 from dlperf import cache, launchers
@@ -16,16 +15,17 @@ from dlperf.catalog.adapter import Adapter
 from dlperf.comparison import estimate, largest
 from dlperf.comparison.progress import Progress
 from dlperf.comparison.store import Store
+from dlperf.comparison.work import Work
 from dlperf.envs import changes
 from dlperf.envs.environment import Environment
-from dlperf.errors import Problem, RunError, UsageError
+from dlperf.errors import Problem, RunError, UsageError, reason
 from dlperf.figures import summaries, until
 from dlperf.launchers import Launcher
 from dlperf.planning import plan
-from dlperf.planning.spec import FIRST_LOOK, Spec
+from dlperf.planning.spec import Spec
 from dlperf.proof import audit
 from dlperf.proof.certify import Certifier
-from dlperf.proof.references import ADAPTER, SECONDS, SHARE, References
+from dlperf.proof.references import ADAPTER
 from dlperf.runs import bundle, failures, worker
 from dlperf.runs.events import Stream
 from dlperf.runs.execute import Enough, Exit, Outcome, execute, now
@@ -57,10 +57,12 @@ class Runner:
     progress: Progress
     retry_failed: bool = False
     _first_block: int = 0
-    _references: References | None = None
-    _audits: dict[str, int] = field(default_factory=dict)
+    _work: Work = field(init=False)
     _expected: Mapping[str, float] = field(default_factory=dict)
     _dropped_told: bool = False
+
+    def __post_init__(self) -> None:
+        self._work = Work(self.store, self.adapters, self.progress, self._execute)
 
     def run(self) -> None:
         """Make environments, then run what is missing. KeyboardInterrupt ends every child and goes on."""
@@ -89,7 +91,7 @@ class Runner:
         with self.store.spending("proofs"), self._told("Proofs"):
             self._prove(environments)
         with self.store.spending("the reference of measured runs"), self._told("The reference of measured runs"):
-            self._refer([job for job in jobs.values() if job.id in environments], expected.seconds or 0.0)
+            self._work.refer([job for job in jobs.values() if job.id in environments], expected.seconds or 0.0)
         # what is run later is in blocks of its own: a pause of hours may lie between
         earlier = [record.repeat if record.block is None else record.block for record in self.store.records.values()]
         self._first_block = max(earlier, default=-1) + 1
@@ -118,7 +120,7 @@ class Runner:
         try:
             yield
         except OSError as error:
-            self.progress.note(f"{what} could not be made: {_why(error)}")
+            self.progress.note(f"{what} could not be made: {reason(error)}")
 
     def _look_for_folder(self, jobs: Sequence[Job], environments: Mapping[str, Environment]) -> None:
         """UsageError if some node does not see the folder of the comparison, or the environments. A node that cannot
@@ -181,7 +183,7 @@ class Runner:
             try:
                 made = system.environments(wanted, self.store.spec, self.store.folder, self.progress.note)
             except OSError as error:
-                made = [RunError("environment", _why(error))] * len(mine)
+                made = [RunError("environment", reason(error))] * len(mine)
             for job, one in [(job, one) for jobs, one in zip(mine, made, strict=True) for job in jobs]:
                 if isinstance(one, Environment):
                     found[job.id] = one
@@ -228,22 +230,6 @@ class Runner:
             for one in made
         )
 
-    def _refer(self, jobs: Sequence[Job], seconds: float) -> None:
-        """The reference's runs that these rows' are held against. seconds: that the comparison is expected to take."""
-        rows = [job for job in jobs if self._proves_itself(job)]
-        pairs = len({(job.model, job.precision, job.batch_size) for job in rows})
-        each = max(SECONDS, SHARE * seconds / max(pairs, 1))
-        spec, progress = self.store.spec, self.progress
-        self._references = References(
-            self.store.folder, spec, self.adapters[ADAPTER], each, progress.note, progress.busy
-        )
-        for job in rows:
-            self._references.of(job)
-
-    def _proves_itself(self, job: Job) -> bool:
-        adapter = self.adapters[job.adapter]
-        return adapter.provable and adapter.trains
-
     def _never_ran(self, job: Job, repeat: int, error: RunError) -> None:
         failure = Failure(error.kind, str(error), error.lines)
         self._finish(Record(job, repeat, now(), 0.0, "", "", {"kind": self.store.spec.env}, failure=failure))
@@ -267,12 +253,12 @@ class Runner:
             stored = system.stored(adapter, job, spec, environment)
             code = self._code(job.adapter) if job.traits.worker else ""
             made = replace(_record(job, repeat, command, stored, outcome), block=self._first_block + repeat, code=code)
-            if made.done and self._proves_itself(job) and self._references:
-                made = replace(made, work=self._held(self._references, made, folder, bool(outcome.stream.audit)))
+            if made.done:
+                made = self._work.looked_at(made, environment, outcome.stream, self._expected.get(job.id, 0.0))
         except RunError as error:
             self._never_ran(job, repeat, error)
         except Exception as error:  # a row's trouble is the row's
-            self._never_ran(job, repeat, RunError("machine", f"its run could not be made: {_why(error)}"))
+            self._never_ran(job, repeat, RunError("machine", f"its run could not be made: {reason(error)}"))
         else:
             self._tell_dropped(outcome.stream)
             self._finish(made)
@@ -282,28 +268,6 @@ class Runner:
                     missing_ok=True
                 )  # which may be gigabytes, also of a run that was stopped
 
-    def _held(self, references: References, made: Record, folder: Path, asked: bool) -> Mapping[str, Any]:
-        """A measured run keeps its figures where what it computed cannot be read; it is not comparable then."""
-        try:
-            return self._work(references, made, folder, asked)
-        except OSError as error:
-            return {"verdict": "unproven", "why": f"what it computed cannot be read: {_why(error)}"}
-
-    def _work(self, references: References, made: Record, folder: Path, asked: bool) -> dict[str, Any]:
-        """See Record.work. Of each row one run is audited, which is drawn among those that are left. asked: whether it
-        wrote down what that needs."""
-        job, protocol, work = made.job, self.store.spec.protocol, references.verdict(made.job, folder)
-        last = max(made.repeat + 1, min(protocol.repeats, FIRST_LOOK))
-        drawn = self._audits.setdefault(job.id, SystemRandom().randrange(made.repeat, last))
-        looked = any({"audited", "unaudited"} & record.work.keys() for record in self._records(job))
-        if not asked or work["verdict"] == "different" or looked or made.repeat < drawn:
-            return work
-        with self.store.spending("audits of measured runs"):
-            return {
-                **work,
-                **audit.verdict(references, job, folder, self._expected.get(job.id, 0.0) * protocol.repeats),
-            }
-
     def _tell_dropped(self, stream: Stream) -> None:
         """Once: which of the user's variables for frameworks workers do without."""
         names = [name for name in stream.start.get("dropped", ()) if name.startswith(variables.NOTABLE)]
@@ -312,14 +276,28 @@ class Runner:
             self.progress.note(f"Variables of your shell that workers do not get: {', '.join(names)}.")
 
     def _execute(
-        self, folder: Path, job: Job, spec: Spec, repeat: int, environment: Environment, tick: Callable[[], None]
+        self,
+        folder: Path,
+        job: Job,
+        spec: Spec,
+        repeat: int,
+        environment: Environment,
+        tick: Callable[[], None],
+        checked: Mapping[str, float] | None = None,
     ) -> tuple[str, Outcome]:
-        """Run a job in a folder. Returns its script and what came of it."""
+        """Run a job in a folder. Returns its script and what came of it. checked: of dlperf.adapters.api.Job, what is
+        otherwise than in a run that is measured; then it is not audited."""
         adapter, system = self.adapters[job.adapter], self._system(job)
-        command = system.script(adapter, job, spec, repeat, environment)
+        command, request = (
+            system.script(adapter, job, spec, repeat, environment),
+            system.request(adapter, job, spec, repeat),
+        )
+        if checked:
+            asked: Any = request["job"]
+            request = {**request, "job": {**asked, **checked}, "audit": False}
         outcome = execute(
             folder,
-            system.request(adapter, job, spec, repeat),
+            request,
             command,
             lambda: system.read(adapter, job, spec, repeat, environment, folder),
             system.failure,
@@ -333,12 +311,6 @@ class Runner:
     def _finish(self, record: Record) -> None:
         self.store.append(record)
         self.progress.finished(record)
-
-
-def _why(error: Exception) -> str:
-    if isinstance(error, OSError):
-        return f"{error.filename}: {error.strerror}" if error.filename else str(error)
-    return f"{type(error).__name__}: {error}"
 
 
 def _not_seen(ended: Exit, stream: Stream, folder: Path, launcher: Launcher) -> Failure | None:

@@ -37,6 +37,8 @@ FLOPS, SLOWER = 3.5e10, {"fp64": 2.0, "fp32": 1.0, "amp_bf16": 2.6}
 SEEDS = (1_000_001, 1_000_002)
 #: seconds that the two runs may take at least, and the share of the comparison's; audits have another 0.03
 SECONDS, SHARE = 120.0, 0.07
+#: steps of a run without dropout, at most
+UNDROPPED = 10
 EVENTS, STATES = "events.rank0.jsonl", "states.npz"
 #: beside them in the cache, written last: the digest of each
 CHECKSUMS = "checksums.txt"
@@ -44,17 +46,20 @@ CHECKSUMS = "checksums.txt"
 
 @dataclass(frozen=True)
 class Asked:
-    """One run of the reference: of a job's model, batch and options, in `precision`, for so many steps."""
+    """One run of the reference: of a job's model, batch and options, in `precision`, for so many steps. dropout: see
+    dlperf.adapters.api.Job."""
 
     job: Job
     precision: str
     dropout_seed: int
     protocol: Protocol
+    dropout: float = 1.0
 
     @property
     def name(self) -> str:
         p, more = self.protocol, "".join(f"-{key}={value}" for key, value in sorted(work_options(self.job).items()))
         steps = f"{p.warmup_steps}+{p.windows}x{p.steps_per_window}"
+        more += "" if self.dropout else "-undropped"
         return f"{self.job.model}-{self.precision}-b{self.job.batch_size}-{steps}{more}-{self.dropout_seed}-reference"
 
 
@@ -74,43 +79,42 @@ class References:
     busy: Callable[[Callable[[], str]], None]
     _made: dict[tuple[object, ...], Reference | str] = field(default_factory=dict)
 
-    def of(self, job: Job) -> Reference | str:
-        """What a job's runs are held against, or why there is nothing."""
+    def of(self, job: Job, dropout: bool = True) -> Reference | str:
+        """What a job's runs are held against, or why there is nothing. dropout: see `pair`."""
         why = obstacle(job, self.spec)
         if why:
             return why
-        key = (job.model, job.precision, job.batch_size, *sorted(work_options(job).items()))
+        key = (job.model, job.precision, job.batch_size, dropout, *sorted(work_options(job).items()))
         if key not in self._made:
-            self._made[key] = self._pair(job)
+            self._made[key] = self._pair(job, dropout)
         return self._made[key]
 
-    def verdict(self, job: Job, run: Path) -> dict[str, Any]:
-        """Of one run, see Record.work. run: its folder."""
+    def verdict(self, job: Job, run: Path, dropout: bool = True) -> dict[str, Any]:
+        """Of one run, see Record.work. run: its folder. dropout: see `pair`."""
         try:
             told = marks(run, job)
         except (OSError, *DAMAGED) as error:
             return {"verdict": "unproven", "why": f"what it wrote down of its tensors cannot be read: {error}"}
-        found = self.of(job)
+        found = self.of(job, dropout)
         held = found if isinstance(found, Reference) else None
         wrong = measured.faults(told, trained(job), held)
         if wrong:
             return {"verdict": "different", "why": wrong[0]}
         return {"verdict": "same", "steps": held.steps} if held else {"verdict": "unproven", "why": str(found)}
 
-    def _pair(self, job: Job) -> Reference | str:
-        protocol = affordable(job, self.spec.protocol, self.spec.threads, self.seconds)
+    def _pair(self, job: Job, dropout: bool) -> Reference | str:
+        spec, budget = self.spec, self.seconds
+        protocol = affordable(job, spec.protocol, spec.threads, budget, dropout)
         if protocol is None:
-            first = sum(seconds(one, self.spec.threads) for one in pair(job, _first_steps(self.spec.protocol)))
-            return (
-                f"two steps of the reference take {first:.0f} s on this CPU, and {self.seconds:.0f} s are left for it"
-            )
+            first = sum(seconds(one, spec.threads) for one in pair(job, _first_steps(spec.protocol), dropout))
+            return f"two steps of the reference take {first:.0f} s on this CPU, and {budget:.0f} s are left for it"
         made = []
-        for asked in pair(job, protocol):
+        for asked in pair(job, protocol, dropout):
             found = self._run(asked)
             if isinstance(found, str):
                 return f"the reference did not run: {found}"
             made.append(found)
-        return Reference(made[0], made[1], drops(job.model))
+        return Reference(made[0], made[1], dropout and drops(job.model), signs=job.family == "bert")  # Adam
 
     def _run(self, asked: Asked) -> Marks | str:
         """What a run wrote down, from the cache or made now; or why there is none."""
@@ -148,6 +152,7 @@ class References:
         request = worker.request(
             job,
             self.spec,
+            dropout=asked.dropout,
             dropout_seed=asked.dropout_seed,
             warmup_steps=p.warmup_steps,
             windows=p.windows,
@@ -197,27 +202,39 @@ def drops(model: str) -> bool:
     return bool(getattr(models.config(model), "dropout", 0.0))
 
 
-def pair(job: Job, protocol: Protocol) -> tuple[Asked, Asked]:
-    """The two runs that tell how far apart right runs of a job are."""
-    if drops(job.model):
+def pair(job: Job, protocol: Protocol, dropout: bool = True) -> tuple[Asked, Asked]:
+    """The two runs that tell how far apart right runs of a job are. dropout: False for those that have next to none."""
+    if dropout and drops(job.model):
         first, second = (Asked(job, "fp32", seed, protocol) for seed in SEEDS)
         return first, second
     own = job.precision if job.precision in SLOWER else "amp_bf16"  # fp16 and tf32 round less
-    return Asked(job, "fp64", SEEDS[0], protocol), Asked(job, own, SEEDS[0], protocol)
+    first, second = (Asked(job, one, SEEDS[0], protocol, float(dropout)) for one in ("fp64", own))
+    return first, second
 
 
-def affordable(job: Job, protocol: Protocol, threads: int, budget: float) -> Protocol | None:
+def affordable(job: Job, protocol: Protocol, threads: int, budget: float, dropout: bool = True) -> Protocol | None:
     """As much of a protocol as both runs make in so many seconds: all, its first window, its warm-up, two steps, or
-    nothing."""
-    choices = [protocol, replace(protocol, windows=1), replace(protocol, windows=0), _first_steps(protocol)]
-    for one in choices:
-        if sum(seconds(asked, threads) for asked in pair(job, one)) <= budget:
+    nothing; without dropout some steps."""
+    some = [protocol, replace(protocol, windows=1), replace(protocol, windows=0), _first_steps(protocol)]
+    for one in some if dropout else _undropped(protocol):
+        if sum(seconds(asked, threads) for asked in pair(job, one, dropout)) <= budget:
             return one
     return None
 
 
+def _undropped(protocol: Protocol) -> list[Protocol]:
+    """For how many steps a run without dropout may be trained, most first. It costs each row one more process."""
+    most = min(UNDROPPED, protocol.warmup_steps + protocol.windows * protocol.steps_per_window)
+    return [steps_alone(protocol, steps) for steps in range(most, 1, -1)]
+
+
+def steps_alone(protocol: Protocol, steps: int) -> Protocol:
+    """So many steps of warm-up, and no window."""
+    return replace(protocol, warmup_steps=steps, windows=0, warmup_seconds=0.0, window_seconds=0.0)
+
+
 def _first_steps(protocol: Protocol) -> Protocol:
-    return replace(protocol, windows=0, warmup_steps=min(2, protocol.warmup_steps))
+    return steps_alone(protocol, min(2, protocol.warmup_steps))
 
 
 def seconds(asked: Asked, threads: int) -> float:
@@ -231,7 +248,11 @@ def kept(asked: Asked, code: str, seed: int) -> Path:
     """Where the cache has a run of the reference, or would have it."""
     p = asked.protocol
     work = (definition(asked.job.model), asked.job.batch_size, asked.precision, asked.dropout_seed, seed)
-    parts = (*work, p.warmup_steps, p.windows, p.steps_per_window, sorted(work_options(asked.job).items()), code)
+    parts = (
+        *work,
+        *(asked.dropout, p.warmup_steps, p.windows, p.steps_per_window),
+        *(sorted(work_options(asked.job).items()), code),
+    )
     return cache.folder() / "references" / f"{asked.name}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}"
 
 

@@ -3,15 +3,17 @@ do what they say are not. Real frameworks, tiny models."""
 
 import shutil
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from trajectories import ADAPTERS, SPEC, asked
 
 from dlperf import launchers
+from dlperf.adapters.api import NEXT_TO_NONE
 from dlperf.models import FAMILY_OF
 from dlperf.proof import audit
-from dlperf.proof.references import ADAPTER, References
+from dlperf.proof.references import ADAPTER, References, drops, steps_alone
 from dlperf.runs import bundle, events, failures
 from dlperf.runs.execute import execute
 from dlperf.systems.native import Native, request
@@ -50,17 +52,26 @@ def verdict(environment, tmp_path_factory):
         folder, job = root / str(next(count)), asked(framework, model, 1, precision=precision).job
         bundle.copy_code(folder / "code", [ADAPTERS[framework]])
         change(folder / "code" / "dlperf" / "adapters" / framework)
-        run, system, made = folder / "runs" / job.id / "0", Native(), environment(framework)
-        adapter, launcher = ADAPTERS[framework], launchers.find("local")
-        script = system.script(adapter, job, SPEC, 0, made)
-        asks = request(adapter, job, SPEC)
-        outcome = execute(
-            run, asks, script, lambda: events.read_job(run, 1), failures.failure, 300, lambda: None, launcher
-        )
-        assert outcome.failure is None, outcome.failure
-        references = short if late else whole
-        work = references.verdict(job, run)
-        return work if work["verdict"] == "different" else {**work, **audit.verdict(references, job, run, 0.0)}
+        adapter, references, runs = ADAPTERS[framework], short if late else whole, folder / "runs" / job.id
+
+        def trained(run, protocol, **checked):
+            spec = replace(SPEC, protocol=protocol)
+            asks, script = request(adapter, job, spec), Native().script(adapter, job, spec, 0, environment(framework))
+            asks = {**asks, "job": {**asks["job"], **checked}}
+            rest = failures.failure, 300, lambda: None, launchers.find("local")
+            outcome = execute(run, asks, script, lambda: events.read_job(run, 1), *rest)
+            assert outcome.failure is None, outcome.failure
+
+        trained(runs / "0", SPEC.protocol)
+        work = references.verdict(job, runs / "0")
+        if work["verdict"] == "same":
+            work = {**work, **audit.verdict(references, job, runs / "0", 0.0)}
+        if work["verdict"] == "same" and drops(model):
+            held = references.of(job, dropout=False)
+            trained(runs / "1", steps_alone(SPEC.protocol, held.steps), dropout=NEXT_TO_NONE)
+            found = references.verdict(job, runs / "1", dropout=False)
+            work = {**work, "undropped": found["steps"]} if found["verdict"] == "same" else found
+        return work
 
     yield verdict
     shutil.rmtree(root)
@@ -91,12 +102,14 @@ def test_a_run_that_did_otherwise_is_told(name, framework, verdict):
 @pytest.mark.parametrize("framework", [name for name, adapter in ADAPTERS.items() if adapter.default])
 @pytest.mark.parametrize("model", ["resnet_tiny", "bert_tiny"])
 def test_a_run_that_did_what_it_says_is_right(model, framework, verdict):
-    assert verdict(model, framework) == {"verdict": "same", "steps": 8, "audited": 9}
+    undropped = {"undropped": 8} if drops(model) else {}
+    assert verdict(model, framework) == {"verdict": "same", "steps": 8, "audited": 9, **undropped}
 
 
 @pytest.mark.parametrize("framework", ["pytorch", "jax"])
-def test_low_precision_is_right(framework, verdict):
-    assert verdict("resnet_tiny", framework, "bf16") == {"verdict": "same", "steps": 8, "audited": 9}
+@pytest.mark.parametrize(("model", "more"), [("resnet_tiny", {}), ("bert_tiny", {"undropped": 8})])
+def test_low_precision_is_right(model, more, framework, verdict):
+    assert verdict(model, framework, "bf16") == {"verdict": "same", "steps": 8, "audited": 9, **more}
 
 
 def test_each_is_tried_in_two_frameworks():

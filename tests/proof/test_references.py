@@ -14,7 +14,7 @@ from dlperf import models
 from dlperf.catalog import reader
 from dlperf.planning.checks import from_arguments
 from dlperf.planning.plan import from_spec
-from dlperf.planning.spec import PROTOCOLS, Spec
+from dlperf.planning.spec import PROTOCOLS, Protocol, Spec
 from dlperf.proof import references
 from dlperf.proof.measured import Reference
 from dlperf.proof.references import References
@@ -44,6 +44,30 @@ def planned(model: str, precision: str = "fp32", **more: object) -> tuple[Spec, 
 def test_two_runs_tell_how_far_apart_right_ones_are(model: str, precision: str, runs: list[tuple[str, int]]) -> None:
     job = planned(model, precision)[1]
     assert [(one.precision, one.dropout_seed) for one in references.pair(job, QUICK)] == runs
+
+
+def test_without_dropout_the_reference_is_as_exact_as_that_of_a_model_that_has_none() -> None:
+    job = planned("bert_tiny", "bf16")[1]
+    runs = references.pair(job, QUICK, dropout=False)
+    assert [(one.precision, one.dropout_seed, one.dropout) for one in runs] == [
+        ("fp64", 1_000_001, 0.0),
+        ("amp_bf16", 1_000_001, 0.0),
+    ]
+    names = {one.name for one in (*runs, *references.pair(job, QUICK))}
+    assert len(names) == 4
+
+
+def test_without_dropout_some_steps_are_enough() -> None:
+    job = planned("bert_tiny")[1]
+
+    def steps(protocol: Protocol, share: float) -> int:
+        whole = sum(references.seconds(one, 2) for one in references.pair(job, QUICK, dropout=False))
+        found = references.affordable(job, protocol, 2, share * whole, dropout=False)
+        assert found is None or found.windows == 0
+        return found.warmup_steps if found else 0
+
+    assert [steps(QUICK, share) for share in (1.0, 0.9, 0.5, 0.26, 0.1)] == [8, 7, 4, 2, 0]
+    assert steps(PROTOCOLS["dlperf"], 100.0) == references.UNDROPPED
 
 
 def test_as_much_of_the_protocol_as_there_is_time_for() -> None:

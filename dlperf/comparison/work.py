@@ -1,0 +1,100 @@
+"""Holds the measured runs of a comparison against the reference: did they do the same work?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from random import SystemRandom
+from typing import Any
+
+from dlperf.adapters.api import NEXT_TO_NONE
+from dlperf.catalog.adapter import Adapter
+from dlperf.comparison.progress import Progress
+from dlperf.comparison.store import Store
+from dlperf.envs.environment import Environment
+from dlperf.errors import reason
+from dlperf.planning.spec import FIRST_LOOK
+from dlperf.proof import audit
+from dlperf.proof.references import ADAPTER, SECONDS, SHARE, References, drops, obstacle, steps_alone
+from dlperf.runs.events import Stream
+from dlperf.runs.execute import Outcome
+from dlperf.schema import Job, Record
+from dlperf.stored import Audit
+
+
+@dataclass
+class Work:
+    """Of one comparison. execute: `Runner.execute`."""
+
+    store: Store
+    adapters: Mapping[str, Adapter]
+    progress: Progress
+    execute: Callable[..., tuple[str, Outcome]]
+    _references: References | None = None
+    _drawn: dict[str, int] = field(default_factory=dict)
+
+    def refer(self, jobs: Sequence[Job], seconds: float) -> None:
+        """Make the reference's runs that these rows' are held against. seconds: that the comparison is expected to
+        take."""
+        rows = [job for job in jobs if self._proves_itself(job)]
+        pairs = {(job.model, job.precision, job.batch_size) for job in rows}
+        each = max(SECONDS, SHARE * seconds / max(1, len(pairs) + sum(drops(model) for model, *_ in pairs)))
+        folder, spec, progress = self.store.folder, self.store.spec, self.progress
+        self._references = References(folder, spec, self.adapters[ADAPTER], each, progress.note, progress.busy)
+        for job in rows:
+            self._references.of(job)
+            if drops(job.model):
+                self._references.of(job, dropout=False)
+
+    def looked_at(self, made: Record, environment: Environment, stream: Stream, seconds: float) -> Record:
+        """A run that is over, with Record.work. It keeps its figures where what it computed cannot be read, and is not
+        comparable then. stream: its events. seconds: that a run of its row takes, roughly."""
+        if not (self._references and self._proves_itself(made.job)):
+            return made
+        try:
+            return replace(made, work=self._work(self._references, made, environment, bool(stream.audit), seconds))
+        except OSError as error:
+            why = f"what it computed cannot be read: {reason(error)}"
+            return replace(made, work={"verdict": "unproven", "why": why})
+
+    def _proves_itself(self, job: Job) -> bool:
+        adapter = self.adapters[job.adapter]
+        return adapter.provable and adapter.trains
+
+    def _work(
+        self, references: References, made: Record, environment: Environment, asked: bool, seconds: float
+    ) -> dict[str, Any]:
+        """See Record.work. Of each row one run, which is drawn among those that are left, is looked at more closely.
+        asked: whether it wrote down what an audit needs."""
+        job, spec, folder = made.job, self.store.spec, self.store.folder / made.folder
+        work, last = references.verdict(job, folder), max(made.repeat + 1, min(spec.protocol.repeats, FIRST_LOOK))
+        drawn = self._drawn.setdefault(job.id, SystemRandom().randrange(made.repeat, last))
+        earlier = [record.work for record in self.store.records.values() if record.job.id == job.id]
+        looked = any(Audit.__optional_keys__ & one.keys() for one in earlier)
+        if work["verdict"] == "different" or looked or made.repeat < drawn:
+            return work
+        with self.store.spending("audits of measured runs"):
+            if asked:
+                work = {**work, **audit.verdict(references, job, folder, seconds * spec.protocol.repeats)}
+            if work["verdict"] != "different" and drops(job.model) and not obstacle(job, spec):
+                work = {**work, **self._undropped(references, job, environment)}
+        return work
+
+    def _undropped(self, references: References, job: Job, environment: Environment) -> dict[str, Any]:
+        """Masks hide much of what a run computes. So the program that is measured runs once more, with so little
+        dropout that it drops nothing, and is held against the reference without."""
+        held = references.of(job, dropout=False)
+        if isinstance(held, str):
+            return {"dropped": held}
+        spec = replace(self.store.spec, protocol=steps_alone(self.store.spec.protocol, held.steps))
+        folder = self.store.folder / "proofs" / f"{job.id}-undropped" / "run"
+        row = f"{job.model} {job.precision_asked} {job.system}"
+        busy = partial(self.progress.busy, lambda: f"{row}: a run with next to no dropout")
+        failure = self.execute(folder, job, spec, 0, environment, busy, {"dropout": NEXT_TO_NONE})[1].failure
+        if failure:
+            return {"dropped": f"that run failed ({failure.kind}: {failure.message})"}
+        found = references.verdict(job, folder, dropout=False)
+        if found["verdict"] == "different":
+            return {**found, "why": f"with next to no dropout {found['why']}"}
+        return {"undropped": found["steps"]} if found["verdict"] == "same" else {"dropped": found["why"]}
