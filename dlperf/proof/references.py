@@ -114,7 +114,9 @@ class References:
             if isinstance(found, str):
                 return f"the reference did not run: {found}"
             made.append(found)
-        return Reference(made[0], made[1], dropout and drops(job.model), signs=job.family == "bert")  # Adam
+        signs = job.family == "bert"  # Adam
+        slack = measured.SLACK_OF_HALVES if signs and job.precision.startswith("amp") else measured.SLACK
+        return Reference(made[0], made[1], dropout and drops(job.model), signs, slack)
 
     def _run(self, asked: Asked) -> Marks | str:
         """What a run wrote down, from the cache or made now; or why there is none."""
