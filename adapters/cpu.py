@@ -1,6 +1,7 @@
 """What instructions this process may use, and what a framework's kernels make of them: standard library only.
 
-The names are those of /proc/cpuinfo: avx2, avx512bw, amx_bf16; on Arm asimd, bf16, sve. On x86-64 they are asked of the
+The names are those of /proc/cpuinfo: avx2, avx512bw, amx_bf16; on Arm asimd, bf16, sve; and its vendor's, GenuineIntel
+or AuthenticAMD, by which some libraries choose kernels. On x86-64 they are asked of the
 processor itself (CPUID), as the frameworks' libraries do: /proc/cpuinfo is the host's under an emulator, and it may be
 hidden.
 """
@@ -60,7 +61,10 @@ def _asked() -> FrozenSet[str]:
         return tuple(four)
 
     saved = xgetbv() if registers(1)[2] & OSXSAVE else 0
-    found: Set[str] = set()
+    _, first, third, second = registers(0)
+    found: Set[str] = {
+        b"".join(part.to_bytes(4, "little") for part in (first, second, third)).decode("ascii", "replace")
+    }
     for (leaf, subleaf, register), names in BITS.items():
         if leaf <= registers(0)[0] and (subleaf == 0 or subleaf <= registers(leaf)[0]):
             value = registers(leaf, subleaf)[register]
@@ -75,12 +79,15 @@ def _saves(saved: int, name: str) -> bool:
 
 def _listed() -> Optional[FrozenSet[str]]:
     """What /proc/cpuinfo says of the first processor."""
+    vendor = []
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             for line in file:
                 key, _, value = line.partition(":")
+                if key.strip() == "vendor_id":
+                    vendor = value.split()
                 if key.strip() in ("flags", "Features"):
-                    return frozenset(value.split())
+                    return frozenset(value.split() + vendor)
     except OSError:
         pass
     return None
