@@ -53,6 +53,9 @@ PRECISION = (
     "frameworks have kernels for amp"
 )
 MODELS = ",".join(family.DEFAULT for family in FAMILIES.values() if family.DEFAULT)
+TUNED = (
+    "both (default), on, off: beside rows as released those tuned for this CPU, by what a framework does not document"
+)
 SOURCE = "checkout of a third-party script, for --frameworks ngc-...; or NAME=DIR,..."
 REFERENCE = "run rows whose kernels on this CPU are slow reference loops"
 EMULATE = "run the workers on a CPU that qemu-user emulates: Haswell; no speed is real"
@@ -74,6 +77,7 @@ FLAGS = (
     Flag(WHAT, "--input", "I,...", "with --data: native (default: the framework's own pipeline), dali; each a row"),
     Flag(WHAT, "--format", "F,...", "with --data: {formats}; default: what is there"),
     Flag(WHAT, "--compile", "on|off", "the framework's compiler; on,off makes a row of each", ""),
+    Flag(WHAT, "--tuned", "T", TUNED, default="both"),
     Flag(WHAT, "--source", "DIR", SOURCE),
     Flag(
         WHAT,

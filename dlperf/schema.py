@@ -104,8 +104,9 @@ class Job:
 
 
 #: keys of Job.about: repository and commit of the script; its image; what its batch argument means; how its log is
-#: timed; what it computes otherwise; edits to it; where imported figures are from; how --batch-size max was found
-ABOUT = ("script", "image", "batch", "estimator", "differs", "edits", "source", "found")
+#: timed; what it computes otherwise; edits to it; where imported figures are from; how --batch-size max was found;
+#: with what it is tuned
+ABOUT = ("script", "image", "batch", "estimator", "differs", "edits", "source", "found", "tuned")
 
 
 @dataclass(frozen=True)

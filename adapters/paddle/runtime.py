@@ -1,6 +1,7 @@
 """What ResNet and BERT share in PaddlePaddle: set-up, weights, batches, and the training step."""
 
 import contextlib
+import os
 from importlib import metadata
 
 import paddle
@@ -16,6 +17,10 @@ from dlperf.models.parameters import initial
 DTYPES = {"fp64": "float64", "fp32": "float32", "tf32": "float32", "amp_fp16": "float16", "amp_bf16": "bfloat16"}
 #: whether products of float16 are summed up in it; the default differs between versions
 HALF_SUMS = "FLAGS_gemm_use_half_precision_compute_type"
+
+
+#: of MKL before 2020.1, and not documented: the kernels that it takes, by option mkl
+MKL_TYPES = {"avx512": "7", "avx2": "5"}
 
 
 def versions():
@@ -56,6 +61,8 @@ def configure(job, ranks):
     core.set_num_threads(job.threads)
     if job.device == "cpu":
         paddle.set_device("cpu")
+        if job.options["mkl"] in MKL_TYPES:  # read at the first product
+            os.environ["MKL_DEBUG_CPU_TYPE"] = MKL_TYPES[job.options["mkl"]]
         # Otherwise transpose is a view, and whoever reads it copies element by element: 12 % of a BERT step.
         paddle.set_flags({"FLAGS_use_stride_kernel": False})
     else:
@@ -164,6 +171,9 @@ class Trainer(base.Trainer):
         self.parameter_count = sum(int(weight.size) for weight in trained)
         self.gradient_bytes = sum(int(weight.size) * weight.element_size() for weight in trained)
         self.effective["threads"] = str(job.threads)
+        if job.device == "cpu":
+            asked = os.environ.get("MKL_DEBUG_CPU_TYPE")
+            self.effective["blas"] = "MKL of 2019" + (f", MKL_DEBUG_CPU_TYPE={asked}" if asked else "")
         self.effective["optimizer"] = kernel(optimizer)
         if job.device == "cuda":
             self.effective["device_memory"] = (

@@ -22,6 +22,15 @@ RUNNABLE = frozenset(["yes", "untested"])
 
 
 @dataclass(frozen=True)
+class Tuned:
+    """A value of an option with which a row is tuned, on CPUs that have all of `needs`, in some precisions."""
+
+    value: str
+    needs: tuple[str, ...]
+    precision: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Option:
     """A switch of an adapter. `values[0]` is the default; `any` allows others; `family` empty means all.
 
@@ -29,6 +38,7 @@ class Option:
     labels: value -> what the system's name gets, e.g. {"on": "inductor"} makes "pytorch+inductor".
     environment: value -> variant of the environment that it needs, e.g. {"horovod": "horovod"} for "cpu-horovod".
     launcher: value -> launcher whose program that environment has, see Adapter.launchers.
+    tuned: values with which a row is no longer as its framework is released, best first, see dlperf.planning.tuned.
     """
 
     name: str
@@ -40,6 +50,7 @@ class Option:
     labels: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     launcher: Mapping[str, str] = field(default_factory=dict)
+    tuned: tuple[Tuned, ...] = ()
 
     def default(self, device: str) -> str:
         return self.defaults.get(device, self.values[0])

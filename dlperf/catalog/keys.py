@@ -75,6 +75,12 @@ class Kernels(TypedDict, total=False):
     options: dict[Text, Text]
 
 
+class Tuned(TypedDict, total=False):
+    value: Required[Text]
+    needs: Required[list[Text]]
+    precision: Texts
+
+
 class Option(TypedDict, total=False):
     about: str
     values: Required[Texts]
@@ -84,6 +90,7 @@ class Option(TypedDict, total=False):
     labels: dict[Text, Text]
     environment: dict[Text, Text]
     launcher: dict[Text, Text]
+    tuned: list[Tuned]
 
 
 class Source(TypedDict, total=False):

@@ -19,7 +19,18 @@ import dlperf.adapters
 from dlperf import launchers
 from dlperf.adapters import cpu, gpu
 from dlperf.catalog import keys
-from dlperf.catalog.adapter import DEVICES, INPUTS, RUNNABLE, STATUSES, Adapter, Distributed, Kernels, Option, Support
+from dlperf.catalog.adapter import (
+    DEVICES,
+    INPUTS,
+    RUNNABLE,
+    STATUSES,
+    Adapter,
+    Distributed,
+    Kernels,
+    Option,
+    Support,
+    Tuned,
+)
 from dlperf.catalog.environment import MACHINES, EnvironmentSpec, ImageSpec, SourceBuild
 from dlperf.catalog.foreign import Foreign, replacements
 from dlperf.catalog.tables import listed
@@ -276,6 +287,13 @@ class _Reader(Foreign):
             labels=table.get("labels", {}),
             environment=table.get("environment", {}),
             launcher=brought,
+            tuned=tuple(self.tuned(where, one, table["values"]) for one in table.get("tuned", ())),
+        )
+
+    def tuned(self, where: str, table: keys.Tuned, values: Sequence[str]) -> Tuned:
+        value = self.one_of(f"{where}.tuned.value", table["value"], values)
+        return Tuned(
+            value, tuple(table["needs"]), self.choices(where + ".tuned", table, "precision", tuple(PRECISIONS))
         )
 
     def defaults(self, where: str, table: Mapping[str, str], values: Sequence[str]) -> Mapping[str, str]:

@@ -23,6 +23,7 @@ from dlperf.launchers import Launcher, containers
 from dlperf.launchers.api import EMULATOR
 from dlperf.launchers.containers import ARGUMENTS, ENGINES
 from dlperf.planning import hosts as hosts_
+from dlperf.planning import tuned
 from dlperf.planning.devices import Devices
 from dlperf.planning.hosts import Host
 from dlperf.planning.often import Often
@@ -76,6 +77,7 @@ def from_arguments(
         largest_batch=arguments.get("batch_size") == "max",
         global_batch_size=checker.count("global_batch_size", None),
         compile=checker.listed("compile", ("on", "off")) if arguments.get("compile") else (),
+        tuned=checker.choice("tuned", tuned.CHOICES) if arguments.get("tuned") else "off",
         settings=checker.settings(),
         data=arguments["data"],
         timeout=checker.seconds("timeout", TIMEOUTS[protocol.name]),

@@ -14,7 +14,7 @@ from dlperf.adapters import cpu, gpu
 from dlperf.catalog.adapter import RUNNABLE, Adapter
 from dlperf.catalog.environment import EnvironmentSpec, ImageSpec
 from dlperf.launchers.containers import ENGINES, NGC
-from dlperf.planning import scripts
+from dlperf.planning import scripts, tuned
 from dlperf.planning.spec import Spec, default_batch_size
 from dlperf.precision import TABLE, resolve
 from dlperf.schema import Job, Skip
@@ -44,18 +44,20 @@ def from_spec(spec: Spec, adapters: Mapping[str, Adapter], machine: str | None =
     ):
         settings = {**chosen, **({"compile": compile} if compile else {})}
         concerned = _concerned(spec, adapters, models.FAMILY_OF[model])
-        mine = _mine(adapters[name], settings, concerned)
-        row = _row(spec, adapters[name], model, asked, input, mine, machine)
-        if isinstance(row, Skip):
-            skips.setdefault((row.system, row.model, row.precision_asked), row)
-            continue
-        for nnodes, nproc in sizes:
-            placed = _placed(spec, adapters[name], row, nnodes, nproc)
-            if isinstance(placed, Job):
-                jobs.setdefault(placed.id, placed)
-            else:
-                key = (placed.system, placed.model, placed.precision_asked, placed.nnodes, placed.nproc_per_node)
-                skips.setdefault(key, placed)
+        given = _mine(adapters[name], settings, concerned)
+        precision = resolve(asked, spec.device)
+        for mine in tuned.settings(spec, adapters[name], models.FAMILY_OF[model], precision, given):
+            row = _row(spec, adapters[name], model, asked, input, mine, machine)
+            if isinstance(row, Skip):
+                skips.setdefault((row.system, row.model, row.precision_asked), row)
+                continue
+            for nnodes, nproc in sizes:
+                placed = _placed(spec, adapters[name], row, nnodes, nproc)
+                if isinstance(placed, Job):
+                    jobs.setdefault(placed.id, placed)
+                else:
+                    key = (placed.system, placed.model, placed.precision_asked, placed.nnodes, placed.nproc_per_node)
+                    skips.setdefault(key, placed)
     return Plan((*jobs.values(), *_duplicates(spec, jobs.values())), tuple(skips.values()))
 
 
@@ -101,7 +103,8 @@ def _placed(spec: Spec, adapter: Adapter, row: Job, nnodes: int, nproc: int) -> 
         launcher=spec.launcher if row.traits.worker else "local",  # a script starts its own ranks
         untested=row.untested or (world > 1 and support.status == "untested"),
     )
-    return replace(placed, about=scripts.about(adapter, placed))
+    by = tuned.about(adapter, placed)
+    return replace(placed, about={**scripts.about(adapter, placed), **({"tuned": by} if by else {})})
 
 
 def _made(spec: Spec, adapter: Adapter, row: Job, nnodes: int, nproc: int) -> Job | Skip:

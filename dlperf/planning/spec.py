@@ -47,7 +47,8 @@ class Spec:
     """A comparison as asked.
 
     precisions: as the user wrote them; dlperf.precision says what they mean on the device. batch sizes: None means
-    the model's default, from which on largest_batch has the largest that runs searched for. settings: option -> value,
+    the model's default, from which on largest_batch has the largest that runs searched for. tuned: one of CHOICES of
+    dlperf.planning.tuned. settings: option -> value,
     or "adapter.option" -> value. data: "synthetic" or a folder.
     timeout: seconds for one run. threads: CPU threads that each rank's framework may use. verify: whether to make
     certificates that are missing. nnodes, nproc_per_node: each pair is a row. hosts: names, in order; empty: this
@@ -74,6 +75,7 @@ class Spec:
     largest_batch: bool = False
     global_batch_size: int | None = None
     compile: tuple[str, ...] = ()
+    tuned: str = "off"
     settings: Mapping[str, str] = field(default_factory=dict)
     data: str = "synthetic"
     timeout: float = TIMEOUTS["quick"]

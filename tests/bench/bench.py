@@ -63,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _bench(arguments: argparse.Namespace) -> int:
     adapters = reader.adapters()
-    asked = {**DEFAULTS, "device": "cpu", "windows": WINDOWS, "dry_run": False, **vars(arguments)}
+    asked = {**DEFAULTS, "device": "cpu", "windows": WINDOWS, "dry_run": False, "tuned": "off", **vars(arguments)}
     asked["no_verify"] = True  # the plain ways are not of our contract
     spec = from_arguments(asked, adapters)
     folder = Path(arguments.output or f"runs/bench-{datetime.now():%Y%m%d-%H%M%S}")

@@ -60,7 +60,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _bench(arguments: Mapping[str, object]) -> int:
     adapters = reader.adapters()
-    asked = {**DEFAULTS, "device": "cpu", "windows": WINDOWS, "dry_run": False, "no_verify": True, **arguments}
+    asked = {
+        **DEFAULTS,
+        "device": "cpu",
+        "windows": WINDOWS,
+        "dry_run": False,
+        "tuned": "off",
+        "no_verify": True,
+        **arguments,
+    }
     spec = from_arguments(asked, adapters)
     measured = 0
     for job in plan.from_spec(spec, adapters).jobs:

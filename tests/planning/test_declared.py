@@ -11,7 +11,7 @@ ADAPTERS = reader.adapters()
 
 
 def systems(**given):
-    arguments = {**DEFAULTS, "model": "resnet50", "device": "cpu", "dry_run": True, **given}
+    arguments = {**DEFAULTS, "model": "resnet50", "device": "cpu", "dry_run": True, "tuned": "off", **given}
     return {job.system for job in plan.from_spec(checks.from_arguments(arguments, ADAPTERS), ADAPTERS).jobs}
 
 
@@ -42,7 +42,21 @@ def test_apex_is_a_row_of_its_own():
 )
 @pytest.mark.parametrize("model", ["resnet_tiny", "bert_tiny"])
 def test_what_a_build_lacks_is_a_row_that_says_so(tmp_path, framework, options, says, model):
-    words = ["-f", framework, "-m", model, "--device", "cpu", "-r", 1, "--no-verify", "-o", tmp_path / "out"]
+    words = [
+        "-f",
+        framework,
+        "-m",
+        model,
+        "--device",
+        "cpu",
+        "-r",
+        1,
+        "--no-verify",
+        "-o",
+        tmp_path / "out",
+        "--tuned",
+        "off",
+    ]
     run("compare", *words, *options)
     (record,) = records(tmp_path / "out")
     assert record.failure.kind == "unsupported"
