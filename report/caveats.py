@@ -21,11 +21,16 @@ BUSY = 0.1
 #: of its windows' time, what a run's reads of losses may take
 READ = 0.01
 
+#: a product's share of the fastest library's FLOP/s from which on nothing is said of it
+BEHIND = 0.5
+
 
 def caveats(comparison: Comparison) -> Iterator[str]:
     yield from (text.line(one, 300) for one in comparison.caveats)
     yield from _machine(comparison)
     yield from _kernels(comparison.records)
+    yield from _behind(comparison.records)
+    yield from _tuned(comparison)
     yield from _environments(comparison.records)
     yield from sampled.caveats(comparison.records)
     yield from _protocol(comparison)
@@ -90,6 +95,36 @@ def _kernels(records: Iterable[Record]) -> Iterator[str]:
                 f"{row}: a matrix product took {times_} times as long as NumPy's in float32, so its kernels do not fit "
                 "this CPU."
             )
+
+
+def _behind(records: Iterable[Record]) -> Iterator[str]:
+    """Rows on a CPU whose library has slower kernels for it than another's."""
+    timed: dict[tuple[str, str], list[float]] = {}
+    for record in records:
+        told, job = record.product, record.job
+        if record.done and job.device == "cpu" and told.get("large_size") and told.get("large_seconds"):
+            flops = 2 * told["large_size"] ** 3 * job.nproc_per_node / told["large_seconds"]
+            timed.setdefault((job.precision_asked, names.system(job)), []).append(flops / 1e9)
+    typical = {row: median(several) for row, several in timed.items()}
+    for (precision, system), ours in typical.items():
+        best, theirs = max(
+            ((of, one) for (asked, of), one in typical.items() if asked == precision), key=lambda x: x[1]
+        )
+        if ours < BEHIND * theirs:
+            yield (
+                f"{system} ({precision}): a large matrix product ran at {ours:.0f} GFLOP/s, {best}'s at {theirs:.0f}. "
+                "Its library has or takes slower kernels on this CPU, and its rate is theirs."
+            )
+
+
+def _tuned(comparison: Comparison) -> Iterator[str]:
+    """Rows that are not as their framework is released."""
+    found: dict[str, dict[str, None]] = {}
+    for job in comparison.jobs:
+        if "tuned" in job.about:
+            found.setdefault(job.about["tuned"], {})[names.system(job)] = None
+    for what, systems in found.items():
+        yield f"Tuned, by what its framework does not document: {text.listing(systems)} ({text.line(what, 300)})."
 
 
 def _environments(records: Iterable[Record]) -> Iterator[str]:

@@ -282,6 +282,24 @@ def test_a_product_that_is_ten_times_slower_is_a_caveat(seconds, told):
     assert ("100 times as long as NumPy's in float32" in text) is told
 
 
+@pytest.mark.parametrize(("share", "told"), [(0.3, True), (0.6, False)])
+def test_a_library_at_less_than_half_of_anothers_speed_is_a_caveat(share, told):
+    made = comparison_from(json.loads(RESULTS.read_text()))
+    one = next(record for record in made.records if record.done)
+    product = {"large_size": 1000, "large_seconds": 0.01}
+    fast = replace(one, product=product)
+    slow = replace(fast, job=replace(one.job, system="slow"), product={**product, "large_seconds": 0.01 / share})
+    said = " ".join(caveats.caveats(replace(made, records=(fast, slow))))
+    assert (f"at {200 * share:.0f} GFLOP/s, PyTorch's at 200" in said) is told
+
+
+def test_a_tuned_row_is_a_caveat():
+    made = comparison_from(json.loads(RESULTS.read_text()))
+    tuned = replace(made.jobs[0], system="framework+tuned", about={"tuned": "mkl=avx512: kernels"})
+    said = " ".join(caveats.caveats(replace(made, jobs=(tuned,))))
+    assert "does not document: framework+tuned (mkl=avx512: kernels)." in said
+
+
 @pytest.mark.slow
 def test_the_worker_times_a_product(tmp_path):
     call("compare", *FAKE, "-r", 1, "--set", "behave=reference", "-o", tmp_path / "out")
