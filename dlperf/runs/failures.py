@@ -26,10 +26,9 @@ def failure(ended: Exit, stream: Stream, folder: Path, launcher: Launcher | None
     if ended.timed_out:
         return outside(ended, lines, _where(stream))
     lost = launcher.first_ended(printed(folder)) if launcher else None
-    told_by_another = any(one.failed for one in stream.ranks)
-    if (
-        lost and stream.ranks and not (told_by_another and re.search("abrt|abort", lost.how, re.IGNORECASE))
-    ):  # some abort when they lose one
+    # some abort when they lose one, and Slurm ends those that are left
+    follows = any(one.failed for one in stream.ranks) and lost and FOLLOWING.search(lost.how)
+    if lost and stream.ranks and not follows:
         host = stream.hosts[lost.rank] or lost.host
         kind = "out_of_memory" if ended.machine_ran_out_of_memory else "killed"
         return Failure(kind, f"rank {lost.rank} on {host}: {lost.how}", _of_rank(folder, lost.rank) or lines)
@@ -46,6 +45,10 @@ def failure(ended: Exit, stream: Stream, folder: Path, launcher: Launcher | None
     if told and not (stream.failed or stream.bad_line or told.lines):  # it says no more than that there was no word
         told = dataclasses.replace(told, message=told.message + last_words(lines))
     return dataclasses.replace(told, lines=told.lines or lines) if told else None
+
+
+#: how ranks end because of another
+FOLLOWING = re.compile("abrt|abort|^terminated$", re.IGNORECASE)
 
 
 def last_words(lines: Sequence[str]) -> str:

@@ -12,6 +12,9 @@ import pytest
 
 from dlperf import cache, launchers
 from dlperf.launchers import Launch, Launcher
+from dlperf.runs import failures
+from dlperf.runs.events import Stream
+from dlperf.runs.execute import Exit
 from dlperf.shell import quote
 
 GOLDEN = places.GOLDEN / "launchers"
@@ -150,6 +153,21 @@ def test_the_rank_that_a_signal_ended_is_found_in_what_the_engine_printed(name):
 def test_a_rank_that_ended_by_itself_is_not_taken_for_killed():
     assert launchers.find("local").first_ended("rank 1 on vm ended with exit code 1\n") is None
     assert launchers.find("slurm").first_ended("srun: error: node2: task 1: Exited with exit code 1\n") is None
+
+
+@pytest.mark.parametrize(
+    ("printed", "kind"),
+    [
+        ("srun: error: node2: task 1: Exited with exit code 1\nsrun: error: node1: task 0: Terminated\n", "crash"),
+        ("srun: error: node1: task 0: Killed\n", "killed"),
+    ],
+)
+def test_a_rank_that_slurm_ends_because_another_failed_is_not_the_one_that_is_named(printed, kind, tmp_path):
+    (tmp_path / "stderr.log").write_text(printed)
+    failed = {"kind": "crash", "message": "RuntimeError: it fell", "traceback": "", "time": 1.0}
+    stream = Stream(ranks=(Stream(built={"seconds": 1.0}), Stream(failed=failed)))
+    found = failures.failure(Exit(1, False, 60.0, False), stream, tmp_path, launchers.find("slurm"))
+    assert found.kind == kind
 
 
 class Own(Launcher):
