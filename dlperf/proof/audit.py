@@ -40,48 +40,70 @@ SECONDS, SHARE = 20.0, 0.03
 MASKED = 0.025
 
 
+class Unaudited(Exception):
+    """Why a run is not looked at."""
+
+
 def verdict(references: References, job: Job, run: Path, row_seconds: float) -> dict[str, Any]:
     """Of one run, what Record.work has of its audit: "audited", after so many steps; or "unaudited", why not; or that
     it did otherwise. run: its folder. row_seconds: what all runs of its row take, roughly."""
+    try:
+        _in_time(references, job, row_seconds)
+        stream = events.read(run / EVENTS)
+        steps, ours = _told(stream, run, job)
+        reference = _reference(references, job, run, steps)
+    except Unaudited as why:
+        return {"unaudited": str(why)}
+    earlier = references.of(job)
+    if reference.dropout and isinstance(earlier, Reference):  # what masks do to a loss is known from all of them
+        ours = replace(ours, losses={**stream.losses, **ours.losses})
+        reference = _with_losses(reference, earlier)
+    recipe = models.family(job.model).optimizer(job.batch_size)
+    least = (BARS["fp32"].gradients or 0.0) / SLACK
+    # the reference's two losses may be as good as equal by chance; what a loss is made of is rounded once in any case
+    rounded = max(FLOOR_LOSS, TABLE[job.precision].roundoff / SLACK_OF_LOSSES)
+    loss, momentum = MASKED if reference.dropout else rounded, getattr(recipe, "momentum", None)
+    wrong = next(measured.audited(ours, trained(job), reference, momentum, least, loss), "")
+    return {"verdict": "different", "why": f"after {steps} steps {wrong}"} if wrong else {"audited": steps}
+
+
+def _in_time(references: References, job: Job, row_seconds: float) -> None:
     threads = references.spec.threads
     took, most = sum(seconds(asked, threads) for asked in pair(job, STEP)), max(SECONDS, SHARE * row_seconds)
     if took > most:
-        return {
-            "unaudited": f"a step of the reference takes {took:.0f} s on this CPU, and {most:.0f} s are left for it"
-        }
-    stream = events.read(run / EVENTS)
+        raise Unaudited(f"a step of the reference takes {took:.0f} s on this CPU, and {most:.0f} s are left for it")
+
+
+def _told(stream: events.Stream, run: Path, job: Job) -> tuple[int, Marks]:
+    """After how many steps a run wrote its weights down, and what it did from there."""
     told = stream.audit
     if "steps" not in told:
-        return {"unaudited": str(told.get("why") or "it wrote nothing down")}
+        raise Unaudited(told.get("why") or "it wrote nothing down")
     try:
         states = states_of(run / AUDIT, job)
     except (OSError, *DAMAGED) as error:
-        return {"unaudited": f"what it wrote down of its tensors cannot be read: {error}"}
-    steps, names = int(told["steps"]), trained(job)
+        raise Unaudited(f"what it wrote down of its tensors cannot be read: {error}") from None
+    names = trained(job)
     still = any(all((states[n][name] == states[n + 1][name]).all() for name in names) for n in (0, 1))
     if still and job.precision == "amp_fp16":
-        return {"unaudited": "its loss scale had it skip a step"}
+        raise Unaudited("its loss scale had it skip a step")
+    steps = int(told["steps"])
+    return steps, Marks({steps + 1: float(told["loss"])}, states)
+
+
+def _reference(references: References, job: Job, run: Path, steps: int) -> Reference:
+    """The reference's step from the weights that a run wrote down."""
     made = []
     for asked in pair(job, STEP):
         folder = references.folder / "proofs" / f"{job.id}-audit" / f"{asked.precision}-{asked.dropout_seed}"
         found = references.make(asked, folder, {"start": str((run / WEIGHTS).absolute()), "step": str(steps)})
         if isinstance(found, str):
-            return {"unaudited": f"the reference did not run: {found}"}
+            raise Unaudited(f"the reference did not run: {found}")
         made.append(replace(found, losses={steps + 1: found.losses[1]}))
-    reference = Reference(made[0], made[1], drops(job.model))
-    ours = Marks({steps + 1: float(told["loss"])}, states)
-    earlier = references.of(job)
-    if reference.dropout and isinstance(earlier, Reference):  # what masks do to a loss is known from all of them
-        ours = replace(ours, losses={**stream.losses, **ours.losses})
-        reference = replace(
-            reference,
-            first=replace(reference.first, losses={**earlier.first.losses, **reference.first.losses}),
-            second=replace(reference.second, losses={**earlier.second.losses, **reference.second.losses}),
-        )
-    recipe = models.family(job.model).optimizer(job.batch_size)
-    least = (BARS["fp32"].gradients or 0.0) / SLACK
-    # the reference's two losses may be as good as equal by chance; what a loss is made of is rounded once in any case
-    rounded = max(FLOOR_LOSS, TABLE[job.precision].roundoff / SLACK_OF_LOSSES)
-    loss = MASKED if reference.dropout else rounded
-    wrong = next(measured.audited(ours, names, reference, getattr(recipe, "momentum", None), least, loss), "")
-    return {"verdict": "different", "why": f"after {steps} steps {wrong}"} if wrong else {"audited": steps}
+    return Reference(made[0], made[1], drops(job.model))
+
+
+def _with_losses(reference: Reference, earlier: Reference) -> Reference:
+    pairs = ((reference.first, earlier.first), (reference.second, earlier.second))
+    first, second = (replace(now, losses={**before.losses, **now.losses}) for now, before in pairs)
+    return replace(reference, first=first, second=second)
