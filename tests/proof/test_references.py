@@ -66,7 +66,7 @@ def test_without_dropout_some_steps_are_enough() -> None:
         assert found is None or found.windows == 0
         return found.warmup_steps if found else 0
 
-    assert [steps(QUICK, share) for share in (1.0, 0.9, 0.5, 0.26, 0.1)] == [8, 7, 4, 2, 0]
+    assert [steps(QUICK, share) for share in (1.0, 0.9, 0.5, 0.26, 0.1)] == [6, 6, 4, 2, 0]
     assert steps(PROTOCOLS["dlperf"], 100.0) == references.UNDROPPED
 
 
