@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _verify(arguments: Mapping[str, object]) -> int:
     adapters = reader.adapters(str(arguments["frameworks"]).split(","))
     given = {name: arguments[name] for name in DEFAULTS if arguments.get(name) is not None}
-    asked = {**DEFAULTS, "precision": "fp64", "aa": "0", **given, "dry_run": arguments["dry_run"]}
+    asked = {**DEFAULTS, "precision": "fp64", "aa": "0", "tuned": "off", **given, "dry_run": arguments["dry_run"]}
     spec = from_arguments(asked, adapters, ("fp64", *ASKED))
     theirs = [name for name in spec.frameworks if not adapters[name].provable]
     if theirs:

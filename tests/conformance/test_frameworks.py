@@ -29,8 +29,11 @@ def comparison(tmp_path_factory):
 def test_every_framework_has_figures_for_both_models_in_fp32(comparison, name):
     _, opened = comparison
     mine = [r for r in opened.records.values() if r.job.adapter == name and r.job.precision == "fp32"]
-    assert [record.failure for record in mine] == [None] * 2
-    assert {record.job.model for record in mine} == {"resnet_tiny", "bert_tiny"}
+    systems = {record.job.system for record in mine}  # on some CPUs a tuned one, too
+    assert name in systems
+    assert {(record.job.system, record.job.model, record.failure) for record in mine} == {
+        (system, model, None) for system in systems for model in ("resnet_tiny", "bert_tiny")
+    }
 
 
 def refused(adapter):
