@@ -133,7 +133,7 @@ def _written(folder: Path, child: subprocess.Popen[bytes]) -> str:
     return found[0].read_text()
 
 
-def built(model: str, precision: str, batch: int, device: str, dropout: bool = True) -> Any:
+def built(model: str, precision: str, batch: int, device: str, dropout: float = 1.0) -> Any:
     """The adapter's trainer, its arrays on a CPU, whatever device it is made for."""
     import jax
 

@@ -42,21 +42,8 @@ def test_apex_is_a_row_of_its_own():
 )
 @pytest.mark.parametrize("model", ["resnet_tiny", "bert_tiny"])
 def test_what_a_build_lacks_is_a_row_that_says_so(tmp_path, framework, options, says, model):
-    words = [
-        "-f",
-        framework,
-        "-m",
-        model,
-        "--device",
-        "cpu",
-        "-r",
-        1,
-        "--no-verify",
-        "-o",
-        tmp_path / "out",
-        "--tuned",
-        "off",
-    ]
+    words = ["-f", framework, "-m", model, "--device", "cpu", "-r", 1, "--no-verify", "--tuned", "off"]
+    words += ["-o", tmp_path / "out"]
     run("compare", *words, *options)
     (record,) = records(tmp_path / "out")
     assert record.failure.kind == "unsupported"
