@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from dlperf.figures import rates, standings, steady
+from dlperf.figures import peaks, rates, standings, steady
 from dlperf.figures.steady import Unsettled
 from dlperf.kind import KINDS
 from dlperf.report import names, sampled, text
@@ -101,9 +101,8 @@ def _behind(records: Iterable[Record]) -> Iterator[str]:
     """Rows on a CPU whose library has slower kernels for it than another's."""
     timed: dict[tuple[str, str], list[float]] = {}
     for record in records:
-        told, job = record.product, record.job
-        if record.done and job.device == "cpu" and told.get("large_size") and told.get("large_seconds"):
-            flops = 2 * told["large_size"] ** 3 * job.nproc_per_node / told["large_seconds"]
+        job, flops = record.job, peaks.of_product(record)
+        if job.device == "cpu" and flops:
             timed.setdefault((job.precision_asked, names.system(job)), []).append(flops / 1e9)
     fastest = {row: max(several) for row, several in timed.items()}  # others may have used the machine in some runs
     for (precision, system), ours in fastest.items():

@@ -10,7 +10,7 @@ from typing import Any
 
 from dlperf import models
 from dlperf.figures.once import once
-from dlperf.schema import Comparison, Job
+from dlperf.schema import Comparison, Job, Record
 
 #: FLOP/s of dense products in 1e12: float32, TF32, 16 bits with sums in float32; 0: it has no such mode. By the name
 #: that nvidia-smi gives, the first that fits. NVIDIA's datasheets of each card; figures with sparsity halved
@@ -76,13 +76,23 @@ def ceilings(comparison: Comparison) -> dict[str, Ceiling]:
         before, ranks = found.get(job.device, Ceiling({})), job.nproc_per_node if job.device == "cpu" else 1
         flops, copied = dict(before.flops), before.copied
         for precision, key in ((job.precision, "large_seconds"), ("fp32", "large_fp32_seconds")):
-            if record.done and told.get("large_size") and told.get(key):
-                flops[precision] = max(flops.get(precision, 0.0), 2 * told["large_size"] ** 3 * ranks / told[key])
+            if timed := of_product(record, key):
+                flops[precision] = max(flops.get(precision, 0.0), timed)
         if record.done and told.get("copy_seconds"):
             copied = max(copied, told["copy_bytes"] * ranks / told["copy_seconds"])
         if flops or copied:
             found[job.device] = Ceiling(flops, copied)
     return found
+
+
+def of_product(record: Record, key: str = "large_seconds") -> float | None:
+    """FLOP/s of the product of large matrices that a run timed, of all ranks on one device; None where it timed none.
+    key: of Record.product, its seconds."""
+    told, job = record.product, record.job
+    if not (record.done and told.get("large_size") and told.get(key)):
+        return None
+    ranks = job.nproc_per_node if job.device == "cpu" else 1
+    return float(2 * told["large_size"] ** 3 * ranks / told[key])
 
 
 def share_of_product(job: Job, throughput: float, found: Mapping[str, Ceiling]) -> float | None:
