@@ -17,7 +17,7 @@ import numpy
 from dlperf import models
 from dlperf.adapters.api import WIDTH, Job, Sparse, Trainer
 from dlperf.adapters.ranks import Ranks
-from dlperf.models.parameters import Parameter, initial, random_state
+from dlperf.models.parameters import Parameter, initial, places, random_state
 
 Tensor = TypeVar("Tensor", bound=Union[numpy.ndarray, Sparse])
 Sketches = Dict[str, numpy.ndarray]
@@ -144,8 +144,7 @@ def samples(trainer: Trainer, job: Job) -> Sketches:
         if isinstance(value, Sparse):
             value = _whole(value, expected[name], initial(parameters[name], job.seed))
         flat = numpy.asarray(value).reshape(-1)
-        places = random_state(0, name).randint(0, flat.size, WIDTH) if flat.size > WIDTH else slice(None)
-        found[name] = flat[places].astype("float64")
+        found[name] = flat[places(name, flat.size, WIDTH)].astype("float64")
     return found
 
 

@@ -66,6 +66,11 @@ def initial(parameter: Parameter, seed: int, dtype: str = "float32") -> "NDArray
     return values.astype("float32").astype(dtype).reshape(parameter.shape)
 
 
+def places(name: str, size: int, most: int) -> "Union[slice, NDArray[Any]]":
+    """Of the `size` values of one named tensor the same `most`, wherever they are asked for; all of a smaller one."""
+    return random_state(0, name).randint(0, size, most) if size > most else slice(None)
+
+
 def random_state(seed: int, name: str) -> "RandomState":
     """numpy's frozen generator for one named thing."""
     import numpy
