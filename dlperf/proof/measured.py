@@ -24,10 +24,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import fmean, median
 from typing import TYPE_CHECKING
+
+from dlperf.proof import optimizer
 
 if TYPE_CHECKING:
     import numpy
@@ -58,6 +60,8 @@ LENGTHS_MASKED, LENGTHS = 1.8, 1.25
 #: how many times as far from the reference's as its two runs from each other a tensor may be: seen 3.8, where they
 #: happened to be near; and how far they are in any case, as a share of its change
 APART, FLOOR_APART = 5.0, 5e-3
+#: of what another optimizer changes, how much a run may show in float32, and in 16 bits: seen 0.015 and 0.45
+SHARE, SHARE_OF_HALVES = 0.1, 0.7
 #: below which differences say nothing: of losses, of changes (1 - beta2 of Adam alone, as the difference of two numbers
 #: in float32, is off by up to 3e-5 of it), of running statistics
 FLOOR_LOSS, FLOOR_CHANGE, FLOOR_STATISTIC = 2e-6, 1e-4, 1e-2
@@ -87,11 +91,13 @@ VALUES = 16
 @dataclass(frozen=True)
 class Marks:
     """What a run wrote down. losses: by step, from 1. states: samples of its tensors after so many steps. windows: of
-    each, the seconds that it took and those that reading its loss took afterwards."""
+    each, the seconds that it took and those that reading its loss took afterwards. others: of the reference, states
+    that other optimizers come to, see `dlperf.proof.optimizer`."""
 
     losses: Mapping[int, float]
     states: Mapping[int, Tensors]
     windows: Sequence[tuple[float, float]] = ()
+    others: Mapping[int, Mapping[str, Tensors]] = field(default_factory=dict)
 
     def changes(self, steps: int, trained: Sequence[str], since: int = 0) -> Tensors:
         return {name: self.states[steps][name] - self.states[since][name] for name in trained}
@@ -100,13 +106,15 @@ class Marks:
 @dataclass(frozen=True)
 class Reference:
     """The reference's two runs. dropout: whether they differ by its masks. signs: whether an update depends on the
-    signs of gradients, as Adam's first ones do. slack: of all tensors' changes together, without dropout."""
+    signs of gradients, as Adam's first ones do. slack: of all tensors' changes together, without dropout. share: of
+    what another optimizer would change, how much a run may show."""
 
     first: Marks
     second: Marks
     dropout: bool
     signs: bool = False
     slack: float = SLACK
+    share: float = SHARE
 
     @property
     def steps(self) -> int:
@@ -119,10 +127,12 @@ def faults(run: Marks, trained: Sequence[str], reference: Reference | None) -> l
     trained. reference: None where there is none; some is seen without."""
     if not reference:
         return [*_alone(run, trained)]
+    seen = (run.states, reference.first.states, reference.second.states, reference.first.others)
     beside = (
         _losses(run, reference),
         *(one(run, reference, trained) for one in ((_first_update, _moves) if reference.dropout else (_changes,))),
         _statistics(run, reference, trained),
+        () if reference.dropout else optimizer.faults(*seen, trained, reference.share),
     )
     return [*_alone(run, trained), *(fault for faults in beside for fault in faults)]
 

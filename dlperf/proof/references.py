@@ -40,6 +40,8 @@ SECONDS, SHARE = 120.0, 0.07
 #: steps of a run without dropout, at most: ten of BERT-base in bfloat16 would take more time than all else here
 UNDROPPED = 6
 EVENTS, STATES = "events.rank0.jsonl", "states.npz"
+#: of the reference, see dlperf.adapters.numpy.runtime.Others
+OTHERS = "others.npz"
 #: beside them in the cache, written last: the digest of each
 CHECKSUMS = "checksums.txt"
 
@@ -115,8 +117,10 @@ class References:
                 return f"the reference did not run: {found}"
             made.append(found)
         signs = job.family == "bert"  # Adam
-        slack = measured.SLACK_OF_HALVES if signs and job.precision.startswith("amp") else measured.SLACK
-        return Reference(made[0], made[1], dropout and drops(job.model), signs, slack)
+        halves = job.precision.startswith("amp")
+        slack = measured.SLACK_OF_HALVES if signs and halves else measured.SLACK
+        share = measured.SHARE_OF_HALVES if halves else measured.SHARE
+        return Reference(made[0], made[1], dropout and drops(job.model), signs, slack, share)
 
     def _run(self, asked: Asked) -> Marks | str:
         """What a run wrote down, from the cache or made now; or why there is none."""
@@ -126,7 +130,7 @@ class References:
                 return marks(place, asked.job, finite=True)
         run = self.folder / "proofs" / asked.name / "run"
         self.note(f"reference for measured runs: {asked.name}")
-        found = self.make(asked, run)
+        found = self.make(asked, run, {"others": OTHERS})
         if isinstance(found, Marks):
             with suppress(OSError):
                 (place / CHECKSUMS).unlink(missing_ok=True)
@@ -260,14 +264,29 @@ def kept(asked: Asked, code: str, seed: int) -> Path:
 
 def checksums(folder: Path) -> str:
     """Of what a run of the reference wrote down; against damage. OSError or ValueError where that is not there."""
-    return "".join(f"{hashlib.sha256(content(folder / name)).hexdigest()}  {name}\n" for name in (EVENTS, STATES))
+    names = [EVENTS, STATES, *([OTHERS] if (folder / OTHERS).exists() else [])]
+    return "".join(f"{hashlib.sha256(content(folder / name)).hexdigest()}  {name}\n" for name in names)
 
 
 def marks(run: Path, job: Job, finite: bool = False) -> Marks:
     """What a run of a job wrote down. OSError or one of DAMAGED where that is not whole."""
     stream = events.read(run / EVENTS)
     windows = [(one.seconds, one.read_seconds) for one in stream.windows if one.read_seconds is not None]
-    return Marks(stream.losses, states(run / STATES, job, finite), windows)
+    others = _others(run / OTHERS, job) if (run / OTHERS).exists() else {}
+    return Marks(stream.losses, states(run / STATES, job, finite), windows, others)
+
+
+def _others(path: Path, job: Job) -> dict[int, dict[str, dict[str, Any]]]:
+    """By steps and optimizer; OSError or one of DAMAGED where the file holds anything else."""
+    found: dict[int, dict[str, dict[str, Any]]] = {}
+    for key, values in arrays(path).items():
+        steps, optimizer, name = key.split("/", 2)
+        found.setdefault(int(steps), {}).setdefault(optimizer, {})[name] = values
+    parameters = models.family(job.model).parameters(models.config(job.model))
+    sizes = {one.name: min(one.size, WIDTH) for one in parameters if one.trained}
+    for state in [state for several in found.values() for state in several.values()]:
+        vectors(state, sizes, finite=True)
+    return found
 
 
 def states(path: Path, job: Job, finite: bool = False) -> dict[int, dict[str, Any]]:
