@@ -94,7 +94,8 @@ def changes(case, framework):
 @pytest.mark.parametrize(("name", "framework"), CASES := sorted(CHEATS), ids=[", ".join(one) for one in CASES])
 def test_a_run_that_did_otherwise_is_told(name, framework, verdict):
     case = CHEATS[name, framework]
-    found = verdict(case["model"], framework, change=changes(case, framework), late=case.get("late", False))
+    precision, late = case.get("precision", "fp32"), case.get("late", False)
+    found = verdict(case["model"], framework, precision, changes(case, framework), late)
     assert found["verdict"] == "different", found
     assert case["says"] in found["why"]
 
