@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 #: rounding errors beyond which a difference counts by its size
 K = 3.0
-#: how often weights are made again; c changed by less than 1e-3 after a third of it
+#: how often weights are made again: with as many the shares that bars are from were read
 ROUNDS = 30
 #: the standard deviation of a normal distribution as a multiple of the median of its sizes
 DEVIATION = 1.4826
