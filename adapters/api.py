@@ -182,6 +182,10 @@ class Trainer(Protocol):
         does not give them (a compiled step that keeps them to itself). Sparse where the framework's are: with rows that
         several samples share already added up."""
 
+    def moments(self) -> "Mapping[str, Iterable[Tuple[str, ndarray]]]":
+        """What Adam keeps of each trained parameter after the last step, as dlperf.models.bert.Optimizer has it: "mean"
+        and "square" (m and v there), under canonical names and in canonical layouts. Empty for any other optimizer."""
+
     def peak_memory(self) -> Optional[int]:
         """Most bytes on the device so far, by the framework's allocator; None where it cannot tell, and on CPU. Which
         bytes are counted differs: `effective["device_memory"]` says it."""

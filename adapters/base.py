@@ -2,7 +2,7 @@
 said of it. The classes of an adapter derive from these."""
 
 import time
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from dlperf import models
 from dlperf.adapters import gpu
@@ -149,6 +149,9 @@ class Trainer:
     def fetch(self) -> None:
         self._feed[self._steps]
         self.wait()
+
+    def moments(self) -> "Mapping[str, Iterable[Tuple[str, ndarray]]]":
+        return {}
 
     def wait(self) -> None:
         raise NotImplementedError

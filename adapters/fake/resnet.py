@@ -159,6 +159,9 @@ class Trainer:
     def gradients(self):
         return ((p.name, numpy.ones(p.shape, self._dtype)) for p in self._parameters if p.trained)
 
+    def moments(self):
+        return {}
+
     def peak_memory(self):
         return None
 

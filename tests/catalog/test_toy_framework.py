@@ -115,6 +115,9 @@ class Trainer:
     def parameters(self):
         return ((one.name, initial(one, self._job.seed)) for one in self._listed)
 
+    def moments(self):
+        return {}
+
     def peak_memory(self):
         return None
 
