@@ -20,6 +20,9 @@ DTYPES = {
     "amp_bf16": torch.bfloat16,
 }
 
+#: what torch.optim and apex call Adam's moments
+MOMENTS = {"mean": "exp_avg", "square": "exp_avg_sq"}
+
 
 def versions():
     found = {"torch": torch.__version__}
@@ -224,6 +227,17 @@ class Trainer(base.Trainer):
         names = {weight: name for name, weight in self._network.named_parameters()}
         for weight, gradient in zip(self._weights, self._gradients):
             yield names[weight], gradient.cpu().contiguous().numpy()
+
+    def moments(self):
+        return {moment: self._state(key) for moment, key in MOMENTS.items() if self._keeps(key)}
+
+    def _keeps(self, key):
+        return all(key in self._optimizer.state[weight] for weight in self._weights)
+
+    def _state(self, key):
+        """What the optimizer keeps under a key for each weight."""
+        for name, weight in self._network.named_parameters():
+            yield name, self._optimizer.state[weight][key].cpu().contiguous().numpy()
 
     def peak_memory(self):
         return torch.cuda.max_memory_allocated(self._device) if self._device.type == "cuda" else None
