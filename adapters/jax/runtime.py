@@ -217,6 +217,10 @@ class Trainer(base.Trainer):
     def gradients(self):
         return self._canonical(self._traced[1])
 
+    def moments(self):
+        state = self._state["optimizer"]
+        return {moment: self._canonical(state[moment]) for moment in ("mean", "square") if moment in state}
+
     def _canonical(self, held):
         for parameter in base.parameters(self._job):
             if parameter.name in held:
