@@ -13,6 +13,9 @@ class SGD:
         self._weights, self._decayed = trained(job, weights)
         self._velocity = [zeros(weight) for weight in self._weights]
 
+    def moments(self):
+        return {}
+
     def apply(self, gradients, finite):
         """finite: whether to step at all; None: yes."""
         dtype = self._weights[0].dtype
@@ -44,6 +47,10 @@ class AdamW:
             float(self._weights[0].dtype.as_numpy_dtype(beta)) for beta in (recipe.beta1, recipe.beta2)
         )
         self._steps = tf.Variable(0.0, trainable=False, dtype=tf.float64)
+
+    def moments(self):
+        """As dlperf.adapters.api.Trainer, but lists in the order of `trained`."""
+        return {"mean": self._first, "square": self._second}
 
     def apply(self, gradients, finite):
         """finite: whether to step at all; None: yes."""

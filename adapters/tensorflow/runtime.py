@@ -92,9 +92,10 @@ def load(job):
 
 
 def canonical(parameter, value):
-    """A tensor in TensorFlow's layout as a numpy array in the canonical one. tf.transpose is faster than numpy's."""
+    """A parameter's name, and a tensor in TensorFlow's layout as a numpy array in the canonical one. tf.transpose is
+    faster than numpy's."""
     axes = AXES.get(parameter.kind, range(len(value.shape)))
-    return tf.transpose(value, numpy.argsort(axes)).numpy()
+    return parameter.name, tf.transpose(value, numpy.argsort(axes)).numpy()
 
 
 class Feed(base.Feed):
@@ -227,15 +228,17 @@ class Trainer(base.Trainer):
 
     def parameters(self):
         for parameter in base.parameters(self._job):
-            yield parameter.name, canonical(parameter, self._network.weights[parameter.name])
+            yield canonical(parameter, self._network.weights[parameter.name])
 
     def logits(self):
         for name, value in zip(base.logits(self._job), self._traced[0]):
             yield name, value.numpy()
 
     def gradients(self):
-        for parameter, gradient in zip(self._parameters, self._traced[1]):
-            yield parameter.name, canonical(parameter, gradient)
+        return map(canonical, self._parameters, self._traced[1])
+
+    def moments(self):
+        return {moment: map(canonical, self._parameters, held) for moment, held in self._optimizer.moments().items()}
 
     def peak_memory(self):
         return tf.config.experimental.get_memory_info("GPU:0")["peak"] if self._job.device == "cuda" else None
