@@ -28,6 +28,10 @@ class Optimizer:
             decays = [recipe.weight_decay if one else 0.0 for one in decayed]
             self.groups.append((list(weights), list(gradients), zeros, decays))
 
+    def moments(self):
+        """As dlperf.adapters.api.Trainer, but lists in the order of dlperf.models."""
+        return {}
+
     @property
     def kernel(self):
         """What updates the weights, in words."""
@@ -77,6 +81,13 @@ class AdamW(Optimizer):
         # dot, over views of at most 262144 values, is exact to 1e-7, and four times faster
         fused = job.device == "cuda" and not self.exact
         self.pieces = None if fused else [piece for gradient in self.gradients for piece in pieces(gradient)]
+
+    def moments(self):
+        means, squares = zip(*(zeros for _, _, zeros, _ in self.groups))
+        return {
+            "mean": [one for group in means for one in group],
+            "square": [one for group in squares for one in group],
+        }
 
     def step(self, grad_scale):
         self.steps += 1

@@ -232,6 +232,13 @@ class Trainer(base.Trainer):
             if parameter.trained:
                 yield parameter.name, gluon.grad().asnumpy() / np.asarray(self._grad_scale, gluon.dtype)
 
+    def moments(self):
+        trained = [parameter for parameter in base.parameters(self._job) if parameter.trained]
+        return {
+            moment: ((parameter.name, one.asnumpy()) for parameter, one in zip(trained, held))
+            for moment, held in self._optimizer.moments().items()
+        }
+
     def peak_memory(self):
         return None  # MXNet counts what its pool holds, not what was used
 
