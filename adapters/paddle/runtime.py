@@ -94,6 +94,8 @@ def tensors(network, job):
         yield parameter, state[f"{layer}.{STATISTICS.get(last, last)}"]
 
 
+#: what paddle.optimizer calls Adam's moments
+MOMENTS = {"mean": "moment1", "square": "moment2"}
 #: what Paddle calls BatchNorm's statistics; all other names are the canonical ones
 STATISTICS = {"running_mean": "_mean", "running_var": "_variance"}
 
@@ -246,6 +248,15 @@ class Trainer(base.Trainer):
 
     def gradients(self):
         return map(canonical, self._gradients)
+
+    def moments(self):
+        held = self._optimizer._accumulators
+        return {moment: self._accumulated(held[key]) for moment, key in MOMENTS.items() if key in held}
+
+    def _accumulated(self, held):
+        """held: what the optimizer keeps, by the names of tensors."""
+        trained = ((p, tensor) for p, tensor in tensors(self._network, self._job) if p.trained)
+        return map(canonical, ((p, held[tensor.name]) for p, tensor in trained))
 
     def peak_memory(self):
         return paddle.device.cuda.max_memory_allocated() if self._job.device == "cuda" else None
