@@ -20,6 +20,9 @@ DTYPES = {
     "amp_bf16": flow.bfloat16,
 }
 
+#: how a Graph marks Adam's moments, behind the names of weights
+MOMENTS = {"mean": "-m", "square": "-v"}
+
 
 def versions():
     found = {"oneflow": flow.__version__}
@@ -182,6 +185,16 @@ class Trainer(base.Trainer):
             return  # a Graph keeps its dynamic loss scale to itself, so that it cannot be taken out
         for (name, _), gradient in zip(self._network.named_parameters(), self._gradients):
             yield name, own(gradient).cpu().numpy()
+
+    def moments(self):
+        held = self._graph.state_dict() if self._graph and self._steps else {}
+        return {
+            moment: self._held(held, mark) for moment, mark in MOMENTS.items() if any(n.endswith(mark) for n in held)
+        }
+
+    def _held(self, held, mark):
+        for name, _ in self._network.named_parameters():
+            yield name, own(held[f"network.{name}{mark}"]).cpu().numpy()
 
     def peak_memory(self):
         return None  # OneFlow 0.9 has no count of its allocator, only the free memory of the whole device
