@@ -4,7 +4,6 @@ import numpy
 from scipy.special import erf
 
 from dlperf import models
-from dlperf.adapters import base
 from dlperf.adapters.numpy import runtime
 from dlperf.adapters.numpy.runtime import cross_entropy, product, versions
 from dlperf.models import bert
@@ -24,20 +23,7 @@ def build(job, ranks):
         "gelu": "erf",
         "attention": "products and a softmax",
     }
-    recipe = bert.optimizer(job.batch_size)
-    return runtime.Trainer(job, ranks, network, AdamW(job, recipe), effective, others(job, recipe))
-
-
-def others(job, recipe):
-    """Optimizers that differ from the right one in one thing each, see `runtime.Others`."""
-    changes = {
-        "learning rate": {"learning_rate": 1.005 * recipe.learning_rate},
-        "beta1": {"beta1": 0.88},
-        "beta2": {"beta2": 0.95},
-        "weight decay": {"weight_decay": 0.0},
-    }
-    changed = {name: AdamW(job, recipe._replace(**change)) for name, change in changes.items()}
-    return {**changed, "decay of scales": AdamW(job, recipe, {p.name for p in base.parameters(job)})}
+    return runtime.Trainer(job, ranks, network, AdamW(job, bert.optimizer(job.batch_size)), effective)
 
 
 def loss(mlm, nsp, batch):
@@ -52,18 +38,16 @@ def loss(mlm, nsp, batch):
 class AdamW:
     """As dlperf.models.bert.Optimizer says."""
 
-    def __init__(self, job, recipe, decayed=None):
-        self._recipe, self._clip_norm, self._decayed = recipe, job.clip_norm, decayed or runtime.decayed(job)
-        self._m, self._v = {}, {}
+    def __init__(self, job, recipe):
+        self._recipe, self._clip_norm, self._decayed = recipe, job.clip_norm, runtime.decayed(job)
+        self.moments = {"mean": {}, "square": {}}
 
-    def __call__(self, weights, gradients, step, norm=None):
+    def __call__(self, weights, gradients, step):
         r = self._recipe
-        norm = runtime.norm(gradients) if norm is None else norm
-        scale = 1.0 if self._clip_norm is None else min(1.0, self._clip_norm / norm)
+        scale = 1.0 if self._clip_norm is None else min(1.0, self._clip_norm / runtime.norm(gradients))
         for name, g in gradients.items():  # in place, as far as it goes: temporary arrays take most of the time
             g *= scale
-            m = self._m.setdefault(name, numpy.zeros_like(g))
-            v = self._v.setdefault(name, numpy.zeros_like(g))
+            m, v = (held.setdefault(name, numpy.zeros_like(g)) for held in self.moments.values())
             m *= r.beta1
             m += (1 - r.beta1) * g
             g *= g

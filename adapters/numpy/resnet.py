@@ -30,6 +30,7 @@ class SGD:
 
     def __init__(self, job, recipe):
         self._recipe, self._decayed, self._velocity = recipe, runtime.decayed(job), {}
+        self.moments = {}
 
     def __call__(self, weights, gradients, step):
         for name, g in gradients.items():

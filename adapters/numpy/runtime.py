@@ -4,8 +4,8 @@ import numpy
 import scipy
 
 from dlperf.adapters import base
-from dlperf.adapters.api import WIDTH, Unsupported
-from dlperf.models.parameters import count, initial, places
+from dlperf.adapters.api import Unsupported
+from dlperf.models.parameters import count, initial
 
 #: what a large product computes in
 DTYPES = {"fp64": "float64", "fp32": "float32", "amp_bf16": "bfloat16"}
@@ -95,47 +95,16 @@ class Feed(base.Feed):
         return array.astype(self._dtype if array.dtype.kind == "f" else "int64")
 
 
-class Others:
-    """What a training would have come to by other optimizers, if its gradients were the same: of the values that
-    `trace.samples` takes, after each of the first STEPS steps. So it can be told of a run in which of these it differs.
-
-    updates: name -> as Trainer's.
-    """
-
-    STEPS = 10
-
-    def __init__(self, job, weights, updates):
-        self._updates, self._states, self._steps = updates, {}, 0
-        self._places = {p.name: places(p.name, p.size, WIDTH) for p in base.parameters(job) if p.trained}
-        self._weights = {name: self._sampled(weights) for name in updates}
-
-    def _sampled(self, tensors):
-        return {name: tensors[name].reshape(-1)[where].astype("float64") for name, where in self._places.items()}
-
-    def step(self, gradients):
-        if self._steps < self.STEPS:
-            self._steps += 1
-            of_all = norm(gradients)
-            for name, update in self._updates.items():
-                update(self._weights[name], self._sampled(gradients), self._steps, of_all)
-                self._states.update({f"{self._steps}/{name}/{one}": w.copy() for one, w in self._weights[name].items()})
-
-    def write(self, path):
-        """One array for each, "<steps>/<optimizer>/<tensor>"."""
-        numpy.savez(path, **self._states)
-
-
 class Trainer(base.Trainer):
-    """network: a Layers with `step(batch) -> loss, logits`, which leaves `gradients`. update: takes weights, gradients,
-    the step's number from 1, and the norm of all gradients where it gets some of their values alone; it changes the
-    weights in place. others: more of these, see `Others`; the option of that name is the file that is written."""
+    """network: a Layers with `step(batch) -> loss, logits`, which leaves `gradients`. update: takes weights, gradients
+    and the step's number from 1, and changes the weights in place; `moments`: what it keeps, as api.Trainer has it, but
+    each as a dict."""
 
-    def __init__(self, job, ranks, network, update, effective, others=None):
+    def __init__(self, job, ranks, network, update, effective):
         facts = {"compute_dtype": DTYPES[job.precision], "compile": "none", "threads": str(job.threads)}
         super().__init__(job, Feed(job, ranks), dict(facts, optimizer="NumPy", **effective))
         self._network, self._update = network, update
         self._logits, self._gradients = (), {}
-        self._others = Others(job, network.weights, others) if others and "others" in job.options else None
         self.parameter_count = count(base.parameters(job))
         self.gradient_bytes = sum(network.weights[p.name].nbytes for p in base.parameters(job) if p.trained)
 
@@ -144,8 +113,6 @@ class Trainer(base.Trainer):
         gradients = self._network.parts()
         if self._job.trace_steps:
             self._gradients = {name: gradient.copy() for name, gradient in gradients.items()}
-        if self._others:
-            self._others.step(gradients)
         self._update(self._network.weights, gradients, self._steps + 1)
         return loss
 
@@ -167,12 +134,14 @@ class Trainer(base.Trainer):
     def gradients(self):
         return ((p.name, self._gradients[p.name]) for p in base.parameters(self._job) if p.trained)
 
+    def moments(self):
+        return {moment: held.items() for moment, held in self._update.moments.items() if held}
+
     def peak_memory(self):
         return None
 
     def close(self):
-        if self._others:
-            self._others.write(self._job.options["others"])
+        pass
 
 
 def start(job):
