@@ -136,16 +136,24 @@ def _changes(trainer: Trainer, job: Job) -> Tuple[Sketches, str]:
 
 def samples(trainer: Trainer, job: Job) -> Sketches:
     """Some values of each tensor of a run that is measured: all if they are at most WIDTH, else WIDTH of them at random
-    places, which depend on the tensor's name. By name, float64."""
+    places, which depend on the tensor's name. By name, float64; of Adam's moments by "mean/<name>", "square/<name>"."""
     parameters = {parameter.name: parameter for parameter in _parameters(job)}
     expected = {name: parameter.shape for name, parameter in parameters.items()}
     found = {}
     for name, value in _checked("parameters", trainer.parameters(), expected, job.precision):
         if isinstance(value, Sparse):
             value = _whole(value, expected[name], initial(parameters[name], job.seed))
-        flat = numpy.asarray(value).reshape(-1)
-        found[name] = flat[places(name, flat.size, WIDTH)].astype("float64")
+        found[name] = _some(name, value)
+    trained = {name: parameter.shape for name, parameter in parameters.items() if parameter.trained}
+    for moment, pairs in trainer.moments().items():
+        for name, value in _checked(f"moments: {moment}", pairs, trained, job.precision):
+            found[f"{moment}/{name}"] = _some(name, value)
     return found
+
+
+def _some(name: str, value: Any) -> numpy.ndarray:
+    flat = numpy.asarray(value).reshape(-1)
+    return flat[places(name, flat.size, WIDTH)].astype("float64")
 
 
 #: of `audit`, in the run's folder
