@@ -14,6 +14,7 @@ and that its parameters move.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,10 @@ from dlperf.planning.spec import Protocol
 from dlperf.precision import TABLE
 from dlperf.proof import measured
 from dlperf.proof.bars import BARS
-from dlperf.proof.measured import FLOOR_LOSS, SLACK, SLACK_OF_LOSSES, Marks, Reference
-from dlperf.proof.references import EVENTS, References, drops, pair, seconds, trained
+from dlperf.proof.measured import FLOOR_LOSS, SLACK_OF_LOSSES, Marks, Reference
+from dlperf.proof.references import EVENTS, References, drops, optimizer_faults, pair, seconds, trained
 from dlperf.proof.references import states as states_of
+from dlperf.proof.rounding import SLACK
 from dlperf.runs import events
 from dlperf.schema import Job
 from dlperf.stored import DAMAGED
@@ -63,7 +65,8 @@ def verdict(references: References, job: Job, run: Path, row_seconds: float) -> 
     # the reference's two losses may be as good as equal by chance; what a loss is made of is rounded once in any case
     rounded = max(FLOOR_LOSS, TABLE[job.precision].roundoff / SLACK_OF_LOSSES)
     loss, momentum = MASKED if reference.dropout else rounded, getattr(recipe, "momentum", None)
-    wrong = next(measured.audited(ours, trained(job), reference, momentum, least, loss), "")
+    found = measured.audited(ours, trained(job), reference, momentum, least, loss)
+    wrong = next(chain(optimizer_faults(job, ours, steps - 1), found), "")
     return {"verdict": "different", "why": f"after {steps} steps {wrong}"} if wrong else {"audited": steps}
 
 
@@ -80,7 +83,7 @@ def _told(stream: events.Stream, run: Path, job: Job) -> tuple[int, Marks]:
     if "steps" not in told:
         raise Unaudited(told.get("why") or "it wrote nothing down")
     try:
-        states = states_of(run / AUDIT, job)
+        states, moments = states_of(run / AUDIT, job)
     except (OSError, *DAMAGED) as error:
         raise Unaudited(f"what it wrote down of its tensors cannot be read: {error}") from None
     names = trained(job)
@@ -88,7 +91,7 @@ def _told(stream: events.Stream, run: Path, job: Job) -> tuple[int, Marks]:
     if still and job.precision == "amp_fp16":
         raise Unaudited("its loss scale had it skip a step")
     steps = int(told["steps"])
-    return steps, Marks({steps + 1: float(told["loss"])}, states)
+    return steps, Marks({steps + 1: float(told["loss"])}, states, (), moments)
 
 
 def _reference(references: References, job: Job, run: Path, steps: int) -> Reference:

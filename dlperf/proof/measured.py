@@ -23,13 +23,14 @@ as a run and the two that it is held against; larger models vary less.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from dlperf.proof import optimizer
+from dlperf.proof import rounding
+from dlperf.proof.rounding import CHANGES, SLACK, VALUES, WEIGHT, Bars, distance, grown, norm, odd_length
 
 if TYPE_CHECKING:
     import numpy
@@ -37,11 +38,6 @@ if TYPE_CHECKING:
 
     Tensors = Mapping[str, "NDArray[numpy.float64]"]
 
-#: how much further than the reference's own two runs a right one may be apart from it
-SLACK = 3.0
-#: the same in 16 bits where updates are signs: NumPy rounds products alone, TensorFlow all that flows between them,
-#: which moved BERT-base's changes 2.5 times as much after one step and 2.8 times after three; others 1.0 to 1.7 times
-SLACK_OF_HALVES = 6.0
 #: the same of losses: numbers by themselves, of which two may be as good as equal by chance
 SLACK_OF_LOSSES = 10.0
 #: how rarely a right run's loss with dropout may be refused; what masks do to it is known from few draws
@@ -54,50 +50,32 @@ LEAST_MEAN, MOST_MEAN = 0.88, 1.14
 #: by how much parameters may move further or less far than the reference's: in the first update, where Adam makes each
 #: value as large as its learning rate, and later; seen 0.005 and 0.060, standard deviations are 0.002 and 0.018
 FIRST_LENGTH, LENGTH = 0.015, 0.12
-#: how many times as far, or less far, one tensor may, with masks and with rounding alone: seen 1.6, and 1.04 in
-#: bfloat16 in the tiny ResNet with PyTorch, TensorFlow and MXNet
-LENGTHS_MASKED, LENGTHS = 1.8, 1.25
+#: how many times as far, or less far, one tensor may, with masks: seen 1.6
+LENGTHS_MASKED = 1.8
 #: how many times as far from the reference's as its two runs from each other a tensor may be: seen 3.8, where they
 #: happened to be near; and how far they are in any case, as a share of its change
 APART, FLOOR_APART = 5.0, 5e-3
-#: of what another optimizer changes, how much a run may show in float32, and in 16 bits: seen 0.015 and 0.45
-SHARE, SHARE_OF_HALVES = 0.1, 0.7
-#: below which differences say nothing: of losses, of changes (1 - beta2 of Adam alone, as the difference of two numbers
-#: in float32, is off by up to 3e-5 of it), of running statistics
-FLOOR_LOSS, FLOOR_CHANGE, FLOOR_STATISTIC = 2e-6, 1e-4, 1e-2
+#: below which differences say nothing: of losses, of running statistics
+FLOOR_LOSS, FLOOR_STATISTIC = 2e-6, 1e-2
 #: likewise, of typical values of a first update in float32: a weight of 1 has a rounding of 1e-3 of it
 FLOOR_UPDATE = 2e-3
-#: tensors that the reference's two runs themselves have this far apart are not looked at alone
-UNDECIDED = 0.5
-#: without dropout, how far apart all tensors are where rounding has not yet decided for single ones
-DECIDED = 0.05
 #: of a window's seconds, what reading its loss takes where the work was done; the shortest read of a run tells, since
 #: on a busy machine one may take long
 LATE = 0.25
-#: where updates are signs, a gradient near zero that is rounded to its other side makes a value as wrong as it can be:
-#: so many of these are left out, of all tensors and of each. Seen 4 in bfloat16 in bert_tiny, in four frameworks
-FLIPPED = 4
-#: likewise, how much further than all tensors together one may be, and how far in any case: seen 4.2, a bias of which
-#: TensorFlow sums gradients in bfloat16, and 2e-3, embeddings of types in its float32
-SLACK_OF_SIGNS, FLOOR_SIGNS = 10.0, 5e-3
 #: of a weight in float32
 ROUNDOFF = 2.0**-24
-#: share of all tensors' change that one has at least, to be looked at alone
-WEIGHT = 1e-3
-#: values of a tensor, of which fewer may all be far off by chance
-VALUES = 16
 
 
 @dataclass(frozen=True)
 class Marks:
     """What a run wrote down. losses: by step, from 1. states: samples of its tensors after so many steps. windows: of
-    each, the seconds that it took and those that reading its loss took afterwards. others: of the reference, states
-    that other optimizers come to, see `dlperf.proof.optimizer`."""
+    each, the seconds that it took and those that reading its loss took afterwards. moments: of Adam, "mean" and
+    "square" after so many steps."""
 
     losses: Mapping[int, float]
     states: Mapping[int, Tensors]
     windows: Sequence[tuple[float, float]] = ()
-    others: Mapping[int, Mapping[str, Tensors]] = field(default_factory=dict)
+    moments: Mapping[int, Mapping[str, Tensors]] = field(default_factory=dict)
 
     def changes(self, steps: int, trained: Sequence[str], since: int = 0) -> Tensors:
         return {name: self.states[steps][name] - self.states[since][name] for name in trained}
@@ -105,16 +83,12 @@ class Marks:
 
 @dataclass(frozen=True)
 class Reference:
-    """The reference's two runs. dropout: whether they differ by its masks. signs: whether an update depends on the
-    signs of gradients, as Adam's first ones do. slack: of all tensors' changes together, without dropout. share: of
-    what another optimizer would change, how much a run may show."""
+    """The reference's two runs. dropout: whether they differ by its masks. bars: without it, of changes."""
 
     first: Marks
     second: Marks
     dropout: bool
-    signs: bool = False
-    slack: float = SLACK
-    share: float = SHARE
+    bars: Bars = CHANGES
 
     @property
     def steps(self) -> int:
@@ -127,12 +101,13 @@ def faults(run: Marks, trained: Sequence[str], reference: Reference | None) -> l
     trained. reference: None where there is none; some is seen without."""
     if not reference:
         return [*_alone(run, trained)]
-    seen = (run.states, reference.first.states, reference.second.states, reference.first.others)
     beside = (
         _losses(run, reference),
-        *(one(run, reference, trained) for one in ((_first_update, _moves) if reference.dropout else (_changes,))),
+        *(
+            one(run, reference, trained)
+            for one in ((_first_update, _moves) if reference.dropout else (_means, _changes))
+        ),
         _statistics(run, reference, trained),
-        () if reference.dropout else optimizer.faults(*seen, trained, reference.share),
     )
     return [*_alone(run, trained), *(fault for faults in beside for fault in faults)]
 
@@ -153,10 +128,10 @@ def audited(
     elif momentum is not None:
         first, second = (one.changes(1, trained) for one in (reference.first, reference.second))
         ours = {name: after[name] - between[name] - momentum * (between[name] - before[name]) for name in trained}
-        whole = _norm(first.values())
+        whole = norm(first.values())
         # a weight is stored rounded, and what changes it may be smaller than that
-        rounding = ROUNDOFF * math.hypot(1, momentum) * _norm(between[name] for name in trained) / whole
-        found, most = _distance(ours, first) / whole, SLACK * max(_distance(second, first) / whole, rounding, least)
+        rounding = ROUNDOFF * math.hypot(1, momentum) * norm(between[name] for name in trained) / whole
+        found, most = distance(ours, first) / whole, SLACK * max(distance(second, first) / whole, rounding, least)
         if not found <= most:
             yield f"its next update is off by {found:.2g} where {most:.2g} is explained"
 
@@ -182,7 +157,7 @@ def _losses(run: Marks, reference: Reference, least: float = FLOOR_LOSS) -> Iter
     apart = {step: _relative(reference.first.losses[step], reference.second.losses[step]) for step in shared}
     typical = math.sqrt(sum(one**2 for one in apart.values()) / len(apart)) if apart else 0.0
     for step in shared:
-        most = _beyond(len(apart)) * typical if reference.dropout else SLACK_OF_LOSSES * _grown(apart, step)
+        most = _beyond(len(apart)) * typical if reference.dropout else SLACK_OF_LOSSES * grown(apart, step)
         most = max(most, SLACK_OF_LOSSES * least)
         found = _relative(run.losses[step], reference.first.losses[step])
         if not found <= most:
@@ -198,12 +173,6 @@ def _beyond(draws: int) -> float:
     from scipy import stats  # a slow import
 
     return float(stats.t.ppf(1 - REFUSED / 2, draws))
-
-
-def _grown(apart: Mapping[int, float], step: int) -> float:
-    """The largest up to the step that is looked at next."""
-    following = min((one for one in apart if one > step), default=step)
-    return max(value for one, value in apart.items() if one <= following)
 
 
 def _relative(x: float, y: float) -> float:
@@ -253,15 +222,15 @@ def _moves(run: Marks, reference: Reference, trained: Sequence[str]) -> Iterator
 def _far(ours: Tensors, theirs: Tensors, other: Tensors) -> float:
     """How far a change is from the reference's two, as a share of how far they are apart: their mean, which varies less
     than one of them."""
-    near, apart = (_distance(ours, theirs) + _distance(ours, other)) / 2, _distance(other, theirs)
+    near, apart = (distance(ours, theirs) + distance(ours, other)) / 2, distance(other, theirs)
     return near / apart if apart else math.inf
 
 
 def _moved(first: bool, ours: Tensors, theirs: Tensors, other: Tensors) -> str:
     """What is wrong with a change; empty if nothing. first: it is the first update, whose signs alone masks decide, see
     `_first_update`."""
-    whole = math.sqrt(_norm(theirs.values()) * _norm(other.values()))
-    length, most = _norm(ours.values()) / whole, FIRST_LENGTH if first else LENGTH
+    whole = math.sqrt(norm(theirs.values()) * norm(other.values()))
+    length, most = norm(ours.values()) / whole, FIRST_LENGTH if first else LENGTH
     if not abs(length - 1) <= most:
         return (
             f"its parameters have moved {length:.3g} times as far as the reference's, where {most} more or less is "
@@ -278,17 +247,17 @@ def _moved(first: bool, ours: Tensors, theirs: Tensors, other: Tensors) -> str:
             f"its parameters are nearer to the reference's ({far:.2f}) than other masks of dropout take them: dropout "
             "is off, or less"
         )
-    return _odd_length(ours, theirs, other, LENGTHS_MASKED) or ("" if first else _odd_move(ours, theirs, other, whole))
+    return odd_length(ours, theirs, other, LENGTHS_MASKED) or ("" if first else _odd_move(ours, theirs, other, whole))
 
 
 def _odd_move(ours: Tensors, theirs: Tensors, other: Tensors, whole: float) -> str:
     """The first tensor that is much further from the reference's than its two runs from each other; empty if none."""
     for name in theirs:
-        length = math.sqrt(_norm([theirs[name]]) * _norm([other[name]]))
+        length = math.sqrt(norm([theirs[name]]) * norm([other[name]]))
         if length < WEIGHT * whole or theirs[name].size < VALUES:
             continue
-        apart = max(_norm([other[name] - theirs[name]]), FLOOR_APART * length)
-        near = _norm([ours[name] - theirs[name]])
+        apart = max(norm([other[name] - theirs[name]]), FLOOR_APART * length)
+        near = norm([ours[name] - theirs[name]])
         if not near <= APART * apart:
             return (
                 f"{name} has changed otherwise: off by {near / length:.2g} of its change, {near / apart:.2g} times as "
@@ -297,59 +266,23 @@ def _odd_move(ours: Tensors, theirs: Tensors, other: Tensors, whole: float) -> s
     return ""
 
 
-def _odd_length(ours: Tensors, theirs: Tensors, other: Tensors, most: float) -> str:
-    """The first tensor that moved `most` times as far as in both of the reference's runs, or less far than in both;
-    empty if none did."""
-    whole = _norm(theirs.values())
-    for name in theirs:
-        least, largest = sorted((_norm([theirs[name]]), _norm([other[name]])))
-        length = _norm([ours[name]])
-        if least < WEIGHT * whole or (length and theirs[name].size < VALUES):
-            continue
-        if not least / most <= length <= largest * most:
-            return f"{name} has moved {length / least:.2g} times as far as the reference's"
-    return ""
+def _means(run: Marks, reference: Reference, trained: Sequence[str]) -> Iterator[str]:
+    """Without dropout: Adam's means of gradients. They show what an update does not, which is as large whatever the
+    gradient is; and rounding moves them as it moves gradients, while an update may turn round."""
+
+    def means(marks: Marks) -> dict[int, Tensors]:
+        return {steps: moments["mean"] for steps, moments in marks.moments.items() if steps}
+
+    return rounding.faults(means(run), means(reference.first), means(reference.second), rounding.MEANS)
 
 
 def _changes(run: Marks, reference: Reference, trained: Sequence[str]) -> Iterator[str]:
-    """Without dropout: what changed since the start. What rounds to each side as often turns a change rather than
-    lengthens it: one that is off by e is (1 + e^2)^0.5 times as long, give or take e over the root of its values."""
-    first, second = reference.first, reference.second
-    shared = sorted((first.states.keys() & second.states.keys()) - {0})
-    parts = {steps: tuple(one.changes(steps, trained) for one in (first, second)) for steps in shared}
-    aparts = {steps: _off(other, theirs, reference.signs) for steps, (theirs, other) in parts.items()}
-    for steps in [one for one in shared if one in run.states]:
-        ours, (theirs, other) = run.changes(steps, trained), parts[steps]
-        apart = max(_grown(aparts, steps), FLOOR_CHANGE)
-        found, most = _off(ours, theirs, reference.signs), reference.slack * apart
-        share = _norm(ours.values()) / _norm(theirs.values())
-        if not found <= most:
-            yield (
-                f"after {steps} steps its parameters have changed otherwise: off by {found:.2g} of the reference's "
-                f"change where {most:.2g} is explained, and {share:.2f} times as far"
-            )
-            return
-        if not abs(share - 1) <= max(most**2 / 2 + most / math.sqrt(_count(theirs)), FLOOR_CHANGE):
-            yield f"after {steps} steps its parameters have changed {share:.4g} times as far as the reference's"
-            return
-        odd = (apart < DECIDED and _odd(ours, theirs, other, apart, reference.signs)) or (
-            apart < UNDECIDED / 2 and _odd_length(ours, theirs, other, LENGTHS)
-        )
-        if odd:
-            yield f"after {steps} steps {odd}"
-            return
+    """Without dropout: what changed since the start."""
 
+    def changes(marks: Marks) -> dict[int, Tensors]:
+        return {steps: marks.changes(steps, trained) for steps in marks.states if steps}
 
-def _off(ours: Tensors, theirs: Tensors, signs: bool) -> float:
-    """How far apart two changes are, as a share of the second. signs: see `Reference`; then without FLIPPED values."""
-    whole = _norm(theirs.values())
-    if not signs:
-        return _distance(ours, theirs) / whole
-    import numpy
-
-    squares = numpy.concatenate([((ours[name] - theirs[name]) ** 2).ravel() for name in theirs])
-    squares.sort()
-    return float(numpy.sqrt(squares[:-FLIPPED].sum())) / whole
+    return rounding.faults(changes(run), changes(reference.first), changes(reference.second), reference.bars)
 
 
 def _statistics(run: Marks, reference: Reference, trained: Sequence[str]) -> Iterator[str]:
@@ -359,41 +292,12 @@ def _statistics(run: Marks, reference: Reference, trained: Sequence[str]) -> Ite
     shared = sorted((first.states.keys() & second.states.keys()) - {0}) if means else []
     aparts = {steps: _apart(second, first, steps, means) for steps in shared}
     for steps in [one for one in shared if one in run.states]:
-        found, most = _apart(run, first, steps, means), max(SLACK * _grown(aparts, steps), FLOOR_STATISTIC)
+        found, most = _apart(run, first, steps, means), max(SLACK * grown(aparts, steps), FLOOR_STATISTIC)
         if not found <= most:
             yield f"after {steps} steps its running means are off by {found:.2g} of their change"
             return
 
 
-def _odd(ours: Tensors, theirs: Tensors, other: Tensors, typical: float, signs: bool) -> str:
-    """The tensor that changed most unlike the reference's; empty if none is unlike. typical: how far all tensors
-    together are apart, which one that happens to be nearer may be, too. signs: see `Reference`."""
-    slack, least = (SLACK_OF_SIGNS, FLOOR_SIGNS) if signs else (SLACK, SLACK * FLOOR_CHANGE)
-    norms = {name: _norm([theirs[name]]) for name in theirs}
-    whole = math.sqrt(sum(norm**2 for norm in norms.values()))
-    worst, excess = "", 1.0
-    for name, norm in norms.items():
-        if norm < WEIGHT * whole or not norm or theirs[name].size < VALUES:
-            continue
-        found, apart = (_off({name: one[name]}, {name: theirs[name]}, signs) for one in (ours, other))
-        over = found / max(slack * max(apart, typical), least)
-        if apart <= UNDECIDED and over > excess:
-            worst, excess = f"{name} has changed otherwise: off by {found:.2g} of its change", over
-    return worst
-
-
-def _count(tensors: Tensors) -> int:
-    return sum(tensor.size for tensor in tensors.values())
-
-
 def _apart(one: Marks, other: Marks, steps: int, trained: Sequence[str]) -> float:
     theirs = other.changes(steps, trained)
-    return _distance(one.changes(steps, trained), theirs) / _norm(theirs.values())
-
-
-def _distance(ours: Tensors, theirs: Tensors) -> float:
-    return _norm(ours[name] - theirs[name] for name in theirs)
-
-
-def _norm(parts: Iterable[NDArray[numpy.float64]]) -> float:
-    return math.sqrt(sum(float((part * part).sum()) for part in parts))
+    return distance(one.changes(steps, trained), theirs) / norm(theirs.values())

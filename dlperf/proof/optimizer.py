@@ -1,75 +1,107 @@
-"""In which constants of its optimizer does a measured run differ from the reference? Pure.
+"""Is a run's update the one that Adam makes of the run's own gradients? Pure.
 
-Rounding to 16 bits moves each value of an update by more than another beta2, or no decay of weights, does. But it moves
-each its own way, where a constant moves all of them along one direction, which is known: the reference writes down what
-other optimizers, with one constant changed each, would have made of its gradients (`adapters/numpy`). So of what a run
-differs from the reference, y, these directions d explain
+What 16 bits do to a gradient hides what another beta2 or half of the decay does to a weight. But weights, Adam's two
+moments and the update itself are in float32 in each precision, and a run hands these out. So between two states that
+are one step apart, whatever the gradient g was (`dlperf.models.bert.Optimizer` has the formulas),
 
-    c = the c for which |y - c d| is least, over all values, each as a multiple of its tensor's rounding error
+    g = (m' - beta1 m) / (1 - beta1)        v' = beta2 v + (1 - beta2) g^2
+    w' = w - learning_rate (m' / (1 - beta1^t) / (sqrt(v' / (1 - beta2^t)) + eps) + weight_decay w)
 
-c is 0 where the optimizer is right, and 1 where it is that other one. The rounding error of a tensor is the median over
-its values of how far the reference's two runs are apart. A gradient near zero that is rounded to its other side makes
-an update as wrong as it can be, so errors count by their squares up to K and by their size beyond (Huber, "Robust
-estimation of a location parameter", 1964), by weighting them again until that holds.
+hold to the rounding of float32: six frameworks show 0.02 of the decay and 1e-5 of the learning rate. Whether g is the
+gradient of the right loss is another question, which `measured` asks of the moments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy
     from numpy.typing import NDArray
 
     Tensors = Mapping[str, "NDArray[numpy.float64]"]
+    Moments = Mapping[str, Tensors]
 
-#: rounding errors beyond which a difference counts by its size
-K = 3.0
-#: how often weights are made again: with as many the shares that bars are from were read
-ROUNDS = 30
-#: the standard deviation of a normal distribution as a multiple of the median of its sizes
-DEVIATION = 1.4826
-#: of a weight in float32, which its state is rounded to in any case
+#: of a weight in float32
 ROUNDOFF = 2.0**-24
+#: how far squares may be from what they must be, as a share of a tensor's: 1 - 0.999 in float32 is 4.7e-5 off
+SQUARES = 2e-4
+#: how far off the learning rate may be, as a share of it; seen 1.3e-5
+RATE = 2e-4
+#: of the decay of weights, how much may be missing, or spared tensors may have: 1 - 1e-6 in float32 is 0.02 of it off
+DECAY = 0.1
+#: what rounding of the update adds to that of the weight, as a share of the learning rate
+FINE = 1e-5
+#: how many times its rounding a tensor may be off besides; seen 0.6
+ROUNDINGS = 4.0
 
 
 def faults(
-    ours: Mapping[int, Tensors],
-    theirs: Mapping[int, Tensors],
-    second: Mapping[int, Tensors],
-    others: Mapping[int, Mapping[str, Tensors]],
-    trained: Sequence[str],
-    most: float,
+    states: Mapping[int, Tensors],
+    moments: Mapping[int, Moments],
+    decayed: Mapping[str, bool],
+    recipe: Any,
+    since: int = 0,
 ) -> Iterator[str]:
-    """What is another in a run's optimizer, in words. By steps: a run's states, those of the reference's two runs, and
-    what the first of these would have come to by other optimizers. most: share of one that a right run may show. In
-    the first step Adam's constants cancel out."""
-    for steps in sorted(others.keys() & second.keys() & ours.keys() - {0, 1}):
-        found = explained(ours[steps], theirs[steps], second[steps], others[steps], trained)
-        worst = max(found, key=lambda name: abs(found[name]))
-        if not abs(found[worst]) <= most:
-            yield f"after {steps} steps its {worst} is another: {found[worst]:.2g} of the way to one that is wrong"
+    """What is otherwise in the first update that is, in words. states, moments ("mean" and "square"): by steps, of each
+    tensor. decayed: of each that is trained, whether it decays. recipe: the constants. since: steps made before."""
+    for before, after in pairwise(sorted(states)):
+        if after > before + 1:
+            continue
+        if after not in moments or (before not in moments and since + before):
+            yield "it hands out no moments of its optimizer"
+            return
+        zero = {name: 0.0 * states[before][name] for name in decayed}
+        old = moments[before] if since + before else {"mean": zero, "square": zero}
+        fault = _squares(old, moments[after], decayed, recipe) or _update(
+            states[before], states[after], moments[after], decayed, recipe, since + after
+        )
+        if fault:
+            yield f"from step {since + before} to {since + after} {fault}"
+            return
 
 
-def explained(
-    ours: Tensors, theirs: Tensors, other: Tensors, others: Mapping[str, Tensors], trained: Sequence[str]
-) -> dict[str, float]:
-    """By which share of each other optimizer's difference a run differs. ours, theirs, other: its state, and those of
-    the reference's two runs. others: by name, what the first of these would have come to."""
+def _squares(old: Moments, new: Moments, names: Iterable[str], recipe: Any) -> str:
+    """The first tensor of whose mean and square of gradients one is not what the other says; empty if none is."""
     import numpy
 
-    rows, differences = [], []
-    for name in trained:
-        rounding = float(numpy.median(abs(other[name] - theirs[name]))) * DEVIATION
-        rounding += ROUNDOFF * float(numpy.median(abs(theirs[name])))
-        if rounding:  # a tensor that begins as zeros and does not move tells nothing
-            rows.append(numpy.stack([found[name] - theirs[name] for found in others.values()]) / rounding)
-            differences.append((ours[name] - theirs[name]) / rounding)
-    directions, difference = numpy.concatenate(rows, axis=1), numpy.concatenate(differences)
-    shares: NDArray[numpy.float64] = numpy.zeros(len(others))
-    for _ in range(ROUNDS):
-        weights = 1 / numpy.maximum(1, abs(difference - shares @ directions) / K)
-        weighted = directions * weights
-        shares = numpy.linalg.lstsq(weighted @ directions.T, weighted @ difference, rcond=None)[0].astype(float)
-    return dict(zip(others, map(float, shares), strict=True))
+    for name in names:
+        gradient = (new["mean"][name] - recipe.beta1 * old["mean"][name]) / (1 - recipe.beta1)
+        must = recipe.beta2 * old["square"][name] + (1 - recipe.beta2) * gradient**2
+        found = float(numpy.linalg.norm(new["square"][name] - must))
+        if not found <= SQUARES * float(numpy.linalg.norm(must)):
+            return f"{name} has moments that no gradient gives with beta1 {recipe.beta1} and beta2 {recipe.beta2}"
+    return ""
+
+
+def _update(before: Tensors, after: Tensors, new: Moments, decayed: Mapping[str, bool], recipe: Any, step: int) -> str:
+    """What is otherwise in an update; empty if nothing. step: its number, from 1.
+
+    Of what all weights are off, as multiples of their rounding, the least squares of three directions: the update, the
+    decay of what decays, and that of all else."""
+    import numpy
+
+    off, directions = {}, {}
+    for name, decays in decayed.items():
+        mean, square = new["mean"][name] / (1 - recipe.beta1**step), new["square"][name] / (1 - recipe.beta2**step)
+        change, decay = mean / (numpy.sqrt(square) + recipe.eps), recipe.weight_decay * before[name]
+        must = before[name] - recipe.learning_rate * (change + decays * decay)
+        rounding = ROUNDOFF * numpy.maximum(abs(before[name]), abs(after[name])) + FINE * recipe.learning_rate
+        parts = numpy.stack([change, decays * decay, (not decays) * decay])
+        off[name], directions[name] = (after[name] - must) / rounding, -recipe.learning_rate * parts / rounding
+    every = numpy.concatenate([*directions.values()], axis=1)
+    shares = numpy.linalg.lstsq(every.T, numpy.concatenate([*off.values()]), rcond=None)[0]
+    rate, decay, spared = map(float, shares)
+    if not abs(rate) <= RATE:
+        return f"its learning rate was {1 + rate:.5g} times what it must be"
+    if not abs(decay) <= DECAY:
+        return f"its decay of weights was {1 + decay:.2g} times what it must be"
+    if not abs(spared) <= DECAY:
+        return f"what must not decay did, by {spared:.2g} of what decays"
+    for name, found in off.items():
+        left = float(numpy.sqrt(numpy.mean((found - shares @ directions[name]) ** 2)))
+        if not left <= ROUNDINGS:
+            return f"{name} was updated otherwise than Adam does: off by {left:.2g} times its rounding"
+    return ""

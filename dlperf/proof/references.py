@@ -20,7 +20,7 @@ from dlperf.catalog.adapter import Adapter
 from dlperf.envs import kinds
 from dlperf.errors import RunError
 from dlperf.planning.spec import Protocol, Spec
-from dlperf.proof import measured
+from dlperf.proof import measured, optimizer, rounding
 from dlperf.proof.certificates import definition
 from dlperf.proof.judge import work_options
 from dlperf.proof.measured import Marks, Reference
@@ -40,8 +40,6 @@ SECONDS, SHARE = 120.0, 0.07
 #: steps of a run without dropout, at most: ten of BERT-base in bfloat16 would take more time than all else here
 UNDROPPED = 6
 EVENTS, STATES = "events.rank0.jsonl", "states.npz"
-#: of the reference, see dlperf.adapters.numpy.runtime.Others
-OTHERS = "others.npz"
 #: beside them in the cache, written last: the digest of each
 CHECKSUMS = "checksums.txt"
 
@@ -99,7 +97,7 @@ class References:
             return {"verdict": "unproven", "why": f"what it wrote down of its tensors cannot be read: {error}"}
         found = self.of(job, dropout)
         held = found if isinstance(found, Reference) else None
-        wrong = measured.faults(told, trained(job), held)
+        wrong = [*optimizer_faults(job, told), *measured.faults(told, trained(job), held)]
         if wrong:
             return {"verdict": "different", "why": wrong[0]}
         return {"verdict": "same", "steps": held.steps} if held else {"verdict": "unproven", "why": str(found)}
@@ -116,11 +114,10 @@ class References:
             if isinstance(found, str):
                 return f"the reference did not run: {found}"
             made.append(found)
-        signs = job.family == "bert"  # Adam
-        halves = job.precision.startswith("amp")
-        slack = measured.SLACK_OF_HALVES if signs and halves else measured.SLACK
-        share = measured.SHARE_OF_HALVES if halves else measured.SHARE
-        return Reference(made[0], made[1], dropout and drops(job.model), signs, slack, share)
+        changes = rounding.CHANGES
+        if adam(job):
+            changes = rounding.HALVES if job.precision.startswith("amp") else rounding.SIGNS
+        return Reference(made[0], made[1], dropout and drops(job.model), changes)
 
     def _run(self, asked: Asked) -> Marks | str:
         """What a run wrote down, from the cache or made now; or why there is none."""
@@ -130,7 +127,7 @@ class References:
                 return marks(place, asked.job, finite=True)
         run = self.folder / "proofs" / asked.name / "run"
         self.note(f"reference for measured runs: {asked.name}")
-        found = self.make(asked, run, {"others": OTHERS})
+        found = self.make(asked, run)
         if isinstance(found, Marks):
             with suppress(OSError):
                 (place / CHECKSUMS).unlink(missing_ok=True)
@@ -208,6 +205,22 @@ def drops(model: str) -> bool:
     return bool(getattr(models.config(model), "dropout", 0.0))
 
 
+def adam(job: Job) -> Any:
+    """The constants of a job's optimizer, if that is Adam, else None."""
+    recipe = models.family(job.model).optimizer(job.global_batch_size)
+    return recipe if hasattr(recipe, "beta1") else None
+
+
+def optimizer_faults(job: Job, told: Marks, since: int = 0) -> list[str]:
+    """See `optimizer.faults`. In float16 a loss scale skips steps, and how many is not known."""
+    recipe = adam(job)
+    if recipe is None or job.precision == "amp_fp16":
+        return []
+    parameters = models.family(job.model).parameters(models.config(job.model))
+    decayed = {one.name: one.decayed for one in parameters if one.trained}
+    return list(optimizer.faults(told.states, told.moments, decayed, recipe, since))
+
+
 def pair(job: Job, protocol: Protocol, dropout: bool = True) -> tuple[Asked, Asked]:
     """The two runs that tell how far apart right runs of a job are. dropout: False for those that have next to none."""
     if dropout and drops(job.model):
@@ -264,39 +277,37 @@ def kept(asked: Asked, code: str, seed: int) -> Path:
 
 def checksums(folder: Path) -> str:
     """Of what a run of the reference wrote down; against damage. OSError or ValueError where that is not there."""
-    names = [EVENTS, STATES, *([OTHERS] if (folder / OTHERS).exists() else [])]
-    return "".join(f"{hashlib.sha256(content(folder / name)).hexdigest()}  {name}\n" for name in names)
+    return "".join(f"{hashlib.sha256(content(folder / name)).hexdigest()}  {name}\n" for name in (EVENTS, STATES))
 
 
 def marks(run: Path, job: Job, finite: bool = False) -> Marks:
     """What a run of a job wrote down. OSError or one of DAMAGED where that is not whole."""
     stream = events.read(run / EVENTS)
     windows = [(one.seconds, one.read_seconds) for one in stream.windows if one.read_seconds is not None]
-    others = _others(run / OTHERS, job) if (run / OTHERS).exists() else {}
-    return Marks(stream.losses, states(run / STATES, job, finite), windows, others)
+    found, moments = states(run / STATES, job, finite)
+    return Marks(stream.losses, found, windows, moments)
 
 
-def _others(path: Path, job: Job) -> dict[int, dict[str, dict[str, Any]]]:
-    """By steps and optimizer; OSError or one of DAMAGED where the file holds anything else."""
-    found: dict[int, dict[str, dict[str, Any]]] = {}
-    for key, values in arrays(path).items():
-        steps, optimizer, name = key.split("/", 2)
-        found.setdefault(int(steps), {}).setdefault(optimizer, {})[name] = values
-    parameters = models.family(job.model).parameters(models.config(job.model))
-    sizes = {one.name: min(one.size, WIDTH) for one in parameters if one.trained}
-    for state in [state for several in found.values() for state in several.values()]:
-        vectors(state, sizes, finite=True)
-    return found
-
-
-def states(path: Path, job: Job, finite: bool = False) -> dict[int, dict[str, Any]]:
-    """Samples of each of the model's tensors after so many steps, the start among them. OSError or one of DAMAGED where
-    the file holds anything else."""
+def states(
+    path: Path, job: Job, finite: bool = False
+) -> tuple[dict[int, dict[str, Any]], dict[int, dict[str, dict[str, Any]]]]:
+    """Samples of each of the model's tensors after so many steps, the start among them, and of Adam's moments. OSError
+    or one of DAMAGED where the file holds anything else."""
     found: dict[int, dict[str, Any]] = {0: {}}
+    moments: dict[int, dict[str, dict[str, Any]]] = {}
     for key, values in arrays(path).items():
-        steps, _, name = key.partition("/")
-        found.setdefault(int(steps), {})[name] = values
-    parameters = models.family(job.model).parameters(models.config(job.model))
+        steps, _, tensor = key.partition("/")
+        moment, _, name = tensor.rpartition("/")
+        state = (
+            moments.setdefault(int(steps), {"mean": {}, "square": {}})[moment]
+            if moment
+            else found.setdefault(int(steps), {})
+        )
+        state[name] = values
+    sizes = {one.name: min(one.size, WIDTH) for one in models.family(job.model).parameters(models.config(job.model))}
     for state in found.values():
-        vectors(state, {one.name: min(one.size, WIDTH) for one in parameters}, finite)
-    return found
+        vectors(state, sizes, finite)
+    for several in moments.values():
+        for state in several.values():
+            vectors(state, {name: sizes[name] for name in trained(job)}, finite)
+    return found, moments

@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 import pytest
 
-from dlperf.proof import measured
+from dlperf.proof import measured, rounding
 from dlperf.proof.measured import Marks, Reference
 
 STEPS, SIZE = 12, 1000
@@ -113,7 +113,7 @@ def test_several_changes_tell_more_of_dropout_than_each() -> None:
 def test_in_low_precision_a_length_tells_what_rounding_hides_from_a_distance() -> None:
     reference = Reference(train(), train(0.05, 1), dropout=False)
     assert fault(replace(train(0.05, 3), losses={}), reference) == ""
-    assert "times as far as the reference's" in fault(replace(train(0.05, 3, rate=0.104), losses={}), reference)
+    assert "times as large as the reference's" in fault(replace(train(0.05, 3, rate=0.104), losses={}), reference)
 
 
 def test_without_dropout_a_small_tensor_that_stood_still_is_named() -> None:
@@ -151,11 +151,11 @@ def flipped(run: Marks, name: str, count: int) -> Marks:
 
 
 def test_few_gradients_of_the_other_sign_are_left_out_where_an_update_is_one() -> None:
-    signs = replace(ROUNDED, signs=True)
+    signs = replace(ROUNDED, bars=rounding.SIGNS)
     right = replace(train(1e-5, 3), losses={})
-    assert fault(right, signs) == fault(flipped(right, "a", measured.FLIPPED), signs) == ""
+    assert fault(right, signs) == fault(flipped(right, "a", rounding.SIGNS.flipped), signs) == ""
     assert "off by" in fault(flipped(right, "a", 1), ROUNDED)
-    assert "off by" in fault(flipped(right, "a", 3 * measured.FLIPPED), signs)
+    assert "off by" in fault(flipped(right, "a", 3 * rounding.SIGNS.flipped), signs)
     assert "off by" in fault(train(1e-5, 3, rate=0.1002), signs)
 
 

@@ -1,0 +1,161 @@
+"""Without dropout: does rounding explain by how much a run differs from the reference? Pure.
+
+The reference runs twice, with more precision and with the row's. How far these two are apart, with a slack, a right run
+may be from the first, in what training has made of all tensors together and of each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    Tensors = Mapping[str, "NDArray[numpy.float64]"]
+
+#: how much further than the reference's own two runs a right one may be apart from it
+SLACK = 3.0
+#: below which differences of changes say nothing: 1 - beta2 of Adam alone, as the difference of two numbers in float32,
+#: is off by up to 3e-5 of it
+FLOOR = 1e-4
+#: share of all tensors' that one has at least, to be looked at alone
+WEIGHT = 1e-3
+#: how many times as large one tensor's may be: seen 1.04 in bfloat16 in the tiny ResNet with PyTorch, TensorFlow, MXNet
+LENGTHS = 1.25
+#: tensors that the reference's two runs themselves have this far apart are not looked at alone
+UNDECIDED = 0.5
+#: without dropout, how far apart all tensors are where rounding has not yet decided for single ones
+DECIDED = 0.05
+#: values of a tensor, of which fewer may all be far off by chance
+VALUES = 16
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Of what training changes, how far from the reference's it may be without dropout.
+
+    slack: of all tensors together, times how far the reference's two runs are apart, or `floor` where that is more.
+    slack_alone, floor_alone: of one tensor, times how far that is apart or all are, and in any case. weight: share of
+    all tensors' that one has at least, to be looked at alone. flipped: values that are left out, of all and of each.
+    """
+
+    what: str
+    slack: float = SLACK
+    floor: float = FLOOR
+    slack_alone: float = SLACK
+    floor_alone: float = SLACK * FLOOR
+    weight: float = WEIGHT
+    flipped: int = 0
+
+
+#: of what weights have changed by
+CHANGES = Bars("change")
+#: the same where updates are signs: a gradient near zero that is rounded to its other side makes a value as wrong as it
+#: can be, seen 4 in bfloat16 in bert_tiny, in four frameworks. Alone 4.2 times as far as all, a bias of which
+#: TensorFlow sums gradients in bfloat16, and 2e-3, embeddings of types in its float32
+SIGNS = Bars("change", slack_alone=10.0, floor_alone=5e-3, flipped=4)
+#: the same in 16 bits: NumPy rounds products alone, TensorFlow all that flows between them, which moved BERT-base's
+#: changes 2.5 times as much after one step and 2.8 times after three; others 1.0 to 1.7 times
+HALVES = replace(SIGNS, slack=6.0)
+#: of Adam's means of gradients: in bert_tiny six frameworks were 4e-7 to 2e-6 off in float32, a tensor alone 1e-5, and
+#: 0.9 to 1.6 times as far as NumPy in bfloat16; alone TensorFlow's biases 13 times
+MEANS = Bars("mean gradient", floor=3e-6, slack_alone=30.0, floor_alone=5e-5, weight=1e-8)
+
+
+def faults(
+    run: Mapping[int, Tensors], first: Mapping[int, Tensors], second: Mapping[int, Tensors], bars: Bars
+) -> Iterator[str]:
+    """What is too far off, in words: the first that is. run, first, second: after so many steps what training has made,
+    of the run and of the reference's two.
+
+    What rounds to each side as often turns a change rather than lengthens it: one that is off by e is (1 + e^2)^0.5
+    times as long, give or take e over the root of how many values make most of it up."""
+    shared = sorted(first.keys() & second.keys())
+    aparts = {steps: _off(second[steps], first[steps], bars.flipped) for steps in shared}
+    for steps in [one for one in shared if one in run]:
+        ours, theirs, other = run[steps], first[steps], second[steps]
+        apart = max(grown(aparts, steps), bars.floor)
+        found, most = _off(ours, theirs, bars.flipped), bars.slack * apart
+        share = norm(ours.values()) / norm(theirs.values())
+        of_all = f"after {steps} steps the {bars.what} of its parameters is"
+        if not found <= most:
+            yield (
+                f"{of_all} another: off by {found:.2g} of the reference's where {most:.2g} is explained, and "
+                f"{share:.2f} times as large"
+            )
+            return
+        if not abs(share - 1) <= max(most**2 / 2 + most / math.sqrt(_weighty(theirs)), bars.floor):
+            yield f"{of_all} {share:.4g} times as large as the reference's"
+            return
+        odd = (apart < DECIDED and _odd(ours, theirs, other, apart, bars)) or (
+            apart < UNDECIDED / 2 and odd_length(ours, theirs, other, LENGTHS)
+        )
+        if odd:
+            yield f"after {steps} steps {odd}"
+            return
+
+
+def odd_length(ours: Tensors, theirs: Tensors, other: Tensors, most: float) -> str:
+    """The first tensor that moved `most` times as far as in both of the reference's runs, or less far than in both;
+    empty if none did."""
+    whole = norm(theirs.values())
+    for name in theirs:
+        least, largest = sorted((norm([theirs[name]]), norm([other[name]])))
+        length = norm([ours[name]])
+        if least < WEIGHT * whole or (length and theirs[name].size < VALUES):
+            continue
+        if not least / most <= length <= largest * most:
+            return f"{name} has moved {length / least:.2g} times as far as the reference's"
+    return ""
+
+
+def _off(ours: Tensors, theirs: Tensors, flipped: int) -> float:
+    """How far apart two changes are, as a share of the second, but for so many values."""
+    whole = norm(theirs.values())
+    if not flipped:
+        return distance(ours, theirs) / whole
+    import numpy
+
+    squares = numpy.concatenate([((ours[name] - theirs[name]) ** 2).ravel() for name in theirs])
+    squares.sort()
+    return float(numpy.sqrt(squares[:-flipped].sum())) / whole
+
+
+def _odd(ours: Tensors, theirs: Tensors, other: Tensors, typical: float, bars: Bars) -> str:
+    """The tensor that changed most unlike the reference's; empty if none is unlike. typical: how far all tensors
+    together are apart, which one that happens to be nearer may be, too."""
+    sizes = {name: norm([theirs[name]]) for name in theirs}
+    whole = math.sqrt(sum(size**2 for size in sizes.values()))
+    worst, excess = "", 1.0
+    for name, size in sizes.items():
+        if size < bars.weight * whole or not size or theirs[name].size < VALUES:
+            continue
+        found, apart = (_off({name: one[name]}, {name: theirs[name]}, bars.flipped) for one in (ours, other))
+        over = found / max(bars.slack_alone * max(apart, typical), bars.floor_alone)
+        if apart <= UNDECIDED and over > excess:
+            worst, excess = f"the {bars.what} of {name} is another: off by {found:.2g} of it", over
+    return worst
+
+
+def grown(apart: Mapping[int, float], step: int) -> float:
+    """The largest up to the step that is looked at next."""
+    following = min((one for one in apart if one > step), default=step)
+    return max(value for one, value in apart.items() if one <= following)
+
+
+def _weighty(tensors: Tensors) -> float:
+    """How many values make up most of all: their number where all are as large, fewer else."""
+    squares = [values**2 for values in tensors.values()]
+    return sum(float(one.sum()) for one in squares) ** 2 / sum(float((one**2).sum()) for one in squares)
+
+
+def distance(ours: Tensors, theirs: Tensors) -> float:
+    return norm(ours[name] - theirs[name] for name in theirs)
+
+
+def norm(parts: Iterable[NDArray[numpy.float64]]) -> float:
+    return math.sqrt(sum(float((part * part).sum()) for part in parts))
