@@ -24,7 +24,7 @@ from dlperf.precision import TABLE
 from dlperf.proof import measured
 from dlperf.proof.bars import BARS
 from dlperf.proof.measured import FLOOR_LOSS, SLACK_OF_LOSSES, Marks, Reference
-from dlperf.proof.references import EVENTS, References, drops, optimizer_faults, pair, seconds, trained
+from dlperf.proof.references import EVENTS, References, adam_faults, drops, pair, seconds, trained
 from dlperf.proof.references import states as states_of
 from dlperf.proof.rounding import SLACK
 from dlperf.runs import events
@@ -66,7 +66,7 @@ def verdict(references: References, job: Job, run: Path, row_seconds: float) -> 
     rounded = max(FLOOR_LOSS, TABLE[job.precision].roundoff / SLACK_OF_LOSSES)
     loss, momentum = MASKED if reference.dropout else rounded, getattr(recipe, "momentum", None)
     found = measured.audited(ours, trained(job), reference, momentum, least, loss)
-    wrong = next(chain(optimizer_faults(job, ours, steps - 1), found), "")
+    wrong = next(chain(adam_faults(job, ours, steps - 1), found), "")
     return {"verdict": "different", "why": f"after {steps} steps {wrong}"} if wrong else {"audited": steps}
 
 

@@ -1,14 +1,22 @@
-"""Is a run's update the one that Adam makes of the run's own gradients? Pure.
+"""Has a run's optimizer the constants that it must have? Pure.
 
-What 16 bits do to a gradient hides what another beta2 or half of the decay does to a weight. But weights, Adam's two
-moments and the update itself are in float32 in each precision, and a run hands these out. So between two states that
-are one step apart, whatever the gradient g was (`dlperf.models.bert.Optimizer` has the formulas),
+Adam (`faults`): is the update the one that it makes of the run's own gradients? What 16 bits do to a gradient hides
+what another beta2 or half of the decay does to a weight. But weights, Adam's two moments and the update itself are in
+float32 in each precision, and a run hands these out. So between two states that are one step apart, whatever the
+gradient g was (`dlperf.models.bert.Optimizer` has the formulas),
 
     g = (m' - beta1 m) / (1 - beta1)        v' = beta2 v + (1 - beta2) g^2
     w' = w - learning_rate (m' / (1 - beta1^t) / (sqrt(v' / (1 - beta2^t)) + eps) + weight_decay w)
 
 hold to the rounding of float32: six frameworks show 0.02 of the decay and 1e-5 of the learning rate. Whether g is the
 gradient of the right loss is another question, which `measured` asks of the moments.
+
+SGD with momentum (`faults_of_sgd`): of its velocity a run shows nothing that its weights do not. But in the first two
+steps, from common weights, rounding moves each value of a weight its own way, where a constant moves all of them along
+one direction d, which is known. So of what a run differs from the reference, y, these explain the c for which |y - c d|
+is least, each value as a multiple of its tensor's rounding error: 0 where the constants are right. That error is the
+median of how far the reference's two runs are apart; what is beyond three of it counts by its size and not its square
+(Huber, "Robust estimation of a location parameter", 1964).
 """
 
 from __future__ import annotations
@@ -36,6 +44,13 @@ DECAY = 0.1
 FINE = 1e-5
 #: how many times its rounding a tensor may be off besides; seen 0.6
 ROUNDINGS = 4.0
+#: of SGD, in float32 and in 16 bits: how far off the learning rate may be, as a share of it, momentum, and decay, as in
+#: DECAY. Seen 1e-6, 1e-5 and 0.06 in float32 and 0.004, 0.009 and 0.03 in bfloat16, in ResNet-50 and the tiny one
+SGD, SGD_OF_HALVES = (1e-3, 2e-3, 0.25), (1e-2, 2e-2, 0.25)
+#: rounding errors beyond which a difference counts by its size, and how often weights are made for that
+HUBER, ROUNDS = 3.0, 30
+#: the standard deviation of a normal distribution as a multiple of the median of its sizes
+DEVIATION = 1.4826
 
 
 def faults(
@@ -105,3 +120,44 @@ def _update(before: Tensors, after: Tensors, new: Moments, decayed: Mapping[str,
         if not left <= ROUNDINGS:
             return f"{name} was updated otherwise than Adam does: off by {left:.2g} times its rounding"
     return ""
+
+
+def faults_of_sgd(
+    run: Mapping[int, Tensors],
+    first: Mapping[int, Tensors],
+    second: Mapping[int, Tensors],
+    decayed: Mapping[str, bool],
+    recipe: Any,
+    most: tuple[float, float, float],
+) -> Iterator[str]:
+    """What is otherwise in the first two updates, in words. run, first, second: states by steps, of the run and of the
+    reference's two. decayed, recipe: as in `faults`. most: SGD or SGD_OF_HALVES."""
+    if not all({0, 1, 2} <= one.keys() for one in (run, first, second)):
+        return
+    import numpy
+
+    off, directions = [], []
+    for name, decays in decayed.items():
+        start, between, after = (first[steps][name] for steps in (0, 1, 2))
+        rounding = DEVIATION * float(numpy.median(abs(second[2][name] - after)))
+        rounding += ROUNDOFF * float(numpy.median(abs(after)))
+        if rounding:  # a tensor that begins as zeros and does not move tells nothing
+            decay = -recipe.learning_rate * recipe.weight_decay * (2 + recipe.momentum) * start
+            parts = (after - start, between - start, decays * decay, (not decays) * decay)
+            off.append((run[2][name] - after) / rounding)
+            directions.append(numpy.stack(parts) / rounding)
+    every, difference = numpy.concatenate(directions, axis=1), numpy.concatenate(off)
+    shares: NDArray[numpy.float64] = numpy.zeros(len(every))
+    for _ in range(ROUNDS):
+        weighted = every / numpy.maximum(1, abs(difference - shares @ every) / HUBER)
+        shares = numpy.linalg.lstsq(weighted @ every.T, weighted @ difference, rcond=None)[0].astype(float)
+    rate, momentum, decay, spared = map(float, shares)
+    of_rate, of_momentum, of_decay = most
+    if not abs(rate) <= of_rate:
+        yield f"in its first two updates the learning rate was {1 + rate:.4g} times what it must be"
+    elif not abs(momentum) <= of_momentum:
+        yield f"in its first two updates momentum was {recipe.momentum + momentum:.3g}, must be {recipe.momentum:g}"
+    elif not abs(decay) <= of_decay:
+        yield f"in its first two updates decay of weights was {1 + decay:.2g} times what it must be"
+    elif not abs(spared) <= of_decay:
+        yield f"in its first two updates what must not decay did, by {spared:.2g} of what decays"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -97,7 +97,7 @@ class References:
             return {"verdict": "unproven", "why": f"what it wrote down of its tensors cannot be read: {error}"}
         found = self.of(job, dropout)
         held = found if isinstance(found, Reference) else None
-        wrong = [*optimizer_faults(job, told), *measured.faults(told, trained(job), held)]
+        wrong = [*adam_faults(job, told), *measured.faults(told, trained(job), held), *sgd_faults(job, told, held)]
         if wrong:
             return {"verdict": "different", "why": wrong[0]}
         return {"verdict": "same", "steps": held.steps} if held else {"verdict": "unproven", "why": str(found)}
@@ -115,7 +115,7 @@ class References:
                 return f"the reference did not run: {found}"
             made.append(found)
         changes = rounding.CHANGES
-        if adam(job):
+        if is_adam(job):
             changes = rounding.HALVES if job.precision.startswith("amp") else rounding.SIGNS
         return Reference(made[0], made[1], dropout and drops(job.model), changes)
 
@@ -197,7 +197,7 @@ def obstacle(job: Job, spec: Spec) -> str:
 
 def trained(job: Job) -> tuple[str, ...]:
     """The names of what is trained, not counted."""
-    return tuple(one.name for one in models.family(job.model).parameters(models.config(job.model)) if one.trained)
+    return tuple(decayed(job))
 
 
 def drops(model: str) -> bool:
@@ -205,20 +205,33 @@ def drops(model: str) -> bool:
     return bool(getattr(models.config(model), "dropout", 0.0))
 
 
-def adam(job: Job) -> Any:
-    """The constants of a job's optimizer, if that is Adam, else None."""
-    recipe = models.family(job.model).optimizer(job.global_batch_size)
-    return recipe if hasattr(recipe, "beta1") else None
+def recipe(job: Job) -> Any:
+    """The constants of a job's optimizer."""
+    return models.family(job.model).optimizer(job.global_batch_size)
 
 
-def optimizer_faults(job: Job, told: Marks, since: int = 0) -> list[str]:
-    """See `optimizer.faults`. In float16 a loss scale skips steps, and how many is not known."""
-    recipe = adam(job)
-    if recipe is None or job.precision == "amp_fp16":
-        return []
+def is_adam(job: Job) -> bool:
+    return hasattr(recipe(job), "beta1")
+
+
+def decayed(job: Job) -> dict[str, bool]:
+    """The names of what is trained, and of each whether it decays."""
     parameters = models.family(job.model).parameters(models.config(job.model))
-    decayed = {one.name: one.decayed for one in parameters if one.trained}
-    return list(optimizer.faults(told.states, told.moments, decayed, recipe, since))
+    return {one.name: one.decayed for one in parameters if one.trained}
+
+
+def adam_faults(job: Job, told: Marks, since: int = 0) -> Iterator[str]:
+    """See `optimizer.faults`. since: steps before. In float16 a loss scale skips steps, and how many is not known."""
+    if is_adam(job) and job.precision != "amp_fp16":
+        yield from optimizer.faults(told.states, told.moments, decayed(job), recipe(job), since)
+
+
+def sgd_faults(job: Job, told: Marks, held: Reference | None) -> Iterator[str]:
+    """See `optimizer.faults_of_sgd`. held: what the run is held against."""
+    if held and hasattr(recipe(job), "momentum") and job.precision != "amp_fp16":
+        most = optimizer.SGD if job.precision == "fp32" else optimizer.SGD_OF_HALVES
+        first, second = held.first.states, held.second.states
+        yield from optimizer.faults_of_sgd(told.states, first, second, decayed(job), recipe(job), most)
 
 
 def pair(job: Job, protocol: Protocol, dropout: bool = True) -> tuple[Asked, Asked]:

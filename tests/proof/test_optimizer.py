@@ -8,6 +8,7 @@ import numpy
 import pytest
 
 from dlperf.models.bert import Optimizer
+from dlperf.models.resnet import Optimizer as Sgd
 from dlperf.proof import optimizer
 
 RIGHT, STEPS, SIZE = Optimizer(), 4, 127
@@ -90,3 +91,50 @@ def test_states_that_are_far_apart_tell_nothing() -> None:
 def test_moments_that_are_not_there_are_a_fault() -> None:
     states = {steps: {"dense": numpy.full(SIZE, float(steps))} for steps in (0, 1)}
     assert list(optimizer.faults(states, {}, {"dense": True}, RIGHT)) == ["it hands out no moments of its optimizer"]
+
+
+MOMENTUM = Sgd(learning_rate=0.008, momentum=0.875, weight_decay=3e-4)
+
+
+def sgd(noise: float, seed: int, rate: float = 1.0, **other: Any) -> dict[int, dict[str, Any]]:
+    """States of two steps, on gradients that round."""
+    source, recipe = numpy.random.default_rng(seed), MOMENTUM._replace(**other)
+    common = numpy.random.default_rng(0)
+    weights = {name: 0.05 * common.standard_normal(4000) for name in DECAYED}
+    velocity, states = dict.fromkeys(DECAYED, 0.0), {0: weights}
+    for step in (1, 2):
+        weights = dict(weights)
+        for name, decays in DECAYED.items():
+            g = 1e-3 * common.standard_normal(4000) * (1 + noise * source.standard_normal(4000))
+            g[:20] *= -1 if noise else 1  # rounded to their other side
+            velocity[name] = recipe.momentum * velocity[name] + g + decays * recipe.weight_decay * weights[name]
+            weights[name] = weights[name] - rate * recipe.learning_rate * velocity[name]
+        states[step] = weights
+    return states
+
+
+def sgd_faults(run: dict[int, dict[str, Any]], most: tuple[float, float, float] = optimizer.SGD_OF_HALVES) -> list[str]:
+    return list(optimizer.faults_of_sgd(run, sgd(0, 0), sgd(0.03, 1), DECAYED, MOMENTUM, most))
+
+
+@pytest.mark.parametrize("seed", range(2, 8))
+def test_rounding_is_no_other_sgd(seed: int) -> None:
+    assert sgd_faults(sgd(0.03, seed)) == []
+
+
+@pytest.mark.parametrize(
+    ("other", "says"),
+    [
+        ({"rate": 1.02}, "the learning rate was 1.02 times what it must be"),
+        ({"momentum": 0.9}, "momentum was 0.9, must be 0.875"),
+        ({"weight_decay": 1.5e-4}, "decay of weights was 0."),
+    ],
+)
+def test_another_constant_of_sgd_shows_under_rounding(other: dict[str, float], says: str) -> None:
+    (fault,) = sgd_faults(sgd(0.03, 2, **other))
+    assert f"in its first two updates {says}" in fault
+
+
+def test_a_run_of_one_step_tells_nothing_of_sgd() -> None:
+    run = {steps: state for steps, state in sgd(0, 2, rate=2.0).items() if steps < 2}
+    assert sgd_faults(run) == []
