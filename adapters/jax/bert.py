@@ -21,9 +21,7 @@ def build(job, ranks):
     feed = runtime.Feed(job, ranks)
     effective = {
         "clip_norm": str(job.clip_norm or "off"),
-        "dropout": str(network.dropout),
         "masked_positions": str(config.masked),
-        "gelu": "erf",
         "attention": "softmax written out, fused by XLA",
         "norm_moments": "one pass" if network.one_pass else "two passes",
     }

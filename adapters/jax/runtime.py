@@ -11,7 +11,7 @@ import jaxlib
 import numpy
 
 from dlperf.adapters import base
-from dlperf.adapters.jax import communication
+from dlperf.adapters.jax import asked, communication
 from dlperf.adapters.jax.communication import COMMON, OWN, Devices, here
 from dlperf.adapters.jax.linear import wide
 from dlperf.adapters.jax.optimizers import FIRST_SCALE, first_scale, guarded
@@ -192,6 +192,7 @@ class Trainer(base.Trainer):
         dtype = str(jnp.dtype(self._network.compute_dtype))
         tf32 = dtype == "float32" and jax.config.jax_default_matmul_precision == "tensorfloat32"
         self.effective["compute_dtype"] = "tf32" if tf32 else dtype
+        self.effective.update(asked.of(self._compiled.trace(self._state, batch).jaxpr, self._job))
         if "scale" in self._state:
             self.effective["loss_scale"] = f"dynamic from {FIRST_SCALE:g}"
 
