@@ -16,7 +16,7 @@ from dlperf.envs.environment import Environment
 from dlperf.errors import reason
 from dlperf.planning.spec import FIRST_LOOK
 from dlperf.proof import audit
-from dlperf.proof.references import ADAPTER, SECONDS, SHARE, References, drops, obstacle, steps_alone
+from dlperf.proof.references import ADAPTER, References, budget, drops, obstacle, pairs, steps_alone
 from dlperf.runs.events import Stream
 from dlperf.runs.execute import Outcome
 from dlperf.schema import Job, Record
@@ -38,14 +38,10 @@ class Work:
         """Make the reference's runs that these rows' are held against. seconds: that the comparison is expected to
         take."""
         rows = [job for job in jobs if self._proves_itself(job)]
-        pairs = {(job.model, job.precision, job.batch_size) for job in rows}
-        each = max(SECONDS, SHARE * seconds / max(1, len(pairs) + sum(drops(model) for model, *_ in pairs)))
-        folder, spec, progress = self.store.folder, self.store.spec, self.progress
+        each, folder, spec, progress = budget(rows, seconds), self.store.folder, self.store.spec, self.progress
         self._references = References(folder, spec, self.adapters[ADAPTER], each, progress.note, progress.busy)
-        for job in rows:
-            self._references.of(job)
-            if drops(job.model):
-                self._references.of(job, dropout=False)
+        for job, dropout in pairs(rows):
+            self._references.of(job, dropout)
 
     def looked_at(self, made: Record, environment: Environment, stream: Stream, seconds: float) -> Record:
         """A run that is over, with Record.work. It keeps its figures where what it computed cannot be read, and is not

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -84,7 +84,7 @@ class References:
         why = obstacle(job, self.spec)
         if why:
             return why
-        key = (job.model, job.precision, job.batch_size, dropout, *sorted(work_options(job).items()))
+        key = (dropout, *work(job))
         if key not in self._made:
             self._made[key] = self._pair(job, dropout)
         return self._made[key]
@@ -244,6 +244,22 @@ def pair(job: Job, protocol: Protocol, dropout: bool = True) -> tuple[Asked, Ask
     return first, second
 
 
+def work(job: Job) -> tuple[object, ...]:
+    """What rows have in common that are held against the same runs."""
+    return (job.model, job.precision, job.batch_size, *sorted(work_options(job).items()))
+
+
+def pairs(jobs: Sequence[Job]) -> list[tuple[Job, bool]]:
+    """Of these rows, what pairs of runs are needed: a job, and `pair`'s dropout."""
+    alike = {work(job): job for job in jobs}.values()
+    return [(job, dropout) for job in alike for dropout in ((True, False) if drops(job.model) else (True,))]
+
+
+def budget(jobs: Sequence[Job], seconds: float) -> float:
+    """Seconds for each pair of runs that these rows need. seconds: that the comparison is expected to take."""
+    return max(SECONDS, SHARE * seconds / max(1, len(pairs(jobs))))
+
+
 def affordable(job: Job, protocol: Protocol, threads: int, budget: float, dropout: bool = True) -> Protocol | None:
     """As much of a protocol as both runs make in so many seconds: all, its first window, its warm-up, two steps, or
     nothing; without dropout some steps."""
@@ -286,6 +302,13 @@ def kept(asked: Asked, code: str, seed: int) -> Path:
         *(sorted(work_options(asked.job).items()), code),
     )
     return cache.folder() / "references" / f"{asked.name}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}"
+
+
+def kept_names() -> frozenset[str]:
+    """Of the runs in the cache, of whatever code and seed: a cheap guess, for estimates."""
+    with suppress(OSError):
+        return frozenset(one.name.rpartition("-")[0] for one in (cache.folder() / "references").iterdir())
+    return frozenset()
 
 
 def checksums(folder: Path) -> str:
