@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import tempfile
 from importlib import metadata
 
 import numpy
@@ -128,6 +129,9 @@ class Trainer(base.Trainer):
 
     def __init__(self, job, strategy, network, loss, optimizer, feed, effective):
         super().__init__(job, feed, effective)
+        # AutoGraph writes what it converts to files, and removes them at an exit that a worker does not take
+        self._scratch = tempfile.TemporaryDirectory(prefix="dlperf-")
+        tempfile.tempdir = self._scratch.name
         self._strategy, self._network, self._loss, self._optimizer = strategy, network, loss, optimizer
         self._parameters = [parameter for parameter in base.parameters(job) if parameter.trained]
         self._weights = [network.weights[parameter.name] for parameter in self._parameters]
@@ -246,3 +250,5 @@ class Trainer(base.Trainer):
     def close(self):
         if self._strategy:
             self._strategy.close()
+        tempfile.tempdir = None
+        self._scratch.cleanup()
