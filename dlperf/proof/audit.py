@@ -7,8 +7,8 @@ when it is over, and all runs of a row are asked for the same.
 
 What is held against the reference is the loss of that step and, of an optimizer with momentum, its update: the
 reference starts without momentum, and a run's update less `momentum` times the one before is what it is without. Adam
-divides by moments that no trainer hands out, and dropout's masks are other ones: of such a run it is the loss alone,
-and that its parameters move.
+divides by moments that the reference does not have: its update must be what Adam makes of the run's own moments, and
+the gradient of which these tell must be the reference's, as far as dropout's masks let it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dlperf.precision import TABLE
 from dlperf.proof import measured
 from dlperf.proof.bars import BARS
 from dlperf.proof.measured import FLOOR_LOSS, SLACK_OF_LOSSES, Marks, Reference
-from dlperf.proof.references import EVENTS, References, adam_faults, drops, pair, seconds, trained
+from dlperf.proof.references import EVENTS, References, adam_faults, drops, is_adam, pair, seconds, trained
 from dlperf.proof.references import states as states_of
 from dlperf.proof.rounding import SLACK
 from dlperf.runs import events
@@ -66,7 +66,8 @@ def verdict(references: References, job: Job, run: Path, row_seconds: float) -> 
     rounded = max(FLOOR_LOSS, TABLE[job.precision].roundoff / SLACK_OF_LOSSES)
     loss, momentum = MASKED if reference.dropout else rounded, getattr(recipe, "momentum", None)
     found = measured.audited(ours, trained(job), reference, momentum, least, loss)
-    wrong = next(chain(adam_faults(job, ours, steps - 1), found), "")
+    gradient = measured.audited_gradient(ours, reference, recipe.beta1) if is_adam(job) else ()
+    wrong = next(chain(adam_faults(job, ours, steps - 1), found, gradient), "")
     return {"verdict": "different", "why": f"after {steps} steps {wrong}"} if wrong else {"audited": steps}
 
 

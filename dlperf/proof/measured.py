@@ -50,6 +50,9 @@ LEAST_MEAN, MOST_MEAN = 0.88, 1.14
 #: by how much parameters may move further or less far than the reference's: in the first update, where Adam makes each
 #: value as large as its learning rate, and later; seen 0.005 and 0.060, standard deviations are 0.002 and 0.018
 FIRST_LENGTH, LENGTH = 0.015, 0.12
+#: the same of a gradient of one step after the last window, at most; and how many times as large one tensor's may be:
+#: seen SEENFAR and SEENLEN
+FAR_GRADIENT, LENGTHS_GRADIENT = 1.5, 2.5
 #: how many times as far, or less far, one tensor may, with masks: seen 1.6
 LENGTHS_MASKED = 1.8
 #: how many times as far from the reference's as its two runs from each other a tensor may be: seen 3.8, where they
@@ -134,6 +137,28 @@ def audited(
         found, most = distance(ours, first) / whole, SLACK * max(distance(second, first) / whole, rounding, least)
         if not found <= most:
             yield f"its next update is off by {found:.2g} where {most:.2g} is explained"
+
+
+def audited_gradient(run: Marks, reference: Reference, beta1: float) -> Iterator[str]:
+    """Of Adam, whose update is as large as its learning rate whatever the gradient is: the gradient of the step that is
+    audited, by its means before and after it, against those of the reference's, which begins with a mean of zero. With
+    dropout, all three have other masks. run, reference: as in `audited`."""
+
+    def gradient(marks: Marks, steps: int) -> Tensors:
+        after, before = marks.moments[steps]["mean"], marks.moments.get(steps - 1)
+        decayed = {name: beta1 * before["mean"][name] if before else 0.0 for name in after}
+        return {name: (after[name] - decayed[name]) / (1 - beta1) for name in after}
+
+    ours, theirs, other = gradient(run, 2), gradient(reference.first, 1), gradient(reference.second, 1)
+    far = _far(ours, theirs, other)
+    if reference.dropout and not far <= FAR_GRADIENT:
+        yield (
+            f"its next gradient is another: {far:.2f} times as far from the reference's as other masks of dropout take "
+            f"it, where {FAR_GRADIENT} is explained"
+        )
+    odd = odd_length(ours, theirs, other, LENGTHS_GRADIENT, "next gradient")
+    if odd:
+        yield odd
 
 
 def _alone(run: Marks, trained: Sequence[str]) -> Iterator[str]:
@@ -247,7 +272,9 @@ def _moved(first: bool, ours: Tensors, theirs: Tensors, other: Tensors) -> str:
             f"its parameters are nearer to the reference's ({far:.2f}) than other masks of dropout take them: dropout "
             "is off, or less"
         )
-    return odd_length(ours, theirs, other, LENGTHS_MASKED) or ("" if first else _odd_move(ours, theirs, other, whole))
+    return odd_length(ours, theirs, other, LENGTHS_MASKED, "change") or (
+        "" if first else _odd_move(ours, theirs, other, whole)
+    )
 
 
 def _odd_move(ours: Tensors, theirs: Tensors, other: Tensors, whole: float) -> str:

@@ -92,16 +92,16 @@ def faults(
             yield f"{of_all} {share:.4g} times as large as the reference's"
             return
         odd = (apart < DECIDED and _odd(ours, theirs, other, apart, bars)) or (
-            apart < UNDECIDED / 2 and odd_length(ours, theirs, other, LENGTHS)
+            apart < UNDECIDED / 2 and odd_length(ours, theirs, other, LENGTHS, bars.what)
         )
         if odd:
             yield f"after {steps} steps {odd}"
             return
 
 
-def odd_length(ours: Tensors, theirs: Tensors, other: Tensors, most: float) -> str:
-    """The first tensor that moved `most` times as far as in both of the reference's runs, or less far than in both;
-    empty if none did."""
+def odd_length(ours: Tensors, theirs: Tensors, other: Tensors, most: float, what: str) -> str:
+    """The first tensor that is `most` times as large as in both of the reference's runs, or as small; empty if none is.
+    what: training makes of it, in a word."""
     whole = norm(theirs.values())
     for name in theirs:
         least, largest = sorted((norm([theirs[name]]), norm([other[name]])))
@@ -109,7 +109,7 @@ def odd_length(ours: Tensors, theirs: Tensors, other: Tensors, most: float) -> s
         if least < WEIGHT * whole or (length and theirs[name].size < VALUES):
             continue
         if not least / most <= length <= largest * most:
-            return f"{name} has moved {length / least:.2g} times as far as the reference's"
+            return f"the {what} of {name} is {length / least:.2g} times as large as the reference's"
     return ""
 
 

@@ -84,8 +84,8 @@ def beside(run: Marks, share: float) -> Marks:
     ("share", "says"),
     [
         (1.0, ""),
-        (0.0, "c has moved 0 times"),
-        (0.5, "c has moved 0.5"),
+        (0.0, "the change of c is 0 times"),
+        (0.5, "the change of c is 0.5"),
         (-1.0, "from step 0 to 4 c has changed otherwise"),
     ],
 )
@@ -120,7 +120,7 @@ def test_without_dropout_a_small_tensor_that_stood_still_is_named() -> None:
     reference = Reference(beside(train(), 1.0), beside(train(0.15, 1), 1.0), dropout=False)
     right = replace(train(0.15, 3), losses={})
     assert measured.faults(beside(right, 1.0), ("a", "b", "c"), reference) == []
-    assert "c has moved 0 times as far" in measured.faults(beside(right, 0.0), ("a", "b", "c"), reference)[0]
+    assert "the change of c is 0 times as large" in measured.faults(beside(right, 0.0), ("a", "b", "c"), reference)[0]
 
 
 def first_update(seed: int, rate: float = 0.1, eps: float = 1e-3) -> Marks:
@@ -195,3 +195,33 @@ def test_what_is_not_a_number_is_a_fault() -> None:
     assert fault(replace(right, losses={**right.losses, 3: float("nan")})) != ""
     broken = {name: value * float("nan") for name, value in right.states[12].items()}
     assert fault(replace(right, states={**right.states, 12: broken})) != ""
+
+
+def audited_adam(seed: int, part: float = 1.0, silent: bool = False) -> Marks:
+    """Adam's means around an audited step, whose gradient masks change. part: share of it that other work makes."""
+    source, common = numpy.random.default_rng(seed), numpy.random.default_rng(7)
+    gradients = {name: common.standard_normal(SIZE) for name in ("a", "b")}
+    gradients = {name: part * g + (1 - part) * common.standard_normal(SIZE) for name, g in gradients.items()}
+    gradients = {name: g + 0.4 * source.standard_normal(SIZE) for name, g in gradients.items()}
+    gradients["b"] = gradients["b"] * (not silent)
+    earlier = {name: source.standard_normal(SIZE) for name in gradients}
+    means = {1: earlier, 2: {name: 0.9 * earlier[name] + 0.1 * g for name, g in gradients.items()}}
+    return Marks({}, {}, moments={steps: {"mean": mean} for steps, mean in means.items()})
+
+
+def of_reference(seed: int) -> Marks:
+    run = audited_adam(seed).moments
+    gradient = {name: run[2]["mean"][name] - 0.9 * run[1]["mean"][name] for name in ("a", "b")}
+    return Marks({}, {}, moments={1: {"mean": gradient}})
+
+
+def test_an_audited_gradient_is_the_reference_s_but_for_masks() -> None:
+    reference = Reference(of_reference(1), of_reference(2), dropout=True)
+    for seed in range(3, 23):
+        assert list(measured.audited_gradient(audited_adam(seed), reference, 0.9)) == []
+        (fault, *_) = measured.audited_gradient(audited_adam(seed, part=0.3), reference, 0.9)
+        assert "its next gradient is another" in fault
+        assert (
+            "the next gradient of b is 0 times"
+            in list(measured.audited_gradient(audited_adam(seed, silent=True), reference, 0.9))[-1]
+        )
