@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optio
 import numpy
 
 from dlperf import models
+from dlperf.adapters import libraries
 from dlperf.adapters.api import WIDTH, Job, Sparse, Trainer
 from dlperf.adapters.ranks import Ranks
 from dlperf.models.parameters import Parameter, initial, places, random_state
@@ -78,6 +79,9 @@ def what_ran(trainer: Trainer, job: Job) -> Dict[str, Dict[str, Any]]:
     read from there, whatever the trainer says."""
     shapes = {key: list(value) for key, value in trainer.shapes.items()}
     said = {key: str(value) for key, value in trainer.effective.items()}
+    products = libraries.told() if job.device == "cpu" else ""
+    if products:
+        said["libraries"] = products
     return {"effective": {**said, **models.family(job.model).observed(shapes)}, "shapes": shapes}
 
 

@@ -173,9 +173,6 @@ class Trainer(base.Trainer):
         self.parameter_count = sum(int(weight.size) for weight in trained)
         self.gradient_bytes = sum(int(weight.size) * weight.element_size() for weight in trained)
         self.effective["threads"] = str(job.threads)
-        if job.device == "cpu":
-            asked = os.environ.get("MKL_DEBUG_CPU_TYPE")
-            self.effective["blas"] = "MKL of 2019" + (f", MKL_DEBUG_CPU_TYPE={asked}" if asked else "")
         self.effective["optimizer"] = kernel(optimizer)
         if job.device == "cuda":
             self.effective["device_memory"] = (
