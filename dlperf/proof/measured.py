@@ -30,7 +30,7 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from dlperf.proof import rounding
-from dlperf.proof.rounding import CHANGES, SLACK, VALUES, WEIGHT, Bars, distance, grown, norm, odd_length
+from dlperf.proof.rounding import CHANGES, ROUNDOFF, SLACK, VALUES, WEIGHT, Bars, distance, grown, norm, odd_length
 
 if TYPE_CHECKING:
     import numpy
@@ -65,8 +65,6 @@ FLOOR_UPDATE = 2e-3
 #: of a window's seconds, what reading its loss takes where the work was done; the shortest read of a run tells, since
 #: on a busy machine one may take long
 LATE = 0.25
-#: of a weight in float32
-ROUNDOFF = 2.0**-24
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from dlperf.proof.rounding import ROUNDOFF
+
 if TYPE_CHECKING:
     import numpy
     from numpy.typing import NDArray
@@ -32,8 +34,6 @@ if TYPE_CHECKING:
     Tensors = Mapping[str, "NDArray[numpy.float64]"]
     Moments = Mapping[str, Tensors]
 
-#: of a weight in float32
-ROUNDOFF = 2.0**-24
 #: how far squares may be from what they must be, as a share of a tensor's: 1 - 0.999 in float32 is 4.7e-5 off
 SQUARES = 2e-4
 #: how far off the learning rate may be, as a share of it; seen 1.3e-5

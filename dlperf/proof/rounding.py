@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: how much further than the reference's own two runs a right one may be apart from it
 SLACK = 3.0
+#: of a weight in float32
+ROUNDOFF = 2.0**-24
 #: below which differences of changes say nothing: 1 - beta2 of Adam alone, as the difference of two numbers in float32,
 #: is off by up to 3e-5 of it
 FLOOR = 1e-4
