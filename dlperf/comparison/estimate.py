@@ -223,11 +223,13 @@ def looks_seconds(jobs: Sequence[Job], spec: Spec, here: Here, seconds: float) -
         protocol = references.affordable(job, spec.protocol, threads, each, dropout)
         made = references.pair(job, protocol, dropout) if protocol else ()
         total += sum(references.seconds(one, threads) for one in made if one.name not in here.referenced)
-        steps = protocol.warmup_steps if protocol else 0
         alike = [row for row in rows if references.work(row) == references.work(job)]
         if dropout:
-            total += len(alike) * sum(references.seconds(one, threads) for one in references.pair(job, audit.STEP))
+            of_row = [spec.protocol.repeats * (run_seconds(row, spec, here) or 0.0) for row in alike]
+            took = audit.takes(job, threads)
+            total += took * sum(took <= audit.allowed(one) for one in of_row)
         else:
+            steps = protocol.warmup_steps if protocol else 0
             short = replace(spec, protocol=references.steps_alone(spec.protocol, steps))
             total += sum(run_seconds(row, short, here) or 0.0 for row in alike)
     return total
