@@ -21,11 +21,16 @@ def of(step, job):
 
 def _rates(equations):
     """Of dropout: what random bits, which are whole numbers without a sign, are compared with."""
+    varying = {}  # the constants that shard_map makes values of each rank
     for one in equations:
-        if one.primitive.name == "ge" and isinstance(one.invars[1], Literal):
-            dtype = jnp.dtype(one.invars[1].aval.dtype)
-            if dtype.kind == "u":
-                yield f"{float(one.invars[1].val) / 2 ** (8 * dtype.itemsize):.3g}"
+        name = one.primitive.name
+        if name in ("pvary", "pcast") and isinstance(one.invars[0], Literal):
+            varying[one.outvars[0]] = one.invars[0]
+        elif name == "ge":
+            bar = one.invars[1]
+            bar = bar if isinstance(bar, Literal) else varying.get(bar)
+            if bar is not None and jnp.dtype(bar.aval.dtype).kind == "u":
+                yield f"{float(bar.val) / 2 ** (8 * bar.aval.dtype.itemsize):.3g}"
 
 
 def _equations(jaxpr):

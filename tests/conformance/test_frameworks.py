@@ -8,6 +8,7 @@ from commands import records, run
 from dlperf.adapters import cpu
 from dlperf.catalog import reader
 from dlperf.comparison import store
+from dlperf.models import bert
 from dlperf.proof import judge
 from dlperf.stored import proofs_from
 
@@ -64,6 +65,20 @@ def test_every_row_has_its_proof(comparison):
     verdicts = {job.id: judge.verdict(opened.proofs[job.id]) for job in opened.plan.jobs}
     assert {word for word, _ in verdicts.values()} == {"same"}, verdicts
     assert all(len(certificates) == 2 for certificates in opened.proofs.values())
+
+
+def test_two_ranks_say_of_their_work_what_one_says(comparison, tmp_path):
+    """What is read back from a program is found in that of several ranks too."""
+    _, alone = comparison
+    words = ["-m", "bert_tiny", "-p", "fp32", "--device", "cpu", "-r", 1, "--nproc-per-node", 2, "--threads", 1]
+    ended = run("compare", *words, "--no-verify", "-o", tmp_path / "out", timeout=1800)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    together = {record.job.system: record.effective for record in records(tmp_path / "out") if record.done}
+    assert set(REAL) <= set(together)
+    for record in alone.records.values():
+        if (record.job.model, record.job.precision) == ("bert_tiny", "fp32"):
+            two = together[record.job.system]
+            assert {key: two[key] for key in bert.EFFECTIVE} == {key: record.effective[key] for key in bert.EFFECTIVE}
 
 
 def test_all_six_do_the_same_work_in_the_full_networks(tmp_path):
