@@ -66,6 +66,7 @@ class Job(NamedTuple):
     dropout: share of the model's own rate, 1 unless something is checked: 0 turns it off, NEXT_TO_NONE has the same
         kernels run and drops nothing. dropout_seed: of its masks; each run of a row has its own, so that runs differ by
         as much as dropout does.
+    revealing: for checking: whether parameters start from `revealing` of the model's family, not from `parameters`.
     trace_steps: for checking: steps whose trajectory is written down, see dlperf.adapters.trace, in place of warm-up
         and windows. Unless it is 0, the trainer keeps each step's logits and gradients.
     threads: CPU threads that each rank's framework may use.
@@ -86,6 +87,7 @@ class Job(NamedTuple):
     distinct_batches: int = 4
     dropout: float = 1.0
     dropout_seed: int = 1
+    revealing: bool = False
     trace_steps: int = 0
     warmup_steps: int = 2
     windows: int = 3

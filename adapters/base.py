@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 
 def parameters(job: Job) -> List[Parameter]:
-    """All tensors of the job's model, as dlperf.models lists them."""
-    return list(models.family(job.model).parameters(models.config(job.model)))
+    """All tensors of the job's model, as dlperf.models lists them, with the values that they start from."""
+    family = models.family(job.model)
+    return list((family.revealing if job.revealing else family.parameters)(models.config(job.model)))
 
 
 def parameter_groups(network: Any, job: Job, weight_decay: float) -> "List[Dict[str, Any]]":

@@ -10,15 +10,15 @@ import hashlib
 import os
 import time
 import zipfile
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, TypeVar, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, Optional, Tuple, TypeVar, Union
 
 import numpy
 
 from dlperf import models
-from dlperf.adapters import libraries
+from dlperf.adapters import base, libraries
 from dlperf.adapters.api import WIDTH, Job, Sparse, Trainer
 from dlperf.adapters.ranks import Ranks
-from dlperf.models.parameters import Parameter, initial, places, random_state
+from dlperf.models.parameters import initial, places, random_state
 
 Tensor = TypeVar("Tensor", bound=Union[numpy.ndarray, Sparse])
 Sketches = Dict[str, numpy.ndarray]
@@ -111,7 +111,7 @@ def _logits(trainer: Trainer, job: Job, place: Ranks) -> Sketches:
 
 def _gradients(trainer: Trainer, job: Job, sketched: bool) -> Tuple[Optional[float], Sketches]:
     """The norm of all gradients together, and their sketches; (None, {}) where the framework gives none."""
-    expected = {p.name: p.shape for p in _parameters(job) if p.trained}
+    expected = {p.name: p.shape for p in base.parameters(job) if p.trained}
     square, sketches, given = 0.0, {}, False
     for name, value in _checked("gradients", trainer.gradients(), expected, job.precision, none_is_well=True):
         given = True
@@ -123,7 +123,7 @@ def _gradients(trainer: Trainer, job: Job, sketched: bool) -> Tuple[Optional[flo
 
 
 def _changes(trainer: Trainer, job: Job) -> Tuple[Sketches, str]:
-    parameters = {parameter.name: parameter for parameter in _parameters(job)}
+    parameters = {parameter.name: parameter for parameter in base.parameters(job)}
     expected = {name: parameter.shape for name, parameter in parameters.items()}
     sketches, weights = {}, hashlib.sha256()
     for name, value in _checked("parameters", trainer.parameters(), expected, job.precision):
@@ -141,7 +141,7 @@ def _changes(trainer: Trainer, job: Job) -> Tuple[Sketches, str]:
 def samples(trainer: Trainer, job: Job) -> Sketches:
     """Some values of each tensor of a run that is measured: all if they are at most WIDTH, else WIDTH of them at random
     places, which depend on the tensor's name. By name, float64; of Adam's moments by "mean/<name>", "square/<name>"."""
-    parameters = {parameter.name: parameter for parameter in _parameters(job)}
+    parameters = {parameter.name: parameter for parameter in base.parameters(job)}
     expected = {name: parameter.shape for name, parameter in parameters.items()}
     found = {}
     for name, value in _checked("parameters", trainer.parameters(), expected, job.precision):
@@ -200,10 +200,6 @@ def _whole(
     whole[:] = rest
     whole[value.rows] = value.values
     return whole
-
-
-def _parameters(job: Job) -> List[Parameter]:
-    return list(models.family(job.model).parameters(models.config(job.model)))
 
 
 def _checked(

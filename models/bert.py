@@ -20,7 +20,7 @@ plus cross-entropy of next sentence, mean over the batch; in float32 or better.
 import math
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
-from dlperf.models.parameters import Parameter, random_state
+from dlperf.models.parameters import Init, Parameter, random_state
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -133,6 +133,32 @@ def parameters(config: Config) -> List[Parameter]:
     result.append(Parameter("cls.predictions.bias", (config.vocabulary,), "bias", "zeros"))
     result += _dense("cls.seq_relationship", hidden, 2)
     return result
+
+
+def revealing(config: Config) -> List[Parameter]:
+    """Embeddings whose variance is not far above 1e-5, which LayerNorm's epsilon is in other networks; attention that
+    prefers some words, but adds little, so that words stay unlike each other through all layers; in every second layer
+    GELU's inputs about -3.5, where the form with tanh is 20 % off; in the pooler tanh's inputs of about 1.5; biases,
+    scales and shifts that are not 0 and 1."""
+    alike = config.hidden**-0.5  # a dense layer's deviation, whose outputs are then as large as its inputs
+    inits: Dict[str, Init] = {
+        "embedding": 0.003,
+        "bias": 0.05,
+        "scale": (1.0, 0.2),
+        "shift": 0.05,
+        "bert.pooler.dense.weight": 1.5 * alike,
+        # as large logits as with embeddings of the usual size
+        "cls.predictions.transform.LayerNorm.weight": (6.0, 1.0),
+    }
+    for index in range(config.layers):
+        layer = f"bert.encoder.layer.{index}."
+        inits[layer + "attention.output.dense.weight"] = 0.3 * alike
+        if index % 2:
+            inits[layer + "intermediate.dense.weight"] = 0.1 * alike
+            inits[layer + "intermediate.dense.bias"] = (-3.5, 0.1)
+    return [
+        one._replace(init=inits.get(one.name, inits.get(one.kind, one.shape[-1] ** -0.5))) for one in parameters(config)
+    ]
 
 
 def _dense(name: str, inputs: int, outputs: int) -> List[Parameter]:

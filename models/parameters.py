@@ -13,19 +13,23 @@ DECAYED = frozenset(["conv", "dense", "embedding"])
 STATISTICS = frozenset(["running_mean", "running_var"])
 
 
+#: see `Parameter.init`
+Init = Union[str, float, Tuple[float, float]]
+
+
 class Parameter(NamedTuple):
     """One tensor of a model.
 
     shape: conv (out, in, height, width); dense (out, in); embedding (rows, width); all others (width,).
     kind: conv | dense | embedding | bias | scale | shift | running_mean | running_var; `scale` and `shift` are
     gamma and beta of BatchNorm and LayerNorm.
-    init: "zeros", "ones", or the standard deviation of a normal distribution.
+    init: "zeros", "ones", or the standard deviation of a normal distribution, or its mean and its deviation.
     """
 
     name: str
     shape: Tuple[int, ...]
     kind: str
-    init: Union[str, float]
+    init: Init
 
     @property
     def trained(self) -> bool:
@@ -61,7 +65,9 @@ def initial(parameter: Parameter, seed: int, dtype: str = "float32") -> "NDArray
         return numpy.full(parameter.shape, {"zeros": 0, "ones": 1}[parameter.init], dtype)
     random = random_state(seed, parameter.name)
     values = random.standard_normal(parameter.size)
-    values *= parameter.init
+    mean, deviation = parameter.init if isinstance(parameter.init, tuple) else (0.0, parameter.init)
+    values *= deviation
+    values += mean
     # float32 first, so that a float64 run starts from exactly the numbers of a float32 run
     return values.astype("float32").astype(dtype).reshape(parameter.shape)
 

@@ -56,6 +56,10 @@ class Family(Protocol):
     def parameters(self, config: Any) -> "List[Parameter]":
         """Every tensor, statistics too, in the order of the forward pass."""
 
+    def revealing(self, config: Any) -> "List[Parameter]":
+        """The same tensors with other initial values, from which a run shows what rounding hides in one from those of
+        `parameters`: with an epsilon beside variances as small, a nonlinear function where it is least linear."""
+
     def optimizer(self, global_batch_size: int) -> Any:
         """The optimizer's values, a NamedTuple whose docstring is its formula."""
 

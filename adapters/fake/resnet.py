@@ -10,6 +10,7 @@ import time
 import numpy
 
 from dlperf import models
+from dlperf.adapters import base
 from dlperf.adapters.api import EFFECTIVE
 from dlperf.models.batches import Batches
 from dlperf.models.parameters import count, initial
@@ -90,7 +91,7 @@ class Trainer:
     def __init__(self, job, ranks):
         self._job = job
         family, config = models.family(job.model), models.config(job.model)
-        self._parameters = family.parameters(config)
+        self._parameters = base.parameters(job)
         self._batches = Batches(job, ranks)
         self._seconds = float(job.options.get("step_seconds", "0.001"))
         concerned = job.options.get("rank", "all") in ("all", str(ranks.rank))

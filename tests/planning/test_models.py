@@ -11,7 +11,7 @@ from dlperf.adapters.api import Job
 from dlperf.adapters.ranks import Ranks
 from dlperf.models import resnet, traits
 from dlperf.models.batches import Batches
-from dlperf.models.parameters import count
+from dlperf.models.parameters import Parameter, count, initial
 
 #: as their papers and other implementations have them
 TRAINED = {"resnet50": 25_557_032, "bert_base": 110_106_428}
@@ -32,6 +32,21 @@ def test_resnet_and_bert_are_found_in_the_order_of_rows():
 @pytest.mark.parametrize(("model", "trained"), TRAINED.items())
 def test_a_model_has_the_published_number_of_parameters(model, trained):
     assert count(models.family(model).parameters(models.config(model))) == trained
+
+
+@pytest.mark.parametrize("model", models.NAMES)
+def test_revealing_weights_are_other_values_of_the_same_tensors(model):
+    family, config = models.family(model), models.config(model)
+    usual, revealing = family.parameters(config), family.revealing(config)
+    assert [one._replace(init=0.0) for one in revealing] == [one._replace(init=0.0) for one in usual]
+    assert not {one.init for one in revealing if one.trained} & {"zeros", "ones"}
+
+
+def test_a_value_may_have_a_mean_and_a_deviation():
+    values = initial(Parameter("layer.bias", (10_000,), "bias", (-3.5, 0.1)), seed=1)
+    assert values.dtype == "float32"
+    assert values.mean() == pytest.approx(-3.5, abs=0.01)
+    assert values.std() == pytest.approx(0.1, rel=0.05)
 
 
 @pytest.mark.parametrize(
