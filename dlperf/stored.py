@@ -80,13 +80,13 @@ class Machine(TypedDict, total=False):
 
 
 class Audit(TypedDict, total=False):
-    """Of one run of a row, see dlperf.proof.audit: after how many steps it was, or why it was not. undropped: for how
-    many steps the row's program did the same with next to no dropout; dropped: why that is not known."""
+    """Of one run of a row, see dlperf.proof.audit: after how many steps it was, or why it was not. revealed: for how
+    many steps the row's program did the same from revealing weights, without dropout; unrevealed: why not."""
 
     audited: Count
     unaudited: str
-    undropped: Count
-    dropped: str
+    revealed: Count
+    unrevealed: str
 
 
 class Held(Audit):

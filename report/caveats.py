@@ -201,11 +201,11 @@ def _measured(comparison: Comparison) -> Iterator[str]:
             f"{'was' if audited == 1 else 'were'} looked at again after the last window: its next step did what the "
             "same network does from the same weights."
         )
-    undropped = [record.work["undropped"] for record in looked if "undropped" in record.work]
-    if undropped:
+    revealed = [record.work["revealed"] for record in looked if "revealed" in record.work]
+    if revealed:
         yield (
-            f"{text.count(len(undropped), 'row')} ran once more with so little dropout that nothing was dropped, for "
-            f"{_span(undropped)} steps, and did what that network does without."
+            f"{text.count(len(revealed), 'row')} ran once more, without dropout and from weights that make small "
+            f"mistakes show, for {_span(revealed)} steps, and did what the same network does."
         )
     unheld = _by_reason((record.work["why"], record) for record in looked if record.work["verdict"] == "unproven")
     for why, systems in unheld.items():
@@ -213,9 +213,10 @@ def _measured(comparison: Comparison) -> Iterator[str]:
     unaudited = _by_reason((record.work["unaudited"], record) for record in looked if "unaudited" in record.work)
     for why, systems in unaudited.items():
         yield f"Not looked at after the last window, since {text.line(why, 300)}: {text.listing(systems)}."
-    dropped = _by_reason((record.work["dropped"], record) for record in looked if "dropped" in record.work)
-    for why, systems in dropped.items():
-        yield f"Not looked at without dropout, since {text.line(why, 300)}: {text.listing(systems)}."
+    hidden = _by_reason((record.work["unrevealed"], record) for record in looked if "unrevealed" in record.work)
+    for why, systems in hidden.items():
+        unseen = "Not looked at from weights that make small mistakes show"
+        yield f"{unseen}, since {text.line(why, 300)}: {text.listing(systems)}."
 
 
 def _span(steps: Sequence[int]) -> str:

@@ -216,15 +216,15 @@ def _proof_seconds(one: Asked, threads: float, here: Here) -> float:
 
 def looks_seconds(jobs: Sequence[Job], spec: Spec, here: Here, seconds: float) -> float:
     """Of what measured runs of these rows are held against, where it is not in the cache, and of one look at a run of
-    each: the reference's step, and a run with next to no dropout. seconds: of all else."""
+    each: the reference's step, and a run from revealing weights. seconds: of all else."""
     rows = [job for job in jobs if not references.obstacle(job, spec)]
     each, threads, total = references.budget(rows, seconds), spec.threads, 0.0
-    for job, dropout in references.pairs(rows):
-        protocol = references.affordable(job, spec.protocol, threads, each, dropout)
-        made = references.pair(job, protocol, dropout) if protocol else ()
+    for job, revealing in references.pairs(rows):
+        protocol = references.affordable(job, spec.protocol, threads, each, revealing)
+        made = references.pair(job, protocol, revealing) if protocol else ()
         total += sum(references.seconds(one, threads) for one in made if one.name not in here.referenced)
         alike = [row for row in rows if references.work(row) == references.work(job)]
-        if dropout:
+        if not revealing:
             of_row = [spec.protocol.repeats * (run_seconds(row, spec, here) or 0.0) for row in alike]
             took = audit.takes(job, threads)
             total += took * sum(took <= audit.allowed(one) for one in of_row)

@@ -16,7 +16,7 @@ from dlperf.envs.environment import Environment
 from dlperf.errors import reason
 from dlperf.planning.spec import FIRST_LOOK
 from dlperf.proof import audit
-from dlperf.proof.references import ADAPTER, References, budget, drops, obstacle, pairs, steps_alone
+from dlperf.proof.references import ADAPTER, References, budget, obstacle, pairs, steps_alone
 from dlperf.runs.events import Stream
 from dlperf.runs.execute import Outcome
 from dlperf.schema import Job, Record
@@ -40,8 +40,8 @@ class Work:
         rows = [job for job in jobs if self._proves_itself(job)]
         each, folder, spec, progress = budget(rows, seconds), self.store.folder, self.store.spec, self.progress
         self._references = References(folder, spec, self.adapters[ADAPTER], each, progress.note, progress.busy)
-        for job, dropout in pairs(rows):
-            self._references.of(job, dropout)
+        for job, revealing in pairs(rows):
+            self._references.of(job, revealing)
 
     def looked_at(self, made: Record, environment: Environment, stream: Stream, seconds: float) -> Record:
         """A run that is over, with Record.work. It keeps its figures where what it computed cannot be read, and is not
@@ -73,24 +73,26 @@ class Work:
         with self.store.spending("audits of measured runs"):
             if asked:
                 work = {**work, **audit.verdict(references, job, folder, seconds * spec.protocol.repeats)}
-            if work["verdict"] != "different" and drops(job.model) and not obstacle(job, spec):
-                work = {**work, **self._undropped(references, job, environment)}
+            if work["verdict"] != "different" and not obstacle(job, spec):
+                work = {**work, **self._revealed(references, job, environment)}
         return work
 
-    def _undropped(self, references: References, job: Job, environment: Environment) -> dict[str, Any]:
-        """Masks hide much of what a run computes. So the program that is measured runs once more, with so little
-        dropout that it drops nothing, and is held against the reference without."""
-        held = references.of(job, dropout=False)
+    def _revealed(self, references: References, job: Job, environment: Environment) -> dict[str, Any]:
+        """Rounding and dropout's masks hide much of what a run computes. So the program that is measured runs once
+        more, from weights that reveal more and with so little dropout that it drops nothing, and is held against the
+        reference."""
+        held = references.of(job, revealing=True)
         if isinstance(held, str):
-            return {"dropped": held}
+            return {"unrevealed": held}
         spec = replace(self.store.spec, protocol=steps_alone(self.store.spec.protocol, held.steps))
-        folder = self.store.folder / "proofs" / f"{job.id}-undropped" / "run"
+        folder = self.store.folder / "proofs" / f"{job.id}-revealing" / "run"
         row = f"{job.model} {job.precision_asked} {job.system}"
-        busy = partial(self.progress.busy, lambda: f"{row}: a run with next to no dropout")
-        failure = self.execute(folder, job, spec, 0, environment, busy, {"dropout": NEXT_TO_NONE})[1].failure
+        busy = partial(self.progress.busy, lambda: f"{row}: a run from revealing weights")
+        checked = {"revealing": True, "dropout": NEXT_TO_NONE}
+        failure = self.execute(folder, job, spec, 0, environment, busy, checked)[1].failure
         if failure:
-            return {"dropped": f"that run failed ({failure.kind}: {failure.message})"}
-        found = references.verdict(job, folder, dropout=False)
+            return {"unrevealed": f"that run failed ({failure.kind}: {failure.message})"}
+        found = references.verdict(job, folder, revealing=True)
         if found["verdict"] == "different":
-            return {**found, "why": f"with next to no dropout {found['why']}"}
-        return {"undropped": found["steps"]} if found["verdict"] == "same" else {"dropped": found["why"]}
+            return {**found, "why": f"from revealing weights {found['why']}"}
+        return {"revealed": found["steps"]} if found["verdict"] == "same" else {"unrevealed": found["why"]}

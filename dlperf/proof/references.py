@@ -37,8 +37,9 @@ FLOPS, SLOWER = 3.5e10, {"fp64": 2.0, "fp32": 1.0, "amp_bf16": 2.6}
 SEEDS = (1_000_001, 1_000_002)
 #: seconds that the two runs may take at least, and the share of the comparison's; audits have another 0.03
 SECONDS, SHARE = 120.0, 0.07
-#: steps of a run without dropout, at most: ten of BERT-base in bfloat16 would take more time than all else here
-UNDROPPED = 6
+#: steps of a run from revealing weights, at most: ten of BERT-base in bfloat16 would take more time than all else here;
+#: and of a network in which rounding decides, more with each step
+REVEALING, REVEALING_KINKS = 6, 2
 EVENTS, STATES = "events.rank0.jsonl", "states.npz"
 #: beside them in the cache, written last: the digest of each
 CHECKSUMS = "checksums.txt"
@@ -46,20 +47,24 @@ CHECKSUMS = "checksums.txt"
 
 @dataclass(frozen=True)
 class Asked:
-    """One run of the reference: of a job's model, batch and options, in `precision`, for so many steps. dropout: see
-    dlperf.adapters.api.Job."""
+    """One run of the reference: of a job's model, batch and options, in `precision`, for so many steps. revealing,
+    dropout: see dlperf.adapters.api.Job."""
 
     job: Job
     precision: str
     dropout_seed: int
     protocol: Protocol
-    dropout: float = 1.0
+    revealing: bool = False
+
+    @property
+    def dropout(self) -> float:
+        return float(not self.revealing)
 
     @property
     def name(self) -> str:
         p, more = self.protocol, "".join(f"-{key}={value}" for key, value in sorted(work_options(self.job).items()))
         steps = f"{p.warmup_steps}+{p.windows}x{p.steps_per_window}"
-        more += "" if self.dropout else "-undropped"
+        more += "-revealing" if self.revealing else ""
         return f"{self.job.model}-{self.precision}-b{self.job.batch_size}-{steps}{more}-{self.dropout_seed}-reference"
 
 
@@ -79,45 +84,47 @@ class References:
     busy: Callable[[Callable[[], str]], None]
     _made: dict[tuple[object, ...], Reference | str] = field(default_factory=dict)
 
-    def of(self, job: Job, dropout: bool = True) -> Reference | str:
-        """What a job's runs are held against, or why there is nothing. dropout: see `pair`."""
+    def of(self, job: Job, revealing: bool = False) -> Reference | str:
+        """What a job's runs are held against, or why there is nothing. revealing: see `pair`."""
         why = obstacle(job, self.spec)
         if why:
             return why
-        key = (dropout, *work(job))
+        key = (revealing, *work(job))
         if key not in self._made:
-            self._made[key] = self._pair(job, dropout)
+            self._made[key] = self._pair(job, revealing)
         return self._made[key]
 
-    def verdict(self, job: Job, run: Path, dropout: bool = True) -> dict[str, Any]:
-        """Of one run, see Record.work. run: its folder. dropout: see `pair`."""
+    def verdict(self, job: Job, run: Path, revealing: bool = False) -> dict[str, Any]:
+        """Of one run, see Record.work. run: its folder. revealing: see `pair`."""
         try:
             told = marks(run, job)
         except (OSError, *DAMAGED) as error:
             return {"verdict": "unproven", "why": f"what it wrote down of its tensors cannot be read: {error}"}
-        found = self.of(job, dropout)
+        found = self.of(job, revealing)
         held = found if isinstance(found, Reference) else None
-        wrong = [*adam_faults(job, told), *measured.faults(told, trained(job), held), *sgd_faults(job, told, held)]
+        wrong = [*adam_faults(job, told), *measured.faults(told, trained(job), held)]
+        if not revealing:
+            wrong += sgd_faults(job, told, held)
         if wrong:
             return {"verdict": "different", "why": wrong[0]}
         return {"verdict": "same", "steps": held.steps} if held else {"verdict": "unproven", "why": str(found)}
 
-    def _pair(self, job: Job, dropout: bool) -> Reference | str:
+    def _pair(self, job: Job, revealing: bool) -> Reference | str:
         spec, budget = self.spec, self.seconds
-        protocol = affordable(job, spec.protocol, spec.threads, budget, dropout)
+        protocol = affordable(job, spec.protocol, spec.threads, budget, revealing)
         if protocol is None:
-            first = sum(seconds(one, spec.threads) for one in pair(job, _first_steps(spec.protocol), dropout))
+            first = sum(seconds(one, spec.threads) for one in pair(job, _first_steps(spec.protocol), revealing))
             return f"two steps of the reference take {first:.0f} s on this CPU, and {budget:.0f} s are left for it"
         made = []
-        for asked in pair(job, protocol, dropout):
+        for asked in pair(job, protocol, revealing):
             found = self._run(asked)
             if isinstance(found, str):
                 return f"the reference did not run: {found}"
             made.append(found)
-        changes = rounding.CHANGES
+        changes = rounding.KINKS if revealing and not models.family(job.model).SMOOTH else rounding.CHANGES
         if is_adam(job):
             changes = rounding.HALVES if job.precision.startswith("amp") else rounding.SIGNS
-        return Reference(made[0], made[1], dropout and drops(job.model), changes)
+        return Reference(made[0], made[1], drops(job.model) and not revealing, changes)
 
     def _run(self, asked: Asked) -> Marks | str:
         """What a run wrote down, from the cache or made now; or why there is none."""
@@ -155,6 +162,7 @@ class References:
         request = worker.request(
             job,
             self.spec,
+            revealing=asked.revealing,
             dropout=asked.dropout,
             dropout_seed=asked.dropout_seed,
             warmup_steps=p.warmup_steps,
@@ -234,13 +242,14 @@ def sgd_faults(job: Job, told: Marks, held: Reference | None) -> Iterator[str]:
         yield from optimizer.faults_of_sgd(told.states, first, second, decayed(job), recipe(job), most)
 
 
-def pair(job: Job, protocol: Protocol, dropout: bool = True) -> tuple[Asked, Asked]:
-    """The two runs that tell how far apart right runs of a job are. dropout: False for those that have next to none."""
-    if dropout and drops(job.model):
+def pair(job: Job, protocol: Protocol, revealing: bool = False) -> tuple[Asked, Asked]:
+    """The two runs that tell how far apart right runs of a job are. revealing: those from revealing weights, without
+    dropout."""
+    if drops(job.model) and not revealing:
         first, second = (Asked(job, "fp32", seed, protocol) for seed in SEEDS)
         return first, second
     own = job.precision if job.precision in SLOWER else "amp_bf16"  # fp16 and tf32 round less
-    first, second = (Asked(job, one, SEEDS[0], protocol, float(dropout)) for one in ("fp64", own))
+    first, second = (Asked(job, one, SEEDS[0], protocol, revealing) for one in ("fp64", own))
     return first, second
 
 
@@ -250,9 +259,9 @@ def work(job: Job) -> tuple[object, ...]:
 
 
 def pairs(jobs: Sequence[Job]) -> list[tuple[Job, bool]]:
-    """Of these rows, what pairs of runs are needed: a job, and `pair`'s dropout."""
+    """Of these rows, what pairs of runs are needed: a job, and `pair`'s revealing."""
     alike = {work(job): job for job in jobs}.values()
-    return [(job, dropout) for job in alike for dropout in ((True, False) if drops(job.model) else (True,))]
+    return [(job, revealing) for job in alike for revealing in (False, True)]
 
 
 def budget(jobs: Sequence[Job], seconds: float) -> float:
@@ -260,19 +269,20 @@ def budget(jobs: Sequence[Job], seconds: float) -> float:
     return max(SECONDS, SHARE * seconds / max(1, len(pairs(jobs))))
 
 
-def affordable(job: Job, protocol: Protocol, threads: int, budget: float, dropout: bool = True) -> Protocol | None:
+def affordable(job: Job, protocol: Protocol, threads: int, budget: float, revealing: bool = False) -> Protocol | None:
     """As much of a protocol as both runs make in so many seconds: all, its first window, its warm-up, two steps, or
-    nothing; without dropout some steps."""
+    nothing; from revealing weights some steps."""
     some = [protocol, replace(protocol, windows=1), replace(protocol, windows=0), _first_steps(protocol)]
-    for one in some if dropout else _undropped(protocol):
-        if sum(seconds(asked, threads) for asked in pair(job, one, dropout)) <= budget:
+    for one in _few(job, protocol) if revealing else some:
+        if sum(seconds(asked, threads) for asked in pair(job, one, revealing)) <= budget:
             return one
     return None
 
 
-def _undropped(protocol: Protocol) -> list[Protocol]:
-    """For how many steps a run without dropout may be trained, most first. It costs each row one more process."""
-    most = min(UNDROPPED, protocol.warmup_steps + protocol.windows * protocol.steps_per_window)
+def _few(job: Job, protocol: Protocol) -> list[Protocol]:
+    """For how many steps a run from revealing weights may be trained, most first. It costs a row one more process."""
+    most = REVEALING if models.family(job.model).SMOOTH else REVEALING_KINKS
+    most = min(most, protocol.warmup_steps + protocol.windows * protocol.steps_per_window)
     return [steps_alone(protocol, steps) for steps in range(most, 1, -1)]
 
 
@@ -298,7 +308,7 @@ def kept(asked: Asked, code: str, seed: int) -> Path:
     work = (definition(asked.job.model), asked.job.batch_size, asked.precision, asked.dropout_seed, seed)
     parts = (
         *work,
-        *(asked.dropout, p.warmup_steps, p.windows, p.steps_per_window),
+        *(asked.revealing, p.warmup_steps, p.windows, p.steps_per_window),
         *(sorted(work_options(asked.job).items()), code),
     )
     return cache.folder() / "references" / f"{asked.name}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}"

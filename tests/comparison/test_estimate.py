@@ -118,15 +118,15 @@ def test_proofs_that_are_there_take_no_time():
 
 
 def test_what_runs_are_held_against_takes_time_unless_it_is_there():
-    """BERT-base in bfloat16, four rows: two of the reference's runs with dropout and two without, for each row a step
-    of it, twice, and a short run."""
+    """BERT-base in bfloat16, four rows: two of the reference's runs with dropout and two from revealing weights, for
+    each row a step of it, twice, and a short run."""
     wanted = estimate.proofs(plan.from_spec(SPEC, ADAPTERS).jobs, ADAPTERS)
     proved = dataclasses.replace(ZEN5, proved=frozenset(one.name for one in wanted))
     rows = sum(of(here=proved).each.values()) * 3
     assert rows + 120 < of(here=proved).seconds < rows + 600
     name = "bert_base-{}-b4-{}-clip_norm=1.0-{}-reference"
     masked = {name.format("fp32", "2+3x2", seed) for seed in references.SEEDS}
-    bare = {name.format(one, "6+0x2", f"undropped-{references.SEEDS[0]}") for one in ("fp64", "amp_bf16")}
+    bare = {name.format(one, "6+0x2", f"revealing-{references.SEEDS[0]}") for one in ("fp64", "amp_bf16")}
     found = of(here=dataclasses.replace(proved, referenced=frozenset(masked | bare)))
     assert found.seconds < of(here=proved).seconds - 60
 

@@ -1,4 +1,4 @@
-"""The run with next to no dropout: what is asked for, and what a row's record has of it."""
+"""The run from revealing weights: what is asked for, and what a row's record has of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ JOB = asked("jax", "bert_tiny", 1, precision="fp32").job
 HELD = Reference(Marks({}, {0: {}, 4: {}}), Marks({}, {0: {}, 4: {}}), dropout=False)
 
 
-def undropped(tmp_path: Path, held: Reference | str, verdict: dict[str, Any], failure: Failure | None = None) -> Any:
+def revealed(tmp_path: Path, held: Reference | str, verdict: dict[str, Any], failure: Failure | None = None) -> Any:
     """What is said of a row, and what was executed for it."""
     ran = []
 
@@ -26,33 +26,33 @@ def undropped(tmp_path: Path, held: Reference | str, verdict: dict[str, Any], fa
         ran.append((spec.protocol.warmup_steps, spec.protocol.windows, checked))
         return "", SimpleNamespace(failure=failure)
 
-    references = SimpleNamespace(of=lambda job, dropout: held, verdict=lambda job, run, dropout: verdict)
+    references = SimpleNamespace(of=lambda job, revealing: held, verdict=lambda job, run, revealing: verdict)
     store, progress = SimpleNamespace(folder=tmp_path, spec=SPEC), SimpleNamespace(busy=print)
     work = Work(store, {}, progress, execute)  # type: ignore[arg-type]
-    return work._undropped(references, JOB, None), ran  # type: ignore[arg-type]
+    return work._revealed(references, JOB, None), ran  # type: ignore[arg-type]
 
 
 def test_it_takes_the_references_steps_and_no_window(tmp_path: Path) -> None:
-    said, ran = undropped(tmp_path, HELD, {"verdict": "same", "steps": 4})
-    assert said == {"undropped": 4}
-    assert ran == [(4, 0, {"dropout": NEXT_TO_NONE})]
+    said, ran = revealed(tmp_path, HELD, {"verdict": "same", "steps": 4})
+    assert said == {"revealed": 4}
+    assert ran == [(4, 0, {"revealing": True, "dropout": NEXT_TO_NONE})]
 
 
 @pytest.mark.parametrize(
     ("held", "verdict", "failure", "says"),
     [
-        ("no time", {}, None, {"dropped": "no time"}),
-        (HELD, {}, Failure("crash", "it fell"), {"dropped": "that run failed (crash: it fell)"}),
-        (HELD, {"verdict": "unproven", "why": "unreadable"}, None, {"dropped": "unreadable"}),
+        ("no time", {}, None, {"unrevealed": "no time"}),
+        (HELD, {}, Failure("crash", "it fell"), {"unrevealed": "that run failed (crash: it fell)"}),
+        (HELD, {"verdict": "unproven", "why": "unreadable"}, None, {"unrevealed": "unreadable"}),
         (
             HELD,
             {"verdict": "different", "why": "its loss is off"},
             None,
-            {"verdict": "different", "why": "with next to no dropout its loss is off"},
+            {"verdict": "different", "why": "from revealing weights its loss is off"},
         ),
     ],
 )
 def test_what_came_of_it_is_told(
     held: Reference | str, verdict: dict[str, Any], failure: Failure | None, says: dict[str, str], tmp_path: Path
 ) -> None:
-    assert undropped(tmp_path, held, verdict, failure)[0] == says
+    assert revealed(tmp_path, held, verdict, failure)[0] == says

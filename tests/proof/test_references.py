@@ -46,9 +46,9 @@ def test_two_runs_tell_how_far_apart_right_ones_are(model: str, precision: str, 
     assert [(one.precision, one.dropout_seed) for one in references.pair(job, QUICK)] == runs
 
 
-def test_without_dropout_the_reference_is_as_exact_as_that_of_a_model_that_has_none() -> None:
+def test_from_revealing_weights_the_reference_has_no_dropout() -> None:
     job = planned("bert_tiny", "bf16")[1]
-    runs = references.pair(job, QUICK, dropout=False)
+    runs = references.pair(job, QUICK, revealing=True)
     assert [(one.precision, one.dropout_seed, one.dropout) for one in runs] == [
         ("fp64", 1_000_001, 0.0),
         ("amp_bf16", 1_000_001, 0.0),
@@ -57,17 +57,17 @@ def test_without_dropout_the_reference_is_as_exact_as_that_of_a_model_that_has_n
     assert len(names) == 4
 
 
-def test_without_dropout_some_steps_are_enough() -> None:
+def test_from_revealing_weights_some_steps_are_enough() -> None:
     job = planned("bert_tiny")[1]
 
     def steps(protocol: Protocol, share: float) -> int:
-        whole = sum(references.seconds(one, 2) for one in references.pair(job, QUICK, dropout=False))
-        found = references.affordable(job, protocol, 2, share * whole, dropout=False)
+        whole = sum(references.seconds(one, 2) for one in references.pair(job, QUICK, revealing=True))
+        found = references.affordable(job, protocol, 2, share * whole, revealing=True)
         assert found is None or found.windows == 0
         return found.warmup_steps if found else 0
 
     assert [steps(QUICK, share) for share in (1.0, 0.9, 0.5, 0.26, 0.1)] == [6, 6, 4, 2, 0]
-    assert steps(PROTOCOLS["dlperf"], 100.0) == references.UNDROPPED
+    assert steps(PROTOCOLS["dlperf"], 100.0) == references.REVEALING
 
 
 def test_as_much_of_the_protocol_as_there_is_time_for() -> None:
