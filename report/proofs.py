@@ -16,7 +16,8 @@ from dlperf.schema import Certificate, Comparison, Difference, Record, Trajector
 ABOUT = (
     "Every system trained the same steps from the same weights, a fresh batch at each step, without dropout, and "
     "handed back its outputs, gradients, losses and parameters. They are compared in pairs, by relative errors. In "
-    "float64 rounding is 1e-16: what differs by more than a bar is another computation.",
+    "float64 rounding is 1e-16: what differs by more than a bar is another computation. The learning rate is constant, "
+    "here and in measured runs: no schedule is part of a proof.",
     "Loss: the largest relative difference of a loss at any step. Tensors: the Euclidean norm of the difference over "
     "that of the tensor (over a thousandth of the mean norm where that is more, for tensors that are zero but for "
     "rounding); outputs and gradients of the first step, and changes of parameters over all steps.",
