@@ -67,7 +67,8 @@ def initial(parameter: Parameter, seed: int, dtype: str = "float32") -> "NDArray
     values = random.standard_normal(parameter.size)
     mean, deviation = parameter.init if isinstance(parameter.init, tuple) else (0.0, parameter.init)
     values *= deviation
-    values += mean
+    if mean:
+        values += mean
     # float32 first, so that a float64 run starts from exactly the numbers of a float32 run
     return values.astype("float32").astype(dtype).reshape(parameter.shape)
 
