@@ -64,9 +64,8 @@ def verdict(references: References, job: Job, run: Path, row_seconds: float) -> 
     rounded = max(FLOOR_LOSS, TABLE[job.precision].roundoff / SLACK_OF_LOSSES)
     loss, momentum = MASKED if reference.dropout else rounded, getattr(recipe(job), "momentum", None)
     found = measured.audited(ours, trained(job), reference, momentum, least, loss)
-    told = (
-        is_adam(job) and {1, 2} <= ours.moments.keys()
-    )  # where they are missing `adam_faults` says so, but of float16
+    # where moments are missing `adam_faults` says so, but of float16
+    told = is_adam(job) and {1, 2} <= ours.moments.keys()
     gradient = measured.audited_gradient(ours, reference, recipe(job).beta1) if told else ()
     wrong = next(chain(adam_faults(job, ours, steps - 1), found, gradient), "")
     return {"verdict": "different", "why": f"after {steps} steps {wrong}"} if wrong else {"audited": steps}

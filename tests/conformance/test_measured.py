@@ -118,6 +118,7 @@ def test_what_rounding_hides_in_a_certificate_is_seen_in_a_row(case, precision, 
     precision = {"fp32": "fp32", "amp_bf16": "bf16"}[precision]
     found = verdict(f"{case['family']}_tiny", framework, precision, changes(case, framework))
     assert found["verdict"] == "different", found
+    assert case.get("says", "") in found["why"]
 
 
 @pytest.mark.parametrize("framework", [name for name, adapter in ADAPTERS.items() if adapter.default])
