@@ -65,6 +65,11 @@ def config(model: str) -> Any:
     return family(model).SIZES[model]
 
 
+def flops(model: str) -> int:
+    """Floating-point operations of one training step for one sample. KeyError for an unknown model."""
+    return sum(family(model).flops(config(model)).values())
+
+
 def input_of(model: str) -> Optional[Input]:
     """What reads a model's data folders; None if it has synthetic batches alone. KeyError for an unknown model."""
     return _input(family(model))

@@ -242,15 +242,14 @@ def observed(shapes: Mapping[str, Sequence[int]]) -> Dict[str, str]:
     return dict(zip(("masked_positions", "vocabulary"), map(str, found))) if len(found) == 2 else {}
 
 
-def flops(config: Config) -> int:
+def flops(config: Config) -> Dict[str, int]:
     """Floating-point operations of one training step for one sentence: 3 times the forward pass, 2 per multiply-add,
     matrix products only. BERT-base at sequence 128 and 20 masked words: 7.1e10."""
     tokens, hidden = config.sequence, config.hidden
     macs = config.layers * tokens * (4 * hidden * hidden + 2 * hidden * config.intermediate)
-    macs += config.layers * 2 * tokens * tokens * hidden
     macs += hidden * hidden + 2 * hidden
     macs += config.masked * (hidden * hidden + hidden * config.vocabulary)
-    return 3 * 2 * macs
+    return {"product": 3 * 2 * macs, "attention": 3 * 2 * config.layers * 2 * tokens * tokens * hidden}
 
 
 def normalised(config: Config) -> Dict[str, int]:

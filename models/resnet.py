@@ -217,7 +217,7 @@ def observed(shapes: Mapping[str, Sequence[int]]) -> Dict[str, str]:
     return {}
 
 
-def flops(config: Config) -> int:
+def flops(config: Config) -> Dict[str, int]:
     """Floating-point operations of one training step for one image: 3 times the forward pass (forward, gradient of
     the input, gradient of the weights), 2 per multiply-add, convolutions and the dense layer only."""
     size = config.image_size // 2
@@ -230,8 +230,8 @@ def flops(config: Config) -> int:
         macs += inner * inner * 9 * size * size + inner * outer * size * size
         if block.projected:
             macs += block.channels_in * outer * size * size
-    macs += config.width * 2 ** (len(config.blocks) - 1) * EXPANSION * config.classes
-    return 3 * 2 * macs
+    dense = config.width * 2 ** (len(config.blocks) - 1) * EXPANSION * config.classes
+    return {"convolution": 3 * 2 * macs, "product": 3 * 2 * dense}
 
 
 def activations(config: Config) -> int:

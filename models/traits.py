@@ -82,8 +82,9 @@ class Family(Protocol):
     def observed(self, shapes: Mapping[str, Sequence[int]]) -> Dict[str, str]:
         """Keys of `Trainer.effective` that its shapes show, with their values: those that ran, whatever it says."""
 
-    def flops(self, config: Any) -> int:
-        """Floating-point operations of one training step for one sample."""
+    def flops(self, config: Any) -> Dict[str, int]:
+        """Floating-point operations of one training step for one sample, by what they are for: "convolution",
+        "product", "attention", of KINDS of dlperf.adapters.profiling."""
 
     def activations(self, config: Any) -> int:
         """Values of one sample that a step keeps for its gradients, roughly."""

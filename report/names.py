@@ -121,7 +121,7 @@ def flops(model_name: str) -> int | None:
     """Floating-point operations of a training step per sample; None for a model that this version does not know."""
     if model_name not in models.FAMILY_OF:
         return None
-    return models.family(model_name).flops(models.config(model_name))
+    return models.flops(model_name)
 
 
 def size(job: Job) -> str:

@@ -195,7 +195,7 @@ def _seconds(model: str, precision: str, device: str, samples: int, threads: flo
     speed = rate(precision, device, here)
     if speed is None:
         return None
-    work = samples * models.family(model).flops(models.config(model)) / 1e9
+    work = samples * models.flops(model) / 1e9
     return START / min(1.0, threads) + work / (speed * threads)
 
 

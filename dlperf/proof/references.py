@@ -298,7 +298,7 @@ def _first_steps(protocol: Protocol) -> Protocol:
 def seconds(asked: Asked, threads: int) -> float:
     """What a run takes, roughly."""
     steps = asked.protocol.warmup_steps + asked.protocol.windows * asked.protocol.steps_per_window
-    work = models.family(asked.job.model).flops(models.config(asked.job.model)) * asked.job.batch_size
+    work = models.flops(asked.job.model) * asked.job.batch_size
     return steps * work * SLOWER[asked.precision] / FLOPS / threads
 
 

@@ -88,7 +88,7 @@ def observed(shapes):
 
 
 def flops(config):
-    return 3 * 2 * config.features
+    return {"product": 3 * 2 * config.features}
 
 
 def activations(config):
