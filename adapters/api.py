@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # Protocol is missing in Python 3.7
 
     from numpy import ndarray
 
+    from dlperf.adapters.profiling import Span
     from dlperf.adapters.ranks import Ranks
 else:
     Protocol = object
@@ -222,6 +223,14 @@ class ModelModule(Protocol):
         """Where the family's INPUT is "photos". Each image of the data folder once, with its label (from 0), in any
         order: float32 (3, size, size) as the network gets it, but of the middle part and not mirrored, see
         dlperf.models.photos."""
+
+
+class Profiling(Protocol):
+    """What `adapters/<framework>/profiling.py` offers. Optional: without it `python -m dlperf.why` knows nothing of the
+    framework's rows."""
+
+    def spans(self, trainer: Trainer, run: Callable[[], None]) -> "Iterable[Span]":
+        """Call `run` once, which trains some steps, and say what ran meanwhile, by the framework's own profiler."""
 
 
 class Unsupported(Exception):

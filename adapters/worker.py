@@ -51,7 +51,7 @@ if __name__ == "__main__":  # before the first library reads its own
 import numpy
 
 from dlperf import models
-from dlperf.adapters import cpu, gpu, host, probe, ranks, trace
+from dlperf.adapters import cpu, gpu, host, probe, profiling, ranks, trace
 from dlperf.adapters.api import Job, ModelModule, Trainer, Unsupported
 from dlperf.adapters.spawn import die_with_parent
 
@@ -156,6 +156,8 @@ def run(request: Dict[str, Any], job: Job, place: ranks.Ranks, events: Events, f
         states.write(folder, events)
         if request.get("audit"):
             states.audit(folder, events)
+        if request.get("profile"):
+            _profile(adapter, trainer, request["profile"], events)
         if trainer.input_seconds is not None:
             _input(trainer, job, events, barrier)
         if barrier:
@@ -458,6 +460,33 @@ def _window(
         loss=_finite(value, f"window {index}"),
         read_seconds=read_seconds,
         input_seconds=None if waited is None else trainer.input_seconds - waited,  # type: ignore[operator]
+    )
+
+
+def _profile(adapter: str, trainer: Trainer, steps: int, events: Events) -> None:
+    """Some more steps, looked at by the framework's own profiler; the first look, which sets it up, is not told."""
+    seconds: List[float] = []
+
+    def run(count: int) -> None:
+        began = time.perf_counter()
+        for _ in range(count):
+            trainer.step()
+        trainer.wait()
+        seconds.append(time.perf_counter() - began)
+
+    try:
+        module: Any = importlib.import_module(f"dlperf.adapters.{adapter}.profiling")
+    except ImportError as error:
+        events.write("profile", why=f"no profiler is known for this adapter ({error})")
+        return
+    module.spans(trainer, lambda: run(1))
+    took, calls = profiling.attributed(module.spans(trainer, lambda: run(steps)))
+    events.write(
+        "profile",
+        steps=steps,
+        seconds=seconds[-1],
+        waited_seconds=seconds[-1] - math.fsum(took.values()),
+        operations=[[*key, took[key], calls[key]] for key in sorted(took, key=lambda key: -took[key])],
     )
 
 

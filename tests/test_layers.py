@@ -17,7 +17,7 @@ FOLDERS = {"dlperf": "dlperf", "dlperf.docker": "docker", "dlperf.launchers": "l
 #: the core, from the commands down to the ground: what stands on a line imports from lines below it alone
 LAYERS = (
     ("__main__",),
-    ("compare", "data.__main__", "doctor", "envs.__main__", "images", "scaling", "verify"),
+    ("compare", "data.__main__", "doctor", "envs.__main__", "images", "scaling", "verify", "why"),
     ("cli",),
     ("flags",),
     ("report",),
@@ -47,7 +47,7 @@ LAYERS = (
 #: both sides: see the tests below
 WORKER_SIDE = ("adapters", "models")
 #: of the worker side, what the core may import
-SHARED = ("api", "cpu", "gpu", "probe", "ranks", "trace", "variables")
+SHARED = ("api", "cpu", "gpu", "probe", "profiling", "ranks", "trace", "variables")
 
 
 def modules():
@@ -190,9 +190,18 @@ def test_an_adapter_imports_one_framework_and_the_contract(path):
     assert len(frameworks - {"jaxlib", "horovod", "apex"}) <= 1, frameworks
     for name in found:
         if name.startswith("dlperf.adapters."):
-            assert name.split(".")[2] in ("api", "base", "cpu", "dali", "horovod", "opencv", "ranks", "spawn", own), (
-                name
-            )
+            assert name.split(".")[2] in (
+                "api",
+                "base",
+                "cpu",
+                "dali",
+                "horovod",
+                "opencv",
+                "profiling",
+                "ranks",
+                "spawn",
+                own,
+            ), name
     loaders = LOADERS if path.name == "photos.py" else set()
     allowed = {*OF_ADAPTERS, *loaders, "dlperf", "numpy"} | set(sys.stdlib_module_names)
     assert {name.split(".")[0] for name in found} <= allowed

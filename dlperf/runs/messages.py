@@ -114,6 +114,14 @@ class Window(_Window, total=False):
     host: Numbers
 
 
+class Profile(Event, total=False):
+    steps: Some
+    seconds: Seconds
+    waited_seconds: Number  # a little less than none, where clocks differ
+    operations: Annotated[list[tuple[Text, Text, Seconds, Count]], Meta(max_length=100_000)]
+    why: Text
+
+
 class Input(Event, total=False):
     samples: Each
     seconds: Seconds
@@ -174,6 +182,7 @@ EVENTS: dict[str, Any] = {
     "audit": Audit,
     "communication": Communication,
     "window": Window,
+    "profile": Profile,
     "input": Input,
     "traced": Traced,
     "trajectory": Trajectory,
