@@ -28,6 +28,7 @@ def build(job, ranks):
     return runtime.Trainer(job, ranks, network, loss, optimizer, feed, effective)
 
 
+# named_scope: for dlperf.adapters.jax.profiling
 def loss(network, weights, statistics, batch, key):
     mlm, nsp = network(weights, batch, key)
     words = cross_entropy(mlm, batch["masked_ids"], network.device)
@@ -35,6 +36,7 @@ def loss(network, weights, statistics, batch, key):
     return of_words + cross_entropy(nsp, batch["next_sentence_labels"], network.device).mean(), (mlm, nsp), statistics
 
 
+@jax.named_scope("loss")
 def cross_entropy(logits, labels, device):
     logs = jax.nn.log_softmax(wide(logits))
     if device == "cuda":  # summed, as the gradient of a look-up is a scatter
@@ -67,6 +69,7 @@ class Network:
         self.shapes.update(mlm_logits=mlm.shape[1:], nsp_logits=nsp.shape[1:])
         return mlm, nsp
 
+    @jax.named_scope("embedding")
     def _embed(self, part, weights, batch):
         name = "bert.embeddings."
         x = weights[name + "word_embeddings.weight"][batch["input_ids"]]
@@ -81,6 +84,7 @@ class Network:
         inner = part.gelu(part.dense(x, name + "intermediate.dense"))
         return part.norm(x + part.dropout(part.dense(inner, name + "output.dense")), name + "output.LayerNorm")
 
+    @jax.named_scope("attention")
     def _attend(self, part, x, mask, name):
         """Of all heads of all rows as one stack of matrices."""
         rows, columns = x.shape[:2]
@@ -106,8 +110,9 @@ class Network:
         x = part.gelu(part.dense(x, name + "transform.dense"))
         x = part.norm(x, name + "transform.LayerNorm")
         decoder = weights["bert.embeddings.word_embeddings.weight"]
-        flat, bias = linear(x.reshape(-1, x.shape[-1]), decoder, self.device), weights[name + "bias"]
-        flat = plus(flat, bias) if self.device == "cuda" else flat + bias.astype(x.dtype)
+        with jax.named_scope("product"):
+            flat, bias = linear(x.reshape(-1, x.shape[-1]), decoder, self.device), weights[name + "bias"]
+            flat = plus(flat, bias) if self.device == "cuda" else flat + bias.astype(x.dtype)
         return flat.reshape(*x.shape[:-1], -1)
 
 
@@ -118,21 +123,25 @@ class Parts:
         self._config, self._weights, self.dropout = config, weights, dropout
         self._device, self._one_pass = device, one_pass
 
+    @jax.named_scope("product")
     def dense(self, x, name):
         bias = self._weights[name + ".bias"]
         flat = linear(x.reshape(-1, x.shape[-1]), self._weights[name + ".weight"], self._device)
         flat = plus(flat, bias) if self._device == "cuda" else (wide(flat) + bias).astype(x.dtype)
         return flat.reshape(*x.shape[:-1], -1)
 
+    @jax.named_scope("product")
     def projected(self, x, name):
         """query, key and value."""
         kinds = [name + kind for kind in ("query", "key", "value")]
         weights, biases = (tuple(self._weights[kind + of] for kind in kinds) for of in (".weight", ".bias"))
         return derivatives.projected(x.reshape(-1, x.shape[-1]), weights, biases)
 
+    @jax.named_scope("elementwise")
     def gelu(self, x):
         return derivatives.gelu(x) if self._device == "cuda" else jax.nn.gelu(x, approximate=False)
 
+    @jax.named_scope("normalisation")
     def norm(self, x, name):
         if self._device == "cuda":
             weight, bias, flat = (
@@ -154,6 +163,7 @@ class Dropout:
     def __init__(self, rate, key, device):
         self._rate, self._key, self._device, self._calls = rate, key, device, 0
 
+    @jax.named_scope("dropout")
     def __call__(self, x):
         if not self._rate:
             return x

@@ -29,12 +29,14 @@ def build(job, ranks):
     return runtime.Trainer(job, ranks, network, loss, optimizer, feed, effective)
 
 
+# named_scope: for dlperf.adapters.jax.profiling
 def loss(network, weights, statistics, batch, key):
     logits, statistics = network(weights, statistics, batch["images"])
-    logs = jax.nn.log_softmax(wide(logits))
-    smoothing = network.config.label_smoothing
-    right = jnp.take_along_axis(logs, batch["labels"][:, None], axis=1)
-    return -((1 - smoothing) * right.mean() + smoothing * logs.mean()), (logits,), statistics
+    with jax.named_scope("loss"):
+        logs = jax.nn.log_softmax(wide(logits))
+        smoothing = network.config.label_smoothing
+        right = jnp.take_along_axis(logs, batch["labels"][:, None], axis=1)
+        return -((1 - smoothing) * right.mean() + smoothing * logs.mean()), (logits,), statistics
 
 
 class Network:
@@ -50,12 +52,16 @@ class Network:
         """Logits, and the new running statistics."""
         norm = Norm(self.config, weights, statistics, self.device, self.one_pass)
         x = self._conv(images.astype(self.dtype), weights["conv1.weight"], stride=2)
-        x = (max_pool_by_shifts if self.device == "cuda" else max_pool)(norm(x, "bn1", relu=True))
+        x = norm(x, "bn1", relu=True)
+        with jax.named_scope("pooling"):
+            x = (max_pool_by_shifts if self.device == "cuda" else max_pool)(x)
         for block in resnet.blocks(self.config):
             x = self._bottleneck(x, block, weights, norm)
-        x = wide(x).mean((1, 2)).astype(self.dtype)
-        logits, bias = linear(x, weights["fc.weight"], self.device), weights["fc.bias"]
-        logits = plus(logits, bias) if self.device == "cuda" else logits + bias.astype(self.dtype)
+        with jax.named_scope("pooling"):
+            x = wide(x).mean((1, 2)).astype(self.dtype)
+        with jax.named_scope("product"):
+            logits, bias = linear(x, weights["fc.weight"], self.device), weights["fc.bias"]
+            logits = plus(logits, bias) if self.device == "cuda" else logits + bias.astype(self.dtype)
         self.shapes["logits"] = logits.shape[1:]
         return logits, norm.updated
 
@@ -77,6 +83,7 @@ class Network:
         return conv(x, weight, stride, self.device)
 
 
+@jax.named_scope("convolution")
 def conv(x, weight, stride, device):
     """weight: (height, width, in, out), or (out, in) for 1x1, which is faster as a matrix product on a CPU."""
     if weight.ndim == 2 and stride > 1 and device == "cuda":
@@ -140,6 +147,7 @@ class Norm:
         self._device, self._one_pass = device, one_pass
         self.updated = {}
 
+    @jax.named_scope("normalisation")
     def __call__(self, x, name, relu=False):
         weight, bias = self._weights[name + ".weight"], self._weights[name + ".bias"]
         if self._device == "cuda":

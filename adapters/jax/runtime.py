@@ -172,7 +172,8 @@ class Trainer(base.Trainer):
         gradients, (loss, logits, statistics) = self._devices.gradients(scaled, state["weights"])
         if "scale" in state:
             gradients = jax.tree.map(lambda gradient: gradient / scale, gradients)
-        weights, optimizer = self._optimizer.update(state["weights"], gradients, state["optimizer"], state["step"])
+        with jax.named_scope("optimizer"):
+            weights, optimizer = self._optimizer.update(state["weights"], gradients, state["optimizer"], state["step"])
         new = {"weights": weights, "statistics": statistics, "optimizer": optimizer, "step": state["step"] + 1}
         new["seed"] = state["seed"]
         if "scale" in state:

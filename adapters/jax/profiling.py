@@ -1,0 +1,81 @@
+"""What runs in a step of JAX, by XLA's profiler: its operations, whose names lead to what of the step they are of."""
+
+import re
+import tempfile
+from pathlib import Path
+
+import jax
+
+from dlperf.adapters.profiling import KINDS, Span
+
+#: of a path of scopes and operations, the first kind whose pattern is found, where no scope is a kind's
+OPERATIONS = [
+    ("communication", r"psum|all[_-]reduce"),
+    ("convolution", r"conv_general|convolution"),
+    ("product", r"dot"),
+    ("dropout", r"rng|random"),
+    ("pooling", r"reduce-window|select-and-scatter|iota"),  # XLA's own steps to the gradient of the maximum, too
+    ("embedding", r"gather|scatter"),
+    ("layout", r"(transpose|copy|reshape|broadcast|convert_element_type)$"),
+]
+PROGRAM = "jit__train"
+
+
+def spans(trainer, run):
+    paths = Paths(jax.devices()[0].client)
+    with tempfile.TemporaryDirectory() as folder:
+        options = jax.profiler.ProfileOptions()
+        options.python_tracer_level = 0
+        with jax.profiler.trace(folder, profiler_options=options):
+            run()
+        (path,) = Path(folder).rglob("*.xplane.pb")
+        planes = jax.profiler.ProfileData.from_file(str(path)).planes
+        lines = [line for plane in planes if plane.name == "/host:CPU" for line in plane.lines]
+        return [span for number, line in enumerate(lines) for span in _of_line(number, line, paths)]
+
+
+def _of_line(number, line, paths):
+    for event in line.events:
+        stats = dict(event.stats)
+        if stats.get("hlo_module") == PROGRAM and not event.name.startswith("end: "):
+            path, name = paths[event.name], event.name.partition(".")[0]
+            begin, told = 1e-9 * event.start_ns, path.partition("/")[2] or "XLA's own"
+            yield Span(number, begin, begin + 1e-9 * event.duration_ns, f"{name} ({told})", kind(path or name))
+
+
+def kind(path):
+    """Of "jit(_train)/transpose(jvp(attention))/exp", or of what XLA calls an operation that it has made itself."""
+    scopes = re.findall(r"[a-z]+", path)
+    if "product" in scopes:
+        return "product"  # in attention and the embedding, too
+    if "attention" in scopes:
+        return "attention"
+    named = [scope for scope in scopes if scope in KINDS]
+    return named[-1] if named else next((name for name, sign in OPERATIONS if re.search(sign, path)), "elementwise")
+
+
+class Paths:
+    """The scopes and the operation that each of the program's operations is of: "jit(_train)/jvp(attention)/exp"."""
+
+    def __init__(self, client):
+        texts = [module.to_string() for one in client.live_executables() for module in one.hlo_modules()[:1]]
+        text = next(text for text in texts if text.startswith(f"HloModule {PROGRAM}"))
+        self._own, self._called, self._of = {}, {}, {}
+        computation = ""
+        for line in text.splitlines():
+            begins = re.match(r"(?:ENTRY )?%([\w.-]+) \(", line)
+            if begins:
+                computation = begins[1]
+            found = re.match(r"\s+(?:ROOT )?%([\w.-]+) = ", line)
+            if not found:
+                continue
+            name = re.search(r'op_name="([^"]*)"', line)
+            calls = re.search(r"(?:calls|to_apply)=%([\w.-]+)", line)
+            if calls:
+                self._called[found[1]] = calls[1]
+            if name:
+                self._own[found[1]] = name[1]
+                self._of[computation] = name[1]  # of the last, which is the root, if it has one
+
+    def __getitem__(self, operation):
+        return self._own.get(operation) or self._of.get(self._called.get(operation), "")
