@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Container
 from dataclasses import dataclass
 
 from dlperf import launchers
@@ -155,8 +156,8 @@ FLAGS = (
 DEFAULTS: dict[str, object] = {flag.key: flag.default for flag in FLAGS if flag.asks and flag.compare}
 
 
-def add_to(parser: argparse.ArgumentParser, command: str) -> None:
-    """The flags of "compare" or "verify"."""
+def add_to(parser: argparse.ArgumentParser, command: str, only: Container[str] | None = None) -> None:
+    """The flags of "compare" or "verify". only: the keys of those that are wanted; None for all."""
     groups: dict[str, argparse._ArgumentGroup] = {}
     facts = {
         "arguments": ", ".join(ARGUMENTS),
@@ -166,6 +167,8 @@ def add_to(parser: argparse.ArgumentParser, command: str) -> None:
     }
     for flag in FLAGS:
         if not (flag.compare if command == "compare" else flag.verify is not None):
+            continue
+        if only is not None and flag.key not in only:
             continue
         if flag.group not in groups:
             groups[flag.group] = parser.add_argument_group(flag.group)

@@ -16,13 +16,15 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from dlperf.figures.difference import Side
 from dlperf.figures.rows import rows
 from dlperf.report import charts, markdown, proofs, public, text
-from dlperf.report.shape import Chart, LineChart, Report, Table
+from dlperf.report import why as why_
+from dlperf.report.shape import Chart, LineChart, Report, Table, Why
 from dlperf.report.view import view
 from dlperf.schema import SCHEMA, Comparison
 
-__all__ = ["proof_text", "render", "results_csv", "results_json", "rows", "write", "write_proof"]
+__all__ = ["proof_text", "render", "results_csv", "results_json", "rows", "write", "write_proof", "write_why"]
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -38,6 +40,17 @@ def write(comparison: Comparison, folder: Path) -> None:
 def write_proof(comparison: Comparison, folder: Path) -> None:
     """Write proof.md, proof.html and certificates.json into `folder`, in the same way."""
     _place(render_proof(public.unnamed(comparison, folder)), folder)
+
+
+def write_why(comparison: Comparison, a: Side, b: Side, folder: Path) -> str:
+    """Write why.md, why.html, why.svg and why.json into `folder`, in the same way. Returns what a terminal shows."""
+    report = why_.why(public.cleaned(public.unnamed(comparison, folder)), a, b)
+    drawn = {report.chart.file: charts.svg(report.chart, "why")}
+    sides = {"a": dataclasses.asdict(a), "b": dataclasses.asdict(b)}
+    files = {"why.json": json.dumps({"schema": SCHEMA, **sides}, indent=1) + "\n", **drawn}
+    files |= {"why.md": _markdown(report, "why.md.j2"), "why.html": _html(report, drawn, "why.html.j2")}
+    _place(files, folder)
+    return "\n".join([report.summary, "", *_columns(report.kinds)])
 
 
 def _place(files: dict[str, str], folder: Path) -> None:
@@ -150,13 +163,13 @@ def _names(kind: Any) -> tuple[str, ...]:
 _json = json.JSONEncoder(default=_fields).encode
 
 
-def _markdown(report: Report, template: str = "report.md.j2") -> str:
+def _markdown(report: Report | Why, template: str = "report.md.j2") -> str:
     environment = _environment(finalize=markdown.escape)
     environment.filters["fence"] = markdown.fence
     return environment.get_template(template).render(report=report)
 
 
-def _html(report: Report, drawn: dict[str, str], template: str = "report.html.j2") -> str:
+def _html(report: Report | Why, drawn: dict[str, str], template: str = "report.html.j2") -> str:
     # Only our own drawings and style sheet are marked as ready: all else is escaped.
     pictures = {file: Markup(picture) for file, picture in drawn.items()}
     style = Markup((TEMPLATES / "report.css").read_text(encoding="utf-8"))

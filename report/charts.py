@@ -9,9 +9,11 @@ import warnings
 from typing import Any
 
 from dlperf.report import text
-from dlperf.report.shape import Bar, Chart, Line, LineChart, Point
+from dlperf.report.shape import Bar, Chart, Line, LineChart, Point, Waterfall
 
 BAR, INK, QUIET = "#86a7cd", "#1a1a1a", "#6b6b6b"
+#: of what makes a row slower, and faster
+MORE, LESS = "#d98b5f", "#7fb69a"
 WIDTH_INCHES = 7.6
 ROW_INCHES = 0.34
 LINES_INCHES = 4.2
@@ -32,7 +34,7 @@ STYLE: Any = {
 }
 
 
-def svg(chart: Chart | LineChart, name: str) -> str:
+def svg(chart: Chart | LineChart | Waterfall, name: str) -> str:
     """The chart as one <svg> element, or a line that says why there is none. `name` prefixes every id, so that several
     charts fit in one page."""
     try:
@@ -47,7 +49,7 @@ def svg(chart: Chart | LineChart, name: str) -> str:
         )
 
 
-def _drawn(chart: Chart | LineChart) -> str:
+def _drawn(chart: Chart | LineChart | Waterfall) -> str:
     """With matplotlib's own settings, whatever the user's are."""
     os.environ.pop("MPLBACKEND", None)  # a wrong one ends the import
     import matplotlib
@@ -63,12 +65,16 @@ def _drawn(chart: Chart | LineChart) -> str:
     return buffer.getvalue()
 
 
-def _height(chart: Chart | LineChart) -> float:
+def _height(chart: Chart | LineChart | Waterfall) -> float:
+    if isinstance(chart, Waterfall):
+        return 1.0 + ROW_INCHES * (len(chart.steps) + 2)
     return LINES_INCHES if isinstance(chart, LineChart) else 1.0 + ROW_INCHES * (len(chart.bars) + len(chart.missing))
 
 
-def _draw(axes: Any, chart: Chart | LineChart) -> None:
-    if isinstance(chart, LineChart):
+def _draw(axes: Any, chart: Chart | LineChart | Waterfall) -> None:
+    if isinstance(chart, Waterfall):
+        _draw_waterfall(axes, chart)
+    elif isinstance(chart, LineChart):
         _draw_lines(axes, chart)
     else:
         _draw_bars(axes, chart)
@@ -89,6 +95,29 @@ def _draw_bars(axes: Any, chart: Chart) -> None:
     axes.set_ylim(len(bars) + len(missing) - 0.4, -0.6)
     axes.set_xlim(0, right * 1.3)
     axes.set_xlabel(f"{chart.unit}, median of n runs and 95 % interval")
+    axes.tick_params(axis="y", length=0)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+
+
+def _draw_waterfall(axes: Any, chart: Waterfall) -> None:
+    """Each step begins where the one above has ended."""
+    rows, at = len(chart.steps) + 2, chart.begin[1]
+    for row, (_, seconds) in ((0, chart.begin), (rows - 1, chart.end)):
+        axes.barh(row, seconds, height=0.62, color=BAR)
+        axes.annotate(f"{seconds:.3g}", (seconds, row), (5, 0), textcoords="offset points", va="center")
+    for row, (_, change) in enumerate(chart.steps, start=1):
+        axes.barh(row, change, left=at, height=0.62, color=MORE if change > 0 else LESS)
+        axes.plot([at, at], [row - 1, row], color=QUIET, linewidth=0.8, zorder=0)
+        right = max(at, at + change)
+        axes.annotate(
+            f"{change:+.2g}".replace("-", "\u2212"), (right, row), (5, 0), textcoords="offset points", va="center"
+        )
+        at += change
+    axes.plot([at, at], [rows - 2, rows - 1], color=QUIET, linewidth=0.8, zorder=0)
+    axes.set_yticks(range(rows), [chart.begin[0], *(label for label, _ in chart.steps), chart.end[0]])
+    axes.set_ylim(rows - 0.4, -0.6)
+    axes.set_xlim(0, axes.get_xlim()[1] * 1.1)
+    axes.set_xlabel(chart.unit)
     axes.tick_params(axis="y", length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)
 

@@ -63,6 +63,33 @@ class Chart:
 
 
 @dataclass(frozen=True)
+class Waterfall:
+    """How one row's seconds become another's: begin and end with what they are called, and what is added between."""
+
+    file: str
+    title: str
+    unit: str
+    alt: str
+    begin: tuple[str, float]
+    steps: tuple[tuple[str, float], ...]
+    end: tuple[str, float]
+
+
+@dataclass(frozen=True)
+class Why:
+    """What python -m dlperf.why shows: see report/why.py."""
+
+    title: str
+    summary: str
+    notes: tuple[str, ...]
+    kinds: Table
+    operations: Table
+    systems: Table
+    chart: Waterfall
+    machine: Table
+
+
+@dataclass(frozen=True)
 class Point:
     """One point of a line, at a number of devices. predicted: never measured."""
 
@@ -121,7 +148,8 @@ class Others:
 @dataclass(frozen=True)
 class Section:
     """One model at one precision on one kind of device. throughput: of ranked systems, None without any; others: of
-    each other kind. power: what the runs of each size can tell. scaling: None where all rows are of one device.
+    each other kind. power: what the runs of each size can tell. why: the command that explains the difference between
+    the fastest row and the slowest; empty where there is none. scaling: None where all rows are of one device.
     input: None where no row reads and decodes while it trains; input_about: what stands before it.
     stages: where the rows' wall time went; None where no run tells.
 
@@ -136,6 +164,7 @@ class Section:
     power: tuple[str, ...]
     others: tuple[Others, ...]
     chart: Chart | None
+    why: str
     scaling: Scaling | None
     input: Table | None
     input_about: str

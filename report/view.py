@@ -44,9 +44,9 @@ def view(comparison: Comparison) -> Report:
         resume="" if finished else RESUME,
         sections=tuple(one for several in sections for one in several),
         caveats=(*parts.broken, *warned),
-        machine=_machine(comparison),
+        machine=machine(comparison),
         topo=str(comparison.machine.get("topo", "")).strip("\n"),
-        systems=_systems(comparison),
+        systems=systems(comparison),
         failures=failures,
         protocol=tuple(_protocol(comparison)),
         environment_commands=tuple(
@@ -159,7 +159,7 @@ def _protocol_of(comparison: Comparison) -> Mapping[str, Any]:
 # Machine and systems
 
 
-def _machine(comparison: Comparison) -> Table:
+def machine(comparison: Comparison) -> Table:
     told = (*_machine_rows(comparison.machine), *speeds.measured(comparison))
     rows = [(title, value) for title, value in told if value]
     rows = rows or [("machine", "not described")]
@@ -206,7 +206,7 @@ def _gpu(gpu: Mapping[str, Any]) -> str:
     return str(gpu.get("name")) + (f" ({', '.join(told)})" if told else "")
 
 
-def _systems(comparison: Comparison) -> Table:
+def systems(comparison: Comparison) -> Table:
     """One row per system and device: what it is made of, as its runs say."""
     rows: dict[tuple[str, str], list[Job | Skip]] = {}
     for row in names.rows(comparison.jobs, comparison.skips):

@@ -62,7 +62,8 @@ class Spec:
     rows whose kernels are of last resort. aa: rows of each table that are made twice. gpus: those
     that run the rows; empty on a CPU, where other machines run them, or nothing tells. until: the half width of a
     ratio's interval, as a share, for which blocks are added; 0: as many as the protocol's repeats. max_time: seconds
-    that runs take together, after which none is added; 0: however many.
+    that runs take together, after which none is added; 0: however many. profile: steps of each run that its framework's
+    profiler looks at, after the windows; of dlperf.why.
     """
 
     models: tuple[str, ...]
@@ -100,6 +101,7 @@ class Spec:
     gpus: tuple[Gpu, ...] = ()
     until: float = 0.0
     max_time: float = 0.0
+    profile: int = 0
 
     @property
     def world_sizes(self) -> list[int]:

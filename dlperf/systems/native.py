@@ -85,7 +85,8 @@ def request(adapter: Adapter, job: Job, spec: Spec, repeat: int = 0) -> dict[str
         meeting_seconds=min(300.0, spec.timeout / 2),
     )
     audited = adapter.provable and adapter.trains and not obstacle(job, spec)
-    return {**asked, **_kernels(adapter, job, spec), "audit": audited}
+    profile = {"profile": spec.profile} if spec.profile else {}
+    return {**asked, **_kernels(adapter, job, spec), "audit": audited, **profile}
 
 
 def _kernels(adapter: Adapter, job: Job, spec: Spec) -> dict[str, object]:
