@@ -47,6 +47,7 @@ def section(
         power=tuple(_power(groups, standings, level)),
         others=apart,
         chart=_chart(first, standings, groups, skips),
+        why=_why(standings),
         scaling=scaling(every, f"charts/{_anchor(first)}", _title(first), devices, obstacles),
         input=inputs.table(summaries),
         input_about=inputs.about(summaries),
@@ -62,6 +63,14 @@ def _power(groups: list[list[Summary]], standings: list[list[Standing]], level: 
     for group, ranked in zip(groups, standings, strict=True):
         size = f"{text.capital(names.size(group[0].job))}: " if len(groups) > 1 else ""
         yield from (size + sentence for sentence in power.sentences(ranked, level))
+
+
+def _why(standings: list[list[Standing]]) -> str:
+    """Of the first table, DIR being the report's folder."""
+    rows = [one.summary.job for one in standings[0] if not one.obstacle] if standings else []
+    if len(rows) < 2 or rows[0].world_size > 1:
+        return ""
+    return f"python -m dlperf.why DIR/runs/{rows[0].id} DIR/runs/{rows[-1].id}"
 
 
 def _anchor(row: Job | Skip) -> str:
