@@ -479,8 +479,11 @@ def _profile(adapter: str, trainer: Trainer, steps: int, events: Events) -> None
     except ImportError as error:
         events.write("profile", why=f"no profiler is known for this adapter ({error})")
         return
-    module.spans(trainer, lambda: run(1))
+    list(module.spans(trainer, lambda: run(1)))
     took, calls = profiling.attributed(module.spans(trainer, lambda: run(steps)))
+    if all(kind == "host" for kind, _ in took):
+        events.write("profile", why="its profiler saw no operation")
+        return
     events.write(
         "profile",
         steps=steps,
