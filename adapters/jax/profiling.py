@@ -55,7 +55,8 @@ def kind(path):
 
 
 class Paths:
-    """The scopes and the operation that each of the program's operations is of: "jit(_train)/jvp(attention)/exp"."""
+    """The scopes and the operation that each of the program's operations is of: "jit(_train)/jvp(attention)/exp".
+    Of a convolution or a product that XLA has made itself, that alone."""
 
     def __init__(self, client):
         texts = [module.to_string() for one in client.live_executables() for module in one.hlo_modules()[:1]]
@@ -69,7 +70,7 @@ class Paths:
             found = re.match(r"\s+(?:ROOT )?%([\w.-]+) = ", line)
             if not found:
                 continue
-            name = re.search(r'op_name="([^"]*)"', line)
+            name = re.search(r'op_name="([^"]*)"', line) or re.search(r" (convolution|dot)\(", line)
             calls = re.search(r"(?:calls|to_apply)=%([\w.-]+)", line)
             if calls:
                 self._called[found[1]] = calls[1]
