@@ -218,7 +218,7 @@ def looks_seconds(jobs: Sequence[Job], spec: Spec, here: Here, seconds: float) -
     """Of what measured runs of these rows are held against, where it is not in the cache, and of one look at a run of
     each: the reference's step, and a run from revealing weights. seconds: of all else."""
     rows = [job for job in jobs if not references.obstacle(job, spec)]
-    each, threads, total = references.budget(rows, seconds), spec.threads, 0.0
+    each, threads, total = references.budget(rows, spec.protocol, seconds), spec.threads, 0.0
     for job, revealing in references.pairs(rows):
         protocol = references.affordable(job, spec.protocol, threads, each, revealing)
         made = references.pair(job, protocol, revealing) if protocol else ()

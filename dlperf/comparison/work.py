@@ -38,7 +38,8 @@ class Work:
         """Make the reference's runs that these rows' are held against. seconds: that the comparison is expected to
         take."""
         rows = [job for job in jobs if self._proves_itself(job)]
-        each, folder, spec, progress = budget(rows, seconds), self.store.folder, self.store.spec, self.progress
+        folder, spec, progress = self.store.folder, self.store.spec, self.progress
+        each = budget(rows, spec.protocol, seconds)
         self._references = References(folder, spec, self.adapters[ADAPTER], each, progress.note, progress.busy)
         for job, revealing in pairs(rows):
             self._references.of(job, revealing)

@@ -35,8 +35,9 @@ ADAPTER = "numpy"
 FLOPS, SLOWER = 3.5e10, {"fp64": 2.0, "fp32": 1.0, "amp_bf16": 2.6}
 #: dropout's seeds of the two runs, which no measured run has
 SEEDS = (1_000_001, 1_000_002)
-#: seconds that the two runs may take at least, and the share of the comparison's; audits have another 0.03
-SECONDS, SHARE = 120.0, 0.07
+#: the share of a comparison's seconds that all runs may take, audits have another 0.03; and the seconds that two runs
+#: may take whatever the share is: under the quick protocol, and for the fewest steps, as of a GPU that is done soon
+SHARE, SECONDS = 0.07, 120.0
 #: steps of a run from revealing weights, at most: ten of BERT-base in bfloat16 would take more time than all else here;
 #: and of a network in which rounding decides, more with each step
 REVEALING, REVEALING_KINKS = 6, 2
@@ -114,7 +115,8 @@ class References:
         protocol = affordable(job, spec.protocol, spec.threads, budget, revealing)
         if protocol is None:
             first = sum(seconds(one, spec.threads) for one in pair(job, _first_steps(spec.protocol), revealing))
-            return f"two steps of the reference take {first:.0f} s on this CPU, and {budget:.0f} s are left for it"
+            left = max(budget, SECONDS)
+            return f"two steps of the reference take {first:.0f} s on this CPU, and {left:.0f} s are left for it"
         made = []
         for asked in pair(job, protocol, revealing):
             found = self._run(asked)
@@ -264,17 +266,20 @@ def pairs(jobs: Sequence[Job]) -> list[tuple[Job, bool]]:
     return [(job, revealing) for job in alike for revealing in (False, True)]
 
 
-def budget(jobs: Sequence[Job], seconds: float) -> float:
+def budget(jobs: Sequence[Job], protocol: Protocol, seconds: float) -> float:
     """Seconds for each pair of runs that these rows need. seconds: that the comparison is expected to take."""
-    return max(SECONDS, SHARE * seconds / max(1, len(pairs(jobs))))
+    least = SECONDS if protocol.name == "quick" else 0.0
+    return max(least, SHARE * seconds / max(1, len(pairs(jobs))))
 
 
 def affordable(job: Job, protocol: Protocol, threads: int, budget: float, revealing: bool = False) -> Protocol | None:
     """As much of a protocol as both runs make in so many seconds: all, its first window, its warm-up, two steps, or
-    nothing; from revealing weights some steps."""
+    nothing; from revealing weights some steps. The least of these may take SECONDS."""
     some = [protocol, replace(protocol, windows=1), replace(protocol, windows=0), _first_steps(protocol)]
-    for one in _few(job, protocol) if revealing else some:
-        if sum(seconds(asked, threads) for asked in pair(job, one, revealing)) <= budget:
+    choices = _few(job, protocol) if revealing else some
+    for one in choices:
+        most = max(budget, SECONDS) if one == choices[-1] else budget
+        if sum(seconds(asked, threads) for asked in pair(job, one, revealing)) <= most:
             return one
     return None
 

@@ -66,7 +66,7 @@ def test_from_revealing_weights_some_steps_are_enough() -> None:
         assert found is None or found.windows == 0
         return found.warmup_steps if found else 0
 
-    assert [steps(QUICK, share) for share in (1.0, 0.9, 0.5, 0.26, 0.1)] == [6, 6, 4, 2, 0]
+    assert [steps(QUICK, share) for share in (1.0, 0.9, 0.5, 0.26, 0.1)] == [6, 6, 4, 2, 2]
     assert steps(PROTOCOLS["dlperf"], 100.0) == references.REVEALING
 
 
@@ -78,7 +78,20 @@ def test_as_much_of_the_protocol_as_there_is_time_for() -> None:
     assert references.affordable(job, QUICK, 2, 0.3 * whole) == replace(QUICK, windows=0)
     long = PROTOCOLS["dlperf"]
     assert references.affordable(job, long, 2, 0.3 * whole) == replace(long, windows=0, warmup_steps=2)
-    assert references.affordable(job, QUICK, 2, 0.1 * whole) is None
+    assert references.affordable(job, QUICK, 2, 0.1 * whole) == replace(QUICK, windows=0)
+
+
+def test_the_fewest_steps_may_take_two_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = planned("resnet50")[1]
+    monkeypatch.setattr(references, "SECONDS", 0.001)
+    assert references.affordable(job, QUICK, 2, 0.0) is None
+    assert references.affordable(job, QUICK, 2, 0.0, revealing=True) is None
+
+
+def test_what_is_to_be_published_pays_a_share() -> None:
+    job = planned("bert_base")[1]
+    assert references.budget([job], QUICK, 1000.0) == references.SECONDS
+    assert references.budget([job], PROTOCOLS["dlperf"], 1000.0) == pytest.approx(35.0)
 
 
 @pytest.mark.parametrize(
