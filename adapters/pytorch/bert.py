@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn.attention import SDPBackend
 
 from dlperf import models
-from dlperf.adapters.pytorch import optimizers, runtime
+from dlperf.adapters.pytorch import masks, optimizers, runtime
 from dlperf.adapters.pytorch.runtime import copy, product, versions
 from dlperf.models import bert
 
@@ -18,7 +18,8 @@ def build(job, ranks):
     config = models.config(job.model)
     # its gradient is NaN at odd multiples of 64 in torch 2.11 (pytorch#196678); then another kernel is taken
     torch.backends.cuda.enable_cudnn_sdp(config.sequence % 128 != 64)
-    network = Network(config, config.dropout * job.dropout)
+    drop = masks.dropout(job)
+    network = Network(config, config.dropout * job.dropout, drop)
     network.to(device=device, dtype=getattr(torch, job.weights_dtype))
     runtime.load(network, job)
     optimizer = optimizers.adamw(job, network, bert.optimizer(job.batch_size * ranks.world_size))
@@ -26,7 +27,8 @@ def build(job, ranks):
     effective = {
         "clip_norm": str(job.clip_norm or "off"),
         "masked_positions": str(config.masked),
-        "attention": "scaled_dot_product_attention",
+        "attention": "softmax written out" if drop else "scaled_dot_product_attention",
+        "masks": "16 random bits a value" if drop else "torch.nn.functional.dropout",
     }
     return runtime.Trainer(job, ranks, network, loss, optimizer, feed, effective)
 
@@ -39,17 +41,17 @@ def loss(network, batch):
 
 
 class Network(nn.Module):
-    """Names are the canonical ones of dlperf.models.bert."""
+    """Names are the canonical ones of dlperf.models.bert. drop: see masks.dropout."""
 
-    def __init__(self, config, dropout):
+    def __init__(self, config, dropout, drop):
         super().__init__()
-        self.config, self.dropout = config, dropout
+        self.config, self.dropout, self.drop = config, dropout, drop
         self.shapes, self.compute_dtype = {}, None
         self.bert = nn.ModuleDict(
             {
-                "embeddings": Embeddings(config, dropout),
+                "embeddings": Embeddings(config, dropout, drop),
                 "encoder": nn.ModuleDict(
-                    {"layer": nn.ModuleList(Layer(config, dropout) for _ in range(config.layers))}
+                    {"layer": nn.ModuleList(Layer(config, dropout, drop) for _ in range(config.layers))}
                 ),
                 "pooler": nn.ModuleDict({"dense": nn.Linear(config.hidden, config.hidden)}),
             }
@@ -60,6 +62,8 @@ class Network(nn.Module):
         hidden = self.bert["embeddings"](batch["input_ids"], batch["token_type_ids"])
         columns = torch.arange(hidden.shape[1], device=hidden.device)
         mask = (columns < batch["lengths"][:, None])[:, None, None, :]
+        if self.drop:
+            mask = torch.zeros(mask.shape, dtype=hidden.dtype, device=mask.device).masked_fill(~mask, -torch.inf)
         for layer in self.bert["encoder"]["layer"]:
             hidden = layer(hidden, mask)
         rows = torch.arange(hidden.shape[0], device=hidden.device)[:, None]
@@ -72,6 +76,8 @@ class Network(nn.Module):
 
     def kernels(self, batch, compiled):
         """What scaled_dot_product_attention chooses, compiled or not: for Trainer.effective."""
+        if self.drop:
+            return {}
         size, length = batch["input_ids"].shape
         like = {"device": batch["input_ids"].device, "dtype": self.compute_dtype, "requires_grad": True}
         parts = torch.empty(size, length, 3, self.config.heads, self.config.head_size, **like).unbind(2)
@@ -82,9 +88,9 @@ class Network(nn.Module):
 
 
 class Embeddings(nn.Module):
-    def __init__(self, config, dropout):
+    def __init__(self, config, dropout, drop):
         super().__init__()
-        self.dropout = dropout
+        self.dropout, self.drop = dropout, drop or F.dropout
         self.word_embeddings = nn.Embedding(config.vocabulary, config.hidden)
         self.position_embeddings = nn.Embedding(config.positions, config.hidden)
         self.token_type_embeddings = nn.Embedding(config.token_types, config.hidden)
@@ -93,13 +99,13 @@ class Embeddings(nn.Module):
     def forward(self, words, types):
         positions = self.position_embeddings.weight[: words.shape[1]]
         x = self.word_embeddings(words) + self.token_type_embeddings(types) + positions
-        return F.dropout(self.LayerNorm(x), self.dropout, self.training)
+        return self.drop(self.LayerNorm(x), p=self.dropout, training=self.training)
 
 
 class Layer(nn.Module):
-    def __init__(self, config, dropout):
+    def __init__(self, config, dropout, drop):
         super().__init__()
-        self.heads, self.dropout = config.heads, dropout
+        self.heads, self.dropout, self.drop, self.plain = config.heads, dropout, drop or F.dropout, drop is not None
         hidden = config.hidden
         parts = {name: nn.Linear(hidden, hidden) for name in ("query", "key", "value")}
         self.attention = nn.ModuleDict({"self": nn.ModuleDict(parts), "output": Output(hidden, config)})
@@ -108,15 +114,17 @@ class Layer(nn.Module):
 
     def forward(self, x, mask):
         inputs = (one.transpose(1, 2) for one in projected(self.attention["self"].values(), x, self.heads))
-        context = F.scaled_dot_product_attention(
-            *inputs, attn_mask=mask, dropout_p=self.dropout if self.training else 0.0
-        )
+        dropout = self.dropout if self.training else 0.0
+        if self.plain:
+            context = masks.attention(*inputs, mask, dropout)
+        else:
+            context = F.scaled_dot_product_attention(*inputs, attn_mask=mask, dropout_p=dropout)
         x = self._add_norm(self.attention["output"], context.transpose(1, 2).flatten(2), x)
         return self._add_norm(self.output, F.gelu(self.intermediate["dense"](x)), x)
 
     def _add_norm(self, output, x, residual):
         x = output.dense(x)
-        return narrow(output.LayerNorm(residual + F.dropout(x, self.dropout, self.training)), x.dtype)
+        return narrow(output.LayerNorm(residual + self.drop(x, p=self.dropout, training=self.training)), x.dtype)
 
 
 def projected(layers, x, heads):

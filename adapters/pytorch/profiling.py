@@ -10,7 +10,7 @@ from dlperf.adapters.profiling import Span
 KINDS = [
     ("optimizer", r"Optimizer\.|_foreach_|_amp_|_fused_|vector_norm"),
     ("communication", r"c10d|gloo|nccl|DistributedDataParallel|horovod"),
-    ("attention", r"scaled_dot_product"),
+    ("attention", r"scaled_dot_product|^attention"),
     ("loss", r"cross_entropy|nll_loss|log_softmax"),
     ("convolution", r"aten::conv"),
     ("product", r"linear|addmm|matmul|::mm\b|onednn::"),
