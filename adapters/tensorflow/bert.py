@@ -95,8 +95,9 @@ class Layer:
 
     def __call__(self, x, mask):
         query, key, value = (self._split(part(x), mask.shape[0]) for part in self._parts)
-        scores = tf.matmul(query * self._config.head_size**-0.5, key, transpose_b=True)
-        context = tf.matmul(drop(tf.nn.softmax(scores + mask), self._dropout), value)
+        with tf.name_scope("attention"):
+            scores = tf.matmul(query * self._config.head_size**-0.5, key, transpose_b=True)
+            context = tf.matmul(drop(tf.nn.softmax(scores + mask), self._dropout), value)
         context = tf.reshape(tf.transpose(context, (0, 2, 1, 3)), x.shape)
         x = self._attention.norm(x + drop(self._attention.dense(context), self._dropout))
         return self._output.norm(x + drop(self._output.dense(gelu(self._intermediate(x))), self._dropout))
@@ -152,8 +153,9 @@ def drop(x, rate):
     1/128, so that a rate of 0.1 is one of 0.102."""
     if not rate:
         return x
-    kept = tf.random.uniform(x.shape, dtype=tf.float32 if x.dtype.size == 2 else x.dtype) >= rate
-    return tf.where(kept, x * (1 / (1 - rate)), tf.zeros((), x.dtype))
+    with tf.name_scope("dropout"):
+        kept = tf.random.uniform(x.shape, dtype=tf.float32 if x.dtype.size == 2 else x.dtype) >= rate
+        return tf.where(kept, x * (1 / (1 - rate)), tf.zeros((), x.dtype))
 
 
 def gelu(x):

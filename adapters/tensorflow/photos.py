@@ -83,8 +83,9 @@ quiet = tf.autograph.experimental.do_not_convert
 
 
 def from_example(record):
-    found = tf.io.parse_single_example(record, EXAMPLE)
-    return found["image/encoded"], tf.cast(found["image/class/label"], tf.int32) - 1
+    with tf.name_scope("input"):
+        found = tf.io.parse_single_example(record, EXAMPLE)
+        return found["image/encoded"], tf.cast(found["image/class/label"], tf.int32) - 1
 
 
 def to_image(size, part, mirrored):
@@ -92,13 +93,14 @@ def to_image(size, part, mirrored):
 
     @quiet
     def convert(jpeg, label):
-        window = part(tf.image.extract_jpeg_shape(jpeg))
-        # decodes no more than it must
-        pixels = tf.image.decode_and_crop_jpeg(jpeg, window, channels=3, dct_method="INTEGER_ACCURATE")
-        if mirrored:
-            pixels = tf.image.random_flip_left_right(pixels)
-        pixels = tf.image.resize(pixels, [size, size], method="bilinear", antialias=False)
-        return (pixels - photos.MEAN) / photos.DEVIATION, label
+        with tf.name_scope("input"):
+            window = part(tf.image.extract_jpeg_shape(jpeg))
+            # decodes no more than it must
+            pixels = tf.image.decode_and_crop_jpeg(jpeg, window, channels=3, dct_method="INTEGER_ACCURATE")
+            if mirrored:
+                pixels = tf.image.random_flip_left_right(pixels)
+            pixels = tf.image.resize(pixels, [size, size], method="bilinear", antialias=False)
+            return (pixels - photos.MEAN) / photos.DEVIATION, label
 
     return convert
 

@@ -186,10 +186,11 @@ class Trainer(base.Trainer):
         return loss, logits if self._job.trace_steps else None, tape.gradient(scaled, self._weights)
 
     def _update(self, gradients):
-        gradients, finite = rescaled(gradients, self._scale, self._job.clip_norm)
-        self._optimizer.apply(gradients, finite)
-        if self._scale:
-            self._scale.update(finite)
+        with tf.name_scope("optimizer"):
+            gradients, finite = rescaled(gradients, self._scale, self._job.clip_norm)
+            self._optimizer.apply(gradients, finite)
+            if self._scale:
+                self._scale.update(finite)
 
     def _trace(self, logits, gradients):
         """What the step hands out beside its loss, for checking."""
