@@ -156,7 +156,7 @@ class Trainer(base.Trainer):
         super().__init__(job, feed, effective)
         self._network, self._optimizer = network, optimizer
         self._replica = Replica(network, loss, job.trace_steps > 0)
-        self._replica.hybridize(static_alloc=True, static_shape=True)
+        self._hybridize()
         self._world_size = ranks.world_size
         self._scaler = LossScaler() if job.precision == "amp_fp16" else None
         self._trained = [gluon for parameter, gluon in pairs(network, job) if parameter.trained]
@@ -189,6 +189,16 @@ class Trainer(base.Trainer):
         if not (self._scaler and self._scaler.has_overflow(self._trained)):
             self._optimizer.step(self._grad_scale)
         return loss
+
+    def _hybridize(self, **sizes):
+        self._one_by_one = bool(sizes)
+        self._replica.hybridize(static_alloc=True, static_shape=True, **sizes)
+
+    def run_one_by_one(self):
+        """From now on the engine is handed each operator of the graph by itself, not up to 15 as one: for a profiler.
+        The next step makes the graph again."""
+        if not self._one_by_one:
+            self._hybridize(forward_bulk_size=0, backward_bulk_size=0)
 
     def _observe(self, batch):
         """Shapes and types of the graph that runs, as MXNet inferred them from the first batch."""
