@@ -91,7 +91,7 @@ def test_the_fewest_steps_may_take_two_minutes(monkeypatch: pytest.MonkeyPatch) 
 def test_what_is_to_be_published_pays_a_share() -> None:
     job = planned("bert_base")[1]
     assert references.budget([job], QUICK, 1000.0) == references.SECONDS
-    assert references.budget([job], PROTOCOLS["dlperf"], 1000.0) == pytest.approx(35.0)
+    assert references.budget([job], PROTOCOLS["dlperf"], 1000.0) == pytest.approx(25.0)
 
 
 @pytest.mark.parametrize(
