@@ -76,6 +76,7 @@ MEANINGS = {
     "masked_positions": "Words for which the masked-word head computes scores; all 128 instead of 20 is more work.",
     "vocabulary": "Words that the masked-word head chooses from: the width of the largest product.",
     "gelu": "The kernel of GELU; all compute the exact form, with erf.",
+    "masks": "How dropout draws what it drops: by a random number for each value, or by some of its bits.",
     "attention": "How attention is written: as single products and a softmax, or as one kernel.",
     "dropout_masks": "Whether ranks draw the same masks for dropout; the work is the same.",
 }

@@ -23,6 +23,7 @@ def build(job, ranks):
         "clip_norm": str(job.clip_norm or "off"),
         "masked_positions": str(config.masked),
         "attention": "softmax written out, fused by XLA",
+        "masks": "a hash of each value's place" if job.device == "cuda" else "16 random bits a value",
         "norm_moments": "one pass" if network.one_pass else "two passes",
     }
     return runtime.Trainer(job, ranks, network, loss, optimizer, feed, effective)
