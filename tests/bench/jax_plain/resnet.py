@@ -28,8 +28,26 @@ def versions():
 
 
 def build(job, ranks):
+    dtype = configure(job)
+    network = ResNet50(
+        n_classes=1000,
+        conv_cls=partial(nn.Conv, dtype=dtype),
+        norm_cls=partial(nn.BatchNorm, momentum=0.9, dtype=dtype),
+    )
+    recipe = resnet.optimizer(job.batch_size)
+    optimizer = optax.chain(
+        optax.add_decayed_weights(recipe.weight_decay), optax.sgd(recipe.learning_rate, recipe.momentum)
+    )
+    return Trainer(job, ranks, network, train_step, optimizer, prepare, dtype)
+
+
+def configure(job):
+    """Threads and precision. Returns the type of products."""
     os.environ["NPROC"] = str(job.threads)  # XLA's CPU client reads its number of threads from here
-    return Trainer(job, ranks)
+    if job.device == "cuda":
+        precision = {"fp32": "highest", "tf32": "high"}.get(job.precision, "default")
+        jax.config.update("jax_default_matmul_precision", precision)
+    return {"amp_bf16": jnp.bfloat16, "amp_fp16": jnp.float16}.get(job.precision, jnp.float32)
 
 
 class State(TrainState):
@@ -37,26 +55,20 @@ class State(TrainState):
 
 
 class Trainer:
+    """train_step: state, batch -> state, loss. prepare: a batch of arrays -> what the network takes, and labels."""
+
     input_seconds = None
 
-    def __init__(self, job, ranks):
-        self._batches = [prepare(batch) for batch in Batches(job, ranks).pool()]
-        dtype = {"amp_bf16": jnp.bfloat16, "amp_fp16": jnp.float16}.get(job.precision, jnp.float32)
-        if job.device == "cuda":
-            precision = {"fp32": "highest", "tf32": "high"}.get(job.precision, "default")
-            jax.config.update("jax_default_matmul_precision", precision)
-        network = ResNet50(
-            n_classes=1000,
-            conv_cls=partial(nn.Conv, dtype=dtype),
-            norm_cls=partial(nn.BatchNorm, momentum=0.9, dtype=dtype),
-        )
-        variables = jax.jit(network.init)(jax.random.key(job.seed), self._batches[0][0])
-        recipe = resnet.optimizer(job.batch_size)
-        optimizer = optax.chain(
-            optax.add_decayed_weights(recipe.weight_decay), optax.sgd(recipe.learning_rate, recipe.momentum)
-        )
+    def __init__(self, job, ranks, network, train_step, optimizer, prepare, dtype):
+        self._batches, self._train_step = [prepare(batch) for batch in Batches(job, ranks).pool()], train_step
+        first = self._batches[0]
+        keys = {"params": jax.random.key(job.seed), "dropout": jax.random.key(job.dropout_seed)}
+        variables = jax.jit(network.init)(keys, first[0] if isinstance(first, tuple) else first)
         self._state = State.create(
-            apply_fn=network.apply, params=variables["params"], batch_stats=variables["batch_stats"], tx=optimizer
+            apply_fn=network.apply,
+            params=variables["params"],
+            batch_stats=variables.get("batch_stats"),
+            tx=optimizer,
         )
         self._steps = 0
         self.shapes = {}
@@ -69,9 +81,9 @@ class Trainer:
         }
 
     def step(self):
-        images, labels = self._batches[self._steps % len(self._batches)]
+        batch = self._batches[self._steps % len(self._batches)]
         self._steps += 1
-        self._state, loss = train_step(self._state, images, labels)
+        self._state, loss = self._train_step(self._state, batch)
         return loss
 
     def wait(self):
@@ -91,7 +103,9 @@ class Trainer:
 
 
 @jax.jit
-def train_step(state, images, labels):
+def train_step(state, batch):
+    images, labels = batch
+
     def loss_of(params):
         variables = {"params": params, "batch_stats": state.batch_stats}
         logits, updated = state.apply_fn(variables, images, mutable=["batch_stats"])
