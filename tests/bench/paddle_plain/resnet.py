@@ -14,25 +14,36 @@ def versions():
 
 
 def build(job, ranks):
+    configure(job)
+    network, recipe = paddle.vision.models.resnet50(), resnet.optimizer(job.batch_size)
+    optimizer = paddle.optimizer.Momentum(
+        recipe.learning_rate,
+        momentum=recipe.momentum,
+        parameters=network.parameters(),
+        weight_decay=recipe.weight_decay,
+    )
+    return Trainer(job, ranks, network, loss, optimizer, prepare)
+
+
+def configure(job):
     paddle.set_device("cpu")
     paddle.base.core.set_num_threads(job.threads)
-    return Trainer(job, ranks)
+
+
+def loss(network, batch):
+    images, labels = batch
+    return F.cross_entropy(network(images), labels, soft_label=True)
 
 
 class Trainer:
+    """loss: network, batch -> scalar. prepare: a batch of arrays -> tensors."""
+
     input_seconds = None
 
-    def __init__(self, job, ranks):
+    def __init__(self, job, ranks, network, loss, optimizer, prepare):
         self._batches = [prepare(batch) for batch in Batches(job, ranks).pool()]
-        self._network = paddle.vision.models.resnet50()
+        self._network, self._loss, self._optimizer = network, loss, optimizer
         self._network.train()
-        recipe = resnet.optimizer(job.batch_size)
-        self._optimizer = paddle.optimizer.Momentum(
-            recipe.learning_rate,
-            momentum=recipe.momentum,
-            parameters=self._network.parameters(),
-            weight_decay=recipe.weight_decay,
-        )
         self._steps = 0
         self.shapes = {}
         self.parameter_count = sum(int(w.size) for w in self._network.parameters() if not w.stop_gradient)
@@ -44,9 +55,9 @@ class Trainer:
         }
 
     def step(self):
-        images, labels = self._batches[self._steps % len(self._batches)]
+        batch = self._batches[self._steps % len(self._batches)]
         self._steps += 1
-        loss = F.cross_entropy(self._network(images), labels, soft_label=True)
+        loss = self._loss(self._network, batch)
         loss.backward()
         self._optimizer.step()
         self._optimizer.clear_grad()
