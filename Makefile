@@ -8,7 +8,7 @@ ARGS ?= --model bert --precision auto
 REFERENCE_ARGS := --frameworks pytorch --device cpu --model resnet50,bert
 
 .PHONY: setup compare doctor verify reference test test-cluster test-horovod test-images check format types lint lock bench
-.PHONY: test-deviations test-faults test-pythons test-orders test-cpus test-arm test-dali bench-containers bench-statistics gpu capabilities test-nullgpu nullgpu-table clean
+.PHONY: test-deviations test-faults test-pythons test-orders test-cpus test-arm test-dali bench-page bench-containers bench-statistics gpu capabilities test-nullgpu nullgpu-table clean
 
 setup: $(VENV)/ready
 
@@ -113,6 +113,10 @@ format: $(VENV)/ready
 # Each adapter against the plain way to train the same network in its framework, on CPU. BENCH_ARGS= passes options on.
 bench: $(VENV)/ready
 	$(BIN)/python tests/bench/bench.py $(BENCH_ARGS)
+
+# tests/bench/README.md from tests/bench/results/*.json: what `make bench` wrote on each machine that was met.
+bench-page: $(VENV)/ready
+	$(BIN)/python tests/bench/bench.py --page
 
 # How often a report calls equal systems different, and misses a difference: simulated, with a fixed seed.
 bench-statistics: $(VENV)/ready

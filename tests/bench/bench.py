@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dlperf import __version__, machine, models
+from dlperf import __version__, machine, models, report
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import Adapter
 from dlperf.comparison import progress, store
@@ -29,6 +29,7 @@ from dlperf.planning import plan
 from dlperf.planning.checks import from_arguments
 from dlperf.planning.plan import Plan
 from dlperf.planning.spec import Spec
+from dlperf.report import public
 from dlperf.schema import Comparison, Job, Skip
 
 HERE = Path(__file__).parent
@@ -36,12 +37,17 @@ PLAIN = "_plain"
 #: model -> batch, and windows instead of the protocol's: so that all pairs take a quarter of an hour on two cores
 BATCH = {"resnet50": 8, "bert_base": 4}
 WINDOWS = 2
+#: runs of each side of a pair, of each machine that was met, as `bench` writes them; and the page that is made of them
+RESULTS, PAGE = HERE / "results", HERE / "README.md"
 HEADER = ("framework", "model", "precision", "unit", "ours (n)", "plain (n)", "ours / plain", "note")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """0, however the ratios are; 1 if nothing ran; 2 for a wrong request."""
     arguments = _parser().parse_args(argv)
+    if arguments.page:
+        PAGE.write_text(page([store.open_results(path) for path in sorted(RESULTS.glob("*.json"))]), encoding="utf-8")
+        return 0
     os.environ["DLPERF_ADAPTERS"] = str(HERE)
     handle_signals()
     try:
@@ -57,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--model", metavar="M,...", default="resnet50,bert", help="default: resnet50,bert")
     made.add_argument("--precision", metavar="P,...", default="fp32,amp", help="default: fp32,amp")
     made.add_argument("--repeats", metavar="N", help="fresh processes for each side of a pair; default: 3")
+    made.add_argument("--page", action="store_true", help=f"run nothing: write {PAGE.name} from {RESULTS.name}/*.json")
     made.add_argument("-o", "--output", metavar="DIR", help="a new folder; default: runs/bench-<date and time>")
     return made
 
@@ -78,6 +85,8 @@ def _bench(arguments: argparse.Namespace) -> int:
         finally:
             shown.close()
     print(table(opened.comparison))
+    results = report.results_json(public.unnamed(opened.comparison, folder))
+    (folder / store.RESULTS).write_text(results, encoding="utf-8")
     return 0 if any(record.done for record in opened.records.values()) else 1
 
 
@@ -110,14 +119,37 @@ def _row(of: Job | Skip) -> tuple[str, str, str]:
 
 def table(comparison: Comparison) -> str:
     """The ratios as text, and below why the other rows have none. Pure."""
+    rows = [HEADER, *ratios(comparison)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADER))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join([*lines, *_missing(comparison.skips)])
+
+
+def page(comparisons: Sequence[Comparison]) -> str:
+    """The same as Markdown, of several machines. Pure."""
+    lines = [
+        "<!-- Made from results/*.json: `make bench-page`. -->",
+        "# Each adapter beside the plain way to train the same network",
+        "",
+        "`make bench`: the network of the framework's own zoo or layers, trained as its documentation shows, with the",
+        "same batch, threads and switches, several runs of each side in random blocks. Above 1 ours is faster.",
+    ]
+    for one in sorted(comparisons, key=lambda one: one.created):
+        sets, threads = ", ".join(one.machine.get("instruction_sets", ())), one.spec["threads"]
+        rule = tuple("---:" if cell.startswith(("ours", "plain")) else "---" for cell in HEADER)
+        lines += ["", f"## {one.machine.get('cpu', 'CPU')} ({sets}), {threads} threads, {one.created[:10]}", ""]
+        lines += [f"| {' | '.join(row)} |" for row in (HEADER, rule, *ratios(one))]
+        lines += ["", *(f"- {line}" for line in _missing(one.skips))]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def ratios(comparison: Comparison) -> list[tuple[str, ...]]:
+    """A row for each pair, with the cells of HEADER."""
     sides: dict[tuple[str, str, str], dict[bool, Summary]] = {}
     for job in comparison.jobs:
         side = summaries.summarize(job, comparison.runs[job.id])
         sides.setdefault(_row(job), {})[_is_plain(job)] = side
-    rows = [HEADER, *((*row, *_cells(pair[False], pair[True])) for row, pair in sorted(sides.items()))]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADER))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([*lines, *_missing(comparison.skips)])
+    return [(*row, *_cells(pair[False], pair[True])) for row, pair in sorted(sides.items())]
 
 
 def _cells(ours: Summary, plain: Summary) -> tuple[str, str, str, str, str]:

@@ -13,6 +13,7 @@ import sys
 import tarfile
 import time
 import zipfile
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from places import ROOT
 from dlperf import compare, verify
 from dlperf.catalog import adapter, reader
 from dlperf.catalog.adapter import RUNNABLE, Adapter
+from dlperf.comparison import store
 from dlperf.flags import DEFAULTS
 from dlperf.planning.checks import from_arguments
 from dlperf.planning.plan import from_spec
@@ -132,6 +134,16 @@ def test_the_table_of_made_up_runs():
     by_id = {record.job.id: record.job for record in records}
     made = Comparison({}, {}, "", "", 0, tuple(by_id[one] for one in jobs), tuple(records), tuple(skips))
     assert bench.table(made) == TABLE
+    machine = {"cpu": "A CPU", "instruction_sets": ["avx2"]}
+    page = bench.page([replace(made, machine=machine, spec={"threads": 2}, created="2026-11-25T12:00:00+00:00")])
+    assert "## A CPU (avx2), 2 threads, 2026-11-25" in page
+    assert "| pytorch | resnet50 | fp32 | img/s | 8 (3) | 10 (3) | 0.80 [0.79, 0.82] | slower |" in page
+    assert "- no ratio: paddle resnet50 amp: ours: no bf16 kernels" in page
+
+
+def test_the_page_is_of_the_results():
+    results = [store.open_results(path) for path in sorted(bench.RESULTS.glob("*.json"))]
+    assert not results or bench.PAGE.read_text() == bench.page(results), "make bench-page"
 
 
 def _job(adapter: str, model: str, precision: str) -> Job:
