@@ -68,7 +68,7 @@ def _power(groups: list[list[Summary]], standings: list[list[Standing]], level: 
 def _why(standings: list[list[Standing]]) -> str:
     """Of the first table, DIR being the report's folder."""
     rows = [one.summary.job for one in standings[0] if not one.obstacle] if standings else []
-    if len(rows) < 2 or rows[0].world_size > 1:
+    if len(rows) < 2 or rows[0].world_size > 1 or rows[0].device != "cpu":
         return ""
     return f"python -m dlperf.why DIR/runs/{rows[0].id} DIR/runs/{rows[-1].id}"
 

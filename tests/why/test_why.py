@@ -2,9 +2,14 @@
 exact by its own clock; and with a real one, of which a part was made slower."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from commands import call
+
+from dlperf import why as why_
+from dlperf.errors import UsageError
+from dlperf.schema import Job
 
 EXACT = ("--model", "bert_tiny", "--device", "cpu", "--env", "current", "--repeats", "2", "--quiet")
 SLEEPS = "fake:clock=virtual,step_seconds=0.1"
@@ -66,3 +71,9 @@ def test_one_model_and_one_precision_are_named():
     ended = why("fake", "fake:slower=product", "--env", "current", "--device", "cpu")
     assert ended.returncode == 2
     assert "name one model and one precision" in ended.stderr
+
+
+def test_rows_on_a_gpu_are_not_explained_yet():
+    one = Job("a", "a", "a", "", "bert_tiny", "bert", "cuda", "fp32", "fp32", 4, "synthetic", None, {}, "cuda")
+    with pytest.raises(UsageError, match="steps on a GPU are not explained yet"):
+        why_._alike(["a", "b"], [one, replace(one, id="b")])
