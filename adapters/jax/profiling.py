@@ -1,5 +1,6 @@
 """What runs in a step of JAX, by XLA's profiler: its operations, whose names lead to what of the step they are of."""
 
+import bisect
 import re
 import tempfile
 from pathlib import Path
@@ -30,17 +31,39 @@ def spans(trainer, run):
             run()
         (path,) = Path(folder).rglob("*.xplane.pb")
         planes = jax.profiler.ProfileData.from_file(str(path)).planes
-        lines = [line for plane in planes if plane.name == "/host:CPU" for line in plane.lines]
-        return [span for number, line in enumerate(lines) for span in _of_line(number, line, paths)]
+        lines = [list(line.events) for plane in planes if plane.name == "/host:CPU" for line in plane.lines]
+    operations = [_span(number, event, paths) for number, line in enumerate(lines) for event in line if _runs(event)]
+    operations.sort(key=lambda one: one.begin)
+    return [*operations, *(part for number, line in enumerate(lines) for part in _parts(number, line, operations))]
 
 
-def _of_line(number, line, paths):
-    for event in line.events:
-        stats = dict(event.stats)
-        if stats.get("hlo_module") == PROGRAM and not event.name.startswith("end: "):
-            path, name = paths[event.name], event.name.partition(".")[0]
-            begin, told = 1e-9 * event.start_ns, path.partition("/")[2] or "XLA's own"
-            yield Span(number, begin, begin + 1e-9 * event.duration_ns, f"{name} ({told})", kind(path or name))
+def _runs(event):
+    """Whether it is an operation of the step."""
+    return dict(event.stats).get("hlo_module") == PROGRAM and not event.name.startswith("end: ")
+
+
+def _span(thread, event, paths):
+    path, name = paths[event.name], event.name.partition(".")[0]
+    begin, told = 1e-9 * event.start_ns, path.partition("/")[2] or "XLA's own"
+    return Span(thread, begin, begin + 1e-9 * event.duration_ns, f"{name} ({told})", kind(path or name))
+
+
+def _parts(thread, events, operations):
+    """What a thread of the pool did outside of operations' own spans. Of products and convolutions that several threads
+    share only the start is in those; a part is of the one that began last."""
+    operations = [one for one in operations if re.match("ynn|dot|conv", one.name)]
+    begins = [one.begin for one in operations]
+    begun = None
+    for event in events:
+        now = 1e-9 * event.start_ns
+        if event.name.endswith("::StartRegion"):
+            begun = now
+        elif event.name.endswith("::StopRegion") and begun is not None:
+            before = bisect.bisect(begins, begun)
+            if before:
+                of = operations[before - 1]
+                yield Span(thread, begun, now, f"{of.name}, a part", of.kind)
+            begun = None
 
 
 def kind(path):
