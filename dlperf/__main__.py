@@ -21,6 +21,7 @@ COMMANDS = {
     "images": "build, list, run and inspect the frameworks' images",
     "scaling": "hold the model of scaling against DLPerf's published tables",
     "verify": "prove that the frameworks do the same work",
+    "why": "tell where the steps of two rows differ",
 }
 #: those that are packages, with a __main__
 PACKAGES = frozenset(["data", "envs"])

@@ -25,7 +25,7 @@ ROW = (
 )
 #: flags of compare that this command has, too
 FLAGS = (
-    *("model", "precision", "batch_size", "device", "env", "threads", "repeats", "seed", "timeout"),
+    *("precision", "batch_size", "device", "env", "threads", "repeats", "seed", "timeout"),
     *("output", "quiet"),
 )
 #: of them those that say what a row is, which a folder says itself
@@ -45,6 +45,7 @@ class Asked(NamedTuple):
 def parser() -> argparse.ArgumentParser:
     made = Parser(prog="python -m dlperf.why", description=__doc__)
     made.add_argument("rows", metavar="ROW", nargs=2, help=ROW)
+    made.add_argument("-m", "--model", metavar="M", help="one model, such as resnet50 or bert; a row's folder says it")
     flags.add_to(made, "compare", FLAGS)
     return made
 
@@ -132,7 +133,7 @@ def _planned(asked: Asked, arguments: Mapping[str, Any], adapters: Mapping[str, 
     from dlperf.planning import plan
     from dlperf.planning.checks import from_arguments
 
-    given = {name: arguments[name] for name in FLAGS if name in DEFAULTS and arguments[name] is not None}
+    given = {name: arguments[name] for name in ("model", *FLAGS) if name in DEFAULTS and arguments[name] is not None}
     wanted = {**DEFAULTS, **given, **asked.fixed, "frameworks": asked.adapter, "tuned": "off", "aa": "0"}
     wanted |= {"set": [f"{key}={value}" for key, value in asked.options.items()], "no_verify": True}
     spec = from_arguments({**wanted, "dry_run": False, "output": arguments["output"]}, adapters)

@@ -33,7 +33,8 @@ def test_a_command_says_what_it_does_and_its_version(name):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_flag_that_does_not_exist_is_one_line(name):
-    verb = {"data": ["photos", "--output", "x"], "envs": ["list"], "images": ["list"]}.get(name, [])
+    verbs = {"data": ["photos", "--output", "x"], "envs": ["list"], "images": ["list"], "why": ["a", "b"]}
+    verb = verbs.get(name, [])
     ended = call(name, *verb, "--bogus")
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == f"python -m dlperf.{name}: unrecognized arguments: --bogus.\n", "nothing is like it"
