@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn, TextIO, TypeVar
 
@@ -76,6 +76,17 @@ def exit_code(action: Callable[[], int | None], kept: str = "", interrupted: str
 
     kept: a sentence on what an error leaves. interrupted: one that Ctrl-C prints.
     """
+    code = _exit_code(action, kept, interrupted)
+    if code == 130 and running():
+        # Python ends by SIGINT where a KeyboardInterrupt, caught or not, came through exec of a text, as in dataclasses
+        with suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+def _exit_code(action: Callable[[], int | None], kept: str, interrupted: str) -> int:
     try:
         handle_signals()
         _open_streams()
