@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -86,10 +86,10 @@ def share(side: Side, kind: str, ceiling: Ceiling | None) -> float | None:
     seconds, job = side.kinds.get(kind, 0.0), side.job
     if not (seconds and ceiling and job.model in models.FAMILY_OF):
         return None
-    family, config = models.family(job.model), models.config(job.model)
+    work = models.family(job.model).flops(models.config(job.model)).get(kind)
     fastest = ceiling.flops.get(job.precision)
-    if kind in family.flops(config) and fastest:
-        return family.flops(config)[kind] * job.batch_size / seconds / fastest
+    if work and fastest:
+        return work * job.batch_size / seconds / fastest
     if kind == "optimizer" and ceiling.copied and side.parameter_count:
         return moved(job, side.parameter_count) / seconds / ceiling.copied
     return None
@@ -103,9 +103,3 @@ def moved(job: Job, parameters: int) -> int:
     clipped = job.options.get("clip_norm", "off") != "off"
     each = 8 if job.precision == "fp64" else 4
     return parameters * each * (2 * (1 + kept) + 1 + clipped)
-
-
-def largest(side: Side, kinds: Iterable[str], most: int) -> list[Operation]:
-    """The longest operations of some kinds."""
-    wanted = set(kinds)
-    return [one for one in side.operations if one.kind in wanted][:most]
