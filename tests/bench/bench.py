@@ -18,6 +18,7 @@ from pathlib import Path
 from dlperf import __version__, machine, models, report
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import Adapter
+from dlperf.cli import columns
 from dlperf.comparison import progress, store
 from dlperf.comparison.runner import Runner
 from dlperf.errors import UsageError, handle_signals
@@ -119,10 +120,7 @@ def _row(of: Job | Skip) -> tuple[str, str, str]:
 
 def table(comparison: Comparison) -> str:
     """The ratios as text, and below why the other rows have none. Pure."""
-    rows = [HEADER, *ratios(comparison)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADER))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([*lines, *_missing(comparison.skips)])
+    return "\n".join([columns([HEADER, *ratios(comparison)]), *_missing(comparison.skips)])
 
 
 def page(comparisons: Sequence[Comparison]) -> str:
