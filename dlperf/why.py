@@ -24,10 +24,7 @@ ROW = (
     "(runs/20261125-120000/runs/JOB)"
 )
 #: flags of compare that this command has, too
-FLAGS = (
-    *("precision", "batch_size", "device", "env", "threads", "repeats", "seed", "timeout"),
-    *("output", "quiet"),
-)
+FLAGS = ("precision", "batch_size", "device", "env", "threads", "repeats", "seed", "timeout", "output", "quiet")
 #: of them those that say what a row is, which a folder says itself
 OF_ROW = ("model", "precision", "batch_size", "device")
 #: steps that are profiled, after the windows
@@ -168,17 +165,14 @@ def _alike(rows: Sequence[str], jobs: Sequence[Any]) -> None:
 def _side(job: Any, records: Sequence[Any], folder: Path) -> Any:
     """RunError where a row has no profile."""
     from dlperf.figures import difference
-    from dlperf.runs import messages
+    from dlperf.runs.events import read_job
 
     done = [record for record in records if record.done]
     if not done:
         failure = records[-1].failure if records else None
         why = f"{failure.kind}: {failure.message}" if failure else "it was not run"
         raise RunError("crash", f"{job.system} has no run: {why}", failure.lines if failure else ())
-    seen: list[dict[str, Any]] = []
-    for record in done:
-        events = map(messages.event, messages.lines(folder / record.folder / "events.rank0.jsonl"))
-        seen += [one for one in events if one["event"] == "profile"]
+    seen = [read_job(folder / record.folder, job.world_size, len(record.windows)).profile for record in done]
     found = difference.side(job, done, seen)
     if found is None:
         why = next((one["why"] for one in seen if one.get("why")), "its run told of none")

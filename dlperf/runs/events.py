@@ -28,6 +28,7 @@ KINDS = (
     "warm",
     "states",
     "audit",
+    "profile",
     "communication",
     "input",
     "trajectory",
@@ -60,6 +61,7 @@ class Stream:
     first_losses: tuple[float, ...] = ()
     states: Mapping[str, Any] = field(default_factory=dict)
     audit: Mapping[str, Any] = field(default_factory=dict)
+    profile: Mapping[str, Any] = field(default_factory=dict)
     communication: Mapping[str, Any] = field(default_factory=dict)
     input: Mapping[str, Any] = field(default_factory=dict)
     windows: tuple[Window, ...] = ()

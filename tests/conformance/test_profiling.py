@@ -1,6 +1,5 @@
 """What each framework's profiler says of a step, as `python -m dlperf.why` asks for it. Real frameworks."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -10,7 +9,7 @@ from dlperf import launchers
 from dlperf.adapters.profiling import KINDS
 from dlperf.figures import difference
 from dlperf.models import FAMILY_OF
-from dlperf.runs import bundle, events, failures, messages
+from dlperf.runs import bundle, events, failures
 from dlperf.runs.execute import execute
 from dlperf.schema import Record
 from dlperf.systems.native import Native, request
@@ -42,8 +41,8 @@ def side(environment, tmp_path):
         rest = failures.failure, 300, lambda: None, launchers.find("local")
         outcome = execute(folder, asks, script, lambda: events.read_job(folder, 1), *rest)
         assert outcome.failure is None, outcome.failure
-        told = [json.loads(line) for line in messages.lines(folder / "events.rank0.jsonl")]
-        (profile,) = (one for one in told if one["event"] == "profile")
+        profile = outcome.stream.profile
+        assert profile
         assert "why" not in profile, profile
         record = Record(job, 0, "", 0.0, "", "", {}, windows=outcome.stream.windows)
         found = difference.side(job, [record], [profile])
