@@ -1,5 +1,6 @@
 """Where the time of a step went, by kinds of operations. Python >= 3.7, standard library only."""
 
+import re
 from collections import Counter
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Tuple
 
@@ -31,6 +32,11 @@ class Span(NamedTuple):
     end: float
     name: str
     kind: str
+
+
+def kind_of(rules: Iterable[Tuple[str, str]], text: str, flags: int = 0) -> str:
+    """The kind of the first rule, (kind, pattern), whose pattern is found in a text; the last one fits all."""
+    return next(kind for kind, pattern in rules if re.search(pattern, text, flags))
 
 
 Key = Tuple[str, str]  # kind and name

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jax
 
-from dlperf.adapters.profiling import KINDS, Span
+from dlperf.adapters.profiling import KINDS, Span, kind_of
 
 #: of a path of scopes and operations, the first kind whose pattern is found, where no scope is a kind's
 OPERATIONS = [
@@ -18,6 +18,7 @@ OPERATIONS = [
     ("pooling", r"reduce-window|select-and-scatter|iota"),  # XLA's own steps to the gradient of the maximum, too
     ("embedding", r"gather|scatter"),
     ("layout", r"(transpose|copy|reshape|broadcast|convert_element_type)$"),
+    ("elementwise", r""),
 ]
 PROGRAM = "jit__train"
 
@@ -74,7 +75,7 @@ def kind(path):
     if "attention" in scopes:
         return "attention"
     named = [scope for scope in scopes if scope in KINDS]
-    return named[-1] if named else next((name for name, sign in OPERATIONS if re.search(sign, path)), "elementwise")
+    return named[-1] if named else kind_of(OPERATIONS, path)
 
 
 class Paths:

@@ -7,7 +7,7 @@ import tempfile
 
 import mxnet as mx
 
-from dlperf.adapters.profiling import Span
+from dlperf.adapters.profiling import Span, kind_of
 
 #: the first whose pattern is found in an operator's name
 KINDS = [
@@ -48,15 +48,11 @@ def spans(trainer, run):
     events = json.loads(re.sub(r"\[\s*,", "[", text, count=1))["traceEvents"]
     both = [event for event in events if event["ph"] in "BE"]  # the end follows its beginning
     found = [
-        Span(begin["tid"], 1e-6 * begin["ts"], 1e-6 * end["ts"], begin["name"], _kind(begin["name"]))
+        Span(begin["tid"], 1e-6 * begin["ts"], 1e-6 * end["ts"], begin["name"], kind_of(KINDS, begin["name"]))
         for begin, end in zip(both[::2], both[1::2])
     ]
     began, ended = min(one.begin for one in found), max(one.end for one in found)
     return [*_in_context(found), Span("Python", began, ended, "Python", "host")]
-
-
-def _kind(name):
-    return next(kind for kind, pattern in KINDS if re.search(pattern, name))
 
 
 def _in_context(found):

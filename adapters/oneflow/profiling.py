@@ -13,7 +13,7 @@ import time
 import oneflow as flow
 from oneflow.core.kernel.kernel_pb2 import KernelConf
 
-from dlperf.adapters.profiling import Span
+from dlperf.adapters.profiling import Span, kind_of
 
 if not flow.__version__.startswith("0.9.0"):
     raise ImportError(f"what OneFlow {flow.__version__} looks like in memory is not known")
@@ -110,4 +110,4 @@ def _told(operation, last):
         module = "clipping"
     inputs = [name for names in operation.user_conf.input.values() for name in names.s]
     scores = " of scores" if of == "add_n" and any("-scalar_mul-" in name for name in inputs) else ""  # and the mask
-    return of, next(kind for kind, pattern in KINDS if re.search(pattern, f"{module}:{of}{scores}"))
+    return of, kind_of(KINDS, f"{module}:{of}{scores}")

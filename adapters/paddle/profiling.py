@@ -4,7 +4,7 @@ import re
 
 from paddle.profiler import Profiler, ProfilerTarget
 
-from dlperf.adapters.profiling import Span
+from dlperf.adapters.profiling import Span, kind_of
 
 #: the first whose pattern is found in an operator's name, what its neighbours tell of it, and the layers that it is in
 KINDS = [
@@ -41,7 +41,7 @@ def spans(trainer, run):
             if event.type.name in SCOPES:
                 yield _span(thread, event, "input" if event.type.name == "Dataloader" else "host")
         for (event, scope), name in zip(operators, _marked([_name(event) for event, _ in operators])):
-            yield _span(thread, event, _kind(f"{name} in {scope}"))
+            yield _span(thread, event, kind_of(KINDS, f"{name} in {scope}", re.IGNORECASE))
 
 
 def _events(event, scope):
@@ -64,10 +64,6 @@ def _name(event):
 
 def _span(thread, event, kind):
     return Span(thread, 1e-9 * event.start_ns, 1e-9 * event.end_ns, _name(event), kind)
-
-
-def _kind(text):
-    return next(kind for kind, pattern in KINDS if re.search(pattern, text, re.IGNORECASE))
 
 
 def _marked(names):

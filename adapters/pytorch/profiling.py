@@ -1,10 +1,8 @@
 """What runs in a step of PyTorch, by torch.profiler: operators, and those that they call."""
 
-import re
-
 from torch.profiler import ProfilerActivity, profile
 
-from dlperf.adapters.profiling import Span
+from dlperf.adapters.profiling import Span, kind_of
 
 #: the first whose pattern is found in an operator's path, of those that call it and its own name
 KINDS = [
@@ -20,6 +18,7 @@ KINDS = [
     ("embedding", r"embedding|aten::index|_index_put"),
     ("layout", r"copy_|aten::(to|clone|contiguous|cat|t|transpose|slice|select|view|reshape)(/|$)"),
     ("elementwise", r"aten::"),
+    ("host", r""),
 ]
 #: of a node of the backward pass, what it was called by
 NODE = "autograd::engine::evaluate_function"
@@ -58,7 +57,7 @@ def _kind(event, forward):
     if "AccumulateGrad" in path:
         return "elementwise"
     path = _path(made) if made is not None else path
-    return next((kind for kind, pattern in KINDS if re.search(pattern, path)), "host")
+    return kind_of(KINDS, path)
 
 
 def _path(event):

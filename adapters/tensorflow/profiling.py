@@ -8,7 +8,7 @@ import tempfile
 import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from dlperf.adapters.profiling import Span
+from dlperf.adapters.profiling import Span, kind_of
 
 #: the first whose pattern is found in an operation's "name:Type". Names hold the scopes of tf.nn and of the adapter, in
 #: the backward pass after "gradient_tape/"; oneDNN's types begin with _Mkl. XLA/: what XLA made by itself
@@ -58,8 +58,7 @@ def _span(line, event, plane, instructions):
         name = instructions.get(name, name + ":")
     name = re.sub(r"_\d+\b", "", name)  # one for all layers
     begin = 1e-9 * line.timestamp_ns + 1e-12 * event.offset_ps
-    kind = next(kind for kind, pattern in KINDS if re.search(pattern, name))
-    return Span(line.id, begin, begin + 1e-12 * event.duration_ps, name, kind)
+    return Span(line.id, begin, begin + 1e-12 * event.duration_ps, name, kind_of(KINDS, name))
 
 
 def _instructions(plane):
