@@ -21,6 +21,8 @@ OPERATIONS = [
     ("elementwise", r""),
 ]
 PROGRAM = "jit__train"
+#: products and convolutions; YNNPACK has reductions, too, which are over when their span is
+SHARED = r"(ynn|dot|conv).*(dot_general|conv_general|XLA's own)"
 
 
 def spans(trainer, run):
@@ -52,7 +54,7 @@ def _span(thread, event, paths):
 def _parts(thread, events, operations):
     """What a thread of the pool did outside of operations' own spans. Of products and convolutions that several threads
     share only the start is in those; a part is of the one that began last."""
-    operations = [one for one in operations if re.match("ynn|dot|conv", one.name)]
+    operations = [one for one in operations if re.match(SHARED, one.name)]
     begins = [one.begin for one in operations]
     begun = None
     for event in events:
@@ -85,7 +87,7 @@ class Paths:
     def __init__(self, client):
         texts = [module.to_string() for one in client.live_executables() for module in one.hlo_modules()[:1]]
         text = next(text for text in texts if text.startswith(f"HloModule {PROGRAM}"))
-        self._own, self._called, self._of = {}, {}, {}
+        self._own, self._called, self._of, self._product = {}, {}, {}, {}
         computation = ""
         for line in text.splitlines():
             begins = re.match(r"(?:ENTRY )?%([\w.-]+) \(", line)
@@ -94,13 +96,17 @@ class Paths:
             found = re.match(r"\s+(?:ROOT )?%([\w.-]+) = ", line)
             if not found:
                 continue
-            name = re.search(r'op_name="([^"]*)"', line) or re.search(r" (convolution|dot)\(", line)
+            product = re.search(r" (convolution|dot)\(", line)
+            name = re.search(r'op_name="([^"]*)"', line) or product
             calls = re.search(r"(?:calls|to_apply)=%([\w.-]+)", line)
             if calls:
                 self._called[found[1]] = calls[1]
             if name:
                 self._own[found[1]] = name[1]
                 self._of[computation] = name[1]  # of the last, which is the root, if it has one
+            if product:
+                self._product[computation] = name[1]  # which takes the time, whatever is fused with it
 
     def __getitem__(self, operation):
-        return self._own.get(operation) or self._of.get(self._called.get(operation), "")
+        called = self._called.get(operation)
+        return self._product.get(called) or self._own.get(operation) or self._of.get(called, "")
