@@ -153,8 +153,8 @@ def _notes(a: Side, b: Side) -> Iterator[str]:
     )
     yield (
         "The ceiling of convolutions, products and attention is the fastest product of large matrices that was timed "
-        "here in that precision; of the optimizer, the fastest copy of memory. Of the others nobody knows what they "
-        "must do at the least."
+        "here in that precision; of the optimizer, the fastest copy of memory, which it may exceed: a CPU reads what a "
+        "copy writes over, and that is not counted. Of the others nobody knows what they must do at the least."
     )
     for side in (a, b):
         if side.added > ADDED:
