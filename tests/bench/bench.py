@@ -22,7 +22,7 @@ from dlperf.cli import columns
 from dlperf.comparison import progress, store
 from dlperf.comparison.runner import Runner
 from dlperf.errors import UsageError, handle_signals
-from dlperf.figures import statistics, summaries
+from dlperf.figures import peaks, statistics, summaries
 from dlperf.figures.statistics import Estimate
 from dlperf.figures.summaries import Summary
 from dlperf.flags import DEFAULTS
@@ -40,7 +40,7 @@ BATCH = {"resnet50": 8, "bert_base": 4}
 WINDOWS = 2
 #: runs of each side of a pair, of each machine that was met, as `bench` writes them; and the page that is made of them
 RESULTS, PAGE = HERE / "results", HERE / "README.md"
-HEADER = ("framework", "model", "precision", "unit", "ours (n)", "plain (n)", "ours / plain", "note")
+HEADER = ("framework", "model", "precision", "unit", "ours (n)", "plain (n)", "ours / plain", "of the peak", "note")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -130,11 +130,12 @@ def page(comparisons: Sequence[Comparison]) -> str:
         "# Each adapter beside the plain way to train the same network",
         "",
         "`make bench`: the network of the framework's own zoo or layers, trained as its documentation shows, with the",
-        "same batch, threads and switches, several runs of each side in random blocks. Above 1 ours is faster.",
+        "same batch, threads and switches, several runs of each side in random blocks. Above 1 ours is faster. Of the",
+        "peak: the FLOP/s of ours, of those of the fastest matrix product that any run timed in that precision.",
     ]
     for one in sorted(comparisons, key=lambda one: one.created):
         sets, threads = ", ".join(one.machine.get("instruction_sets", ())), one.spec["threads"]
-        rule = tuple("---:" if cell.startswith(("ours", "plain")) else "---" for cell in HEADER)
+        rule = tuple("---:" if cell.startswith(("ours", "plain", "of")) else "---" for cell in HEADER)
         lines += ["", f"## {one.machine.get('cpu', 'CPU')} ({sets}), {threads} threads, {one.created[:10]}", ""]
         lines += [f"| {' | '.join(row)} |" for row in (HEADER, rule, *ratios(one))]
         lines += ["", *(f"- {line}" for line in _missing(one.skips))]
@@ -144,22 +145,25 @@ def page(comparisons: Sequence[Comparison]) -> str:
 def ratios(comparison: Comparison) -> list[tuple[str, ...]]:
     """A row for each pair, with the cells of HEADER."""
     sides: dict[tuple[str, str, str], dict[bool, Summary]] = {}
+    found = peaks.ceilings(comparison)
     for job in comparison.jobs:
         side = summaries.summarize(job, comparison.runs[job.id])
         sides.setdefault(_row(job), {})[_is_plain(job)] = side
-    return [(*row, *_cells(pair[False], pair[True])) for row, pair in sorted(sides.items())]
+    return [(*row, *_cells(pair[False], pair[True], found)) for row, pair in sorted(sides.items())]
 
 
-def _cells(ours: Summary, plain: Summary) -> tuple[str, str, str, str, str]:
-    """unit, ours, plain, ratio with its 95 % interval, note"""
+def _cells(ours: Summary, plain: Summary, found: Mapping[str, peaks.Ceiling]) -> tuple[str, str, str, str, str, str]:
+    """unit, ours, plain, ratio with its 95 % interval, share of the fastest product, note"""
     unit = models.FAMILIES[ours.job.family].RATE_UNIT
     note = next((record.effective["note"] for record in plain.done if record.effective.get("note")), "")
     if not (ours.done and plain.done):
-        return unit, _rate(ours), _rate(plain), "", note
+        return unit, _rate(ours), _rate(plain), "", "", note
     ratio = statistics.ratio(summaries.rates_of(ours), summaries.rates_of(plain))
     interval = "" if ratio.low is None else f" [{ratio.low:.2f}, {ratio.high:.2f}]"
     note = "; ".join(filter(None, [_verdict(ratio), note]))
-    return unit, _rate(ours), _rate(plain), f"{ratio.centre:.2f}{interval}", note
+    share = peaks.share_of_product(ours.job, ours.throughput.centre, found) if ours.throughput else None
+    told = "" if share is None else f"{100 * share:.0f} %"
+    return unit, _rate(ours), _rate(plain), f"{ratio.centre:.2f}{interval}", told, note
 
 
 def _rate(side: Summary) -> str:
@@ -170,7 +174,7 @@ def _rate(side: Summary) -> str:
 
 def _verdict(ratio: Estimate) -> str:
     if ratio.low is None or ratio.high is None:
-        return "one run: unresolved"
+        return "one run"
     return "slower" if ratio.high < 1 else "faster" if ratio.low > 1 else "tie"
 
 
