@@ -88,21 +88,8 @@ class Bottleneck(nn.Module):
         return F.relu(self.bn3(self.conv3(y)) + shortcut)
 
 
-class Pointwise(nn.Conv2d):
-    """A 1x1 convolution with stride 1."""
-
-    def forward(self, x):
-        if x.is_cuda:
-            return nn.Conv2d.forward(self, x)  # a Graph calls this with a stand-in for self: super() raises
-        # On the CPU a matrix product: the convolution would copy the images first, element by element (im2col)
-        images, channels, height, width = x.shape
-        y = flow.matmul(self.weight.reshape(-1, channels), x.reshape(images, channels, height * width))
-        return y.reshape(images, -1, height, width)
-
-
 def conv(channels_in, channels_out, kernel, stride=1):
-    kind = Pointwise if kernel == stride == 1 else nn.Conv2d
-    return kind(channels_in, channels_out, kernel, stride=stride, padding=kernel // 2, bias=False)
+    return nn.Conv2d(channels_in, channels_out, kernel, stride=stride, padding=kernel // 2, bias=False)
 
 
 def norm(channels, config):
