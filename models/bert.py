@@ -77,6 +77,7 @@ MEANINGS = {
     "vocabulary": "Words that the masked-word head chooses from: the width of the largest product.",
     "gelu": "The kernel of GELU; all compute the exact form, with erf.",
     "masks": "How dropout draws what it drops: by a random number for each value, or by some of its bits.",
+    "dense_layers": "By what dense layers are computed, where a framework has several ways.",
     "attention": "How attention is written: as single products and a softmax, or as one kernel.",
     "dropout_masks": "Whether ranks draw the same masks for dropout; the work is the same.",
 }

@@ -1,12 +1,15 @@
 """BERT pretraining in PyTorch: scaled_dot_product_attention, autocast, fused AdamW."""
 
+from typing import Any, NamedTuple
+
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.nn.attention import SDPBackend
 
 from dlperf import models
-from dlperf.adapters.pytorch import masks, optimizers, runtime
+from dlperf.adapters.pytorch import linear, masks, optimizers, runtime
+from dlperf.adapters.pytorch.linear import Dense
 from dlperf.adapters.pytorch.runtime import copy, product, versions
 from dlperf.models import bert
 
@@ -18,8 +21,9 @@ def build(job, ranks):
     config = models.config(job.model)
     # its gradient is NaN at odd multiples of 64 in torch 2.11 (pytorch#196678); then another kernel is taken
     torch.backends.cuda.enable_cudnn_sdp(config.sequence % 128 != 64)
-    drop = masks.dropout(job)
-    network = Network(config, config.dropout * job.dropout, drop)
+    dense, words = linear.function(job)
+    ways = Ways(config.dropout * job.dropout, masks.dropout(job), dense)
+    network = Network(config, ways)
     network.to(device=device, dtype=getattr(torch, job.weights_dtype))
     runtime.load(network, job)
     optimizer = optimizers.adamw(job, network, bert.optimizer(job.batch_size * ranks.world_size))
@@ -27,8 +31,9 @@ def build(job, ranks):
     effective = {
         "clip_norm": str(job.clip_norm or "off"),
         "masked_positions": str(config.masked),
-        "attention": "softmax written out" if drop else "scaled_dot_product_attention",
-        "masks": "16 random bits a value" if drop else "torch.nn.functional.dropout",
+        "attention": "softmax written out" if ways.drop else "scaled_dot_product_attention",
+        "masks": "16 random bits a value" if ways.drop else "torch.nn.functional.dropout",
+        "dense_layers": words,
     }
     return runtime.Trainer(job, ranks, network, loss, optimizer, feed, effective)
 
@@ -40,29 +45,40 @@ def loss(network, batch):
     return of_words + F.cross_entropy(nsp, batch["next_sentence_labels"].long()), (mlm, nsp)
 
 
-class Network(nn.Module):
-    """Names are the canonical ones of dlperf.models.bert. drop: see masks.dropout."""
+class Ways(NamedTuple):
+    """By what a network is computed. dropout: the rate. drop: see masks.dropout. linear: see linear.function."""
 
-    def __init__(self, config, dropout, drop):
+    dropout: float
+    drop: Any
+    linear: Any
+
+    def dropped(self, x, training):
+        return (self.drop or F.dropout)(x, p=self.dropout, training=training)
+
+
+class Network(nn.Module):
+    """Names are the canonical ones of dlperf.models.bert."""
+
+    def __init__(self, config, ways):
         super().__init__()
-        self.config, self.dropout, self.drop = config, dropout, drop
+        self.config, self.ways = config, ways
         self.shapes, self.compute_dtype = {}, None
         self.bert = nn.ModuleDict(
             {
-                "embeddings": Embeddings(config, dropout, drop),
-                "encoder": nn.ModuleDict(
-                    {"layer": nn.ModuleList(Layer(config, dropout, drop) for _ in range(config.layers))}
-                ),
-                "pooler": nn.ModuleDict({"dense": nn.Linear(config.hidden, config.hidden)}),
+                "embeddings": Embeddings(config, ways),
+                "encoder": nn.ModuleDict({"layer": nn.ModuleList(Layer(config, ways) for _ in range(config.layers))}),
+                "pooler": nn.ModuleDict({"dense": Dense(config.hidden, config.hidden, ways.linear)}),
             }
         )
-        self.cls = nn.ModuleDict({"predictions": Predictions(config), "seq_relationship": nn.Linear(config.hidden, 2)})
+        self.cls = nn.ModuleDict(
+            {"predictions": Predictions(config, ways), "seq_relationship": Dense(config.hidden, 2, ways.linear)}
+        )
 
     def forward(self, batch):
         hidden = self.bert["embeddings"](batch["input_ids"], batch["token_type_ids"])
         columns = torch.arange(hidden.shape[1], device=hidden.device)
         mask = (columns < batch["lengths"][:, None])[:, None, None, :]
-        if self.drop:
+        if self.ways.drop:
             mask = torch.zeros(mask.shape, dtype=hidden.dtype, device=mask.device).masked_fill(~mask, -torch.inf)
         for layer in self.bert["encoder"]["layer"]:
             hidden = layer(hidden, mask)
@@ -76,21 +92,21 @@ class Network(nn.Module):
 
     def kernels(self, batch, compiled):
         """What scaled_dot_product_attention chooses, compiled or not: for Trainer.effective."""
-        if self.drop:
+        if self.ways.drop:
             return {}
         size, length = batch["input_ids"].shape
         like = {"device": batch["input_ids"].device, "dtype": self.compute_dtype, "requires_grad": True}
         parts = torch.empty(size, length, 3, self.config.heads, self.config.head_size, **like).unbind(2)
         mask = torch.empty(size, 1, 1, length, dtype=torch.bool, device=like["device"])
-        inputs, dropout = [part.transpose(1, 2) for part in parts], self.dropout if self.training else 0.0
+        inputs, dropout = [part.transpose(1, 2) for part in parts], self.ways.dropout if self.training else 0.0
         chosen = SDPBackend(torch._fused_sdp_choice(*inputs, attn_mask=mask, dropout_p=dropout)).name.lower()
         return {"attention": f"scaled_dot_product_attention ({chosen})"}
 
 
 class Embeddings(nn.Module):
-    def __init__(self, config, dropout, drop):
+    def __init__(self, config, ways):
         super().__init__()
-        self.dropout, self.drop = dropout, drop or F.dropout
+        self.ways = ways
         self.word_embeddings = nn.Embedding(config.vocabulary, config.hidden)
         self.position_embeddings = nn.Embedding(config.positions, config.hidden)
         self.token_type_embeddings = nn.Embedding(config.token_types, config.hidden)
@@ -99,23 +115,23 @@ class Embeddings(nn.Module):
     def forward(self, words, types):
         positions = self.position_embeddings.weight[: words.shape[1]]
         x = self.word_embeddings(words) + self.token_type_embeddings(types) + positions
-        return self.drop(self.LayerNorm(x), p=self.dropout, training=self.training)
+        return self.ways.dropped(self.LayerNorm(x), self.training)
 
 
 class Layer(nn.Module):
-    def __init__(self, config, dropout, drop):
+    def __init__(self, config, ways):
         super().__init__()
-        self.heads, self.dropout, self.drop, self.plain = config.heads, dropout, drop or F.dropout, drop is not None
+        self.heads, self.ways = config.heads, ways
         hidden = config.hidden
-        parts = {name: nn.Linear(hidden, hidden) for name in ("query", "key", "value")}
-        self.attention = nn.ModuleDict({"self": nn.ModuleDict(parts), "output": Output(hidden, config)})
-        self.intermediate = nn.ModuleDict({"dense": nn.Linear(hidden, config.intermediate)})
-        self.output = Output(config.intermediate, config)
+        parts = {name: Dense(hidden, hidden, ways.linear) for name in ("query", "key", "value")}
+        self.attention = nn.ModuleDict({"self": nn.ModuleDict(parts), "output": Output(hidden, config, ways)})
+        self.intermediate = nn.ModuleDict({"dense": Dense(hidden, config.intermediate, ways.linear)})
+        self.output = Output(config.intermediate, config, ways)
 
     def forward(self, x, mask):
         inputs = (one.transpose(1, 2) for one in projected(self.attention["self"].values(), x, self.heads))
-        dropout = self.dropout if self.training else 0.0
-        if self.plain:
+        dropout = self.ways.dropout if self.training else 0.0
+        if self.ways.drop:
             context = masks.attention(*inputs, mask, dropout)
         else:
             context = F.scaled_dot_product_attention(*inputs, attn_mask=mask, dropout_p=dropout)
@@ -124,7 +140,7 @@ class Layer(nn.Module):
 
     def _add_norm(self, output, x, residual):
         x = output.dense(x)
-        return narrow(output.LayerNorm(residual + self.drop(x, p=self.dropout, training=self.training)), x.dtype)
+        return narrow(output.LayerNorm(residual + self.ways.dropped(x, self.training)), x.dtype)
 
 
 def projected(layers, x, heads):
@@ -146,20 +162,21 @@ def narrow(x, dtype):
 
 
 class Output(nn.Module):
-    def __init__(self, inputs, config):
+    def __init__(self, inputs, config, ways):
         super().__init__()
-        self.dense = nn.Linear(inputs, config.hidden)
+        self.dense = Dense(inputs, config.hidden, ways.linear)
         self.LayerNorm = nn.LayerNorm(config.hidden, eps=config.norm_eps)
 
 
 class Predictions(nn.Module):
     """The MLM head; its decoder is the word embedding."""
 
-    def __init__(self, config):
+    def __init__(self, config, ways):
         super().__init__()
-        self.transform = Output(config.hidden, config)
+        self.product = ways.linear
+        self.transform = Output(config.hidden, config, ways)
         self.bias = nn.Parameter(torch.zeros(config.vocabulary))
 
     def forward(self, x, embedding):
         x = self.transform.LayerNorm(F.gelu(self.transform.dense(x)))
-        return F.linear(x, embedding, self.bias)
+        return self.product(x, embedding, self.bias)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from dlperf.adapters import base
-from dlperf.adapters.pytorch import asked, communication, graphs
+from dlperf.adapters.pytorch import asked, communication, graphs, linear
 from dlperf.adapters.pytorch.optimizers import clip, clips, divisor, kernel
 from dlperf.models.parameters import initial
 
@@ -42,7 +42,8 @@ def versions():
 def product(job, size):
     """A product of two matrices of size x size in the type of the network's large ones, as a call."""
     ones = torch.ones(size, size, dtype=DTYPES[job.precision], device=job.device)
-    return lambda: done(ones @ ones)
+    multiply, _ = linear.function(job)
+    return lambda: done(multiply(ones, ones))
 
 
 def copy(job, count):
