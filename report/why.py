@@ -30,6 +30,7 @@ IN = {
     "optimizer": "the optimizer",
     "host": "the interpreter or scheduler",
 }
+MINUS = "\u2212"
 #: seconds of a step from which on it is told in them, not in thousandths
 LONG = 1.0
 #: of the longer step, what a difference must be to have a bar, or to be told in the first sentence
@@ -97,8 +98,8 @@ def _kinds(comparison: Comparison, a: Side, b: Side) -> Table:
         told = [text.NONE if one is None else f"{text.number(100 * one, 0)} %" for one in shares]
         about = ABOUT.get(kind, f"{_n(a)}, {_n(b)}")
         x, y = seconds[number]
-        change = f"{y - x:+.{places}f}".replace("-", "\u2212")
-        rows.append(Row((kind, text.number(x, places), text.number(y, places), change, *told, about)))
+        cells = (text.number(x, places), text.number(y, places), f"{y - x:+.{places}f}")
+        rows.append(Row((kind, *(cell.replace("-", MINUS) for cell in cells), *told, about)))
     columns = (
         Column("of a step"),
         *(Column(f"{name(side)}, {unit}", numeric=True) for side in (a, b)),
