@@ -46,8 +46,9 @@ def write_why(comparison: Comparison, a: Side, b: Side, folder: Path) -> str:
     """Write why.md, why.html, why.svg and why.json into `folder`, in the same way. Returns what a terminal shows."""
     report = why_.why(public.cleaned(public.unnamed(comparison, folder)), a, b)
     drawn = {report.chart.file: charts.svg(report.chart, "why")}
+    said = {"schema": SCHEMA, "title": report.title, "summary": report.summary}
     sides = {"a": dataclasses.asdict(a), "b": dataclasses.asdict(b)}
-    files = {"why.json": json.dumps({"schema": SCHEMA, **sides}, indent=1) + "\n", **drawn}
+    files = {"why.json": json.dumps({**said, **sides}, indent=1) + "\n", **drawn}
     files |= {"why.md": _markdown(report, "why.md.j2"), "why.html": _html(report, drawn, "why.html.j2")}
     _place(files, folder)
     return "\n".join([report.summary, "", *_columns(report.kinds)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from dlperf.report import markdown, public
 from dlperf.report.view import view
@@ -18,9 +19,24 @@ to on a GPU that was not there: counted, not measured.
 """
 
 
-def index(published: Mapping[str, Comparison]) -> str:
-    """The newest first, each with what its sections found. published: by the name of the folder."""
-    return HEAD + "".join(_entry(name, published[name]) for name in sorted(published, reverse=True))
+WHY = """
+## Why steps differ
+
+By `python -m dlperf.why`, which sorts what each framework's profiler saw of a step.
+
+"""
+
+
+def index(published: Mapping[str, Comparison], explained: Mapping[str, Mapping[str, Any]]) -> str:
+    """The newest first, each with what its sections found. published: by the name of the folder. explained: what a
+    folder's why.json holds."""
+    made = HEAD + "".join(_entry(name, published[name]) for name in sorted(published, reverse=True))
+    told = "".join(_explained(name, explained[name]) for name in sorted(explained, reverse=True))
+    return made + WHY + told if told else made
+
+
+def _explained(name: str, held: Mapping[str, Any]) -> str:
+    return f"- **[{markdown.escape(held['title'])}]({name}/why.md)**: {markdown.escape(held['summary'])}\n"
 
 
 def _entry(name: str, comparison: Comparison) -> str:
