@@ -2,7 +2,8 @@
 
 An adapter is a folder `adapters/<framework>/` with `adapter.toml`, the requirements of its environments and one module
 per model family (`resnet.py`, `bert.py`). Each module has the two functions of `ModelModule`, and `build` returns a
-`Trainer`. Only the worker calls them.
+`Trainer`. Only the worker calls them. Where the folder is a package with `prepare(job)`, the worker calls that before
+it imports the module: for what must be settled before the framework is imported.
 """
 
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Tuple, Union

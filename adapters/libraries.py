@@ -29,7 +29,7 @@ ISAS = {
 
 def told() -> str:
     """In words; empty where none tells anything, as where they are built into a framework's own library."""
-    found = {one: None for path in _loaded() for one in _of(path)}
+    found = {one: None for path in _loaded() for one in of(path)}
     named = [f"{name}={os.environ[name]}" for name in VARIABLES if name in os.environ]
     return ", ".join([*sorted(found), *named])
 
@@ -46,9 +46,10 @@ def _loaded() -> List[str]:
     ]
 
 
-def _of(path: str) -> List[str]:
+def of(path: str) -> List[str]:
+    """What the library in a file tells of itself, which is loaded already."""
     try:
-        library = ctypes.CDLL(path)  # it is loaded already
+        library = ctypes.CDLL(path)
     except OSError:  # it was replaced meanwhile
         return []
     found = []

@@ -121,6 +121,9 @@ def run(request: Dict[str, Any], job: Job, place: ranks.Ranks, events: Events, f
     if place.world_size > 1 and place.role == "worker":
         place = ranks.meet(place, folder, machine["host"], job.meeting_seconds)
         events.write("met")
+    package: Any = importlib.import_module(f"dlperf.adapters.{adapter}")
+    if hasattr(package, "prepare"):
+        package.prepare(job)
     module: Any = importlib.import_module(f"dlperf.adapters.{adapter}.{models.FAMILY_OF[job.model]}")
     versions = dict(module.versions())
     events.write("imported", versions=versions)

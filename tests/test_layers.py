@@ -196,6 +196,7 @@ def test_an_adapter_imports_one_framework_and_the_contract(path):
                 "cpu",
                 "dali",
                 "horovod",
+                "libraries",
                 "opencv",
                 "profiling",
                 "ranks",

@@ -31,5 +31,17 @@ def _prepare_to_meet():
         await_port(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), 60)
 
 
+#: what multiplies, in words: for Trainer.effective
+PRODUCTS = ["the wheel's own"]
+
+
+def prepare(job):
+    """Called by the worker, see dlperf.adapters.api."""
+    if job.device == "cpu" and job.options.get("openblas") == "scipy":
+        from dlperf.adapters.oneflow import blas
+
+        PRODUCTS[0] = blas.put_in_front()
+
+
 _choose_blas()
 _prepare_to_meet()

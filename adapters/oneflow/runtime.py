@@ -1,11 +1,12 @@
 """What ResNet and BERT share in OneFlow: set-up, weights, batches, and the training step."""
 
+import contextlib
 import os
 
 import oneflow as flow
 
 from dlperf.adapters import base
-from dlperf.adapters.oneflow import communication
+from dlperf.adapters.oneflow import PRODUCTS, communication
 from dlperf.adapters.oneflow.communication import averaged, of_all_ranks, own
 from dlperf.adapters.oneflow.graph import Graph, asked, compute_dtype, exchanged_dtypes, kernels
 from dlperf.adapters.oneflow.optimizers import kernel
@@ -73,7 +74,8 @@ def _use_processors(threads, local_rank):
         first = local_rank * threads % len(available)
         chosen = (available + available)[first : first + threads]
         for thread in os.listdir("/proc/self/task"):  # OneFlow's own have started with its import
-            os.sched_setaffinity(int(thread), chosen)
+            with contextlib.suppress(OSError):  # it has ended, or a container forbids it: effective["threads"] tells
+                os.sched_setaffinity(int(thread), chosen)
 
 
 def load(network, job):
@@ -119,6 +121,8 @@ class Trainer(base.Trainer):
         self.effective["compile"] = "nn.Graph" if self._graph else "none"
         self.effective["threads"] = str(len(os.sched_getaffinity(0)))
         self.effective["optimizer"] = kernel(optimizer)
+        if job.device == "cpu":
+            self.effective["openblas"] = PRODUCTS[0]
         if job.device == "cuda":
             self.effective["device_memory"] = "not known: OneFlow 0.9 does not count what its allocator gave out"
         if job.precision == "amp_fp16":

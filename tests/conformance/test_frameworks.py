@@ -67,6 +67,27 @@ def test_every_row_has_its_proof(comparison):
     assert all(len(certificates) == 2 for certificates in opened.proofs.values())
 
 
+@pytest.mark.parametrize(
+    ("option", "system", "key", "value"),
+    [
+        ("pytorch.linear=onednn", "pytorch+onednn-linear", "dense_layers", "torch.ops.mkldnn._linear_pointwise"),
+        ("oneflow.openblas=scipy", "oneflow+openblas-0.3.21", "openblas", "OpenBLAS 0.3.21"),
+        ("paddle.mkl=avx2", "paddle+mkl-avx2", "libraries", "MKL_DEBUG_CPU_TYPE=5"),
+    ],
+)
+def test_a_tuned_row_is_proven_and_says_what_it_has(option, system, key, value, tmp_path):
+    """On any CPU, where it is asked for."""
+    words = ["-f", option.partition(".")[0], "-m", "bert_tiny", "-p", "fp32", "--device", "cpu", "-r", 1]
+    ended = run("compare", *words, "--set", option, "-o", tmp_path / "out", timeout=900)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    opened = store.open_folder(tmp_path / "out")
+    (record,) = opened.records.values()
+    assert (record.job.system, record.failure) == (system, None)
+    assert value in record.effective[key]
+    (certificates,) = opened.proofs.values()
+    assert judge.verdict(certificates)[0] == "same"
+
+
 def test_two_ranks_say_of_their_work_what_one_says(comparison, tmp_path):
     """What is read back from a program is found in that of several ranks too."""
     _, alone = comparison

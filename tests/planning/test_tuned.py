@@ -15,6 +15,7 @@ from dlperf.planning.plan import from_spec
 ADAPTERS = reader.adapters()
 AVX2 = ("avx", "avx2", "fma")
 AVX512 = (*AVX2, "avx512f", "avx512dq", "avx512cd", "avx512bw", "avx512vl")
+ZEN_5 = (*AVX512, "avx_vnni")
 
 
 def systems(vendor: str, sets: tuple[str, ...] | None, tuned: str = "both", **more: object) -> dict[str, str]:
@@ -43,6 +44,20 @@ def test_rows_that_are_tuned_for_a_cpu(vendor: str, sets: tuple[str, ...] | None
     found = systems(vendor, sets, tuned)
     assert list(found) == rows
     assert all(("MKL_DEBUG_CPU_TYPE" in about) == ("+" in system) for system, about in found.items())
+
+
+@pytest.mark.parametrize(
+    ("framework", "system"), [("pytorch", "pytorch+onednn-linear"), ("oneflow", "oneflow+openblas-0.3.21")]
+)
+def test_what_gains_by_wide_avx512_alone_is_tuned_where_that_is(framework: str, system: str) -> None:
+    rows = {
+        (vendor, sets): list(systems(vendor, sets, frameworks=framework))
+        for vendor, sets in (("AuthenticAMD", ZEN_5), ("AuthenticAMD", AVX512), ("GenuineIntel", ZEN_5))
+    }
+    assert list(rows.values()) == [[framework, system], [framework], [framework]]
+    assert list(systems("AuthenticAMD", ZEN_5, frameworks=framework, precision="amp")) == (
+        [framework] if framework == "pytorch" else []
+    )
 
 
 def test_an_option_that_is_set_is_not_tuned_besides() -> None:
