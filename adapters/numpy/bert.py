@@ -5,6 +5,7 @@ from scipy.special import erf
 
 from dlperf import models
 from dlperf.adapters.numpy import runtime
+from dlperf.adapters.numpy.optimizers import AdamW
 from dlperf.adapters.numpy.runtime import cross_entropy, product, versions
 from dlperf.models import bert
 from dlperf.models.parameters import random_state
@@ -33,35 +34,6 @@ def loss(mlm, nsp, batch):
     each = numpy.full(len(nsp), 1 / len(nsp), nsp.dtype)
     of_order, d_nsp = cross_entropy(nsp, batch["next_sentence_labels"], each)
     return of_words + of_order, d_mlm.reshape(mlm.shape), d_nsp
-
-
-class AdamW:
-    """As dlperf.models.bert.Optimizer says."""
-
-    def __init__(self, job, recipe):
-        self._recipe, self._clip_norm, self._decayed = recipe, job.clip_norm, runtime.decayed(job)
-        self.moments = {"mean": {}, "square": {}}
-
-    def __call__(self, weights, gradients, step):
-        r = self._recipe
-        scale = 1.0 if self._clip_norm is None else min(1.0, self._clip_norm / runtime.norm(gradients))
-        for name, g in gradients.items():  # in place, as far as it goes: temporary arrays take most of the time
-            g *= scale
-            m, v = (held.setdefault(name, numpy.zeros_like(g)) for held in self.moments.values())
-            m *= r.beta1
-            m += (1 - r.beta1) * g
-            g *= g
-            v *= r.beta2
-            v += numpy.multiply(g, 1 - r.beta2, out=g)
-            change = numpy.divide(v, 1 - r.beta2**step, out=g)
-            numpy.sqrt(change, out=change)
-            change += r.eps
-            numpy.divide(m, change, out=change)
-            change /= 1 - r.beta1**step
-            if name in self._decayed:
-                change += r.weight_decay * weights[name]
-            change *= r.learning_rate
-            weights[name] -= change
 
 
 class Network(runtime.Layers):
@@ -98,7 +70,7 @@ class Network(runtime.Layers):
         places = numpy.broadcast_to(numpy.arange(self.config.sequence), batch["input_ids"].shape)
         indices = [batch["input_ids"], batch["token_type_ids"], places]
         x = sum(self.weights[table][index] for table, index in zip(tables, indices))
-        y, back = self._then(self._norm(prefix + "LayerNorm", x), self._drop)
+        y, back = self._then(self.layer_norm(prefix + "LayerNorm", x, self.config.norm_eps), self._drop)
 
         def backward(dy):
             d = back(dy)
@@ -127,7 +99,7 @@ class Network(runtime.Layers):
         (q, q_back), (k, k_back), (v, v_back) = (self.dense(prefix + "self." + n, x) for n in ("query", "key", "value"))
         q, k, v = (split(one, heads) for one in (q, k, v))
         scale = x.dtype.type(size**-0.5)
-        p = softmax(self.product(q, k.swapaxes(2, 3)) * scale + mask.astype(x.dtype))
+        p = runtime.softmax(self.product(q, k.swapaxes(2, 3)) * scale + mask.astype(x.dtype))
         dropped, drop_back = self._drop(p)
         context = self.product(dropped, v)
 
@@ -144,28 +116,13 @@ class Network(runtime.Layers):
     def _add_norm(self, prefix, x, residual):
         """LayerNorm(residual + dropout(dense(x))); its backward returns the gradients of x and of the residual."""
         y, back = self._then(self.dense(prefix + "dense", x), self._drop)
-        z, norm_back = self._norm(prefix + "LayerNorm", residual + y)
+        z, norm_back = self.layer_norm(prefix + "LayerNorm", residual + y, self.config.norm_eps)
 
         def backward(dz):
             d = norm_back(dz)
             return back(d), d
 
         return z, backward
-
-    def _norm(self, name, x):
-        scale, shift = self.weights[name + ".weight"], self.weights[name + ".bias"]
-        centred = x - x.mean(-1, keepdims=True)
-        inverse = 1 / numpy.sqrt((centred * centred).mean(-1, keepdims=True) + x.dtype.type(self.config.norm_eps))
-        normal = centred * inverse
-
-        def backward(dy):
-            axes = tuple(range(dy.ndim - 1))
-            self.add(name + ".weight", (dy * normal).sum(axes))
-            self.add(name + ".bias", dy.sum(axes))
-            d = dy * scale
-            return inverse * (d - d.mean(-1, keepdims=True) - normal * (d * normal).mean(-1, keepdims=True))
-
-        return normal * scale + shift, backward
 
     def _drop(self, x):
         if not self.dropout:
@@ -178,7 +135,7 @@ class Network(runtime.Layers):
         """The MLM head; its decoder is the word embedding."""
         prefix = "cls.predictions."
         y, gelu_back = self._then(self.dense(prefix + "transform.dense", x), gelu)
-        z, norm_back = self._norm(prefix + "transform.LayerNorm", y)
+        z, norm_back = self.layer_norm(prefix + "transform.LayerNorm", y, self.config.norm_eps)
         scores, back = self.project(z, "bert.embeddings.word_embeddings.weight", prefix + "bias")
         return scores, lambda d: gelu_back(norm_back(back(d)))
 
@@ -200,11 +157,6 @@ def gelu(x):
     below = half * (1 + erf(x * x.dtype.type(0.5**0.5)))
     density = numpy.exp(-half * x * x) * x.dtype.type((2 * numpy.pi) ** -0.5)
     return x * below, lambda dy: dy * (below + x * density)
-
-
-def softmax(x):
-    e = numpy.exp(x - x.max(-1, keepdims=True))
-    return e / e.sum(-1, keepdims=True)
 
 
 def split(x, heads):

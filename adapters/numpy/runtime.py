@@ -52,21 +52,46 @@ class Layers:
         return self.project(x, name + ".weight", name + ".bias")
 
     def project(self, x, weight, bias):
+        """The same by the names of its weights; bias may be None."""
         rows, matrix = x.reshape(-1, x.shape[-1]), self.weights[weight]
-        y = self.product(rows, matrix.T) + self.weights[bias]
+        y = self.product(rows, matrix.T)
+        if bias:
+            y = y + self.weights[bias]
 
         def backward(dy):
             dy = dy.reshape(rows.shape[0], -1)
             self.add(weight, self.product(dy.T, rows))
-            self.add(bias, dy.sum(0))
+            if bias:
+                self.add(bias, dy.sum(0))
             return self.product(dy, matrix).reshape(x.shape)
 
         return y.reshape((*x.shape[:-1], -1)), backward
+
+    def layer_norm(self, name, x, eps):
+        """Over the last axis."""
+        scale, shift = self.weights[name + ".weight"], self.weights[name + ".bias"]
+        centred = x - x.mean(-1, keepdims=True)
+        inverse = 1 / numpy.sqrt((centred * centred).mean(-1, keepdims=True) + x.dtype.type(eps))
+        normal = centred * inverse
+
+        def backward(dy):
+            axes = tuple(range(dy.ndim - 1))
+            self.add(name + ".weight", (dy * normal).sum(axes))
+            self.add(name + ".bias", dy.sum(axes))
+            d = dy * scale
+            return inverse * (d - d.mean(-1, keepdims=True) - normal * (d * normal).mean(-1, keepdims=True))
+
+        return normal * scale + shift, backward
 
     def parts(self):
         """The gradients of a step, which starts without."""
         found, self.gradients = self.gradients, {}
         return found
+
+
+def softmax(x):
+    e = numpy.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
 
 
 def cross_entropy(logits, labels, weights, smoothing=0.0):
