@@ -456,7 +456,7 @@ def _window(
         "window",
         index=index,
         steps=job.steps_per_window,
-        samples=job.steps_per_window * job.batch_size * place.world_size,
+        samples=job.steps_per_window * job.batch_size * place.world_size * models.units(job.model),
         seconds=seconds,
         cpu_seconds=cpu_seconds,
         host=around,
@@ -525,7 +525,7 @@ def _input(trainer: Trainer, job: Job, events: Events, barrier: Optional[Callabl
     if barrier:
         barrier()
     batches, seconds = _fetch(trainer)
-    events.write("input", samples=batches * job.batch_size, seconds=seconds)
+    events.write("input", samples=batches * job.batch_size * models.units(job.model), seconds=seconds)
 
 
 def _fetch(trainer: Trainer) -> Tuple[int, float]:

@@ -6,6 +6,7 @@ numpy is imported where it is used, so that commands that compute nothing start 
     family    module                 sizes
     resnet    dlperf.models.resnet   resnet50, resnet_tiny
     bert      dlperf.models.bert     bert_base, bert_base_512, bert_large, bert_tiny
+    gpt       dlperf.models.gpt      gpt2, gpt2_256, gpt2_medium, gpt2_large, gpt2_xl, gpt_tiny
 
 `dlperf.models.traits` says what a family's module has; whoever has that is found. Each size X has a twin X_check: the
 same network and weights on smaller input, for checking in float64.
@@ -65,8 +66,13 @@ def config(model: str) -> Any:
     return family(model).SIZES[model]
 
 
+def units(model: str) -> int:
+    """How many of what the report counts a row of a batch has. KeyError for an unknown model."""
+    return family(model).units(config(model))
+
+
 def flops(model: str) -> int:
-    """Floating-point operations of one training step for one sample. KeyError for an unknown model."""
+    """Floating-point operations of one training step for one row of a batch. KeyError for an unknown model."""
     return sum(family(model).flops(config(model)).values())
 
 

@@ -228,6 +228,10 @@ def samples(config: Config) -> str:
     return f"{config.sequence} tokens, {config.masked} masked"
 
 
+def units(config: Config) -> int:
+    return 1
+
+
 def first_loss(config: Config) -> Tuple[float, float]:
     """That of two guesses: ln(vocabulary) + ln(2)."""
     return math.log(config.vocabulary) + math.log(2), 0.05

@@ -201,6 +201,10 @@ def samples(config: Config) -> str:
     return f"images of {config.image_size} x {config.image_size}"
 
 
+def units(config: Config) -> int:
+    return 1
+
+
 def first_loss(config: Config) -> Tuple[float, float]:
     """That of a guess: ln(classes)."""
     return math.log(config.classes), 0.05

@@ -27,7 +27,8 @@ class Family(Protocol):
     TITLES: name -> title in reports, for the sizes that --help lists; those without one go by their names.
     ALIASES: other names that --model takes -> name. DEFAULT: the name of the family's model in a comparison without
         --model; empty where it has none there.
-    SAMPLE: what the report counts, in the plural: "images". RATE_UNIT: of so many in a second: "img/s".
+    SAMPLE: what the report counts, in the plural: "images"; a row of a batch has `units` of them. RATE_UNIT: of so
+        many in a second: "img/s".
     BATCH_SIZE: per device, where none is asked: {"cuda": {"fp32": N, "tf32": N, "amp": N}, "cpu": N}.
     INPUT: the module of dlperf.models that reads its data folders, an Input: "photos". Empty for a family that has
         synthetic batches alone.
@@ -70,7 +71,10 @@ class Family(Protocol):
         """The network's outputs: name -> shape without the batch axis."""
 
     def samples(self, config: Any) -> str:
-        """The samples of a batch in words: "images of 224 x 224"."""
+        """The rows of a batch in words: "images of 224 x 224"."""
+
+    def units(self, config: Any) -> int:
+        """How many of SAMPLE a row of a batch has: 1 image; the tokens of a text."""
 
     def first_loss(self, config: Any) -> Tuple[float, float]:
         """What the first step's loss must be, and the share of it that random weights and a small batch may move it."""
@@ -83,14 +87,14 @@ class Family(Protocol):
         """Keys of `Trainer.effective` that its shapes show, with their values: those that ran, whatever it says."""
 
     def flops(self, config: Any) -> Dict[str, int]:
-        """Floating-point operations of one training step for one sample, by what they are for: "convolution",
+        """Floating-point operations of one training step for one row, by what they are for: "convolution",
         "product", "attention", of KINDS of dlperf.adapters.profiling."""
 
     def activations(self, config: Any) -> int:
-        """Values of one sample that a step keeps for its gradients, roughly."""
+        """Values of one row that a step keeps for its gradients, roughly."""
 
     def normalised(self, config: Any) -> Dict[str, int]:
-        """Each BatchNorm, and how many values of one sample it takes the statistics of a channel from; empty without
+        """Each BatchNorm, and how many values of one row it takes the statistics of a channel from; empty without
         BatchNorm. They are each rank's own. A config with BatchNorm has `bn_decay`."""
 
 

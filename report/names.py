@@ -118,10 +118,11 @@ def sample(family: str) -> str:
 
 
 def flops(model_name: str) -> int | None:
-    """Floating-point operations of a training step per sample; None for a model that this version does not know."""
+    """Floating-point operations of a training step for one `sample`; None for a model that this version does not
+    know."""
     if model_name not in models.FAMILY_OF:
         return None
-    return models.flops(model_name)
+    return models.flops(model_name) // models.units(model_name)
 
 
 def size(job: Job) -> str:

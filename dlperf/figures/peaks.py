@@ -105,7 +105,7 @@ def share_of_product(job: Job, throughput: float, found: Mapping[str, Ceiling]) 
 
 def reached(job: Job, throughput: float) -> float:
     """FLOP/s of each device, by the FLOPs of the model's definition, at a rate in samples/s."""
-    return throughput * models.flops(job.model) / job.world_size
+    return throughput / models.units(job.model) * models.flops(job.model) / job.world_size
 
 
 def impossible(job: Job, throughput: float, machine: Mapping[str, Any], found: Mapping[str, Ceiling]) -> str:

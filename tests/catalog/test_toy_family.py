@@ -75,6 +75,10 @@ def samples(config):
     return "%d numbers" % config.features
 
 
+def units(config):
+    return 1
+
+
 def first_loss(config):
     return 1.0, 1e-6
 
