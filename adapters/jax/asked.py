@@ -9,14 +9,14 @@ from dlperf import models
 
 def of(step, job):
     """For Trainer.effective, the keys that the job's family has. step: the jaxpr of a training step."""
-    if models.FAMILY_OF[job.model] != "bert":
-        return {}
+    told, found = models.family(job.model).EFFECTIVE, {}
     equations = list(_equations(step.jaxpr))
-    has_erf = any(one.primitive.name in ("erf", "erfc") for one in equations)
-    return {
-        "dropout": ", ".join(sorted(set(_rates(equations)))) or "0.0",
-        "gelu": "erf" if has_erf else "without erf",
-    }
+    if "dropout" in told:
+        found["dropout"] = ", ".join(sorted(set(_rates(equations)))) or "0.0"
+    if "gelu" in told:
+        names = {one.primitive.name for one in equations}
+        found["gelu"] = "erf" if names & {"erf", "erfc"} else "tanh" if "tanh" in names else "neither erf nor tanh"
+    return found
 
 
 def _rates(equations):

@@ -115,12 +115,13 @@ def asked(graph, job):
     """What the operators of the graph that runs are given: for Trainer.effective."""
     nodes = [(node["op"], node.get("attrs", {})) for node in json.loads(graph.tojson())["nodes"]]
     ops = {op for op, _ in nodes}
-    found = {}
-    if models.FAMILY_OF[job.model] == "bert":
+    told, found = models.family(job.model).EFFECTIVE, {}
+    if "dropout" in told:
         rates = {str(float(attrs["p"])) for op, attrs in nodes if op == "Dropout"}
         found["dropout"] = ", ".join(sorted(rates)) or "0.0"
+    if "gelu" in told:
         forms = {"erf (LeakyReLU's kernel)" for op, attrs in nodes if attrs.get("act_type") == "gelu"}
-        found["gelu"] = ", ".join(forms | ({"erf"} & ops)) or "neither LeakyReLU's kernel nor erf"
+        found["gelu"] = ", ".join(forms | ({"erf"} & ops)) or ", ".join({"tanh"} & ops) or "neither erf nor tanh"
     decays = {attrs["momentum"] for op, attrs in nodes if op == "BatchNorm"}
     if decays:
         found["bn_decay"] = f"{', '.join(sorted(decays))}, as float32"  # the kernel's parameter, in float64 too

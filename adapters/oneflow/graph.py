@@ -72,12 +72,16 @@ def asked(graph, job):
         values = {f"{op.attr[name].at_float:.6g}" for op in ops if op.op_type_name.startswith(kind) and name in op.attr}
         return ", ".join(sorted(values))
 
-    if models.FAMILY_OF[job.model] == "bert":
+    family, found = models.family(job.model), {}
+    if "dropout" in family.EFFECTIVE:
+        found["dropout"] = given("dropout", "rate") or "0.0"
+    if "gelu" in family.EFFECTIVE:
         kinds = {op.op_type_name for op in ops}
         forms = [form for kind, form in (("gelu", "erf"), ("fast_gelu", "tanh")) if kind in kinds]
-        return {"dropout": given("dropout", "rate") or "0.0", "gelu": ", ".join(forms) or "without a kernel of its own"}
-    # attributes of the kernel, in float64 too
-    return {f"bn_{key}": f"{given('normalization', name)}, as float32" for key, name in NORM.items()}
+        found["gelu"] = ", ".join(forms) or "without a kernel of its own"
+    if family.normalised(models.config(job.model)):  # attributes of the kernel, in float64 too
+        found.update({f"bn_{key}": f"{given('normalization', name)}, as float32" for key, name in NORM.items()})
+    return found
 
 
 def exchanged_dtypes(graph):

@@ -16,11 +16,14 @@ def asked(graph, job):
     nodes = [node for part in parts for node in part]
     ops = {node.op for node in nodes}
     found = {"optimizer": ", ".join(sorted(op for op in ops if op.startswith("ResourceApply")))}
-    if models.FAMILY_OF[job.model] == "bert":
+    told = models.family(job.model).EFFECTIVE
+    if "dropout" in told:
         found["dropout"] = ", ".join(sorted({rate for part in parts for rate in rates(part)})) or "0.0"
+    if "gelu" in told:
         forms = {"Erfc": "erf", "Erf": "erf, written out (tf.nn.gelu has a float32 constant)"}
-        found["gelu"] = ", ".join(form for op, form in forms.items() if op in ops) or "without erf"
-    else:
+        without = "tanh" if "Tanh" in ops else "neither erf nor tanh"
+        found["gelu"] = ", ".join(form for op, form in forms.items() if op in ops) or without
+    if models.family(job.model).normalised(models.config(job.model)):
         fused = "FusedBatchNormV3" in ops
         found["batch_norm"] = "FusedBatchNormV3" if fused else "written out (FusedBatchNormV3 has no float64)"
         if job.device == "cuda" and job.options["compile"] == "on":  # outside of XLA FusedBatchNormV3 is cuDNN's
