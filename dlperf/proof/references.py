@@ -199,7 +199,7 @@ def obstacle(job: Job, spec: Spec) -> str:
         return "the reference trains in one process, and the row has several ranks"
     if job.input != "synthetic":
         return "the reference reads no files"
-    if job.family not in ("bert", "resnet"):  # what adapters/numpy has
+    if job.family not in ("bert", "gpt", "resnet"):  # what adapters/numpy has
         return f"no {job.family} is written out in NumPy"
     if spec.emulate_cpu:
         return "an emulated CPU has no time for the reference"

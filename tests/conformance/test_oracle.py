@@ -21,6 +21,7 @@ HERE = Path(__file__).parent
 #: model -> (adapter whose environment has the network, script that runs it)
 ORACLES = {
     "bert_base_check": (HERE.parent / "bench" / "pytorch_plain", "oracle_bert.py"),  # Hugging Face transformers
+    "gpt2_check": (HERE.parent / "bench" / "pytorch_plain", "oracle_gpt.py"),  # the same
     "resnet50_check": (Path(reader.adapters()["paddle"].folder), "oracle_resnet.py"),  # paddle.vision
 }
 

@@ -5,6 +5,7 @@ import sys
 from types import ModuleType
 
 import pytest
+from places import ROOT
 
 from dlperf import models
 from dlperf.adapters.api import Job
@@ -14,7 +15,7 @@ from dlperf.models.batches import Batches
 from dlperf.models.parameters import Parameter, count, initial
 
 #: as their papers and other implementations have them
-TRAINED = {"resnet50": 25_557_032, "bert_base": 110_106_428}
+TRAINED = {"resnet50": 25_557_032, "bert_base": 110_106_428, "gpt2": 124_439_808}
 
 
 def altered(**changes):
@@ -24,14 +25,31 @@ def altered(**changes):
     return module
 
 
-def test_resnet_and_bert_are_found_in_the_order_of_rows():
-    assert list(models.FAMILIES) == ["resnet", "bert"]
+def test_families_are_found_in_the_order_of_rows():
+    assert list(models.FAMILIES) == ["resnet", "bert", "gpt"]
     assert models.PROBLEMS == []
 
 
 @pytest.mark.parametrize(("model", "trained"), TRAINED.items())
 def test_a_model_has_the_published_number_of_parameters(model, trained):
     assert count(models.family(model).parameters(models.config(model))) == trained
+
+
+def test_readme_lists_the_models():
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    for name in models.NAMES:
+        family, config = models.family(name), models.config(name)
+        if name in family.TITLES:
+            one = family.SAMPLE.removesuffix("s")
+            work = (
+                f"{models.flops(name) / models.units(name) / 1e9:.3g} GFLOP {'an' if one[0] in 'aeiou' else 'a'} {one}"
+            )
+            cells = [f"`{name}`", family.TITLES[name], f"{count(family.parameters(config)):,}", work]
+            assert f"| {' | '.join([*cells, str(family.BATCH_SIZE['cpu'])])} |\n" in page, name
+
+
+def test_a_row_of_text_counts_by_its_tokens():
+    assert [models.units(name) for name in ("resnet50", "bert_base", "gpt2", "gpt2_check")] == [1, 1, 1024, 32]
 
 
 @pytest.mark.parametrize("model", models.NAMES)
@@ -78,11 +96,12 @@ def test_a_trait_that_is_missing_or_wrong_is_named_with_its_module(trait, value,
 
 
 def test_the_first_loss_is_that_of_a_guess():
-    """Of one class in 1000; of one word in 30,522, and of a sentence that follows or does not."""
+    """Of one class in 1000; of one word in 30,522, and of a sentence that follows or does not; of a token in 50,257."""
     found = {model: models.family(model).first_loss(models.config(model)) for model in TRAINED}
     assert found == {
         "resnet50": (pytest.approx(6.9078, abs=1e-4), 0.05),
         "bert_base": (pytest.approx(11.0193, abs=1e-4), 0.05),
+        "gpt2": (pytest.approx(10.8249, abs=1e-4), 0.05),
     }
 
 

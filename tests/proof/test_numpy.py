@@ -20,7 +20,9 @@ def trainer(model: str, **changes: Any) -> Any:
     return module.build(job._replace(**changes), Ranks())
 
 
-@pytest.mark.parametrize(("model", "dropout"), [("bert_tiny", False), ("bert_tiny", True), ("resnet_tiny", False)])
+@pytest.mark.parametrize(
+    ("model", "dropout"), [("bert_tiny", False), ("bert_tiny", True), ("resnet_tiny", False), ("gpt_tiny", False)]
+)
 def test_gradients_are_the_derivatives_of_the_loss(model: str, dropout: bool) -> None:
     """Along a random direction, and by central differences: so near that hardly a ReLU turns between."""
     source = numpy.random.default_rng(1)
