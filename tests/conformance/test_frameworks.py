@@ -5,6 +5,7 @@ import json
 import pytest
 from commands import records, run
 
+from dlperf import models
 from dlperf.adapters import cpu
 from dlperf.catalog import reader
 from dlperf.comparison import store
@@ -20,26 +21,44 @@ REAL = [name for name, adapter in reader.adapters().items() if adapter.default]
 @pytest.fixture(scope="module")
 def comparison(tmp_path_factory):
     folder = tmp_path_factory.mktemp("comparison") / "out"
-    words = ["--model", "resnet_tiny,bert_tiny", "--precision", "fp32,amp", "--device", "cpu", "-r", 1, "-o", folder]
+    words = [
+        "--model",
+        "resnet_tiny,bert_tiny,gpt_tiny",
+        "--precision",
+        "fp32,amp",
+        "--device",
+        "cpu",
+        "-r",
+        1,
+        "-o",
+        folder,
+    ]
     ended = run("compare", *words, timeout=1800)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return folder, store.open_folder(folder)
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_every_framework_has_figures_for_both_models_in_fp32(comparison, name):
+def test_every_framework_has_figures_for_all_families_in_fp32(comparison, name):
     _, opened = comparison
     mine = [r for r in opened.records.values() if r.job.adapter == name and r.job.precision == "fp32"]
     systems = {record.job.system for record in mine}  # on some CPUs a tuned one, too
     assert name in systems
     assert {(record.job.system, record.job.model, record.failure) for record in mine} == {
-        (system, model, None) for system in systems for model in ("resnet_tiny", "bert_tiny")
+        (system, model, None) for system in systems for model in ("resnet_tiny", "bert_tiny", "gpt_tiny")
     }
+
+
+def test_texts_count_by_their_tokens(comparison):
+    _, opened = comparison
+    for record in opened.records.values():
+        for window in record.windows:
+            assert window.samples == window.steps * record.job.batch_size * models.units(record.job.model)
 
 
 def refused(adapter):
     """In bfloat16, in some family."""
-    entries = [adapter.kernels_of(family, "cpu", "amp_bf16") for family in ("resnet", "bert")]
+    entries = [adapter.kernels_of(family, "cpu", "amp_bf16") for family in models.FAMILIES]
     return any(cpu.refusal(one, cpu.flags()) for one in entries)
 
 
