@@ -6,7 +6,7 @@ numpy is imported where it is used, so that commands that compute nothing start 
     family    module                 sizes
     resnet    dlperf.models.resnet   resnet50, resnet_tiny
     bert      dlperf.models.bert     bert_base, bert_base_512, bert_large, bert_tiny
-    gpt       dlperf.models.gpt      gpt2, gpt2_256, gpt2_medium, gpt2_large, gpt2_xl, gpt_tiny
+    gpt       dlperf.models.gpt      gpt2_256, gpt2, gpt2_medium, gpt2_large, gpt2_xl, gpt_tiny
 
 `dlperf.models.traits` says what a family's module has; whoever has that is found. Each size X has a twin X_check: the
 same network and weights on smaller input, for checking in float64.

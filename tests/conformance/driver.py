@@ -105,8 +105,7 @@ def _timed(trainer, steps):
 
 def observe_full(subject):
     """The full-size model: its parameter count, one step's loss, the shapes of that step."""
-    rows = 2 if models.units(subject.full) == 1 else 1  # of a thousand tokens one takes gigabytes
-    trainer = subject.build(subject.full, batch_size=rows, distinct_batches=1)
+    trainer = subject.build(subject.full, batch_size=2, distinct_batches=1)
     loss = subject.losses(trainer, 1)[0]
     found = {"parameter_count": trainer.parameter_count, "loss": loss, "effective": dict(trainer.effective)}
     found["shapes"] = {name: list(shape) for name, shape in trainer.shapes.items()}
