@@ -42,11 +42,8 @@ def comparison(tmp_path_factory):
 def test_every_framework_has_figures_for_all_families_in_fp32(comparison, name):
     _, opened = comparison
     mine = [r for r in opened.records.values() if r.job.adapter == name and r.job.precision == "fp32"]
-    systems = {record.job.system for record in mine}  # on some CPUs a tuned one, too
-    assert name in systems
-    assert {(record.job.system, record.job.model, record.failure) for record in mine} == {
-        (system, model, None) for system in systems for model in ("resnet_tiny", "bert_tiny", "gpt_tiny")
-    }
+    assert [record.failure for record in mine] == [None] * len(mine)  # on some CPUs tuned ones are among them
+    assert {one.job.model for one in mine if one.job.system == name} == {"resnet_tiny", "bert_tiny", "gpt_tiny"}
 
 
 def test_texts_count_by_their_tokens(comparison):
