@@ -69,17 +69,9 @@ class Network(runtime.Layers):
         tables = [prefix + name + "_embeddings.weight" for name in ("word", "token_type", "position")]
         places = numpy.broadcast_to(numpy.arange(self.config.sequence), batch["input_ids"].shape)
         indices = [batch["input_ids"], batch["token_type_ids"], places]
-        x = sum(self.weights[table][index] for table, index in zip(tables, indices))
+        x, rows_back = self.look_up(tables, indices)
         y, back = self._then(self.layer_norm(prefix + "LayerNorm", x, self.config.norm_eps), self._drop)
-
-        def backward(dy):
-            d = back(dy)
-            for table, index in zip(tables, indices):
-                gradient = numpy.zeros_like(self.weights[table])
-                numpy.add.at(gradient, index, d)
-                self.add(table, gradient)
-
-        return y, backward
+        return y, lambda dy: rows_back(back(dy))
 
     def _layer(self, prefix, x, mask):
         attended, attention_back = self._attention(prefix + "attention.", x, mask)
@@ -95,20 +87,12 @@ class Network(runtime.Layers):
         return z, backward
 
     def _attention(self, prefix, x, mask):
-        heads, size = self.config.heads, self.config.head_size
+        heads = self.config.heads
         (q, q_back), (k, k_back), (v, v_back) = (self.dense(prefix + "self." + n, x) for n in ("query", "key", "value"))
-        q, k, v = (split(one, heads) for one in (q, k, v))
-        scale = x.dtype.type(size**-0.5)
-        p = runtime.softmax(self.product(q, k.swapaxes(2, 3)) * scale + mask.astype(x.dtype))
-        dropped, drop_back = self._drop(p)
-        context = self.product(dropped, v)
+        context, back = self.attend(*(split(one, heads) for one in (q, k, v)), mask, self._drop)
 
         def backward(dy):
-            dy = split(dy, heads)
-            dv = self.product(dropped.swapaxes(2, 3), dy)
-            dp = drop_back(self.product(dy, v.swapaxes(2, 3)))
-            ds = p * (dp - (dp * p).sum(-1, keepdims=True)) * scale
-            dq, dk = self.product(ds, k), self.product(ds.swapaxes(2, 3), q)
+            dq, dk, dv = back(split(dy, heads))
             return q_back(merge(dq)) + k_back(merge(dk)) + v_back(merge(dv))
 
         return merge(context), backward

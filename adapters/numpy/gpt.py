@@ -35,7 +35,7 @@ class Network(runtime.Layers):
         tables = ["transformer.wte.weight", "transformer.wpe.weight"]
         tokens = batch["input_ids"]
         indices = [tokens, numpy.broadcast_to(numpy.arange(tokens.shape[1]), tokens.shape)]
-        x, backwards = sum(self.weights[table][index] for table, index in zip(tables, indices)), []
+        (x, rows_back), backwards = self.look_up(tables, indices), []
         for index in range(self.config.layers):
             for part in (self._attend, self._feed_forward):
                 y, back = part(f"transformer.h.{index}.", x)
@@ -49,10 +49,7 @@ class Network(runtime.Layers):
         d = norm_back(head_back(d))
         for back in reversed(backwards):
             d = d + back(d)
-        for table, index in zip(tables, indices):
-            gradient = numpy.zeros_like(self.weights[table])
-            numpy.add.at(gradient, index, d)
-            self.add(table, gradient)
+        rows_back(d)
         return value, (logits,)
 
     def _attend(self, layer, x):
@@ -60,17 +57,13 @@ class Network(runtime.Layers):
         parts, parts_back = self.dense(layer + "attn.c_attn", normal)
         sides = (*parts.shape[:2], 3, self.config.heads, -1)
         q, k, v = parts.reshape(sides).transpose(2, 0, 3, 1, 4)
-        scale, before = x.dtype.type(self.config.head_size**-0.5), numpy.tri(x.shape[1], dtype=bool)
-        p = runtime.softmax(numpy.where(before, self.product(q, k.swapaxes(2, 3)) * scale, -numpy.inf))
-        context = self.product(p, v).swapaxes(1, 2).reshape(x.shape)
-        y, back = self.dense(layer + "attn.c_proj", context)
+        mask = numpy.where(numpy.tri(x.shape[1], dtype=bool), 0, -numpy.inf)
+        context, context_back = self.attend(q, k, v, mask)
+        y, back = self.dense(layer + "attn.c_proj", context.swapaxes(1, 2).reshape(x.shape))
 
         def backward(dy):
             d = back(dy).reshape(*x.shape[:2], self.config.heads, -1).swapaxes(1, 2)
-            dp = self.product(d, v.swapaxes(2, 3))
-            ds = p * (dp - (dp * p).sum(-1, keepdims=True)) * scale
-            of_parts = self.product(ds, k), self.product(ds.swapaxes(2, 3), q), self.product(p.swapaxes(2, 3), d)
-            return norm_back(parts_back(numpy.stack(of_parts).transpose(1, 3, 0, 2, 4).reshape(parts.shape)))
+            return norm_back(parts_back(numpy.stack(context_back(d)).transpose(1, 3, 0, 2, 4).reshape(parts.shape)))
 
         return y, backward
 

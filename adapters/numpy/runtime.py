@@ -1,4 +1,4 @@
-"""What both families have in NumPy: layers with their gradients written out, and the trainer."""
+"""What all networks share in NumPy: layers with their gradients written out, and the trainer."""
 
 import numpy
 import scipy
@@ -82,6 +82,32 @@ class Layers:
             return inverse * (d - d.mean(-1, keepdims=True) - normal * (d * normal).mean(-1, keepdims=True))
 
         return normal * scale + shift, backward
+
+    def look_up(self, tables, indices):
+        """The sum of the tables' rows. tables: names; indices: for each an array of rows."""
+
+        def backward(dy):
+            for table, index in zip(tables, indices):
+                gradient = numpy.zeros_like(self.weights[table])
+                numpy.add.at(gradient, index, dy)
+                self.add(table, gradient)
+
+        return sum(self.weights[table][index] for table, index in zip(tables, indices)), backward
+
+    def attend(self, q, k, v, mask, drop=lambda p: (p, lambda dp: dp)):
+        """softmax(q k' / sqrt(size) + mask), dropped, times v: (batch, heads, sequence, size) each. Its backward
+        gives the gradients of all three."""
+        scale = q.dtype.type(q.shape[-1] ** -0.5)
+        p = softmax(self.product(q, k.swapaxes(2, 3)) * scale + mask.astype(q.dtype))
+        dropped, drop_back = drop(p)
+
+        def backward(dy):
+            dv = self.product(dropped.swapaxes(2, 3), dy)
+            dp = drop_back(self.product(dy, v.swapaxes(2, 3)))
+            ds = p * (dp - (dp * p).sum(-1, keepdims=True)) * scale
+            return self.product(ds, k), self.product(ds.swapaxes(2, 3), q), dv
+
+        return self.product(dropped, v), backward
 
     def parts(self):
         """The gradients of a step, which starts without."""
