@@ -20,7 +20,7 @@ plus cross-entropy of next sentence, mean over the batch; in float32 or better.
 import math
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
-from dlperf.models.parameters import Init, Parameter, random_state
+from dlperf.models.parameters import Init, Parameter, dense, norm, random_state
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -77,7 +77,6 @@ MEANINGS = {
     "vocabulary": "Words that the masked-word head chooses from: the width of the largest product.",
     "gelu": "The kernel of GELU; all compute the exact form, with erf.",
     "masks": "How dropout draws what it drops: by a random number for each value, or by some of its bits.",
-    "dense_layers": "By what dense layers are computed, where a framework has several ways.",
     "attention": "How attention is written: as single products and a softmax, or as one kernel.",
     "dropout_masks": "Whether ranks draw the same masks for dropout; the work is the same.",
 }
@@ -119,21 +118,21 @@ def parameters(config: Config) -> List[Parameter]:
         Parameter(embeddings + "position_embeddings.weight", (config.positions, hidden), "embedding", 0.02),
         Parameter(embeddings + "token_type_embeddings.weight", (config.token_types, hidden), "embedding", 0.02),
     ]
-    result += _norm(embeddings + "LayerNorm", hidden)
+    result += norm(embeddings + "LayerNorm", hidden)
     for index in range(config.layers):
         layer = f"bert.encoder.layer.{index}."
         for part in ("query", "key", "value"):
-            result += _dense(layer + "attention.self." + part, hidden, hidden)
-        result += _dense(layer + "attention.output.dense", hidden, hidden)
-        result += _norm(layer + "attention.output.LayerNorm", hidden)
-        result += _dense(layer + "intermediate.dense", hidden, config.intermediate)
-        result += _dense(layer + "output.dense", config.intermediate, hidden)
-        result += _norm(layer + "output.LayerNorm", hidden)
-    result += _dense("bert.pooler.dense", hidden, hidden)
-    result += _dense("cls.predictions.transform.dense", hidden, hidden)
-    result += _norm("cls.predictions.transform.LayerNorm", hidden)
+            result += dense(layer + "attention.self." + part, hidden, hidden)
+        result += dense(layer + "attention.output.dense", hidden, hidden)
+        result += norm(layer + "attention.output.LayerNorm", hidden)
+        result += dense(layer + "intermediate.dense", hidden, config.intermediate)
+        result += dense(layer + "output.dense", config.intermediate, hidden)
+        result += norm(layer + "output.LayerNorm", hidden)
+    result += dense("bert.pooler.dense", hidden, hidden)
+    result += dense("cls.predictions.transform.dense", hidden, hidden)
+    result += norm("cls.predictions.transform.LayerNorm", hidden)
     result.append(Parameter("cls.predictions.bias", (config.vocabulary,), "bias", "zeros"))
-    result += _dense("cls.seq_relationship", hidden, 2)
+    result += dense("cls.seq_relationship", hidden, 2)
     return result
 
 
@@ -160,20 +159,6 @@ def revealing(config: Config) -> List[Parameter]:
             inits[layer + "intermediate.dense.bias"] = (-3.5, 0.1)
     return [
         one._replace(init=inits.get(one.name, inits.get(one.kind, one.shape[-1] ** -0.5))) for one in parameters(config)
-    ]
-
-
-def _dense(name: str, inputs: int, outputs: int) -> List[Parameter]:
-    return [
-        Parameter(name + ".weight", (outputs, inputs), "dense", 0.02),
-        Parameter(name + ".bias", (outputs,), "bias", "zeros"),
-    ]
-
-
-def _norm(name: str, width: int) -> List[Parameter]:
-    return [
-        Parameter(name + ".weight", (width,), "scale", "ones"),
-        Parameter(name + ".bias", (width,), "shift", "zeros"),
     ]
 
 

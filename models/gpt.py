@@ -19,7 +19,7 @@ Loss: cross-entropy of each next token, mean over all positions of the batch, in
 import math
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
-from dlperf.models.parameters import Init, Parameter, random_state
+from dlperf.models.parameters import Init, Parameter, dense, norm, random_state
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -77,7 +77,6 @@ MEANINGS = {
     "vocabulary": "Tokens that the head chooses from: the width of the largest product.",
     "gelu": "The kernel of GELU; all compute the form with tanh.",
     "attention": "How attention is written: as single products and a softmax, or as one kernel.",
-    "dense_layers": "By what dense layers are computed, where a framework has several ways.",
     "norm_eps": "Added to a variance before its root; as float32 it is 2.5e-13 less.",
     "norm_moments": "Whether a mean and a variance are taken in one pass over the values or in two.",
 }
@@ -111,27 +110,13 @@ def parameters(config: Config) -> List[Parameter]:
     added = 0.02 / (2 * config.layers) ** 0.5  # of what a layer adds to its input, twice
     for index in range(config.layers):
         layer = f"transformer.h.{index}."
-        result += _norm(layer + "ln_1", hidden)
-        result += _dense(layer + "attn.c_attn", hidden, 3 * hidden)
-        result += _dense(layer + "attn.c_proj", hidden, hidden, added)
-        result += _norm(layer + "ln_2", hidden)
-        result += _dense(layer + "mlp.c_fc", hidden, config.intermediate)
-        result += _dense(layer + "mlp.c_proj", config.intermediate, hidden, added)
-    return result + _norm("transformer.ln_f", hidden)
-
-
-def _dense(name: str, inputs: int, outputs: int, deviation: float = 0.02) -> List[Parameter]:
-    return [
-        Parameter(name + ".weight", (outputs, inputs), "dense", deviation),
-        Parameter(name + ".bias", (outputs,), "bias", "zeros"),
-    ]
-
-
-def _norm(name: str, width: int) -> List[Parameter]:
-    return [
-        Parameter(name + ".weight", (width,), "scale", "ones"),
-        Parameter(name + ".bias", (width,), "shift", "zeros"),
-    ]
+        result += norm(layer + "ln_1", hidden)
+        result += dense(layer + "attn.c_attn", hidden, 3 * hidden)
+        result += dense(layer + "attn.c_proj", hidden, hidden, added)
+        result += norm(layer + "ln_2", hidden)
+        result += dense(layer + "mlp.c_fc", hidden, config.intermediate)
+        result += dense(layer + "mlp.c_proj", config.intermediate, hidden, added)
+    return result + norm("transformer.ln_f", hidden)
 
 
 def revealing(config: Config) -> List[Parameter]:

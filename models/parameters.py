@@ -1,7 +1,7 @@
 """Parameters as every framework must hold them: canonical names, shapes, layouts and initial values."""
 
 import zlib
-from typing import TYPE_CHECKING, Any, Iterable, NamedTuple, Tuple, Union
+from typing import TYPE_CHECKING, Any, Iterable, List, NamedTuple, Tuple, Union
 
 if TYPE_CHECKING:
     from numpy.random import RandomState
@@ -46,6 +46,22 @@ class Parameter(NamedTuple):
         for side in self.shape:
             size *= side
         return size
+
+
+def dense(name: str, inputs: int, outputs: int, deviation: float = 0.02) -> List[Parameter]:
+    """Weight and bias of a dense layer."""
+    return [
+        Parameter(name + ".weight", (outputs, inputs), "dense", deviation),
+        Parameter(name + ".bias", (outputs,), "bias", "zeros"),
+    ]
+
+
+def norm(name: str, width: int) -> List[Parameter]:
+    """Scale and shift of a LayerNorm."""
+    return [
+        Parameter(name + ".weight", (width,), "scale", "ones"),
+        Parameter(name + ".bias", (width,), "shift", "zeros"),
+    ]
 
 
 def count(parameters: Iterable[Parameter]) -> int:
