@@ -54,6 +54,8 @@ MEANINGS = {
     "optimizer": "The kernel that updates the weights.",
     "threads": "CPU threads that the framework may use.",
     "libraries": "Libraries of products on a CPU, as far as they tell of themselves, and what chooses their kernels.",
+    "dense_layers": "By what dense layers are computed, where a framework has several ways.",
+    "openblas": "Whose OpenBLAS multiplies, where a framework can be given another.",
     "weight_decay": "Share of a weight that is taken off it, times the learning rate.",
     "device_memory": "What the column of device memory counts: not the same in all frameworks.",
     "communication": "What averages gradients over the ranks, and by which transport.",

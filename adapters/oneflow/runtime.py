@@ -1,4 +1,4 @@
-"""What ResNet and BERT share in OneFlow: set-up, weights, batches, and the training step."""
+"""What all networks share in OneFlow: set-up, weights, batches, and the training step."""
 
 import contextlib
 import os

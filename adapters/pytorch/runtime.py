@@ -1,4 +1,4 @@
-"""What ResNet and BERT share in PyTorch: set-up, weights, batches, and the training step."""
+"""What all networks share in PyTorch: set-up, weights, batches, and the training step."""
 
 import contextlib
 from importlib import metadata
