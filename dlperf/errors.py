@@ -146,6 +146,7 @@ def release_signals() -> None:
     """Heed them again. KeyboardInterrupt if one waited."""
     _turn(_interrupt)
     if _waiting:
+        _waiting.clear()
         _interrupt()
 
 
