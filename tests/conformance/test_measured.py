@@ -33,7 +33,7 @@ HIDDEN = [
     for framework in ("pytorch", "jax")
 ]
 #: steps of the run from revealing weights
-REVEALED = {"resnet_tiny": 2, "bert_tiny": 6}
+REVEALED = {"resnet_tiny": 2, "bert_tiny": 6, "gpt_tiny": 6}
 WRAPPED = """
 
 {wrap}
@@ -122,13 +122,13 @@ def test_what_rounding_hides_in_a_certificate_is_seen_in_a_row(case, precision, 
 
 
 @pytest.mark.parametrize("framework", [name for name, adapter in ADAPTERS.items() if adapter.default])
-@pytest.mark.parametrize("model", ["resnet_tiny", "bert_tiny"])
+@pytest.mark.parametrize("model", list(REVEALED))
 def test_a_run_that_did_what_it_says_is_right(model, framework, verdict):
     assert verdict(model, framework) == {"verdict": "same", "steps": 8, "audited": 9, "revealed": REVEALED[model]}
 
 
 @pytest.mark.parametrize("framework", ["pytorch", "jax"])
-@pytest.mark.parametrize("model", ["resnet_tiny", "bert_tiny"])
+@pytest.mark.parametrize("model", list(REVEALED))
 def test_low_precision_is_right(model, framework, verdict):
     found = verdict(model, framework, "bf16")
     assert found == {"verdict": "same", "steps": 8, "audited": 9, "revealed": REVEALED[model]}
