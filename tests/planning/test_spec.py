@@ -270,7 +270,7 @@ def test_an_option_of_one_family_does_not_concern_the_other():
 
 def test_what_upstream_does_not_support_is_a_skip_with_its_reason():
     made = planned("--model", "bert", "--precision", "amp")
-    skipped = {skip.adapter: skip for skip in made.skips}
+    skipped = {skip.adapter: skip for skip in made.skips if skip.status != "hardware"}  # not what this CPU lacks
     assert set(skipped) == {"oneflow", "paddle"}
     assert all(skip.status == "unavailable" and skip.why for skip in skipped.values())
 
