@@ -7,6 +7,9 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from processors import BF16
+
+from dlperf.adapters import cpu
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -30,3 +33,9 @@ def _nobodys_settings() -> Iterator[None]:
         patch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
         patch.setenv("GIT_CONFIG_NOSYSTEM", "1")
         yield
+
+
+@pytest.fixture
+def bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process a processor that has it, whichever runs the tests."""
+    monkeypatch.setattr(cpu, "flags", lambda: BF16)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from commands import FAKE, call, records
 from places import GOLDEN, ROOT
+from processors import AVX2, AVX512, BF16, NO_AVX
 
 from dlperf import doctor, launchers, machine
 from dlperf.adapters import cpu
@@ -32,11 +33,6 @@ from dlperf.systems import native
 ADAPTERS = reader.adapters()
 RESULTS = GOLDEN / "report" / "results.json"
 REAL = {name: adapter for name, adapter in ADAPTERS.items() if adapter.default}
-
-NO_AVX = frozenset({"pni", "ssse3", "sse4_1", "sse4_2", "popcnt"})
-AVX2 = NO_AVX | {"avx", "avx2", "fma", "f16c"}
-AVX512 = AVX2 | {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}
-BF16 = AVX512 | {"avx512_vnni", "avx512_bf16"}
 
 ENTRIES = [
     {"needs": ["avx512bw", "avx512vl"], "kernels": "native", "why": ""},
