@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from dlperf import models
 from dlperf.adapters.tensorflow import optimizers, runtime
+from dlperf.adapters.tensorflow.layers import biased, dense
 from dlperf.adapters.tensorflow.runtime import copy, product, versions
 from dlperf.models import bert
 
@@ -123,18 +124,7 @@ class Predictions:
 
     def __call__(self, x):
         x = self._transform.norm(gelu(self._transform.dense(x)))
-        return tf.nn.bias_add(
-            tf.matmul(x, tf.cast(self._embedding, x.dtype), transpose_b=True), tf.cast(self._bias, x.dtype)
-        )
-
-
-def dense(weights, name):
-    weight, bias = weights[name + ".weight"], weights[name + ".bias"]
-
-    def apply(x):
-        return tf.nn.bias_add(tf.matmul(x, tf.cast(weight, x.dtype)), tf.cast(bias, x.dtype))
-
-    return apply
+        return biased(tf.matmul(x, tf.cast(self._embedding, x.dtype), transpose_b=True), self._bias)
 
 
 def norm(weights, name, config):

@@ -6,7 +6,8 @@ import tensorflow as tf
 
 from dlperf import models
 from dlperf.adapters.tensorflow import optimizers, runtime
-from dlperf.adapters.tensorflow.bert import dense, norm
+from dlperf.adapters.tensorflow.bert import norm
+from dlperf.adapters.tensorflow.layers import dense
 from dlperf.adapters.tensorflow.runtime import copy, product, versions
 from dlperf.models import gpt
 

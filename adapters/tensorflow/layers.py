@@ -1,0 +1,16 @@
+"""Dense layers, which all networks have."""
+
+import tensorflow as tf
+
+
+def dense(weights, name):
+    """x of (rows, inputs) -> (rows, outputs), in x's type."""
+    weight, bias = weights[name + ".weight"], weights[name + ".bias"]
+    return lambda x: biased(tf.matmul(x, tf.cast(weight, x.dtype)), bias)
+
+
+def biased(x, bias):
+    """x + bias, in x's type. BiasAddGrad is faster in float32, but on a CPU it sums bfloat16 in bfloat16, where 4096
+    ones are 256; the gradient of + sums in float32."""
+    bias = tf.cast(bias, x.dtype)
+    return x + bias if x.dtype.size == 2 else tf.nn.bias_add(x, bias)
