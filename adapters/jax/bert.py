@@ -6,6 +6,7 @@ from jax import lax
 
 from dlperf import models
 from dlperf.adapters.jax import derivatives, optimizers, runtime
+from dlperf.adapters.jax.dropout import Dropout
 from dlperf.adapters.jax.linear import linear, plus, wide
 from dlperf.adapters.jax.runtime import copy, product, versions
 from dlperf.models import bert
@@ -23,7 +24,7 @@ def build(job, ranks):
         "clip_norm": str(job.clip_norm or "off"),
         "masked_positions": str(config.masked),
         "attention": "softmax written out, fused by XLA",
-        "masks": "a hash of each value's place" if job.device == "cuda" else "16 random bits a value",
+        "masks": Dropout.words(job.device),
         "norm_moments": "one pass" if network.one_pass else "two passes",
     }
     return runtime.Trainer(job, ranks, network, loss, optimizer, feed, effective)
@@ -156,26 +157,3 @@ class Parts:
         variance = jnp.square(values - mean).mean(-1, keepdims=True)
         normal = (values - mean) * lax.rsqrt(variance + self._config.norm_eps)
         return (normal * self._weights[name + ".weight"] + self._weights[name + ".bias"]).astype(x.dtype)
-
-
-class Dropout:
-    """A new mask at each call. Sixteen random bits decide, two decisions of one uint32: half the price of bernoulli."""
-
-    def __init__(self, rate, key, device):
-        self._rate, self._key, self._device, self._calls = rate, key, device, 0
-
-    @jax.named_scope("dropout")
-    def __call__(self, x):
-        if not self._rate:
-            return x
-        if self._device == "cuda":
-            return derivatives.dropped(x, self.seed(), self._rate)
-        self._calls += 1
-        bits = jax.random.bits(jax.random.fold_in(self._key, self._calls), (x.size // 2,), jnp.uint32)
-        kept = lax.bitcast_convert_type(bits, jnp.uint16).reshape(x.shape) >= round(self._rate * 2**16)
-        return jnp.where(kept, x / (1 - self._rate), 0)
-
-    def seed(self):
-        """Of a call's mask on CUDA: two uint32."""
-        self._calls += 1
-        return jax.random.key_data(jax.random.fold_in(self._key, self._calls))[:2]

@@ -73,3 +73,10 @@ plus.defvjp(
     lambda x, bias: (plus(x, bias), jnp.zeros((), bias.dtype)),
     lambda bias, gradient: (gradient, gradient.sum(0, dtype=bias.dtype)),
 )
+
+
+@jax.named_scope("product")
+def dense(x, weights, name, device):
+    """A dense layer. x (n, in), in whose dtype its output is."""
+    y, bias = linear(x, weights[name + ".weight"], device), weights[name + ".bias"]
+    return plus(y, bias) if device == "cuda" else y + bias.astype(x.dtype)

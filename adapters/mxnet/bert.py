@@ -5,6 +5,7 @@ from mxnet.gluon import HybridBlock, nn
 
 from dlperf import models
 from dlperf.adapters.mxnet import optimizers, runtime
+from dlperf.adapters.mxnet.layers import Dense
 from dlperf.adapters.mxnet.runtime import copy, product, versions
 from dlperf.models import bert
 
@@ -181,18 +182,6 @@ class Predictions(HybridBlock):
         x = self.transform.LayerNorm(self.precision.up(F, x))
         arrays = self.precision.down(F, x, decoder, bias)
         return F.FullyConnected(*arrays, num_hidden=self.vocabulary, flatten=False, name="fwd")
-
-
-class Dense(nn.Dense):
-    """With mixed precision its input is 16 bits wide already."""
-
-    def __init__(self, precision, inputs, outputs):
-        super().__init__(outputs, in_units=inputs, flatten=False)
-        self.precision = precision
-
-    def hybrid_forward(self, F, x, weight, bias):
-        weight, bias = self.precision.down(F, weight, bias)
-        return F.FullyConnected(x, weight, bias, num_hidden=self._units, flatten=False, name="fwd")
 
 
 def norm(config):

@@ -6,7 +6,8 @@ from mxnet.gluon import HybridBlock, nn
 
 from dlperf import models
 from dlperf.adapters.mxnet import optimizers, runtime
-from dlperf.adapters.mxnet.bert import Dense, Group, norm
+from dlperf.adapters.mxnet.bert import Group, norm
+from dlperf.adapters.mxnet.layers import Dense
 from dlperf.adapters.mxnet.runtime import copy, product, versions
 from dlperf.models import gpt
 

@@ -8,7 +8,6 @@ from dlperf.adapters.numpy import runtime
 from dlperf.adapters.numpy.optimizers import AdamW
 from dlperf.adapters.numpy.runtime import cross_entropy, product, versions
 from dlperf.models import bert
-from dlperf.models.parameters import random_state
 
 __all__ = ["Network", "build", "product", "versions"]
 
@@ -40,7 +39,6 @@ class Network(runtime.Layers):
     def __init__(self, job, config):
         super().__init__(job, runtime.start(job))
         self.config, self.dropout = config, config.dropout * job.dropout
-        self._random = random_state(job.dropout_seed, "dropout")
 
     def step(self, batch):
         c = self.config
@@ -109,11 +107,7 @@ class Network(runtime.Layers):
         return z, backward
 
     def _drop(self, x):
-        if not self.dropout:
-            return x, lambda dy: dy
-        kept = (self._random.random_sample(x.shape) >= self.dropout) / x.dtype.type(1 - self.dropout)
-        kept = kept.astype(x.dtype)
-        return x * kept, lambda dy: dy * kept
+        return self.drop(x, self.dropout)
 
     def _predict(self, x):
         """The MLM head; its decoder is the word embedding."""

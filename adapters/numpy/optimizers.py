@@ -5,6 +5,21 @@ import numpy
 from dlperf.adapters.numpy import runtime
 
 
+class SGD:
+    """As dlperf.models.resnet.Optimizer says."""
+
+    def __init__(self, job, recipe):
+        self._recipe, self._decayed, self._velocity = recipe, runtime.decayed(job), {}
+        self.moments = {}
+
+    def __call__(self, weights, gradients, step):
+        for name, g in gradients.items():
+            if name in self._decayed:
+                g = g + self._recipe.weight_decay * weights[name]
+            self._velocity[name] = self._recipe.momentum * self._velocity.get(name, 0) + g
+            weights[name] -= self._recipe.learning_rate * self._velocity[name]
+
+
 class AdamW:
     """As dlperf.models.bert.Optimizer says."""
 

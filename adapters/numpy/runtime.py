@@ -5,7 +5,7 @@ import scipy
 
 from dlperf.adapters import base
 from dlperf.adapters.api import Unsupported
-from dlperf.models.parameters import count, initial
+from dlperf.models.parameters import count, initial, random_state
 
 #: what a large product computes in
 DTYPES = {"fp64": "float64", "fp32": "float32", "amp_bf16": "bfloat16"}
@@ -38,6 +38,7 @@ class Layers:
 
     def __init__(self, job, weights):
         self.weights, self.gradients = weights, {}
+        self._random = random_state(job.dropout_seed, "dropout")
         self._narrow = bfloat16 if job.mixed else lambda x: x
 
     def product(self, a, b):
@@ -109,6 +110,14 @@ class Layers:
 
         return self.product(dropped, v), backward
 
+    def drop(self, x, rate):
+        """Dropout."""
+        if not rate:
+            return x, lambda dy: dy
+        kept = (self._random.random_sample(x.shape) >= rate) / x.dtype.type(1 - rate)
+        kept = kept.astype(x.dtype)
+        return x * kept, lambda dy: dy * kept
+
     def parts(self):
         """The gradients of a step, which starts without."""
         found, self.gradients = self.gradients, {}
@@ -130,6 +139,12 @@ def cross_entropy(logits, labels, weights, smoothing=0.0):
     target[rows, labels] += 1 - smoothing
     loss = -(weights * (target * logarithms).sum(1)).sum()
     return loss, (numpy.exp(logarithms) - target) * weights[:, None]
+
+
+def mean_cross_entropy(logits, labels, smoothing=0.0):
+    """The mean cross-entropy of a batch, and its gradient. logits: (batch, classes)."""
+    each = numpy.full(len(logits), 1 / len(logits), logits.dtype)
+    return cross_entropy(logits, labels, each, smoothing)
 
 
 class Feed(base.Feed):

@@ -44,5 +44,5 @@ def of(replica, batch, job):
     inputs = {name: tensor.to("meta") for name, tensor in batch.items()}
     with torch.no_grad(), Asked() as asked:
         functional_call(replica, tensors, (inputs,))
-    told = models.family(job.model).EFFECTIVE
-    return {key: ", ".join(values) for key, values in asked.found.items() if key in told}
+    told, found = models.family(job.model).EFFECTIVE, {"dropout": ["0.0"], **asked.found}
+    return {key: ", ".join(values) for key, values in found.items() if key in told}

@@ -32,7 +32,7 @@ def build(job, ranks):
         "clip_norm": str(job.clip_norm or "off"),
         "masked_positions": str(config.masked),
         "attention": "softmax written out" if ways.drop else "scaled_dot_product_attention",
-        "masks": "16 random bits a value" if ways.drop else "torch.nn.functional.dropout",
+        "masks": masks.words(ways.drop),
         "dense_layers": words,
     }
     return runtime.Trainer(job, ranks, network, loss, optimizer, feed, effective)

@@ -16,6 +16,11 @@ def dropout(job):
     return dropped if job.options["masks"] == "16bits" or (job.options["masks"] == "auto" and fits) else None
 
 
+def words(drop):
+    """What `dropout` gave, in words."""
+    return "16 random bits a value" if drop else "torch.nn.functional.dropout"
+
+
 @record_function("dropout")  # for dlperf.adapters.pytorch.profiling
 def dropped(x, p, training):
     if not (training and p):

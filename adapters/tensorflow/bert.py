@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from dlperf import models
 from dlperf.adapters.tensorflow import optimizers, runtime
-from dlperf.adapters.tensorflow.layers import biased, dense
+from dlperf.adapters.tensorflow.layers import biased, dense, drop
 from dlperf.adapters.tensorflow.runtime import copy, product, versions
 from dlperf.models import bert
 
@@ -136,16 +136,6 @@ def norm(weights, name, config):
         return tf.cast(tf.nn.batch_normalization(wide, mean, variance, shift, scale, config.norm_eps), x.dtype)
 
     return apply
-
-
-def drop(x, rate):
-    """tf.nn.dropout, but for what it does in 16 bits: it draws numbers in them, of which bfloat16's are multiples of
-    1/128, so that a rate of 0.1 is one of 0.102."""
-    if not rate:
-        return x
-    with tf.name_scope("dropout"):
-        kept = tf.random.uniform(x.shape, dtype=tf.float32 if x.dtype.size == 2 else x.dtype) >= rate
-        return tf.where(kept, x * (1 / (1 - rate)), tf.zeros((), x.dtype))
 
 
 def gelu(x):

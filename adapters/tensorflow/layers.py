@@ -1,4 +1,4 @@
-"""Dense layers, which all networks have."""
+"""Layers that several networks have."""
 
 import tensorflow as tf
 
@@ -14,3 +14,13 @@ def biased(x, bias):
     ones are 256; the gradient of + sums in float32."""
     bias = tf.cast(bias, x.dtype)
     return x + bias if x.dtype.size == 2 else tf.nn.bias_add(x, bias)
+
+
+def drop(x, rate):
+    """tf.nn.dropout, but for what it does in 16 bits: it draws numbers in them, of which bfloat16's are multiples of
+    1/128, so that a rate of 0.1 is one of 0.102."""
+    if not rate:
+        return x
+    with tf.name_scope("dropout"):
+        kept = tf.random.uniform(x.shape, dtype=tf.float32 if x.dtype.size == 2 else x.dtype) >= rate
+        return tf.where(kept, x * (1 / (1 - rate)), tf.zeros((), x.dtype))
