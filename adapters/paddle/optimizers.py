@@ -7,12 +7,14 @@ from dlperf.adapters.base import parameter_groups, parameters
 
 
 def sgd(job, network, recipe):
-    """As dlperf.models.resnet.Optimizer says. On CUDA one kernel updates all tensors of a group; it has no float64."""
+    """As dlperf.models.resnet.Optimizer says. On CUDA one kernel updates all tensors of a group."""
+    if job.weights_dtype == "float64":
+        return ExactSGD(parameter_groups(network, job, recipe.weight_decay), recipe)
     return paddle.optimizer.Momentum(
         learning_rate=recipe.learning_rate,
         momentum=recipe.momentum,
         parameters=parameter_groups(network, job, recipe.weight_decay),
-        use_multi_tensor=job.device == "cuda" and job.weights_dtype == "float32",
+        use_multi_tensor=job.device == "cuda",
     )
 
 
@@ -33,7 +35,35 @@ def adamw(job, network, recipe):
     )
 
 
+class ExactSGD:
+    """Plain arithmetic for float64, in which the kernel of Momentum holds momentum and weight decay as float32."""
+
+    def __init__(self, groups, recipe):
+        self._momentum, self._rate = (exact(one) for one in (recipe.momentum, recipe.learning_rate))
+        self._weights = [(weight, exact(group["weight_decay"])) for group in groups for weight in group["params"]]
+        self._velocities = [paddle.zeros_like(weight) for weight, _ in self._weights]
+        self._accumulators = {}  # of which none is looked at
+
+    @paddle.no_grad()
+    def step(self):
+        for index, (weight, decay) in enumerate(self._weights):
+            velocity = self._momentum * self._velocities[index] + (weight.grad + decay * weight)
+            self._velocities[index] = velocity
+            weight.set_value(weight - self._rate * velocity)
+
+    def clear_grad(self, set_to_zero):
+        for weight, _ in self._weights:
+            weight.clear_gradient(set_to_zero)
+
+
+def exact(value):
+    """As a tensor, since Paddle may take a number of Python's as float32."""
+    return paddle.full([1], value, "float64")
+
+
 def kernel(optimizer):
     """What updates the weights, in words."""
+    if isinstance(optimizer, ExactSGD):
+        return "plain arithmetic"
     name = f"paddle.optimizer.{type(optimizer).__name__}"
     return f"{name} (multi-tensor)" if getattr(optimizer, "_use_multi_tensor", None) else name
