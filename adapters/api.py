@@ -33,6 +33,18 @@ PRECISIONS = {
 #: values of a sketch at most (dlperf.adapters.trace), a prime, so that neither rows nor columns of a tensor fall into
 #: one sum; here, since the core needs it without numpy
 WIDTH = 127
+#: values that a measured run writes down of all trained tensors together, where masks of dropout move few of them most
+VALUES = 2**14
+
+
+def samples(model: str) -> int:
+    """How many values of each tensor a measured run of a model writes down at most. By SGD with dropout a few tensors
+    change most, by their own masks: of WIDTH values each, those of the tiny VGG do not tell a run without dropout."""
+    family, config = models.family(model), models.config(model)
+    if not (getattr(config, "dropout", 0.0) and hasattr(family.optimizer(1), "momentum")):
+        return WIDTH
+    return max(WIDTH, VALUES // sum(one.trained for one in family.parameters(config)))
+
 
 #: keys that `Trainer.effective` must have, for every family; more are welcome
 EFFECTIVE = (

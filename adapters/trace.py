@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, Optional, T
 import numpy
 
 from dlperf import models
-from dlperf.adapters import base, libraries
+from dlperf.adapters import api, base, libraries
 from dlperf.adapters.api import WIDTH, Job, Sparse, Trainer
 from dlperf.adapters.ranks import Ranks
 from dlperf.models.parameters import initial, places, random_state
@@ -139,25 +139,26 @@ def _changes(trainer: Trainer, job: Job) -> Tuple[Sketches, str]:
 
 
 def samples(trainer: Trainer, job: Job) -> Sketches:
-    """Some values of each tensor of a run that is measured: all if they are at most WIDTH, else WIDTH of them at random
-    places, which depend on the tensor's name. By name, float64; of Adam's moments by "mean/<name>", "square/<name>"."""
+    """Some values of each tensor of a run that is measured: all, or as many as dlperf.adapters.api.samples
+    says, at random places, which depend on the tensor's name. By name, float64; of Adam's moments by "mean/<name>",
+    "square/<name>"."""
     parameters = {parameter.name: parameter for parameter in base.parameters(job)}
     expected = {name: parameter.shape for name, parameter in parameters.items()}
-    found = {}
+    found, most = {}, api.samples(job.model)
     for name, value in _checked("parameters", trainer.parameters(), expected, job.precision):
         if isinstance(value, Sparse):
             value = _whole(value, expected[name], initial(parameters[name], job.seed))
-        found[name] = _some(name, value)
+        found[name] = _some(name, value, most)
     trained = {name: parameter.shape for name, parameter in parameters.items() if parameter.trained}
     for moment, pairs in trainer.moments().items():
         for name, value in _checked(f"moments: {moment}", pairs, trained, job.precision):
-            found[f"{moment}/{name}"] = _some(name, value)
+            found[f"{moment}/{name}"] = _some(name, value, most)
     return found
 
 
-def _some(name: str, value: Any) -> numpy.ndarray:
+def _some(name: str, value: Any, most: int) -> numpy.ndarray:
     flat = numpy.asarray(value).reshape(-1)
-    return flat[places(name, flat.size, WIDTH)].astype("float64")
+    return flat[places(name, flat.size, most)].astype("float64")
 
 
 #: of `audit`, in the run's folder

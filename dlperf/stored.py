@@ -143,32 +143,32 @@ def checksum(data: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
-def arrays(path: Path) -> dict[str, NDArray[numpy.float64]]:
-    """The vectors in an .npz as dlperf.adapters.trace writes them: float64, at most WIDTH values in each. OSError where
-    there is no such file; ValueError where it holds anything else. No more than BYTES are unpacked."""
+def arrays(path: Path, width: int = WIDTH) -> dict[str, NDArray[numpy.float64]]:
+    """The vectors in an .npz as dlperf.adapters.trace writes them: float64, at most `width` values in each. OSError
+    where there is no such file; ValueError where it holds anything else. No more than BYTES are unpacked."""
     data = content(path)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             names = archive.namelist()
-            if len(set(names)) < len(names) or (8 * WIDTH + HEADER) * len(names) > BYTES:
+            if len(set(names)) < len(names) or (8 * width + HEADER) * len(names) > BYTES:
                 raise ValueError(f"it has {len(names)} arrays, {len(set(names))} names")
-            return {name.removesuffix(".npy"): _vector(name, archive) for name in names}
+            return {name.removesuffix(".npy"): _vector(name, archive, width) for name in names}
     except Exception as error:  # of a damaged archive zipfile and numpy raise whatever their parsers met
         raise ValueError(f"{path.name} is damaged: {error or type(error).__name__}") from None
 
 
-def _vector(name: str, archive: zipfile.ZipFile) -> NDArray[numpy.float64]:
+def _vector(name: str, archive: zipfile.ZipFile, width: int) -> NDArray[numpy.float64]:
     import numpy
     from numpy.lib import format
 
     if archive.getinfo(name).compress_type != zipfile.ZIP_STORED:
         raise ValueError(f"{name} is compressed")
     with archive.open(name) as packed:
-        file = io.BytesIO(packed.read(8 * WIDTH + HEADER + 1))
+        file = io.BytesIO(packed.read(8 * width + HEADER + 1))
     if format.read_magic(file) != (1, 0):
         raise ValueError(f"{name} is of another version")
     shape, _, kind = format.read_array_header_1_0(file)
-    if kind != numpy.dtype("<f8") or len(shape) != 1 or not 0 <= shape[0] <= WIDTH:
+    if kind != numpy.dtype("<f8") or len(shape) != 1 or not 0 <= shape[0] <= width:
         raise ValueError(f"{name} is {kind} of shape {shape}")
     values = file.read()
     if len(values) != 8 * shape[0]:

@@ -23,7 +23,7 @@ from dlperf.precision import TABLE
 from dlperf.proof import measured
 from dlperf.proof.bars import BARS
 from dlperf.proof.measured import FLOOR_LOSS, SLACK_OF_LOSSES, Marks, Reference
-from dlperf.proof.references import EVENTS, References, adam_faults, drops, is_adam, pair, recipe, seconds, trained
+from dlperf.proof.references import EVENTS, References, adam_faults, is_adam, masks, pair, recipe, seconds, trained
 from dlperf.proof.references import states as states_of
 from dlperf.proof.rounding import SLACK
 from dlperf.runs import events
@@ -56,13 +56,13 @@ def verdict(references: References, job: Job, run: Path, row_seconds: float) -> 
     except Unaudited as why:
         return {"unaudited": str(why)}
     earlier = references.of(job)
-    if reference.dropout and isinstance(earlier, Reference):  # what masks do to a loss is known from all of them
+    if reference.masks and isinstance(earlier, Reference):  # what masks do to a loss is known from all of them
         ours = replace(ours, losses={**stream.losses, **ours.losses})
         reference = _with_losses(reference, earlier)
     least = (BARS["fp32"].gradients or 0.0) / SLACK
     # the reference's two losses may be as good as equal by chance; what a loss is made of is rounded once in any case
     rounded = max(FLOOR_LOSS, TABLE[job.precision].roundoff / SLACK_OF_LOSSES)
-    loss, momentum = MASKED if reference.dropout else rounded, getattr(recipe(job), "momentum", None)
+    loss, momentum = MASKED if reference.masks else rounded, getattr(recipe(job), "momentum", None)
     found = measured.audited(ours, trained(job), reference, momentum, least, loss)
     # where moments are missing `adam_faults` says so, but of float16
     told = is_adam(job) and {1, 2} <= ours.moments.keys()
@@ -113,7 +113,7 @@ def _reference(references: References, job: Job, run: Path, steps: int) -> Refer
         if isinstance(found, str):
             raise Unaudited(f"the reference did not run: {found}")
         made.append(replace(found, losses={steps + 1: found.losses[1]}))
-    return Reference(made[0], made[1], drops(job.model))
+    return Reference(made[0], made[1], masks(job))
 
 
 def _with_losses(reference: Reference, earlier: Reference) -> Reference:

@@ -11,11 +11,12 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from dlperf import cache, launchers, models
-from dlperf.adapters.api import WIDTH
+from dlperf.adapters.api import samples
 from dlperf.catalog.adapter import Adapter
 from dlperf.envs import kinds
 from dlperf.errors import RunError
@@ -105,7 +106,7 @@ class References:
         found = self.of(job, revealing)
         held = found if isinstance(found, Reference) else None
         wrong = [*adam_faults(job, told), *measured.faults(told, trained(job), held)]
-        if not revealing:
+        if revealing == drops(job.model):  # where it is held without masks
             wrong += sgd_faults(job, told, held)
         if wrong:
             return {"verdict": "different", "why": wrong[0]}
@@ -127,7 +128,7 @@ class References:
         changes = rounding.KINKS if revealing and not models.family(job.model).SMOOTH else rounding.CHANGES
         if is_adam(job):
             changes = rounding.HALVES if job.precision.startswith("amp") else rounding.SIGNS
-        return Reference(made[0], made[1], drops(job.model) and not revealing, changes)
+        return Reference(made[0], made[1], None if revealing else masks(job), changes)
 
     def _run(self, asked: Asked) -> Marks | str:
         """What a run wrote down, from the cache or made now; or why there is none."""
@@ -199,7 +200,7 @@ def obstacle(job: Job, spec: Spec) -> str:
         return "the reference trains in one process, and the row has several ranks"
     if job.input != "synthetic":
         return "the reference reads no files"
-    if job.family not in ("bert", "gpt", "resnet"):  # what adapters/numpy has
+    if not find_spec(f"dlperf.adapters.{ADAPTER}.{job.family}"):
         return f"no {job.family} is written out in NumPy"
     if spec.emulate_cpu:
         return "an emulated CPU has no time for the reference"
@@ -209,6 +210,11 @@ def obstacle(job: Job, spec: Spec) -> str:
 def trained(job: Job) -> tuple[str, ...]:
     """The names of what is trained, not counted."""
     return tuple(decayed(job))
+
+
+def masks(job: Job) -> measured.Masks | None:
+    """What a job's dropout may do, where it has dropout."""
+    return (measured.OF_ADAM if is_adam(job) else measured.OF_SGD) if drops(job.model) else None
 
 
 def drops(model: str) -> bool:
@@ -347,7 +353,8 @@ def states(
     or one of DAMAGED where the file holds anything else."""
     found: dict[int, dict[str, Any]] = {0: {}}
     moments: dict[int, dict[str, dict[str, Any]]] = {}
-    for key, values in arrays(path).items():
+    most = samples(job.model)
+    for key, values in arrays(path, most).items():
         steps, _, tensor = key.partition("/")
         moment, _, name = tensor.rpartition("/")
         state = (
@@ -356,7 +363,7 @@ def states(
             else found.setdefault(int(steps), {})
         )
         state[name] = values
-    sizes = {one.name: min(one.size, WIDTH) for one in models.family(job.model).parameters(models.config(job.model))}
+    sizes = {one.name: min(one.size, most) for one in models.family(job.model).parameters(models.config(job.model))}
     for state in found.values():
         vectors(state, sizes, finite)
     for several in moments.values():

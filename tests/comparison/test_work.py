@@ -15,7 +15,7 @@ from dlperf.proof.measured import Marks, Reference
 from dlperf.schema import Failure
 
 JOB = asked("jax", "bert_tiny", 1, precision="fp32").job
-HELD = Reference(Marks({}, {0: {}, 4: {}}), Marks({}, {0: {}, 4: {}}), dropout=False)
+HELD = Reference(Marks({}, {0: {}, 4: {}}), Marks({}, {0: {}, 4: {}}))
 
 
 def revealed(tmp_path: Path, held: Reference | str, verdict: dict[str, Any], failure: Failure | None = None) -> Any:

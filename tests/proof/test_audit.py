@@ -41,7 +41,7 @@ def run(noise: float = 1e-5, rate: float = RATE, momentum: float = MOMENTUM, los
     return Marks({11: loss * (1 + noise)}, {0: before, 1: weights, 2: after})
 
 
-EXACT = Reference(reference(0.0, 0), reference(1e-5, 1), dropout=False)
+EXACT = Reference(reference(0.0, 0), reference(1e-5, 1))
 
 
 def fault(one: Marks, momentum: float | None = MOMENTUM) -> str:
@@ -69,7 +69,7 @@ def test_a_step_that_did_otherwise(change: dict[str, Any], says: str) -> None:
 
 
 def test_a_loss_of_low_precision_may_be_right_by_chance_in_the_reference() -> None:
-    near = Reference(EXACT.first, EXACT.first, dropout=False)
+    near = Reference(EXACT.first, EXACT.first)
     assert [*measured.audited(run(loss=2.0001), NAMES, near, MOMENTUM, 1e-3, 2e-6)]
     assert not [*measured.audited(run(loss=2.0001), NAMES, near, MOMENTUM, 1e-3, 2.0**-8 / 10)]
 
@@ -89,7 +89,6 @@ def test_what_rounding_hides_is_no_fault() -> None:
             Marks(one.losses, {n: {k: large[k] + v[k] - one.states[0][k] for k in v} for n, v in one.states.items()})
             for one in (EXACT.first, EXACT.second)
         ),
-        dropout=False,
     )
     assert not [*measured.audited(Marks(made.losses, stored), NAMES, exact, MOMENTUM, 0.0, 2e-6)]
 

@@ -9,7 +9,7 @@ import numpy
 import pytest
 
 from dlperf.proof import measured, rounding
-from dlperf.proof.measured import Marks, Reference
+from dlperf.proof.measured import OF_ADAM, Marks, Reference
 
 STEPS, SIZE = 12, 1000
 LOOKED_AT = (0, 4, 12)
@@ -31,8 +31,8 @@ def train(noise: float = 0.0, seed: int = 0, rate: float = 0.1, skip: int = STEP
     return Marks(losses, states, ((0.5, 0.001), (0.5, 0.002)))
 
 
-ROUNDED = Reference(train(), train(1e-5, 1), dropout=False)
-MASKED = Reference(train(0.05, 1), train(0.05, 2), dropout=True)
+ROUNDED = Reference(train(), train(1e-5, 1))
+MASKED = Reference(train(0.05, 1), train(0.05, 2), masks=OF_ADAM)
 
 
 def fault(run: Marks, reference: Reference | None = ROUNDED) -> str:
@@ -90,7 +90,7 @@ def beside(run: Marks, share: float) -> Marks:
     ],
 )
 def test_with_dropout_a_small_tensor_that_moved_otherwise_is_named(share: float, says: str) -> None:
-    reference = Reference(beside(MASKED.first, 1.0), beside(MASKED.second, 1.0), dropout=True)
+    reference = Reference(beside(MASKED.first, 1.0), beside(MASKED.second, 1.0), masks=OF_ADAM)
     found = (measured.faults(beside(train(0.05, 3), share), ("a", "b", "c"), reference) or [""])[0]
     assert says in found
     assert bool(found) == bool(says)
@@ -111,13 +111,13 @@ def test_several_changes_tell_more_of_dropout_than_each() -> None:
 
 
 def test_in_low_precision_a_length_tells_what_rounding_hides_from_a_distance() -> None:
-    reference = Reference(train(), train(0.05, 1), dropout=False)
+    reference = Reference(train(), train(0.05, 1))
     assert fault(replace(train(0.05, 3), losses={}), reference) == ""
     assert "times as large as the reference's" in fault(replace(train(0.05, 3, rate=0.104), losses={}), reference)
 
 
 def test_without_dropout_a_small_tensor_that_stood_still_is_named() -> None:
-    reference = Reference(beside(train(), 1.0), beside(train(0.15, 1), 1.0), dropout=False)
+    reference = Reference(beside(train(), 1.0), beside(train(0.15, 1), 1.0))
     right = replace(train(0.15, 3), losses={})
     assert measured.faults(beside(right, 1.0), ("a", "b", "c"), reference) == []
     assert "the change of c is 0 times as large" in measured.faults(beside(right, 0.0), ("a", "b", "c"), reference)[0]
@@ -133,7 +133,7 @@ def first_update(seed: int, rate: float = 0.1, eps: float = 1e-3) -> Marks:
 
 
 def test_a_first_update_tells_the_learning_rate_whatever_the_masks() -> None:
-    reference = Reference(first_update(1), first_update(2), dropout=True)
+    reference = Reference(first_update(1), first_update(2), masks=OF_ADAM)
     for seed in range(3, 23):
         assert fault(first_update(seed), reference) == ""
         assert "half of the values of its first update are off by 0.0" in fault(first_update(seed, 0.103), reference)
@@ -183,7 +183,7 @@ def test_running_means_are_held_to_the_references() -> None:
         states = {step: {**found, "m": share * (found["a"] - run.states[0]["a"])} for step, found in run.states.items()}
         return replace(run, states=states)
 
-    reference = Reference(kept(ROUNDED.first, 1.0), kept(ROUNDED.second, 1.0), dropout=False)
+    reference = Reference(kept(ROUNDED.first, 1.0), kept(ROUNDED.second, 1.0))
     assert fault(kept(train(1e-5, 3), 1.0), reference) == ""
     assert (
         fault(kept(train(1e-5, 3), 0.9), reference) == "after 4 steps its running means are off by 0.1 of their change"
@@ -216,7 +216,7 @@ def of_reference(seed: int) -> Marks:
 
 
 def test_an_audited_gradient_is_the_reference_s_but_for_masks() -> None:
-    reference = Reference(of_reference(1), of_reference(2), dropout=True)
+    reference = Reference(of_reference(1), of_reference(2), masks=OF_ADAM)
     for seed in range(3, 23):
         assert list(measured.audited_gradient(audited_adam(seed), reference, 0.9)) == []
         (fault, *_) = measured.audited_gradient(audited_adam(seed, part=0.0), reference, 0.9)
