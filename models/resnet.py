@@ -1,4 +1,4 @@
-"""ResNet-50 v1.5: the network, its optimizer and its synthetic batches.
+"""ResNet-50 v1.5, SE-ResNet-50 and SE-ResNeXt-50: the networks, their optimizer and their synthetic batches.
 
 He et al., "Deep Residual Learning for Image Recognition" (2015), with the stride of 2 in the 3x3 convolution
 ("v1.5", as NVIDIA DeepLearningExamples, torchvision and TensorFlow's model garden have it).
@@ -12,6 +12,14 @@ The shortcut is the identity, or `downsample.0` (1x1, strided) and `downsample.1
 layer. BatchNorm: eps 1e-5; running statistics keep 0.9 of the old value; the running variance is the unbiased one, as
 cuDNN and PyTorch have it. Names are torchvision's.
 
+With `reduction`, a block squeezes and excites behind bn3 (Hu et al., "Squeeze-and-Excitation Networks", 2018), by two
+dense layers with biases, named as timm names them:
+
+    bn3 -> y; mean over height and width -> se.fc1 -> ReLU -> se.fc2 -> sigmoid -> times y -> + shortcut -> ReLU
+
+With `groups`, conv2 is in that many groups (Xie et al., "Aggregated Residual Transformations", 2017): each takes as
+many of its input channels, in their order, and gives as many of its output channels.
+
 Loss: cross-entropy with label smoothing 0.1 (target 0.9 + 0.1/classes on the class, 0.1/classes elsewhere), mean over
 the batch, in float32 or better. Weight decay is in the optimizer, not in the loss.
 """
@@ -19,7 +27,7 @@ the batch, in float32 or better. Weight decay is in the optimizer, not in the lo
 import math
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
-from dlperf.models.parameters import Init, Parameter, random_state
+from dlperf.models.parameters import Init, Parameter, dense, random_state
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,7 +35,11 @@ if TYPE_CHECKING:
 
 class Config(NamedTuple):
     blocks: Tuple[int, ...] = (3, 4, 6, 3)
-    width: int = 64  # channels of the stem; layer i has width * 2**i inside its blocks, and 4 times that outside
+    width: int = 64  # channels of the stem; layer i has 4 * width * 2**i outside its blocks
+    inner: int = 1  # times width * 2**i are inside
+    groups: int = 1  # of conv2
+    reduction: int = 0  # of the channels that squeeze-and-excitation has inside; 0 for a network without
+    dropout: float = 0.0  # in front of the dense layer
     classes: int = 1000
     image_size: int = 224
     label_smoothing: float = 0.1
@@ -38,11 +50,14 @@ class Config(NamedTuple):
 SIZES = {
     "resnet50": Config(),
     "resnet_tiny": Config(blocks=(1, 1, 1, 1), width=8, classes=16, image_size=64),
+    "se_resnet50": Config(reduction=16),
+    "se_resnext50": Config(inner=2, groups=32, reduction=16, dropout=0.5),
+    "se_resnext_tiny": Config((1, 1, 1, 1), 8, 2, groups=4, reduction=4, dropout=0.5, classes=16, image_size=64),
 }
 #: for checking in float64: the same network and weights, smaller images
 SIZES.update({name + "_check": config._replace(image_size=64) for name, config in SIZES.items()})
 
-TITLES = {"resnet50": "ResNet-50 v1.5"}
+TITLES = {"resnet50": "ResNet-50 v1.5", "se_resnet50": "SE-ResNet-50", "se_resnext50": "SE-ResNeXt-50 32x4d"}
 ALIASES: Dict[str, str] = {}
 DEFAULT = "resnet50"
 #: what the report counts, and its unit
@@ -51,14 +66,16 @@ RATE_UNIT = "img/s"
 #: batch per device where none is asked: DLPerf's on an accelerator; on CPU what a step of a few seconds allows
 BATCH_SIZE = {"cuda": {"fp32": 128, "tf32": 128, "amp": 256}, "cpu": 16}
 INPUT = "photos"
-EFFECTIVE = ("layout", "label_smoothing")
-WORK = ("label_smoothing",)
+EFFECTIVE = ("layout", "label_smoothing", "dropout")
+WORK = ("label_smoothing", "dropout")
 MEANINGS = {
     "label_smoothing": "Share of the target spread over all classes; none makes the loss a look-up.",
+    "dropout": "Share of activations in front of the dense layer that is set to zero at random.",
     "layout": "Order of an image's axes in memory; each framework has kernels that are fast for one.",
     "loader": "What reads and decodes images; its speed alone is in the table of inputs.",
     "augmentation": "How a loader draws the random part of an image, where that differs.",
     "batch_norm": "The kernel of batch normalisation.",
+    "grouped_convolutions": "How convolutions in groups are computed, where that is another way than a whole one.",
     "bn_running_variance": "Whether the running variance divides by n - 1 or n; it does not enter training.",
     "bn_decay": "Share of the running statistics that a step keeps; as float32 it is 2.4e-8 less.",
     "bn_eps": "Added to a variance before its root; as float32 it is 2.5e-13 less.",
@@ -75,7 +92,7 @@ class Optimizer(NamedTuple):
 
     The values of NVIDIA DeepLearningExamples' ResNet-50 v1.5. The learning rate is 0.256 for a global batch of 256
     and proportional to it, constant: a benchmark of some hundred steps stays inside any warm-up. Weight decay applies
-    to weights of convolutions and the dense layer only, not to biases nor BatchNorm.
+    to weights of convolutions and dense layers only, not to biases nor BatchNorm.
     """
 
     learning_rate: float
@@ -88,17 +105,17 @@ def optimizer(global_batch_size: int) -> Optimizer:
 
 
 class Block(NamedTuple):
-    """One bottleneck block: `name` as in "layer2.0"; strided and projected only in the first block of a layer."""
+    """One bottleneck block: `name` as in "layer2.0"; strided and projected only in the first block of a layer.
+    channels: inside. squeezed: channels inside squeeze-and-excitation, 0 without."""
 
     name: str
     channels_in: int
     channels: int
+    channels_out: int
     stride: int
+    groups: int
+    squeezed: int
     projected: bool
-
-    @property
-    def channels_out(self) -> int:
-        return self.channels * EXPANSION
 
 
 def blocks(config: Config) -> List[Block]:
@@ -107,11 +124,13 @@ def blocks(config: Config) -> List[Block]:
     channels_in = config.width
     for layer, repeats in enumerate(config.blocks):
         channels = config.width * 2**layer
+        inner, outer = config.inner * channels, EXPANSION * channels
+        squeezed = outer // config.reduction if config.reduction else 0
         for index in range(repeats):
             stride = 2 if layer > 0 and index == 0 else 1
             name = f"layer{layer + 1}.{index}"
-            result.append(Block(name, channels_in, channels, stride, projected=index == 0))
-            channels_in = channels * EXPANSION
+            result.append(Block(name, channels_in, inner, outer, stride, config.groups, squeezed, index == 0))
+            channels_in = outer
     return result
 
 
@@ -130,13 +149,17 @@ def normalised(config: Config) -> Dict[str, int]:
 
 
 def parameters(config: Config) -> List[Parameter]:
-    """Every tensor, in the order of the forward pass. ResNet-50 has 25,557,032 trained values."""
+    """Every tensor, in the order of the forward pass. ResNet-50 has 25,557,032 trained values, SE-ResNet-50 28,088,024,
+    SE-ResNeXt-50 27,559,896."""
     result = _conv_bn("conv1", "bn1", 3, config.width, 7)
     for block in blocks(config):
         inner, outer = block.channels, block.channels_out
         result += _conv_bn(block.name + ".conv1", block.name + ".bn1", block.channels_in, inner, 1)
-        result += _conv_bn(block.name + ".conv2", block.name + ".bn2", inner, inner, 3)
+        result += _conv_bn(block.name + ".conv2", block.name + ".bn2", inner // block.groups, inner, 3)
         result += _conv_bn(block.name + ".conv3", block.name + ".bn3", inner, outer, 1, scale="zeros")
+        if block.squeezed:
+            result += dense(block.name + ".se.fc1", outer, block.squeezed, (2 / outer) ** 0.5)
+            result += dense(block.name + ".se.fc2", block.squeezed, outer, (2 / block.squeezed) ** 0.5)
         if block.projected:
             result += _conv_bn(block.name + ".downsample.0", block.name + ".downsample.1", block.channels_in, outer, 1)
     width = config.width * 2 ** (len(config.blocks) - 1) * EXPANSION
@@ -213,7 +236,7 @@ def first_loss(config: Config) -> Tuple[float, float]:
 def shapes(config: Config) -> Dict[str, Tuple[int, ...]]:
     """The output of the first 1x1 convolution of stage 2, whose sides v1.5 halves later than v1; the logits."""
     side = config.image_size // 4
-    return {"layer2.0.conv1": (2 * config.width, side, side), "logits": (config.classes,)}
+    return {"layer2.0.conv1": (2 * config.inner * config.width, side, side), "logits": (config.classes,)}
 
 
 def observed(shapes: Mapping[str, Sequence[int]]) -> Dict[str, str]:
@@ -223,19 +246,20 @@ def observed(shapes: Mapping[str, Sequence[int]]) -> Dict[str, str]:
 
 def flops(config: Config) -> Dict[str, int]:
     """Floating-point operations of one training step for one image: 3 times the forward pass (forward, gradient of
-    the input, gradient of the weights), 2 per multiply-add, convolutions and the dense layer only."""
+    the input, gradient of the weights), 2 per multiply-add, convolutions and dense layers only."""
     size = config.image_size // 2
     macs: int = config.width * 3 * 49 * size * size
+    products: int = config.width * 2 ** (len(config.blocks) - 1) * EXPANSION * config.classes
     size //= 2
     for block in blocks(config):
         inner, outer = block.channels, block.channels_out
         macs += block.channels_in * inner * size * size
         size //= block.stride
-        macs += inner * inner * 9 * size * size + inner * outer * size * size
+        macs += inner * inner // block.groups * 9 * size * size + inner * outer * size * size
+        products += 2 * block.squeezed * outer
         if block.projected:
             macs += block.channels_in * outer * size * size
-    dense = config.width * 2 ** (len(config.blocks) - 1) * EXPANSION * config.classes
-    return {"convolution": 3 * 2 * macs, "product": 3 * 2 * dense}
+    return {"convolution": 3 * 2 * macs, "product": 3 * 2 * products}
 
 
 def activations(config: Config) -> int:

@@ -1,4 +1,4 @@
-"""ResNet-50 v1.5 in JAX: NHWC, pure functions over dicts of arrays, one jitted step with donated state."""
+"""ResNet-50 v1.5 and its kin in JAX: NHWC, pure functions over dicts of arrays, one jitted step with donated state."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,8 @@ from jax import lax
 
 from dlperf import models
 from dlperf.adapters.jax import derivatives, optimizers, runtime
-from dlperf.adapters.jax.linear import linear, plus, wide
+from dlperf.adapters.jax.dropout import Dropout
+from dlperf.adapters.jax.linear import dense, linear, wide
 from dlperf.adapters.jax.photos import Loader, pixels
 from dlperf.adapters.jax.runtime import copy, product, versions
 from dlperf.models import resnet
@@ -31,7 +32,7 @@ def build(job, ranks):
 
 # named_scope: for dlperf.adapters.jax.profiling
 def loss(network, weights, statistics, batch, key):
-    logits, statistics = network(weights, statistics, batch["images"])
+    logits, statistics = network(weights, statistics, batch["images"], key)
     with jax.named_scope("loss"):
         logs = jax.nn.log_softmax(wide(logits))
         smoothing = network.config.label_smoothing
@@ -44,11 +45,12 @@ class Network:
 
     def __init__(self, config, job):
         self.config, self.dtype, self.device = config, runtime.DTYPES[job.precision], job.device
+        self.dropout = config.dropout * job.dropout
         #: two read x twice, and a GPU waits for memory; in one, float32 loses digits that full precision has
         self.one_pass = job.device == "cuda" and (job.mixed or job.precision == "tf32")
         self.shapes, self.compute_dtype = {}, None
 
-    def __call__(self, weights, statistics, images):
+    def __call__(self, weights, statistics, images, key):
         """Logits, and the new running statistics."""
         norm = Norm(self.config, weights, statistics, self.device, self.one_pass)
         x = self._conv(images.astype(self.dtype), weights["conv1.weight"], stride=2)
@@ -59,9 +61,7 @@ class Network:
             x = self._bottleneck(x, block, weights, norm)
         with jax.named_scope("pooling"):
             x = wide(x).mean((1, 2)).astype(self.dtype)
-        with jax.named_scope("product"):
-            logits, bias = linear(x, weights["fc.weight"], self.device), weights["fc.bias"]
-            logits = plus(logits, bias) if self.device == "cuda" else logits + bias.astype(self.dtype)
+        logits = dense(Dropout(self.dropout, key, self.device)(x), weights, "fc", self.device)
         self.shapes["logits"] = logits.shape[1:]
         return logits, norm.updated
 
@@ -76,15 +76,26 @@ class Network:
             _, height, width, channels = y.shape
             self.shapes["layer2.0.conv1"], self.compute_dtype = (channels, height, width), y.dtype
         y = norm(y, name + ".bn1", relu=True)
-        y = norm(self._conv(y, weights[name + ".conv2.weight"], block.stride), name + ".bn2", relu=True)
-        return jax.nn.relu(norm(self._conv(y, weights[name + ".conv3.weight"]), name + ".bn3") + shortcut)
+        y = self._conv(y, weights[name + ".conv2.weight"], block.stride, block.groups)
+        y = self._conv(norm(y, name + ".bn2", relu=True), weights[name + ".conv3.weight"])
+        y = norm(y, name + ".bn3")
+        if block.squeezed:
+            y = y * self._share(y, weights, name + ".se.")
+        return jax.nn.relu(y + shortcut)
 
-    def _conv(self, x, weight, stride=1):
-        return conv(x, weight, stride, self.device)
+    def _share(self, x, weights, name):
+        """Of squeeze-and-excitation."""
+        with jax.named_scope("pooling"):
+            means = wide(x).mean((1, 2)).astype(self.dtype)
+        inner = jax.nn.relu(dense(means, weights, name + "fc1", self.device))
+        return jax.nn.sigmoid(dense(inner, weights, name + "fc2", self.device))[:, None, None]
+
+    def _conv(self, x, weight, stride=1, groups=1):
+        return conv(x, weight, stride, self.device, groups)
 
 
 @jax.named_scope("convolution")
-def conv(x, weight, stride, device):
+def conv(x, weight, stride, device, groups=1):
     """weight: (height, width, in, out), or (out, in) for 1x1, which is faster as a matrix product on a CPU."""
     if weight.ndim == 2 and stride > 1 and device == "cuda":
         weight = weight.T[None, None]  # a convolution: a slice would be a copy of x
@@ -93,7 +104,12 @@ def conv(x, weight, stride, device):
         return linear(x.reshape(-1, x.shape[-1]), weight, device).reshape(*x.shape[:-1], -1)
     padding = (weight.shape[0] // 2, weight.shape[0] // 2)
     return lax.conv_general_dilated(
-        x, weight.astype(x.dtype), (stride, stride), (padding, padding), dimension_numbers=("NHWC", "HWIO", "NHWC")
+        x,
+        weight.astype(x.dtype),
+        (stride, stride),
+        (padding, padding),
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        feature_group_count=groups,
     )
 
 

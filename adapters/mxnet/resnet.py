@@ -1,4 +1,4 @@
-"""ResNet-50 v1.5 in MXNet: gluon, hybridized with static memory; NCHW, which oneDNN turns into its own layouts.
+"""ResNet-50 v1.5 and its kin in MXNet: gluon, hybridized with static memory; NCHW, turned into oneDNN's own layouts.
 
 On CUDA too: MXNet 1.9.1 convolves and pools in NHWC, but hands its BatchNorm to cuDNN as NCHW of (N * H * W, C, 1, 1)
 (cudnn_batch_norm-inl.h), whose first axis has a limit that a batch of 71 passes (PyTorch's Normalization.cpp: 880,801);
@@ -10,6 +10,7 @@ from mxnet.gluon import HybridBlock, nn
 
 from dlperf import models
 from dlperf.adapters.mxnet import optimizers, runtime
+from dlperf.adapters.mxnet.layers import Conv
 from dlperf.adapters.mxnet.photos import Loader, pixels
 from dlperf.adapters.mxnet.runtime import copy, product, versions
 from dlperf.models import resnet
@@ -21,7 +22,8 @@ def build(job, ranks):
     device = runtime.configure(job, ranks)
     config = models.config(job.model)
     precision = runtime.Precision(job)
-    network = Network(config, precision, job.device == "cpu" and job.precision == "fp32")
+    fused = job.device == "cpu" and job.precision == "fp32" and config.groups == 1
+    network = Network(config, precision, fused, config.dropout * job.dropout)
     runtime.load(network, job, device)
     optimizer = optimizers.SGD(job, network, resnet.optimizer(job.batch_size * ranks.world_size))
     feed = (runtime.Feed if job.input == "synthetic" else Loader)(job, ranks, device)
@@ -51,9 +53,10 @@ class Network(HybridBlock):
 
     With mixed precision the activations are 16 bits wide from the images to the last block. fused: BatchNorm and ReLU
     as one operator, which only oneDNN has; with bfloat16 it is no faster and fails between layers of unlike layouts.
+    Behind a grouped convolution its gradient is wrong: in the tiny SE-ResNeXt that of layer1.0.conv2 was all off.
     """
 
-    def __init__(self, config, precision, fused):
+    def __init__(self, config, precision, fused, dropout):
         super().__init__()
         self.config, self.precision = config, precision
         self.conv1 = Conv(precision, 3, config.width, 7, strides=2)
@@ -64,6 +67,7 @@ class Network(HybridBlock):
             setattr(
                 self, f"layer{index + 1}", sequence(*[Bottleneck(block, config, precision, fused) for block in own])
             )
+        self.dropout = nn.Dropout(dropout)
         self.fc = nn.Dense(config.classes, in_units=blocks[-1].channels_out)
 
     @property
@@ -75,7 +79,7 @@ class Network(HybridBlock):
         x = self.bn1(self.conv1(self.precision.down(F, images)))
         x = F.Pooling(x, kernel=(3, 3), stride=(2, 2), pad=(1, 1), pool_type="max", pooling_convention="valid")
         x = self.precision.up(F, self.layer4(self.layer3(self.layer2(self.layer1(x)))))
-        return self.fc(F.Pooling(x, pool_type="avg", global_pool=True))
+        return self.fc(self.dropout(F.Pooling(x, pool_type="avg", global_pool=True)))
 
 
 class Bottleneck(HybridBlock):
@@ -83,10 +87,11 @@ class Bottleneck(HybridBlock):
         super().__init__()
         self.conv1 = Conv(precision, block.channels_in, block.channels, 1)
         self.bn1 = norm_relu(block.channels, config, fused)
-        self.conv2 = Conv(precision, block.channels, block.channels, 3, strides=block.stride)
+        self.conv2 = Conv(precision, block.channels, block.channels, 3, strides=block.stride, groups=block.groups)
         self.bn2 = norm_relu(block.channels, config, fused)
         self.conv3 = Conv(precision, block.channels, block.channels_out, 1)
         self.bn3 = norm(block.channels_out, config)
+        self.se = Excitation(block, precision) if block.squeezed else None
         self.downsample = None
         if block.projected:
             projection = Conv(precision, block.channels_in, block.channels_out, 1, strides=block.stride)
@@ -94,20 +99,27 @@ class Bottleneck(HybridBlock):
 
     def hybrid_forward(self, F, x):
         shortcut = x if self.downsample is None else self.downsample(x)
-        y = self.bn2(self.conv2(self.bn1(self.conv1(x))))
+        y = self.bn3(self.conv3(self.bn2(self.conv2(self.bn1(self.conv1(x))))))
+        if self.se is not None:
+            y = self.se(y)
         # not F.relu, which has no oneDNN kernel: it goes back to the plain layout, and takes a quarter of the step
-        return F.Activation(self.bn3(self.conv3(y)) + shortcut, act_type="relu")
+        return F.Activation(y + shortcut, act_type="relu")
 
 
-class Conv(nn.Conv2D):
-    """Symmetric padding, no bias; with mixed precision its input is 16 bits wide already."""
+class Excitation(HybridBlock):
+    """Squeeze-and-excitation, between activations of 16 bits with mixed precision."""
 
-    def __init__(self, precision, channels_in, channels_out, kernel, strides=1):
-        super().__init__(channels_out, kernel, strides, kernel // 2, in_channels=channels_in, use_bias=False)
+    def __init__(self, block, precision):
+        super().__init__()
         self.precision = precision
+        self.fc1 = nn.Dense(block.squeezed, in_units=block.channels_out)
+        self.fc2 = nn.Dense(block.channels_out, in_units=block.squeezed)
 
-    def hybrid_forward(self, F, x, weight):
-        return F.Convolution(x, self.precision.down(F, weight), name="fwd", **self._kwargs)
+    def hybrid_forward(self, F, x):
+        means = self.precision.up(F, F.Pooling(x, pool_type="avg", global_pool=True))
+        inner = F.Activation(self.fc1(means), act_type="relu")
+        share = F.Activation(self.fc2(inner), act_type="sigmoid")
+        return F.broadcast_mul(x, self.precision.down(F, share.reshape((0, 0, 1, 1))))
 
 
 def norm(channels, config):

@@ -1,4 +1,4 @@
-"""ResNet-50 v1.5 in OneFlow: nn.Graph over forward, backward and SGD."""
+"""ResNet-50 v1.5 and its kin in OneFlow: nn.Graph over forward, backward and SGD."""
 
 import oneflow as flow
 import oneflow.nn.functional as F
@@ -16,7 +16,7 @@ __all__ = ["Network", "build", "copy", "loss", "pixels", "product", "versions"]
 def build(job, ranks):
     device = runtime.configure(job, ranks)
     config = models.config(job.model)
-    network = Network(config)
+    network = Network(config, config.dropout * job.dropout)
     network.to(device=device, dtype=getattr(flow, job.weights_dtype))
     runtime.load(network, job)
     optimizer = optimizers.sgd(job, network, resnet.optimizer(job.batch_size * ranks.world_size))
@@ -24,6 +24,7 @@ def build(job, ranks):
     effective = {
         "layout": "NCHW",
         "label_smoothing": str(config.label_smoothing),
+        "dropout": str(network.dropout),
         "bn_running_variance": "unbiased",
         # attributes of the kernel, in float64 too
         "bn_decay": f"{config.bn_decay}, as float32",
@@ -43,9 +44,9 @@ def loss(network, batch):
 class Network(nn.Module):
     """Names are the canonical ones of dlperf.models.resnet."""
 
-    def __init__(self, config):
+    def __init__(self, config, dropout):
         super().__init__()
-        self.config = config
+        self.config, self.dropout = config, dropout
         self.shapes = {}  # not bound anew in forward: a Graph calls it on a stand-in for this module
         self.conv1 = conv(3, config.width, 7, stride=2)
         self.bn1 = norm(config.width, config)
@@ -59,7 +60,7 @@ class Network(nn.Module):
         x = F.relu(self.bn1(self.conv1(x)))
         x = F.max_pool2d(x, 3, stride=2, padding=1)
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
-        logits = self.fc(x.mean(dim=(2, 3)))
+        logits = self.fc(F.dropout(x.mean(dim=(2, 3)), self.dropout, self.training))
         self.shapes["layer2.0.conv1"] = self.layer2[0].observed
         self.shapes["logits"] = tuple(logits.shape[1:])
         return logits
@@ -70,10 +71,11 @@ class Bottleneck(nn.Module):
         super().__init__()
         self.conv1 = conv(block.channels_in, block.channels, 1)
         self.bn1 = norm(block.channels, config)
-        self.conv2 = conv(block.channels, block.channels, 3, stride=block.stride)
+        self.conv2 = conv(block.channels, block.channels, 3, stride=block.stride, groups=block.groups)
         self.bn2 = norm(block.channels, config)
         self.conv3 = conv(block.channels, block.channels_out, 1)
         self.bn3 = norm(block.channels_out, config)
+        self.se = Excitation(block) if block.squeezed else nn.Identity()
         self.downsample = None
         if block.projected:
             projection = conv(block.channels_in, block.channels_out, 1, stride=block.stride)
@@ -85,11 +87,25 @@ class Bottleneck(nn.Module):
         self.observed = tuple(y.shape[1:])
         y = F.relu(self.bn1(y))
         y = F.relu(self.bn2(self.conv2(y)))
-        return F.relu(self.bn3(self.conv3(y)) + shortcut)
+        return F.relu(self.se(self.bn3(self.conv3(y))) + shortcut)
 
 
-def conv(channels_in, channels_out, kernel, stride=1):
-    return nn.Conv2d(channels_in, channels_out, kernel, stride=stride, padding=kernel // 2, bias=False)
+class Excitation(nn.Module):
+    """Squeeze-and-excitation."""
+
+    def __init__(self, block):
+        super().__init__()
+        self.fc1 = nn.Linear(block.channels_out, block.squeezed)
+        self.fc2 = nn.Linear(block.squeezed, block.channels_out)
+
+    def forward(self, x):
+        share = flow.sigmoid(self.fc2(F.relu(self.fc1(x.mean(dim=(2, 3))))))
+        return x * share.unsqueeze(2).unsqueeze(3)
+
+
+def conv(channels_in, channels_out, kernel, stride=1, groups=1):
+    more = {"groups": groups, "bias": False}
+    return nn.Conv2d(channels_in, channels_out, kernel, stride=stride, padding=kernel // 2, **more)
 
 
 def norm(channels, config):

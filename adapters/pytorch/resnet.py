@@ -1,4 +1,4 @@
-"""ResNet-50 v1.5 in PyTorch: channels_last, autocast, fused SGD."""
+"""ResNet-50 v1.5 and its kin in PyTorch: channels_last, autocast, fused SGD."""
 
 import torch
 import torch.nn.functional as F
@@ -23,7 +23,7 @@ def build(job, ranks):
     aot_autograd.cse = device.type != "cuda"
     config = models.config(job.model)
     layout = LAYOUTS[job.options["layout"]]
-    network = Network(config)
+    network = Network(config, config.dropout * job.dropout)
     network.to(device=device, dtype=getattr(torch, job.weights_dtype), memory_format=layout)
     runtime.load(network, job)
     optimizer = optimizers.sgd(job, network, resnet.optimizer(job.batch_size * ranks.world_size))
@@ -41,9 +41,9 @@ def loss(network, batch):
 class Network(nn.Module):
     """Names are the canonical ones of dlperf.models.resnet."""
 
-    def __init__(self, config):
+    def __init__(self, config, dropout):
         super().__init__()
-        self.config = config
+        self.config, self.dropout = config, dropout
         self.shapes, self.compute_dtype = {}, None
         self.conv1 = conv(3, config.width, 7, stride=2)
         self.bn1 = norm(config.width, config)
@@ -57,7 +57,8 @@ class Network(nn.Module):
         x = F.relu(self.bn1(self.conv1(x)), inplace=True)
         x = F.max_pool2d(x, 3, stride=2, padding=1)
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
-        logits = self.fc(torch.flatten(F.adaptive_avg_pool2d(x, 1), 1))
+        x = torch.flatten(F.adaptive_avg_pool2d(x, 1), 1)
+        logits = self.fc(F.dropout(x, p=self.dropout, training=self.training) if self.dropout else x)
         inner, self.compute_dtype = self.layer2[0].observed
         self.shapes = {"layer2.0.conv1": inner, "logits": tuple(logits.shape[1:])}
         return logits
@@ -81,10 +82,11 @@ class Bottleneck(nn.Module):
         super().__init__()
         self.conv1 = conv(block.channels_in, block.channels, 1)
         self.bn1 = norm(block.channels, config)
-        self.conv2 = conv(block.channels, block.channels, 3, stride=block.stride)
+        self.conv2 = conv(block.channels, block.channels, 3, stride=block.stride, groups=block.groups)
         self.bn2 = norm(block.channels, config)
         self.conv3 = conv(block.channels, block.channels_out, 1)
         self.bn3 = norm(block.channels_out, config)
+        self.se = Excitation(block) if block.squeezed else nn.Identity()
         self.downsample = None
         if block.projected:
             projection = conv(block.channels_in, block.channels_out, 1, stride=block.stride)
@@ -96,11 +98,24 @@ class Bottleneck(nn.Module):
         self.observed = tuple(y.shape[1:]), y.dtype
         y = F.relu(self.bn1(y), inplace=True)
         y = F.relu(self.bn2(self.conv2(y)), inplace=True)
-        return F.relu(self.bn3(self.conv3(y)) + shortcut, inplace=True)
+        return F.relu(self.se(self.bn3(self.conv3(y))) + shortcut, inplace=True)
 
 
-def conv(channels_in, channels_out, kernel, stride=1):
-    return nn.Conv2d(channels_in, channels_out, kernel, stride=stride, padding=kernel // 2, bias=False)
+class Excitation(nn.Module):
+    """Squeeze-and-excitation."""
+
+    def __init__(self, block):
+        super().__init__()
+        self.fc1 = nn.Linear(block.channels_out, block.squeezed)
+        self.fc2 = nn.Linear(block.squeezed, block.channels_out)
+
+    def forward(self, x):
+        share = torch.sigmoid(self.fc2(F.relu(self.fc1(x.mean((2, 3))))))
+        return x * share[:, :, None, None]
+
+
+def conv(channels_in, channels_out, kernel, stride=1, groups=1):
+    return nn.Conv2d(channels_in, channels_out, kernel, stride=stride, padding=kernel // 2, groups=groups, bias=False)
 
 
 def norm(channels, config):
