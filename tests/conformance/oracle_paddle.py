@@ -1,4 +1,4 @@
-"""One step of PaddlePaddle's own resnet50 with our weights: `oracle_resnet.py MODEL BATCH_SIZE SEED OUT.npz`.
+"""One step of PaddlePaddle's own resnet50 or vgg16 with our weights: `oracle_paddle.py MODEL BATCH_SIZE SEED OUT.npz`.
 
 Writes the loss and the sketches of logits and gradients, as dlperf.adapters.trace does.
 """
@@ -15,28 +15,35 @@ from dlperf.models.parameters import initial
 
 model, batch_size, seed, out = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 config, family = models.config(model), models.family(model)
+parameters = family.parameters(config)
 STATISTICS = {"running_mean": "_mean", "running_var": "_variance"}
 
 paddle.set_default_dtype("float64")
-network = paddle.vision.models.resnet50(num_classes=config.classes)
-network.train()
-state, tensors = network.state_dict(), {}
-for parameter in family.parameters(config):
-    layer, _, last = parameter.name.rpartition(".")
-    tensor = tensors[parameter.name] = state[f"{layer}.{STATISTICS.get(last, last)}"]
+if model.startswith("vgg"):
+    network = paddle.vision.models.vgg16(num_classes=config.classes)
+    network.eval()  # without dropout; all else is as in training
+    tensors = dict(zip([parameter.name for parameter in parameters], network.parameters(), strict=True))
+else:
+    network = paddle.vision.models.resnet50(num_classes=config.classes)
+    network.train()
+    state, tensors = network.state_dict(), {}
+    for parameter in parameters:
+        layer, _, last = parameter.name.rpartition(".")
+        tensors[parameter.name] = state[f"{layer}.{STATISTICS.get(last, last)}"]
+for parameter in parameters:
     value = initial(parameter, seed, "float64")
-    tensor.set_value(value.T if parameter.kind == "dense" else value)
+    tensors[parameter.name].set_value(value.T if parameter.kind == "dense" else value)
 
 batch = family.batch(config, batch_size, seed, 0)
 logits = network(paddle.to_tensor(batch["images"].astype("float64")))
-miss = config.label_smoothing / config.classes
-targets = numpy.full((batch_size, config.classes), miss)
-targets[numpy.arange(batch_size), batch["labels"]] += 1 - config.label_smoothing
+smoothing = getattr(config, "label_smoothing", 0.0)
+targets = numpy.full((batch_size, config.classes), smoothing / config.classes)
+targets[numpy.arange(batch_size), batch["labels"]] += 1 - smoothing
 loss = F.cross_entropy(logits, paddle.to_tensor(targets), soft_label=True)
 loss.backward()
 
 found = {"loss": numpy.array(loss.item()), "logits/logits": sketch("logits", logits.numpy())}
-for parameter in family.parameters(config):
+for parameter in parameters:
     if parameter.trained:
         gradient = tensors[parameter.name].grad.numpy()
         gradient = gradient.T if parameter.kind == "dense" else gradient
