@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 #: kinds of parameter that weight decay applies to: weights of convolutions, dense layers and embeddings
 DECAYED = frozenset(["conv", "dense", "embedding"])
 #: kinds that are state, not trained
-STATISTICS = frozenset(["running_mean", "running_var"])
+STATISTICS = frozenset(["running_mean", "running_var", "idle_mean"])
+#: kinds that the work leaves open: biases that BatchNorm takes away again, whose gradients are rounding alone, which
+#: Adam makes as large as any; and the running means that have these biases in them
+IDLE = frozenset(["idle_bias", "idle_mean"])
 
 
 #: see `Parameter.init`
@@ -21,8 +24,8 @@ class Parameter(NamedTuple):
     """One tensor of a model.
 
     shape: conv (out, in, height, width); dense (out, in); embedding (rows, width); all others (width,).
-    kind: conv | dense | embedding | bias | scale | shift | running_mean | running_var; `scale` and `shift` are
-    gamma and beta of BatchNorm and LayerNorm.
+    kind: conv | dense | embedding | bias | scale | shift | running_mean | running_var | idle_bias | idle_mean; `scale`
+    and `shift` are gamma and beta of BatchNorm and LayerNorm.
     init: "zeros", "ones", or the standard deviation of a normal distribution, or its mean and its deviation.
     """
 
@@ -39,6 +42,11 @@ class Parameter(NamedTuple):
     def decayed(self) -> bool:
         """Whether weight decay applies: not to biases, nor to BatchNorm's or LayerNorm's scale and shift."""
         return self.kind in DECAYED
+
+    @property
+    def settled(self) -> bool:
+        """Whether two that do the same work have it alike: not where rounding decides, see IDLE."""
+        return self.kind not in IDLE
 
     @property
     def size(self) -> int:
@@ -61,6 +69,16 @@ def norm(name: str, width: int) -> List[Parameter]:
     return [
         Parameter(name + ".weight", (width,), "scale", "ones"),
         Parameter(name + ".bias", (width,), "shift", "zeros"),
+    ]
+
+
+def batch_norm(name: str, channels: int, scale: str = "ones") -> List[Parameter]:
+    """Scale, shift and running statistics of a BatchNorm."""
+    return [
+        Parameter(name + ".weight", (channels,), "scale", scale),
+        Parameter(name + ".bias", (channels,), "shift", "zeros"),
+        Parameter(name + ".running_mean", (channels,), "running_mean", "zeros"),
+        Parameter(name + ".running_var", (channels,), "running_var", "ones"),
     ]
 
 

@@ -27,7 +27,7 @@ the batch, in float32 or better. Weight decay is in the optimizer, not in the lo
 import math
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
-from dlperf.models.parameters import Init, Parameter, dense, random_state
+from dlperf.models.parameters import Init, Parameter, batch_norm, dense, random_state
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -190,13 +190,8 @@ def _conv_bn(
 ) -> List[Parameter]:
     # He initialisation, fan-out, as torchvision's and Goyal et al.'s; the last scale of a block starts at zero.
     deviation = (2.0 / (channels_out * kernel * kernel)) ** 0.5
-    return [
-        Parameter(conv + ".weight", (channels_out, channels_in, kernel, kernel), "conv", deviation),
-        Parameter(bn + ".weight", (channels_out,), "scale", scale),
-        Parameter(bn + ".bias", (channels_out,), "shift", "zeros"),
-        Parameter(bn + ".running_mean", (channels_out,), "running_mean", "zeros"),
-        Parameter(bn + ".running_var", (channels_out,), "running_var", "ones"),
-    ]
+    weight = Parameter(conv + ".weight", (channels_out, channels_in, kernel, kernel), "conv", deviation)
+    return [weight, *batch_norm(bn, channels_out, scale)]
 
 
 def batch(config: Config, batch_size: int, seed: int, index: int) -> "Dict[str, NDArray[Any]]":

@@ -91,6 +91,7 @@ def judge(pool: Sequence[Evidence], reference: Evidence | None = None) -> list[C
 
 def difference(ours: Evidence, theirs: Evidence, bars: Bars) -> Difference:
     """How far apart two trajectories of the same job are."""
+    ours, theirs = settled(ours), settled(theirs)
     a, b = ours.trajectory, theirs.trajectory
     losses = tuple(_relative(x, y) for x, y in zip(a.losses, b.losses, strict=True))
     norms = [
@@ -119,6 +120,14 @@ def difference(ours: Evidence, theirs: Evidence, bars: Bars) -> Difference:
         decay_tensors=decayed,
         parted=next((step for step, error in enumerate(losses, 1) if not error <= bars.loss), None),
     )
+
+
+def settled(one: Evidence) -> Evidence:
+    """Without the tensors that the work leaves open."""
+    of = one.trajectory.model
+    parameters = models.family(of).parameters(models.config(of))
+    idle = {f"{sort}/{p.name}" for p in parameters if not p.settled for sort in SORTS}
+    return replace(one, sketches={name: kept for name, kept in one.sketches.items() if name not in idle})
 
 
 def _relative(x: float, y: float) -> float:

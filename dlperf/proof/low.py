@@ -20,7 +20,7 @@ from dataclasses import replace
 from dlperf.precision import TABLE
 from dlperf.proof import decay
 from dlperf.proof.bars import BARS
-from dlperf.proof.judge import Evidence, difference, fault, short, vector_error
+from dlperf.proof.judge import Evidence, difference, fault, settled, short, vector_error
 from dlperf.schema import Bound, Certificate
 
 #: how much more than NumPy's network another may be moved by low precision; a loss is a number by itself, of which one
@@ -40,6 +40,7 @@ def judge(
 
     moved: what the precision did to NumPy's network, see `published.moved`; None where that is not known.
     """
+    low, own_float64, own_float32 = settled(low), settled(own_float64), settled(own_float32)
     at_fault = fault(low) or next(
         (f"its {one.trajectory.precision} run: {fault(one)}" for one in (own_float64, own_float32) if fault(one)), ""
     )

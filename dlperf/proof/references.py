@@ -232,9 +232,9 @@ def is_adam(job: Job) -> bool:
 
 
 def decayed(job: Job) -> dict[str, bool]:
-    """The names of what is trained, and of each whether it decays."""
+    """The names of what is trained and settled, and of each whether it decays."""
     parameters = models.family(job.model).parameters(models.config(job.model))
-    return {one.name: one.decayed for one in parameters if one.trained}
+    return {one.name: one.decayed for one in parameters if one.trained and one.settled}
 
 
 def adam_faults(job: Job, told: Marks, since: int = 0) -> Iterator[str]:
@@ -349,8 +349,8 @@ def marks(run: Path, job: Job, finite: bool = False) -> Marks:
 def states(
     path: Path, job: Job, finite: bool = False
 ) -> tuple[dict[int, dict[str, Any]], dict[int, dict[str, dict[str, Any]]]]:
-    """Samples of each of the model's tensors after so many steps, the start among them, and of Adam's moments. OSError
-    or one of DAMAGED where the file holds anything else."""
+    """Samples of each of the model's settled tensors after so many steps, the start among them, and of Adam's moments.
+    OSError or one of DAMAGED where the file holds anything else than those of all tensors."""
     found: dict[int, dict[str, Any]] = {0: {}}
     moments: dict[int, dict[str, dict[str, Any]]] = {}
     most = samples(job.model)
@@ -363,10 +363,16 @@ def states(
             else found.setdefault(int(steps), {})
         )
         state[name] = values
-    sizes = {one.name: min(one.size, most) for one in models.family(job.model).parameters(models.config(job.model))}
+    parameters = models.family(job.model).parameters(models.config(job.model))
+    sizes = {one.name: min(one.size, most) for one in parameters}
+    of_trained = {one.name: sizes[one.name] for one in parameters if one.trained}
     for state in found.values():
         vectors(state, sizes, finite)
     for several in moments.values():
         for state in several.values():
-            vectors(state, {name: sizes[name] for name in trained(job)}, finite)
+            vectors(state, of_trained, finite)
+    for state in (*found.values(), *(state for several in moments.values() for state in several.values())):
+        for one in parameters:
+            if not one.settled:
+                state.pop(one.name, None)
     return found, moments
