@@ -8,21 +8,23 @@ from dlperf.adapters.jax import derivatives
 
 
 class Dropout:
-    """A new mask at each call. Sixteen random bits decide, two decisions of one uint32: half the price of bernoulli."""
+    """A new mask at each call. Sixteen random bits decide, two decisions of one uint32: half the price of bernoulli.
+    rate: of calls that name no other."""
 
     def __init__(self, rate, key, device):
         self._rate, self._key, self._device, self._calls = rate, key, device, 0
 
     @jax.named_scope("dropout")
-    def __call__(self, x):
-        if not self._rate:
+    def __call__(self, x, rate=None):
+        rate = self._rate if rate is None else rate
+        if not rate:
             return x
         if self._device == "cuda":
-            return derivatives.dropped(x, self.seed(), self._rate)
+            return derivatives.dropped(x, self.seed(), rate)
         self._calls += 1
         bits = jax.random.bits(jax.random.fold_in(self._key, self._calls), (x.size // 2,), jnp.uint32)
-        kept = lax.bitcast_convert_type(bits, jnp.uint16).reshape(x.shape) >= round(self._rate * 2**16)
-        return jnp.where(kept, x / (1 - self._rate), 0)
+        kept = lax.bitcast_convert_type(bits, jnp.uint16).reshape(x.shape) >= round(rate * 2**16)
+        return jnp.where(kept, x / (1 - rate), 0)
 
     @staticmethod
     def words(device):

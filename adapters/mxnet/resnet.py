@@ -27,16 +27,17 @@ def build(job, ranks):
     runtime.load(network, job, device)
     optimizer = optimizers.SGD(job, network, resnet.optimizer(job.batch_size * ranks.world_size))
     feed = (runtime.Feed if job.input == "synthetic" else Loader)(job, ranks, device)
-    effective = {
-        "layout": "NCHW",
-        "label_smoothing": str(config.label_smoothing),
-        "bn_running_variance": "unbiased (cuDNN's)"
-        if job.device == "cuda"
-        else "biased (MXNet has no other on the CPU)",
-    }
-    if job.device == "cuda":  # nn/batch_norm.cu takes cuDNN's wherever it is built with it
-        effective["batch_norm"] = "cuDNN's" if runtime.built_with("CUDNN") else "MXNet's"
+    effective = {"layout": "NCHW", "label_smoothing": str(config.label_smoothing), **running_variance(job)}
     return runtime.Trainer(job, ranks, network, loss, optimizer, feed, effective)
+
+
+def running_variance(job):
+    """Of BatchNorm, and its kernel: for Trainer.effective."""
+    if job.device == "cpu":
+        return {"bn_running_variance": "biased (MXNet has no other on the CPU)"}
+    # nn/batch_norm.cu takes cuDNN's wherever it is built with it
+    kernel = "cuDNN's" if runtime.built_with("CUDNN") else "MXNet's"
+    return {"bn_running_variance": "unbiased (cuDNN's)", "batch_norm": kernel}
 
 
 def loss(F, network, batch):

@@ -51,11 +51,13 @@ class Layers(runtime.Layers):
         return y.reshape(batch, side, side, channels_out), backward
 
     def norm(self, name, x):
+        """BatchNorm over all axes but the last."""
         scale, shift = self.weights[name + ".weight"], self.weights[name + ".bias"]
-        n = x.size // x.shape[3]
-        mean = x.mean((0, 1, 2))
+        axes = tuple(range(x.ndim - 1))
+        n = x.size // x.shape[-1]
+        mean = x.mean(axes)
         centred = x - mean
-        variance = (centred * centred).mean((0, 1, 2))
+        variance = (centred * centred).mean(axes)
         inverse = 1 / numpy.sqrt(variance + x.dtype.type(self.config.bn_eps))
         normal = centred * inverse
         kept = self.config.bn_decay
@@ -65,7 +67,7 @@ class Layers(runtime.Layers):
             running += (1 - kept) * value
 
         def backward(dy):
-            of_scale, of_shift = (dy * normal).sum((0, 1, 2)), dy.sum((0, 1, 2))
+            of_scale, of_shift = (dy * normal).sum(axes), dy.sum(axes)
             self.add(name + ".weight", of_scale)
             self.add(name + ".bias", of_shift)
             return scale * inverse * (dy - of_shift / n - normal * (of_scale / n))

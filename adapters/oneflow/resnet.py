@@ -25,12 +25,18 @@ def build(job, ranks):
         "layout": "NCHW",
         "label_smoothing": str(config.label_smoothing),
         "dropout": str(network.dropout),
+        **statistics_of(config),
+    }
+    return runtime.Trainer(job, device, network, loss, optimizer, feed, effective)
+
+
+def statistics_of(config):
+    """Of BatchNorm: for Trainer.effective. Two are attributes of the kernel, in float64 too."""
+    return {
         "bn_running_variance": "unbiased",
-        # attributes of the kernel, in float64 too
         "bn_decay": f"{config.bn_decay}, as float32",
         "bn_eps": f"{config.bn_eps}, as float32",
     }
-    return runtime.Trainer(job, device, network, loss, optimizer, feed, effective)
 
 
 def loss(network, batch):
@@ -108,5 +114,5 @@ def conv(channels_in, channels_out, kernel, stride=1, groups=1):
     return nn.Conv2d(channels_in, channels_out, kernel, stride=stride, padding=kernel // 2, **more)
 
 
-def norm(channels, config):
-    return nn.BatchNorm2d(channels, eps=config.bn_eps, momentum=1 - config.bn_decay)
+def norm(channels, config, kind=nn.BatchNorm2d):
+    return kind(channels, eps=config.bn_eps, momentum=1 - config.bn_decay)

@@ -25,12 +25,7 @@ def build(job, ranks):
         "layout": network.layer2[0].conv2._data_format,
         "label_smoothing": str(config.label_smoothing),
         "dropout": str(network.dropout),
-        # cuDNN's kernel keeps the unbiased variance, as models/resnet.py has it; Paddle's own keep the biased one,
-        # and there is no choice. It does not enter training.
-        "bn_running_variance": "biased" if job.device == "cpu" else "unbiased where cuDNN's kernel runs, else biased",
-        # attributes of the kernel, in float64 too
-        "bn_decay": f"{network.bn1._momentum}, as float32",
-        "bn_eps": f"{network.bn1._epsilon}, as float32",
+        **statistics_of(job, network.bn1),
     }
     return runtime.Trainer(job, ranks, network, loss, optimizer, feed, effective)
 
@@ -41,6 +36,18 @@ def layout_of(job):
     if layout == "AUTO":  # NHWC for tensor cores; Paddle's CPU kernels are NCHW, with transposes around
         layout = "NHWC" if job.mixed else "NCHW"
     return layout
+
+
+def statistics_of(job, norm):
+    """Of BatchNorm: for Trainer.effective."""
+    return {
+        # cuDNN's kernel keeps the unbiased variance, as models/resnet.py has it; Paddle's own keep the biased one,
+        # and there is no choice. It does not enter training.
+        "bn_running_variance": "biased" if job.device == "cpu" else "unbiased where cuDNN's kernel runs, else biased",
+        # attributes of the kernel, in float64 too
+        "bn_decay": f"{norm._momentum}, as float32",
+        "bn_eps": f"{norm._epsilon}, as float32",
+    }
 
 
 def loss(network, batch):

@@ -118,7 +118,7 @@ def conv(channels_in, channels_out, kernel, stride=1, groups=1):
     return nn.Conv2d(channels_in, channels_out, kernel, stride=stride, padding=kernel // 2, groups=groups, bias=False)
 
 
-def norm(channels, config):
-    layer = nn.BatchNorm2d(channels, eps=config.bn_eps, momentum=1 - config.bn_decay)
+def norm(channels, config, kind=nn.BatchNorm2d):
+    layer = kind(channels, eps=config.bn_eps, momentum=1 - config.bn_decay)
     layer.num_batches_tracked = None  # counts steps in a kernel of its own, for a momentum of None alone
     return layer
