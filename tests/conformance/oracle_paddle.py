@@ -1,5 +1,7 @@
 """One step of PaddlePaddle's own resnet50 or vgg16 with our weights: `oracle_paddle.py MODEL BATCH_SIZE SEED OUT.npz`.
 
+For CIFAR-10 it is vgg16 with BatchNorm, with other dense layers behind it.
+
 Writes the loss and the sketches of logits and gradients, as dlperf.adapters.trace does.
 """
 
@@ -22,7 +24,14 @@ paddle.set_default_dtype("float64")
 if model.startswith("vgg"):
     network = paddle.vision.models.vgg16(num_classes=config.classes)
     network.eval()  # without dropout; all else is as in training
-    tensors = dict(zip([parameter.name for parameter in parameters], network.parameters(), strict=True))
+    if "cifar" in model:
+        features = paddle.vision.models.vgg16(batch_norm=True).features
+        dense = [paddle.nn.Linear(512, 512), paddle.nn.BatchNorm1D(512), paddle.nn.ReLU(), paddle.nn.Linear(512, 512)]
+        network = paddle.nn.Sequential(features, paddle.nn.Flatten(), *dense, paddle.nn.Linear(512, config.classes))
+        network.train()
+    trained = [parameter.name for parameter in parameters if parameter.trained]
+    theirs = [tensor for tensor in network.parameters() if not tensor.stop_gradient]
+    tensors = dict(zip(trained, theirs, strict=True))
 else:
     network = paddle.vision.models.resnet50(num_classes=config.classes)
     network.train()
@@ -31,6 +40,8 @@ else:
         layer, _, last = parameter.name.rpartition(".")
         tensors[parameter.name] = state[f"{layer}.{STATISTICS.get(last, last)}"]
 for parameter in parameters:
+    if parameter.name not in tensors:
+        continue  # statistics, which a first step does not read
     value = initial(parameter, seed, "float64")
     tensors[parameter.name].set_value(value.T if parameter.kind == "dense" else value)
 

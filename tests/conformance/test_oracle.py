@@ -23,6 +23,7 @@ ORACLES = {
     "bert_base_check": (HERE.parent / "bench" / "pytorch_plain", "oracle_bert.py"),  # Hugging Face transformers
     "gpt2_check": (HERE.parent / "bench" / "pytorch_plain", "oracle_gpt.py"),  # the same
     "resnet50_check": (Path(reader.adapters()["paddle"].folder), "oracle_paddle.py"),  # paddle.vision
+    "vgg16_cifar": (Path(reader.adapters()["paddle"].folder), "oracle_paddle.py"),
     "vgg16": (Path(reader.adapters()["paddle"].folder), "oracle_paddle.py"),
     "se_resnet50_check": (HERE.parent / "bench" / "mxnet_plain", "oracle_se.py"),  # GluonCV
     "se_resnext50_check": (HERE.parent / "bench" / "mxnet_plain", "oracle_se.py"),

@@ -20,6 +20,7 @@ TRAINED = {
     "se_resnet50": 28_088_024,
     "se_resnext50": 27_559_896,
     "vgg16": 138_357_544,
+    "vgg16_cifar": 15_254_602,
     "bert_base": 110_106_428,
     "gpt2": 124_439_808,
 }
@@ -33,7 +34,7 @@ def altered(**changes):
 
 
 def test_families_are_found_in_the_order_of_rows():
-    assert list(models.FAMILIES) == ["resnet", "bert", "gpt", "vgg"]
+    assert list(models.FAMILIES) == ["resnet", "bert", "gpt", "vgg", "vgg_cifar"]
     assert models.PROBLEMS == []
 
 
