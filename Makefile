@@ -69,7 +69,8 @@ test-nullgpu: $(VENV)/ready
 nullgpu-table: $(VENV)/ready
 	$(BIN)/python -m pytest -q -s -m nullgpu_table tests/nullgpu $(TEST_ARGS)
 
-# Each deliberate deviation in float32 and in bfloat16, as a row's own precision would see it. One: TEST_ARGS="-k GELU".
+# Each deliberate deviation in float32 and in bfloat16, as a row's own precision would see it, and each deviation of a
+# measured run in a second framework. One: TEST_ARGS="-k GELU".
 test-deviations: $(VENV)/ready
 	$(BIN)/python -m pytest -v -m deviations tests/conformance $(TEST_ARGS)
 

@@ -32,6 +32,17 @@ HIDDEN = [
     for precision in one.get("hidden", ())
     for framework in ("pytorch", "jax")
 ]
+#: of a case's second framework: `make test-deviations` has it, too
+MORE = [pytest.mark.deviations]
+TOLD = [
+    pytest.param(*key, id=", ".join(key), marks=[] if key[1] == CHEATS[key]["frameworks"][0] else MORE)
+    for key in sorted(CHEATS)
+]
+SEEN = [
+    pytest.param(*one, id=", ".join([case["name"], *rest]), marks=[] if rest[1] == "pytorch" else MORE)
+    for one in HIDDEN
+    for case, *rest in [one]
+]
 #: steps of the run from revealing weights
 REVEALED = {"resnet_tiny": 2, "se_resnext_tiny": 2, "bert_tiny": 6, "gpt_tiny": 6, "vgg_tiny": 2, "vgg_cifar_tiny": 2}
 WRAPPED = """
@@ -100,7 +111,7 @@ def changes(case, framework):
     return change
 
 
-@pytest.mark.parametrize(("name", "framework"), CASES := sorted(CHEATS), ids=[", ".join(one) for one in CASES])
+@pytest.mark.parametrize(("name", "framework"), TOLD)
 def test_a_run_that_did_otherwise_is_told(name, framework, verdict):
     case = CHEATS[name, framework]
     precision, late = case.get("precision", "fp32"), case.get("late", False)
@@ -109,9 +120,7 @@ def test_a_run_that_did_otherwise_is_told(name, framework, verdict):
     assert case["says"] in found["why"]
 
 
-@pytest.mark.parametrize(
-    ("case", "precision", "framework"), HIDDEN, ids=[", ".join([case["name"], *rest]) for case, *rest in HIDDEN]
-)
+@pytest.mark.parametrize(("case", "precision", "framework"), SEEN)
 def test_what_rounding_hides_in_a_certificate_is_seen_in_a_row(case, precision, framework, verdict):
     """In the run from revealing weights, or by the optimizer's constants."""
     assert framework in case
