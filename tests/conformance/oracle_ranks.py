@@ -18,7 +18,7 @@ from dlperf.models.parameters import initial
 model, batch_size, seed, ranks, out = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5]
 config, family = models.config(model), models.family(model)
 recipe = family.optimizer(batch_size)
-network = adapter.Network(config).double()
+network = adapter.Network(config, dropout=0.0).double()
 state, parameters = network.state_dict(), {p.name: p for p in family.parameters(config)}
 with torch.no_grad():
     for name, parameter in parameters.items():
