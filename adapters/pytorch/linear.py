@@ -26,8 +26,8 @@ def function(job):
 class Dense(nn.Linear):
     """product: of `function`."""
 
-    def __init__(self, inputs, outputs, product):
-        super().__init__(inputs, outputs)
+    def __init__(self, inputs, outputs, product, bias=True):
+        super().__init__(inputs, outputs, bias)
         self.product = product
 
     def forward(self, x):
