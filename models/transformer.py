@@ -216,8 +216,9 @@ def units(config: Config) -> int:
 
 
 def first_loss(config: Config) -> Tuple[float, float]:
-    """That of a guess: ln(vocabulary)."""
-    return math.log(config.vocabulary), 0.05
+    """That of a guess by logits of variance 1, which normalised sums with embeddings of length 1 are:
+    ln(vocabulary) + 1/2."""
+    return math.log(config.vocabulary) + 0.5, 0.05
 
 
 def shapes(config: Config) -> Dict[str, Tuple[int, ...]]:

@@ -22,6 +22,8 @@ HERE = Path(__file__).parent
 ORACLES = {
     "bert_base_check": (HERE.parent / "bench" / "pytorch_plain", "oracle_bert.py"),  # Hugging Face transformers
     "gpt2_check": (HERE.parent / "bench" / "pytorch_plain", "oracle_gpt.py"),  # the same
+    "transformer_check": (Path(reader.adapters()["pytorch"].folder), "oracle_transformer.py"),  # torch.nn.Transformer
+    "transformer_post_check": (Path(reader.adapters()["pytorch"].folder), "oracle_transformer.py"),
     "resnet50_check": (Path(reader.adapters()["paddle"].folder), "oracle_paddle.py"),  # paddle.vision
     "vgg16_cifar": (Path(reader.adapters()["paddle"].folder), "oracle_paddle.py"),
     "vgg16": (Path(reader.adapters()["paddle"].folder), "oracle_paddle.py"),
