@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dlperf import launchers
 from dlperf.launchers.containers import ARGUMENTS, ENGINES
-from dlperf.models import ALIASES, FAMILIES, FORMATS
+from dlperf.models import ALIASES, FAMILIES, FORMATS, GROUPS
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,11 @@ class Flag:
 
 
 def _models() -> str:
-    """Those that have a title: "resnet50, bert (= bert_base), bert_base_512, bert_large"."""
+    """Those that have a title: "resnet50, bert (= bert_base), bert_base_512, bert_large"; and names of several."""
     shorter = {name: alias for alias, name in ALIASES.items()}
     titled = [name for family in FAMILIES.values() for name in family.TITLES]
-    return ", ".join(f"{shorter[name]} (= {name})" if name in shorter else name for name in titled)
+    words = [f"{shorter[name]} (= {name})" if name in shorter else name for name in titled]
+    return ", ".join([*words, *(f"{name} (= {len(of)} of them)" for name, of in GROUPS.items())])
 
 
 WHAT, WHERE, RANKS, OFTEN, OUTPUT = (

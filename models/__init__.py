@@ -3,10 +3,12 @@
 Both sides import this package: the core, and every worker (Python >= 3.7, standard library and numpy only).
 numpy is imported where it is used, so that commands that compute nothing start at once.
 
-    family    module                 sizes
-    resnet    dlperf.models.resnet   resnet50, resnet_tiny
-    bert      dlperf.models.bert     bert_base, bert_base_512, bert_large, bert_tiny
-    gpt       dlperf.models.gpt      gpt2_256, gpt2, gpt2_medium, gpt2_large, gpt2_xl, gpt_tiny
+    resnet        ResNet-50 v1.5, SE-ResNet-50, SE-ResNeXt-50
+    vgg           VGG16
+    vgg_cifar     VGG16 for CIFAR-10
+    bert          BERT-base and BERT-large
+    gpt           GPT-2
+    transformer   Transformer base and big, for translation
 
 `dlperf.models.traits` says what a family's module has; whoever has that is found. Each size X has a twin X_check: the
 same network and weights on smaller input, for checking in float64.
@@ -42,6 +44,22 @@ def _found() -> Tuple[Dict[str, Family], List[Wrong]]:
 FAMILIES, PROBLEMS = _found()
 #: other names of models
 ALIASES = {alias: size for module in FAMILIES.values() for alias, size in module.ALIASES.items()}
+#: names of several models: one of each network and size that people compare; what PaddlePaddle's reports of collective
+#: training measured
+GROUPS: Dict[str, Tuple[str, ...]] = {
+    "all": (
+        "resnet50",
+        "se_resnet50",
+        "se_resnext50",
+        "vgg16",
+        "vgg16_cifar",
+        "bert_base",
+        "bert_large",
+        "gpt2",
+        "transformer",
+    ),
+    "collective": ("resnet50", "se_resnext50", "vgg16", "bert_large", "transformer"),
+}
 #: every model's name -> its family's name
 FAMILY_OF = {size: family for family, module in FAMILIES.items() for size in module.SIZES}
 #: the models that can be asked for

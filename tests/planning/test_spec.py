@@ -83,6 +83,11 @@ def test_several_values_of_an_option_are_a_row_each():
     assert "Did you mean 'on'?" in said
 
 
+def test_a_group_is_its_models_each_once():
+    jobs = planned("--model", "vgg16,collective", "--frameworks", "numpy").jobs
+    assert [job.model for job in jobs] == ["vgg16", "resnet50", "se_resnext50", "bert_large", "transformer"]
+
+
 def test_a_framework_named_twice_is_two_rows_of_one_system():
     jobs = planned("--frameworks", "pytorch,jax,pytorch,pytorch").jobs
     assert [(job.system, job.duplicate_of) for job in jobs if job.model == "bert_base"] == [
