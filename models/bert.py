@@ -54,6 +54,8 @@ SIZES = {
 }
 #: for checking in float64: the same network and weights, shorter rows
 SIZES.update({name + "_check": config._replace(sequence=32, masked=5) for name, config in SIZES.items()})
+#: and less deep, where weights, gradients and moments of float64 would take 11 GB: as many values as BERT-base
+SIZES["bert_large_check"] = SIZES["bert_large_check"]._replace(layers=6)
 
 TITLES = {
     "bert_base": "BERT-base pretraining",

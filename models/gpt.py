@@ -53,6 +53,9 @@ SIZES = {
 }
 #: for checking in float64: the same network and weights, shorter rows
 SIZES.update({name + "_check": config._replace(sequence=32) for name, config in SIZES.items()})
+#: and less deep, where weights, gradients and moments of float64 would take 11 to 50 GB
+for _name, _layers in {"gpt2_medium": 6, "gpt2_large": 4, "gpt2_xl": 2}.items():
+    SIZES[_name + "_check"] = SIZES[_name + "_check"]._replace(layers=_layers)
 
 TITLES = {
     "gpt2_256": "GPT-2 124M pretraining, 256 tokens",

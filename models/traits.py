@@ -23,7 +23,8 @@ class Family(Protocol):
     """The traits of a family; each module has all of them. `config` is one of SIZES, a NamedTuple.
 
     SIZES: name -> config. The first one is what the family is known by; <family>_tiny trains in a moment, for tests.
-        Each X has a twin X_check: the same network and weights on smaller input, for checking in float64.
+        Each X has a twin X_check: the same network and weights on smaller input, for checking in float64; where that
+        would take too much memory with fewer `layers`, which reports say.
     TITLES: name -> title in reports, for the sizes that --help lists; those without one go by their names.
     ALIASES: other names that --model takes -> name. DEFAULT: the name of the family's model in a comparison without
         --model; empty where it has none there.

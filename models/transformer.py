@@ -56,6 +56,8 @@ SIZES = {
 }
 #: for checking in float64: the same network and weights, shorter sentences
 SIZES.update({name + "_check": config._replace(sequence=16, tokens=14) for name, config in SIZES.items()})
+#: and less deep, where weights, gradients and moments of float64 would take 7 GB
+SIZES["transformer_big_check"] = SIZES["transformer_big_check"]._replace(layers=3)
 
 TITLES = {
     "transformer": "Transformer base",

@@ -79,7 +79,8 @@ def _about(trajectory: Trajectory, bars: Bars | None, referred: bool) -> Iterabl
     samples = models.family(trajectory.model).samples(models.config(trajectory.model))
     work = ", ".join(f"{key}={value}" for key, value in work_options(trajectory).items())
     together = f" of {trajectory.ranks} ranks together" if trajectory.ranks > 1 else ""
-    yield f"Batch {trajectory.batch_size}{together}, {samples}{f', {work}' if work else ''}; {trajectory.steps} steps."
+    about = ", ".join(one for one in (samples, _depth(trajectory), work) if one)
+    yield f"Batch {trajectory.batch_size}{together}, {about}; {trajectory.steps} steps."
     if bars:
         tensors = [f"{what} {judge.short(bar)}" for what, bar in _tensor_bars(bars, trajectory) if bar is not None]
         yield f"Bars: {', '.join([f'losses {judge.short(bars.loss)}', *tensors])}."
@@ -88,6 +89,12 @@ def _about(trajectory: Trajectory, bars: Bars | None, referred: bool) -> Iterabl
                 "The first table is against the published reference, which was made once with PyTorch, so that "
                 "PyTorch's own row shows only how this machine differs; the second table has all pairs."
             )
+
+
+def _depth(trajectory: Trajectory) -> str:
+    """Where it has fewer layers than the model of the row: "6 of 24 layers"."""
+    layers, of = (getattr(models.config(one), "layers", None) for one in (trajectory.model, trajectory.of))
+    return f"{layers} of {of} layers" if layers != of else ""
 
 
 def _tensor_bars(bars: Bars, trajectory: Trajectory) -> list[tuple[str, float | None]]:
