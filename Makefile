@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 ALONE := not framework and not cluster and not images and not faults
 ARGS ?= --model bert --precision auto
 RESNETS := resnet50,se_resnet50,se_resnext50
-REFERENCE_ARGS := --frameworks pytorch --device cpu --model $(RESNETS),vgg16,vgg16_cifar,bert,gpt2_256
+REFERENCE_ARGS := --frameworks pytorch --device cpu --model $(RESNETS),vgg16,vgg16_cifar,bert,gpt2_256,transformer,transformer_post
 
 .PHONY: setup compare doctor verify reference test test-cluster test-horovod test-images check format types lint lock bench
 .PHONY: test-deviations test-faults test-pythons test-orders test-cpus test-arm test-dali bench-page bench-containers bench-statistics gpu capabilities test-nullgpu nullgpu-table clean
@@ -26,10 +26,10 @@ verify: $(VENV)/ready
 
 # After a change of models/: the published trajectories again, from one framework; then `make verify` must agree.
 reference: $(VENV)/ready
-	$(BIN)/python -m dlperf.verify $(REFERENCE_ARGS),gpt2 --publish
+	$(BIN)/python -m dlperf.verify $(REFERENCE_ARGS),gpt2,bert_large --publish
 	$(BIN)/python -m dlperf.verify $(REFERENCE_ARGS) --publish --full-size
 	$(BIN)/python -m dlperf.verify $(REFERENCE_ARGS) --publish --nproc-per-node 2
-	$(BIN)/python -m dlperf.verify -f numpy -m $(RESNETS),vgg16,vgg16_cifar,resnet_tiny,se_resnext_tiny,vgg_tiny,vgg_cifar_tiny,bert_base,bert_base_512,bert_tiny,gpt2_256,gpt2,gpt_tiny -p bf16 --publish
+	$(BIN)/python -m dlperf.verify -f numpy -m $(RESNETS),vgg16,vgg16_cifar,resnet_tiny,se_resnext_tiny,vgg_tiny,vgg_cifar_tiny,bert_base,bert_base_512,bert_tiny,gpt2_256,gpt2,gpt_tiny,bert_large,transformer,transformer_post,transformer_tiny,transformer_post_tiny -p bf16 --publish
 
 test: $(VENV)/ready
 	$(BIN)/python -m pytest $(TEST_ARGS)

@@ -18,7 +18,11 @@ model, batch_size, seed, out = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), 
 config, family = models.config(model), models.family(model)
 parameters = family.parameters(config)
 #: our name of a tensor in a layer -> theirs
-NAMES = {"feed_forward.inner": "linear1", "feed_forward.outer": "linear2", "self_attention.output": "self_attn.out_proj"}
+NAMES = {
+    "feed_forward.inner": "linear1",
+    "feed_forward.outer": "linear2",
+    "self_attention.output": "self_attn.out_proj",
+}
 NAMES["cross_attention.output"] = "multihead_attn.out_proj"
 ATTENTION = {"self_attention": "self_attn", "cross_attention": "multihead_attn"}
 

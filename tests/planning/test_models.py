@@ -23,6 +23,8 @@ TRAINED = {
     "vgg16_cifar": 15_254_602,
     "bert_base": 110_106_428,
     "gpt2": 124_439_808,
+    "transformer": 61_362_176,
+    "transformer_big": 210_808_832,
 }
 
 
@@ -34,7 +36,7 @@ def altered(**changes):
 
 
 def test_families_are_found_in_the_order_of_rows():
-    assert list(models.FAMILIES) == ["resnet", "bert", "gpt", "vgg", "vgg_cifar"]
+    assert list(models.FAMILIES) == ["resnet", "bert", "gpt", "transformer", "vgg", "vgg_cifar"]
     assert models.PROBLEMS == []
 
 
@@ -104,12 +106,17 @@ def test_a_trait_that_is_missing_or_wrong_is_named_with_its_module(trait, value,
 
 
 def test_the_first_loss_is_that_of_a_guess():
-    """Of one class in 1000; of one word in 30,522, and of a sentence that follows or does not; of a token in 50,257."""
-    found = {one: models.family(one).first_loss(models.config(one)) for one in ("resnet50", "bert_base", "gpt2")}
+    """Of one class in 1000; of one word in 30,522, and of a sentence that follows or does not; of a token in 50,257;
+    of one in 33,708 by logits that are not small."""
+    found = {
+        one: models.family(one).first_loss(models.config(one))
+        for one in ("resnet50", "bert_base", "gpt2", "transformer")
+    }
     assert found == {
         "resnet50": (pytest.approx(6.9078, abs=1e-4), 0.05),
         "bert_base": (pytest.approx(11.0193, abs=1e-4), 0.05),
         "gpt2": (pytest.approx(10.8249, abs=1e-4), 0.05),
+        "transformer": (pytest.approx(10.9255, abs=1e-4), 0.05),
     }
 
 
