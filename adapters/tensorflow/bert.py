@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from dlperf import models
 from dlperf.adapters.tensorflow import optimizers, runtime
-from dlperf.adapters.tensorflow.layers import biased, dense, drop
+from dlperf.adapters.tensorflow.layers import attend, biased, dense, drop
 from dlperf.adapters.tensorflow.runtime import copy, product, versions
 from dlperf.models import bert
 
@@ -96,9 +96,7 @@ class Layer:
 
     def __call__(self, x, mask):
         query, key, value = (self._split(part(x), mask.shape[0]) for part in self._parts)
-        with tf.name_scope("attention"):
-            scores = tf.matmul(query * self._config.head_size**-0.5, key, transpose_b=True)
-            context = tf.matmul(drop(tf.nn.softmax(scores + mask), self._dropout), value)
+        context = attend(query, key, value, mask, self._dropout)
         context = tf.reshape(tf.transpose(context, (0, 2, 1, 3)), x.shape)
         x = self._attention.norm(x + drop(self._attention.dense(context), self._dropout))
         return self._output.norm(x + drop(self._output.dense(gelu(self._intermediate(x))), self._dropout))

@@ -7,7 +7,7 @@ import tensorflow as tf
 from dlperf import models
 from dlperf.adapters.tensorflow import optimizers, runtime
 from dlperf.adapters.tensorflow.bert import norm
-from dlperf.adapters.tensorflow.layers import dense
+from dlperf.adapters.tensorflow.layers import attend, dense
 from dlperf.adapters.tensorflow.runtime import copy, product, versions
 from dlperf.models import gpt
 
@@ -75,9 +75,7 @@ class Layer:
         whole, projection = self._attention
         parts = tf.reshape(whole(x), [size, -1, 3, self._config.heads, self._config.head_size])
         query, key, value = tf.unstack(tf.transpose(parts, (2, 0, 3, 1, 4)))
-        with tf.name_scope("attention"):
-            scores = tf.matmul(query * self._config.head_size**-0.5, key, transpose_b=True)
-            context = tf.matmul(tf.nn.softmax(scores + mask), value)
+        context = attend(query, key, value, mask)
         return projection(tf.reshape(tf.transpose(context, (0, 2, 1, 3)), x.shape))
 
 

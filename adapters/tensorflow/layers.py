@@ -9,6 +9,12 @@ def dense(weights, name):
     return lambda x: biased(tf.matmul(x, tf.cast(weight, x.dtype)), bias)
 
 
+def project(weights, name):
+    """The same without a bias."""
+    weight = weights[name + ".weight"]
+    return lambda x: tf.matmul(x, tf.cast(weight, x.dtype))
+
+
 def biased(x, bias):
     """x + bias, in x's type. BiasAddGrad is faster in float32, but on a CPU it sums bfloat16 in bfloat16, where 4096
     ones are 256; the gradient of + sums in float32."""
@@ -24,3 +30,10 @@ def drop(x, rate):
     with tf.name_scope("dropout"):
         kept = tf.random.uniform(x.shape, dtype=tf.float32 if x.dtype.size == 2 else x.dtype) >= rate
         return tf.where(kept, x * (1 / (1 - rate)), tf.zeros((), x.dtype))
+
+
+def attend(query, key, value, mask, rate=0.0):
+    """softmax(query key' / sqrt(size) + mask), dropped at a rate, times value: (rows, heads, columns, size) each."""
+    with tf.name_scope("attention"):
+        scores = tf.matmul(query * query.shape[-1] ** -0.5, key, transpose_b=True)
+        return tf.matmul(drop(tf.nn.softmax(scores + mask), rate), value)
