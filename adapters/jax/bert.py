@@ -46,6 +46,9 @@ def cross_entropy(logits, labels, device):
     return -jnp.take_along_axis(logs, labels[..., None], axis=-1)[..., 0]
 
 
+KINDS = ("query", "key", "value")
+
+
 class Network:
     """weights: a dict of arrays under the canonical names of dlperf.models.bert."""
 
@@ -88,24 +91,8 @@ class Network:
 
     @jax.named_scope("attention")
     def _attend(self, part, x, mask, name):
-        """Of all heads of all rows as one stack of matrices."""
-        rows, columns = x.shape[:2]
-        heads, size = self.config.heads, self.config.head_size
-        if self.device == "cuda":
-            inputs = (one.reshape(rows, columns, heads, size) for one in part.projected(x, name))
-            query, key, value = (one.transpose(0, 2, 1, 3) for one in inputs)
-            context = derivatives.attention(query, key, value, mask, part.dropout.seed(), self.dropout)
-            return context.transpose(0, 2, 1, 3).reshape(x.shape)
-
-        def split(kind, order, *shape):
-            return part.dense(x, name + kind).reshape(rows, columns, heads, size).transpose(order).reshape(-1, *shape)
-
-        query, key = (split(kind, (0, 2, 1, 3), columns, size) for kind in ("query", "key"))
-        value = split("value", (0, 2, 3, 1), size, columns)
-        scores = wide(linear(query, key, self.device)).reshape(rows, heads, columns, columns) / size**0.5
-        shares = jax.nn.softmax(jnp.where(mask, scores, -jnp.inf)).astype(x.dtype)
-        context = linear(part.dropout(shares).reshape(-1, columns, columns), value, self.device)
-        return context.reshape(rows, heads, columns, size).transpose(0, 2, 1, 3).reshape(x.shape)
+        inputs = part.projected(x, name) if self.device == "cuda" else (part.dense(x, name + one) for one in KINDS)
+        return part.attend(*inputs, mask, self.config.heads)
 
     def _predict(self, part, weights, x):
         name = "cls.predictions."
@@ -133,9 +120,31 @@ class Parts:
         return flat.reshape(*x.shape[:-1], -1)
 
     @jax.named_scope("product")
+    def project(self, x, weight):
+        """By the name of the weight alone."""
+        return linear(x.reshape(-1, x.shape[-1]), self._weights[weight], self._device).reshape(*x.shape[:-1], -1)
+
+    def attend(self, query, key, value, mask, heads):
+        """softmax(query key' / sqrt(size)), dropped, times value, of all heads of all rows as one stack of matrices.
+        query, key, value: (rows, columns, hidden). mask: True for columns that count."""
+        rows, columns, hidden = query.shape
+        size = hidden // heads
+        query, key, value = (one.reshape(rows, -1, heads, size) for one in (query, key, value))
+        if self._device == "cuda":
+            inputs = (one.transpose(0, 2, 1, 3) for one in (query, key, value))
+            context = derivatives.attention(*inputs, mask, self.dropout.seed(), self.dropout.rate)
+            return context.transpose(0, 2, 1, 3).reshape(rows, columns, hidden)
+        query, key = (one.transpose(0, 2, 1, 3).reshape(rows * heads, -1, size) for one in (query, key))
+        value = value.transpose(0, 2, 3, 1).reshape(rows * heads, size, -1)
+        scores = wide(linear(query, key, self._device)).reshape(rows, heads, columns, -1) / size**0.5
+        shares = jax.nn.softmax(jnp.where(mask, scores, -jnp.inf)).astype(query.dtype)
+        context = linear(self.dropout(shares).reshape(rows * heads, columns, -1), value, self._device)
+        return context.reshape(rows, heads, columns, size).transpose(0, 2, 1, 3).reshape(rows, columns, hidden)
+
+    @jax.named_scope("product")
     def projected(self, x, name):
         """query, key and value."""
-        kinds = [name + kind for kind in ("query", "key", "value")]
+        kinds = [name + kind for kind in KINDS]
         weights, biases = (tuple(self._weights[kind + of] for kind in kinds) for of in (".weight", ".bias"))
         return derivatives.projected(x.reshape(-1, x.shape[-1]), weights, biases)
 

@@ -12,11 +12,11 @@ class Dropout:
     rate: of calls that name no other."""
 
     def __init__(self, rate, key, device):
-        self._rate, self._key, self._device, self._calls = rate, key, device, 0
+        self.rate, self._key, self._device, self._calls = rate, key, device, 0
 
     @jax.named_scope("dropout")
     def __call__(self, x, rate=None):
-        rate = self._rate if rate is None else rate
+        rate = self.rate if rate is None else rate
         if not rate:
             return x
         if self._device == "cuda":
