@@ -5,7 +5,7 @@ from mxnet.gluon import HybridBlock, nn
 
 from dlperf import models
 from dlperf.adapters.mxnet import optimizers, runtime
-from dlperf.adapters.mxnet.layers import Dense
+from dlperf.adapters.mxnet.layers import Dense, attend
 from dlperf.adapters.mxnet.runtime import copy, product, versions
 from dlperf.models import bert
 
@@ -138,23 +138,13 @@ class Layer(HybridBlock):
         return self._add_norm(F, self.output, inner, x)
 
     def _attend(self, F, x, mask):
-        parts, half = self.attention.self, self.precision.low == "float16"
-        heads = [part(x) for part in (parts.query, parts.key, parts.value)]
-        if not half:  # batch_dot has no kernel for bfloat16, and transpose damages the heap
-            heads = self.precision.up(F, *heads)
-        query, key, value = [self._split(F, one) for one in heads]
-        scores = F.batch_dot(query * self.scale, key, transpose_b=True)
-        scores = self.precision.up(F, scores) if half else scores
-        shares = F.softmax(scores, mask, use_length=True) if self.counted else F.softmax(scores + mask)
-        weights = self.dropout(shares)
-        context = F.batch_dot(self.precision.down(F, weights) if half else weights, value)
-        context = F.transpose(F.reshape(context, (-4, -1, self.heads, 0, 0)), (0, 2, 1, 3))
-        context = F.reshape(context, (0, 0, -3))
-        return context if half else self.precision.down(F, context)
+        def weigh(scores):
+            shares = F.softmax(scores, mask, use_length=True) if self.counted else F.softmax(scores + mask)
+            return self.dropout(shares)
 
-    def _split(self, F, x):
-        """(batch, sequence, hidden) -> (batch * heads, sequence, head)"""
-        return F.reshape(F.transpose(F.reshape(x, (0, 0, self.heads, -1)), (0, 2, 1, 3)), (-3, 0, 0))
+        parts = self.attention.self
+        inputs = [part(x) for part in (parts.query, parts.key, parts.value)]
+        return attend(F, self.precision, inputs, self.heads, self.scale, weigh)
 
     def _add_norm(self, F, output, x, residual):
         return output.LayerNorm(residual + self.dropout(self.precision.up(F, output.dense(x))))

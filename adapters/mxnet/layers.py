@@ -19,10 +19,30 @@ class Conv(nn.Conv2D):
 class Dense(nn.Dense):
     """With mixed precision its input is 16 bits wide already."""
 
-    def __init__(self, precision, inputs, outputs):
-        super().__init__(outputs, in_units=inputs, flatten=False)
+    def __init__(self, precision, inputs, outputs, use_bias=True):
+        super().__init__(outputs, in_units=inputs, flatten=False, use_bias=use_bias)
         self.precision = precision
 
-    def hybrid_forward(self, F, x, weight, bias):
-        weight, bias = self.precision.down(F, weight, bias)
-        return F.FullyConnected(x, weight, bias, num_hidden=self._units, flatten=False, name="fwd")
+    def hybrid_forward(self, F, x, weight, bias=None):
+        held = [self.precision.down(F, one) for one in (weight, bias) if one is not None]
+        return F.FullyConnected(x, *held, num_hidden=self._units, no_bias=bias is None, flatten=False, name="fwd")
+
+
+def attend(F, precision, inputs, heads, scale, weigh):
+    """weigh(scores) times value, where scores are scale * query times key', as batched products of all heads. inputs:
+    query, key and value, (batch, sequence, hidden) each. weigh: gives shares for scores, in float32 or better."""
+    half = precision.low == "float16"
+    if not half:  # batch_dot has no kernel for bfloat16, and transpose damages the heap
+        inputs = precision.up(F, *inputs)
+    query, key, value = [_split(F, one, heads) for one in inputs]
+    scores = F.batch_dot(query * scale, key, transpose_b=True)
+    shares = weigh(precision.up(F, scores) if half else scores)
+    context = F.batch_dot(precision.down(F, shares) if half else shares, value)
+    context = F.transpose(F.reshape(context, (-4, -1, heads, 0, 0)), (0, 2, 1, 3))
+    context = F.reshape(context, (0, 0, -3))
+    return context if half else precision.down(F, context)
+
+
+def _split(F, x, heads):
+    """(batch, sequence, hidden) -> (batch * heads, sequence, head)"""
+    return F.reshape(F.transpose(F.reshape(x, (0, 0, heads, -1)), (0, 2, 1, 3)), (-3, 0, 0))
