@@ -68,7 +68,7 @@ class Network(nn.Layer):
     def forward(self, batch):
         hidden = self.bert["embeddings"](batch["input_ids"], batch["token_type_ids"])
         rows, columns, width = hidden.shape
-        mask = self._mask(batch["lengths"], rows, columns, hidden.dtype)
+        mask = padding(batch["lengths"], rows, columns, hidden.dtype, self.flash)
         for layer in self.bert["encoder"]["layer"]:
             hidden = layer(hidden, mask)
         starts = paddle.arange(0, rows * columns, columns, dtype="int32").unsqueeze(1)
@@ -78,11 +78,12 @@ class Network(nn.Layer):
         self.seen = {"mlm_logits": product.detach().reshape([rows, self.config.masked, -1]), "nsp_logits": nsp.detach()}
         return mlm, nsp
 
-    def _mask(self, lengths, rows, columns, dtype):
-        """What is added to the scores: 0 inside a row, -10000 in its padding. (rows, 1, 1 or columns, columns)"""
-        inside = paddle.arange(columns, dtype="int32") < lengths.unsqueeze(1)
-        mask = ((inside.astype(dtype) - 1.0) * 10000.0).unsqueeze([1, 2])
-        return mask.expand([rows, 1, columns, columns]).astype(self.flash) if self.flash else mask
+
+def padding(lengths, rows, columns, dtype, flash):
+    """What is added to the scores: 0 inside a row, -10000 in its padding. (rows, 1, 1 or columns, columns)"""
+    inside = paddle.arange(columns, dtype="int32") < lengths.unsqueeze(1)
+    mask = ((inside.astype(dtype) - 1.0) * 10000.0).unsqueeze([1, 2])
+    return mask.expand([rows, 1, columns, columns]).astype(flash) if flash else mask
 
 
 class Embeddings(nn.Layer):
@@ -100,22 +101,17 @@ class Embeddings(nn.Layer):
         return F.dropout(self.LayerNorm(x), self.dropout, training=self.training)
 
 
-class Layer(nn.Layer):
+class Attending(nn.Layer):
+    """A layer that attends. flash: as in Network."""
+
     def __init__(self, config, dropout, flash):
         super().__init__()
         self.heads, self.head_size, self.dropout, self.flash = config.heads, config.head_size, dropout, flash
-        hidden = config.hidden
-        parts = {name: nn.Linear(hidden, hidden) for name in ("query", "key", "value")}
-        self.attention = nn.LayerDict({"self": nn.LayerDict(parts), "output": Output(hidden, config)})
-        self.intermediate = nn.LayerDict({"dense": nn.Linear(hidden, config.intermediate)})
-        self.output = Output(config.intermediate, config)
 
-    def forward(self, x, mask):
-        parts = [self.attention["self"][name](x) for name in ("query", "key", "value")]
-        query, key, value = [part.reshape([0, 0, self.heads, self.head_size]) for part in parts]
-        attend = self._flash if self.flash else self._attention
-        x = self._add_norm(self.attention["output"], attend(query, key, value, mask).flatten(2), x)
-        return self._add_norm(self.output, F.gelu(self.intermediate["dense"](x)), x)
+    def attend(self, query, key, value, mask):
+        """Of (batch, sequence, hidden) each, and so its output."""
+        query, key, value = [part.reshape([0, 0, self.heads, self.head_size]) for part in (query, key, value)]
+        return (self._flash if self.flash else self._attention)(query, key, value, mask).flatten(2)
 
     def _attention(self, query, key, value, mask):
         query, key, value = [part.transpose([0, 2, 1, 3]) for part in (query, key, value)]
@@ -127,6 +123,21 @@ class Layer(nn.Layer):
         # auto_cast adds biases in float32
         query, key, value = [part.astype(self.flash) for part in (query, key, value)]
         return F.scaled_dot_product_attention(query, key, value, mask, self.dropout, training=self.training)
+
+
+class Layer(Attending):
+    def __init__(self, config, dropout, flash):
+        super().__init__(config, dropout, flash)
+        hidden = config.hidden
+        parts = {name: nn.Linear(hidden, hidden) for name in ("query", "key", "value")}
+        self.attention = nn.LayerDict({"self": nn.LayerDict(parts), "output": Output(hidden, config)})
+        self.intermediate = nn.LayerDict({"dense": nn.Linear(hidden, config.intermediate)})
+        self.output = Output(config.intermediate, config)
+
+    def forward(self, x, mask):
+        parts = [self.attention["self"][name](x) for name in ("query", "key", "value")]
+        x = self._add_norm(self.attention["output"], self.attend(*parts, mask), x)
+        return self._add_norm(self.output, F.gelu(self.intermediate["dense"](x)), x)
 
     def _add_norm(self, output, x, residual):
         return output.LayerNorm(residual + F.dropout(output.dense(x), self.dropout, training=self.training))

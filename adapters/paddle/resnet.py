@@ -52,12 +52,16 @@ def statistics_of(job, norm):
 
 def loss(network, batch):
     logits = network(batch["images"])
-    config, dtype = network.config, paddle.get_default_dtype()
+    targets = smoothed(batch["labels"], network.config.classes, network.config.label_smoothing)
+    return F.cross_entropy(logits.astype(targets.dtype), targets, soft_label=True), (logits,)
+
+
+def smoothed(labels, classes, smoothing):
+    """Targets: for each label a row of its classes."""
+    dtype = paddle.get_default_dtype()
     # as tensors, because label_smooth's epsilon, and in a graph every Python float, is a float32: too little for fp64
-    hit = paddle.full([1], 1 - config.label_smoothing, dtype)
-    miss = paddle.full([1], config.label_smoothing / config.classes, dtype)
-    targets = F.one_hot(batch["labels"], config.classes).astype(dtype) * hit + miss
-    return F.cross_entropy(logits.astype(dtype), targets, soft_label=True), (logits,)
+    hit, miss = paddle.full([1], 1 - smoothing, dtype), paddle.full([1], smoothing / classes, dtype)
+    return F.one_hot(labels, classes).astype(dtype) * hit + miss
 
 
 class Network(nn.Layer):
