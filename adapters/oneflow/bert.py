@@ -93,6 +93,17 @@ class Embeddings(nn.Module):
         return F.dropout(self.LayerNorm(x), self.dropout, self.training)
 
 
+def attended(query, key, value, mask, heads, dropout):
+    """softmax(query key' / sqrt(size) + mask), dropped by a function, times value: (batch, sequence, hidden) each."""
+
+    def split(x):
+        return x.reshape(x.shape[0], x.shape[1], heads, -1).transpose(1, 2)
+
+    shape, (query, key, value) = query.shape, [split(one) for one in (query, key, value)]
+    scores = flow.matmul(query, key, transpose_b=True) * (1.0 / query.shape[3] ** 0.5) + mask
+    return flow.matmul(dropout(flow.softmax(scores, dim=-1)), value).transpose(1, 2).reshape(*shape)
+
+
 class Layer(nn.Module):
     def __init__(self, config, dropout):
         super().__init__()
@@ -104,18 +115,16 @@ class Layer(nn.Module):
         self.output = Output(config.intermediate, config)
 
     def forward(self, x, mask):
-        query, key, value = (self._split(self.attention["self"][name](x)) for name in ("query", "key", "value"))
-        scores = flow.matmul(query, key, transpose_b=True) * (1.0 / query.shape[3] ** 0.5) + mask
-        shares = F.dropout(flow.softmax(scores, dim=-1), self.dropout, self.training)
-        context = flow.matmul(shares, value).transpose(1, 2).reshape(*x.shape)
+        parts = [self.attention["self"][name](x) for name in ("query", "key", "value")]
+        context = attended(*parts, mask, self.heads, self._dropped)
         x = self._add_norm(self.attention["output"], context, x)
         return self._add_norm(self.output, F.gelu(self.intermediate["dense"](x)), x)
 
-    def _split(self, x):
-        return x.reshape(x.shape[0], x.shape[1], self.heads, -1).transpose(1, 2)
+    def _dropped(self, x):
+        return F.dropout(x, self.dropout, self.training)
 
     def _add_norm(self, output, x, residual):
-        return output.LayerNorm(residual + F.dropout(output.dense(x), self.dropout, self.training))
+        return output.LayerNorm(residual + self._dropped(output.dense(x)))
 
 
 class Output(nn.Module):

@@ -8,7 +8,7 @@ from oneflow import nn
 
 from dlperf import models
 from dlperf.adapters.oneflow import optimizers, runtime
-from dlperf.adapters.oneflow.bert import LayerNorm, counted
+from dlperf.adapters.oneflow.bert import LayerNorm, attended, counted
 from dlperf.adapters.oneflow.runtime import copy, product, versions
 from dlperf.models import gpt
 
@@ -78,10 +78,7 @@ class Layer(nn.Module):
 
     def forward(self, x, mask):
         parts = self.attn["c_attn"](self.ln_1(x)).chunk(3, dim=2)
-        query, key, value = (one.reshape(x.shape[0], x.shape[1], self.heads, -1).transpose(1, 2) for one in parts)
-        scores = flow.matmul(query, key, transpose_b=True) * (1.0 / query.shape[3] ** 0.5) + mask
-        context = flow.matmul(flow.softmax(scores, dim=-1), value).transpose(1, 2).reshape(*x.shape)
-        x = x + self.attn["c_proj"](context)
+        x = x + self.attn["c_proj"](attended(*parts, mask, self.heads, lambda shares: shares))
         return x + self.mlp["c_proj"](gelu(self.mlp["c_fc"](self.ln_2(x))))
 
 
