@@ -146,7 +146,8 @@ class Parts:
         """query, key and value."""
         kinds = [name + kind for kind in KINDS]
         weights, biases = (tuple(self._weights[kind + of] for kind in kinds) for of in (".weight", ".bias"))
-        return derivatives.projected(x.reshape(-1, x.shape[-1]), weights, biases)
+        flat = derivatives.projected(x.reshape(-1, x.shape[-1]), weights, biases)
+        return (one.reshape(x.shape) for one in flat)
 
     @jax.named_scope("elementwise")
     def gelu(self, x):
