@@ -44,7 +44,16 @@ SEEN = [
     for case, *rest in [one]
 ]
 #: steps of the run from revealing weights
-REVEALED = {"resnet_tiny": 2, "se_resnext_tiny": 2, "bert_tiny": 6, "gpt_tiny": 6, "vgg_tiny": 2, "vgg_cifar_tiny": 2}
+REVEALED = {
+    "resnet_tiny": 2,
+    "se_resnext_tiny": 2,
+    "bert_tiny": 6,
+    "gpt_tiny": 6,
+    "transformer_tiny": 2,
+    "transformer_post_tiny": 2,
+    "vgg_tiny": 2,
+    "vgg_cifar_tiny": 2,
+}
 WRAPPED = """
 
 {wrap}
