@@ -68,7 +68,8 @@ class Network:
         memory = self._side(part, "encoder", self._embed(part, weights, batch["source"]), {"self_attention": padding})
         masks = {"self_attention": later, "cross_attention": padding}
         x = self._side(part, "decoder", self._embed(part, weights, batch["target"]), masks, memory)
-        logits = part.project(x, TABLE)
+        with jax.named_scope("product"):
+            logits = part.project(x, TABLE)
         self.compute_dtype = logits.dtype
         self.shapes.update(logits=logits.shape[1:])
         return logits
