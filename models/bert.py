@@ -68,7 +68,10 @@ DEFAULT = "bert"
 SAMPLE = "sentences"
 RATE_UNIT = "sentences/s"
 #: batch per device where none is asked: DLPerf's on an accelerator; on CPU what a step of a few seconds allows
-BATCH_SIZE = {"cuda": {"fp32": 32, "tf32": 32, "amp": 64}, "cpu": 4}
+BATCH_SIZE = {
+    "cuda": {"fp32": 32, "tf32": 32, "amp": 64},
+    "cpu": {"bert_base": 4, "bert_base_512": 1, "bert_large": 1, "bert_tiny": 4},
+}
 INPUT = "pretraining"
 EFFECTIVE = ("clip_norm", "dropout", "masked_positions", "gelu", "attention")
 WORK = ("clip_norm", "dropout", "masked_positions", "vocabulary")

@@ -30,7 +30,8 @@ class Family(Protocol):
         --model; empty where it has none there.
     SAMPLE: what the report counts, in the plural: "images"; a row of a batch has `units` of them. RATE_UNIT: of so
         many in a second: "img/s".
-    BATCH_SIZE: per device, where none is asked: {"cuda": {"fp32": N, "tf32": N, "amp": N}, "cpu": N}.
+    BATCH_SIZE: per device, where none is asked: {"cuda": {"fp32": N, "tf32": N, "amp": N}, "cpu": N}, or
+        "cpu": {size: N} of all sizes.
     INPUT: the module of dlperf.models that reads its data folders, an Input: "photos". Empty for a family that has
         synthetic batches alone.
     EFFECTIVE: keys that `Trainer.effective` has besides those of dlperf.adapters.api. WORK: keys of it, and options,
@@ -174,7 +175,7 @@ def _attributes(module: ModuleType) -> Dict[str, _Check]:
     family = module.__name__.rpartition(".")[2]
     sizes, aliases = (getattr(module, name, {}) for name in ("SIZES", "ALIASES"))
     named = f"a dict of name -> config with {family}_tiny, and with X_check for each X"
-    batches = 'whole numbers from 1: {"cuda": {"fp32": N, "tf32": N, "amp": N}, "cpu": N}'
+    batches = 'whole numbers from 1: {"cuda": {"fp32": N, "tf32": N, "amp": N}, "cpu": N, or {size: N} of all sizes}'
     return {
         "SIZES": (named, lambda value: _paired(value) and f"{family}_tiny" in value),
         "TITLES": ("a dict of names in SIZES -> texts", lambda value: _texts(value) and set(value) <= set(sizes)),
@@ -185,7 +186,7 @@ def _attributes(module: ModuleType) -> Dict[str, _Check]:
         "DEFAULT": ("a name in SIZES or ALIASES, or empty", lambda value: value in {"", *sizes, *aliases}),
         "SAMPLE": ('a text in the plural: "images"', lambda value: _text(value) and value.endswith("s")),
         "RATE_UNIT": ('a text: "img/s"', _text),
-        "BATCH_SIZE": (batches, _batch_sizes),
+        "BATCH_SIZE": (batches, lambda value: _batch_sizes(value, sizes)),
         "INPUT": (
             f'{", ".join(_INPUT)}, and Rows without FORMATS, in a module of dlperf.models: "photos"; or empty',
             lambda value: value == "" or _reads(module, value),
@@ -242,8 +243,11 @@ def _paired(sizes: Mapping[str, Any]) -> bool:
     return set(sizes) == usual | {name + "_check" for name in usual}
 
 
-def _batch_sizes(value: object) -> bool:
+def _batch_sizes(value: object, sizes: Mapping[str, Any]) -> bool:
     if not isinstance(value, dict) or set(value) != {"cuda", "cpu"} or not isinstance(value["cuda"], dict):
         return False
-    counts = [value["cpu"], *value["cuda"].values()]
+    of_sizes = value["cpu"] if isinstance(value["cpu"], dict) else dict.fromkeys(sizes, value["cpu"])
+    if not {name for name in sizes if not name.endswith("_check")} <= set(of_sizes) <= set(sizes):
+        return False
+    counts = [*of_sizes.values(), *value["cuda"].values()]
     return set(value["cuda"]) == {"fp32", "tf32", "amp"} and all(isinstance(n, int) and n >= 1 for n in counts)

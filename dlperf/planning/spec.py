@@ -149,5 +149,5 @@ def chosen_precision(spec: Spec, adapters: Mapping[str, Adapter]) -> str:
 def default_batch_size(model: str, device: str, precision: str) -> int:
     sizes = models.family(model).BATCH_SIZE[device]
     if device == "cpu":
-        return int(sizes)
+        return int(sizes[model] if isinstance(sizes, dict) else sizes)
     return int(sizes["amp" if precision.startswith("amp") else "fp32" if precision == "fp64" else precision])

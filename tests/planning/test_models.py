@@ -13,6 +13,7 @@ from dlperf.adapters.ranks import Ranks
 from dlperf.models import resnet, traits
 from dlperf.models.batches import Batches
 from dlperf.models.parameters import Parameter, count, initial
+from dlperf.planning.spec import default_batch_size
 
 #: as their papers and other implementations have them
 TRAINED = {
@@ -55,7 +56,7 @@ def test_readme_lists_the_models():
                 f"{models.flops(name) / models.units(name) / 1e9:.3g} GFLOP {'an' if one[0] in 'aeiou' else 'a'} {one}"
             )
             cells = [f"`{name}`", family.TITLES[name], f"{count(family.parameters(config)):,}", work]
-            assert f"| {' | '.join([*cells, str(family.BATCH_SIZE['cpu'])])} |\n" in page, name
+            assert f"| {' | '.join([*cells, str(default_batch_size(name, 'cpu', 'fp32'))])} |\n" in page, name
 
 
 def test_a_row_of_text_counts_by_its_tokens():
