@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from dlperf import models
 from dlperf.catalog.adapter import Adapter
 from dlperf.errors import whole_number
 from dlperf.planning.arguments import MOST, Arguments, whole
@@ -34,6 +35,21 @@ class Sizes(Arguments):
             says = f"it does not divide evenly among {' or '.join(uneven)} devices. "
             says += f"Choose a multiple of {math.lcm(*spec.world_sizes)}."
             self.problem("global_batch_size", spec.global_batch_size, says)
+        self._normalised(spec)
+
+    def _normalised(self, spec: Spec) -> None:
+        """The variance of one value is 0, and so is what BatchNorm makes of it."""
+        field = "batch_size" if spec.global_batch_size is None else "global_batch_size"
+        given = spec.batch_size if spec.global_batch_size is None else spec.global_batch_size
+        if given is None:
+            return
+        ranks = max(spec.world_sizes) if spec.global_batch_size else 1
+        for model in spec.models:
+            counts = models.family(model).normalised(models.config(model))
+            alone = next((name for name, count in counts.items() if count * (given // ranks) == 1), None)
+            if alone:
+                says = f"{model} has a BatchNorm, {alone}, that would see one value of each channel. "
+                self.problem(field, given, f"{says}Choose at least {2 * ranks}, or leave out {model}.")
 
     def _largest(self, spec: Spec, chosen: Sequence[Adapter]) -> None:
         """It is found by running out of a GPU's memory, with our worker."""

@@ -83,6 +83,15 @@ def test_several_values_of_an_option_are_a_row_each():
     assert "Did you mean 'on'?" in said
 
 
+def test_a_batchnorm_sees_more_than_one_value():
+    words = ["--model", "vgg16_cifar,resnet50", "--frameworks", "numpy"]
+    (said,) = problems(*words, "--batch-size", "1")
+    assert said.startswith("--batch-size 1: vgg16_cifar has a BatchNorm, bn6, that would see one value"), said
+    (said,) = problems(*words, "--global-batch-size", "2", "--nproc-per-node", "1,2")
+    assert "Choose at least 4, or leave out vgg16_cifar." in said
+    assert planned(*words, "--batch-size", "2").jobs
+
+
 def test_a_group_is_its_models_each_once():
     jobs = planned("--model", "vgg16,collective", "--frameworks", "numpy").jobs
     assert [job.model for job in jobs] == ["vgg16", "resnet50", "se_resnext50", "bert_large", "transformer"]
