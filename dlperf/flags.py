@@ -66,6 +66,13 @@ UNTIL = "instead of --repeats: runs of each row are added until the half width o
 STRICT = "for CI: exit code 3 where a row failed, also in one repeat alone, or is not comparable"
 FLAGS = (
     Flag(WHAT, "-m --model", "M,...", f"{_models()}; default: {MODELS}", "", default=MODELS),
+    Flag(
+        WHAT,
+        "--sequence-length",
+        "N",
+        "tokens of a row, of models that have several: with 512 bert is bert_base_512",
+        "",
+    ),
     Flag(WHAT, "-p --precision", "P,...", PRECISION, "fp64 (default), fp32, tf32, amp, fp16, bf16", default="fp32"),
     Flag(WHAT, "-f --frameworks", "F,...", "default: all", "", default="all"),
     Flag(

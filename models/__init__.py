@@ -66,6 +66,10 @@ FAMILY_OF = {size: family for family, module in FAMILIES.items() for size in mod
 NAMES = tuple(name for name in FAMILY_OF if not name.endswith("_check"))
 
 
+#: fields of a config that say how long a row is, and how much of it counts
+_OF_LENGTH = ("sequence", "masked", "tokens")
+
+
 def _input(family: Family) -> Optional[Input]:
     return cast(Input, import_module(f"{__name__}.{family.INPUT}")) if family.INPUT else None
 
@@ -87,6 +91,19 @@ def config(model: str) -> Any:
 def units(model: str) -> int:
     """How many of what the report counts a row of a batch has. KeyError for an unknown model."""
     return family(model).units(config(model))
+
+
+def lengths(model: str) -> Dict[int, str]:
+    """Tokens of a row -> the size of the same network that has them; empty without tokens. KeyError for an unknown
+    model."""
+    found, given = family(model), config(model)._asdict()
+    same = [
+        name
+        for name in NAMES
+        if FAMILY_OF[name] == FAMILY_OF[model]
+        and all(value == given[key] or key in _OF_LENGTH for key, value in found.SIZES[name]._asdict().items())
+    ]
+    return {found.SIZES[name].sequence: name for name in same} if "sequence" in given else {}
 
 
 def flops(model: str) -> int:

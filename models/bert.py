@@ -48,6 +48,7 @@ SIZES = {
     "bert_base": Config(),
     "bert_base_512": Config(sequence=512, masked=80),  # the second phase of pretraining (Devlin et al., 2018)
     "bert_large": Config(layers=24, hidden=1024, heads=16, intermediate=4096),
+    "bert_large_512": Config(layers=24, hidden=1024, heads=16, intermediate=4096, sequence=512, masked=80),
     "bert_tiny": Config(
         layers=2, hidden=32, heads=2, intermediate=64, vocabulary=256, positions=32, sequence=32, masked=5
     ),
@@ -55,12 +56,14 @@ SIZES = {
 #: for checking in float64: the same network and weights, shorter rows
 SIZES.update({name + "_check": config._replace(sequence=32, masked=5) for name, config in SIZES.items()})
 #: and less deep, where weights, gradients and moments of float64 would take 11 GB: as many values as BERT-base
-SIZES["bert_large_check"] = SIZES["bert_large_check"]._replace(layers=6)
+for _name in ("bert_large_check", "bert_large_512_check"):
+    SIZES[_name] = SIZES[_name]._replace(layers=6)
 
 TITLES = {
     "bert_base": "BERT-base pretraining",
     "bert_base_512": "BERT-base pretraining, 512 tokens",
     "bert_large": "BERT-large pretraining",
+    "bert_large_512": "BERT-large pretraining, 512 tokens",
 }
 ALIASES = {"bert": "bert_base"}
 DEFAULT = "bert"
@@ -70,7 +73,7 @@ RATE_UNIT = "sentences/s"
 #: batch per device where none is asked: DLPerf's on an accelerator; on CPU what a step of a few seconds allows
 BATCH_SIZE = {
     "cuda": {"fp32": 32, "tf32": 32, "amp": 64},
-    "cpu": {"bert_base": 4, "bert_base_512": 1, "bert_large": 1, "bert_tiny": 4},
+    "cpu": {"bert_base": 4, "bert_base_512": 1, "bert_large": 1, "bert_large_512": 1, "bert_tiny": 4},
 }
 INPUT = "pretraining"
 EFFECTIVE = ("clip_norm", "dropout", "masked_positions", "gelu", "attention")

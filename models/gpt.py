@@ -45,6 +45,7 @@ class Config(NamedTuple):
 
 SIZES = {
     "gpt2_256": Config(sequence=256),  # what a CPU trains: with 1024 tokens OneFlow takes 15 GB
+    "gpt2_512": Config(sequence=512),
     "gpt2": Config(),
     "gpt2_medium": Config(layers=24, hidden=1024, heads=16),
     "gpt2_large": Config(layers=36, hidden=1280, heads=20),
@@ -59,6 +60,7 @@ for _name, _layers in {"gpt2_medium": 6, "gpt2_large": 4, "gpt2_xl": 2}.items():
 
 TITLES = {
     "gpt2_256": "GPT-2 124M pretraining, 256 tokens",
+    "gpt2_512": "GPT-2 124M pretraining, 512 tokens",
     "gpt2": "GPT-2 124M pretraining",
     "gpt2_medium": "GPT-2 355M pretraining",
     "gpt2_large": "GPT-2 774M pretraining",

@@ -153,11 +153,6 @@ class _Checker(Devices, Often, Sizes):
             return None
         return emulated_flags(emulated) if emulated else cpu.flags()
 
-    def models(self) -> tuple[str, ...]:
-        known = [*models.GROUPS, *models.ALIASES, *models.NAMES]
-        named = {**models.GROUPS, **{alias: (name,) for alias, name in models.ALIASES.items()}}
-        return tuple(dict.fromkeys(one for name in self.listed("model", known) for one in named.get(name, (name,))))
-
     def frameworks(self, adapters: Mapping[str, Adapter]) -> tuple[str, ...]:
         if not self.arguments["frameworks"] or self.arguments["frameworks"] == "all":
             return tuple(name for name, adapter in adapters.items() if adapter.default)

@@ -1,4 +1,4 @@
-"""How large a batch is."""
+"""Which models, how long their rows are, and how large a batch is."""
 
 from __future__ import annotations
 
@@ -7,13 +7,28 @@ from collections.abc import Sequence
 
 from dlperf import models
 from dlperf.catalog.adapter import Adapter
-from dlperf.errors import whole_number
+from dlperf.errors import either, whole_number
 from dlperf.planning.arguments import MOST, Arguments, whole
 from dlperf.planning.spec import Spec
 
 
 class Sizes(Arguments):
-    """Checks --batch-size and --global-batch-size."""
+    """Checks --model, --sequence-length, --batch-size and --global-batch-size."""
+
+    def models(self) -> tuple[str, ...]:
+        known = [*models.GROUPS, *models.ALIASES, *models.NAMES]
+        named = {**models.GROUPS, **{alias: (name,) for alias, name in models.ALIASES.items()}}
+        found = [one for name in self.listed("model", known) for one in named.get(name, (name,))]
+        length = self.count("sequence_length", None)
+        return tuple(dict.fromkeys(one if length is None else self._of_length(one, length) for one in found))
+
+    def _of_length(self, model: str, length: int) -> str:
+        """The same network with rows of so many tokens."""
+        lengths = models.lengths(model)
+        if length not in lengths:
+            has = f"has rows of {either([f'{one}' for one in lengths])} tokens" if lengths else "reads no tokens"
+            self.problem("sequence_length", length, f"{model} {has}. Choose another length, or leave out {model}.")
+        return lengths.get(length, model)
 
     def batch_size(self) -> int | None:
         """A number; None for the default, and for the largest that runs."""

@@ -83,6 +83,15 @@ def test_several_values_of_an_option_are_a_row_each():
     assert "Did you mean 'on'?" in said
 
 
+def test_a_length_chooses_the_size_of_a_network():
+    words = ["--model", "bert,bert_base_512,bert_large,gpt2_256", "--frameworks", "numpy", "--sequence-length"]
+    assert [job.model for job in planned(*words, "512").jobs] == ["bert_base_512", "bert_large_512", "gpt2_512"]
+    (said,) = problems(*words[:1], "bert", *words[2:], "2048")
+    assert said.startswith("--sequence-length 2048: bert_base has rows of 128 or 512 tokens."), said
+    (said,) = problems(*words[:1], "vgg16", *words[2:], "128")
+    assert said.startswith("--sequence-length 128: vgg16 reads no tokens."), said
+
+
 def test_a_batchnorm_sees_more_than_one_value():
     words = ["--model", "vgg16_cifar,resnet50", "--frameworks", "numpy"]
     (said,) = problems(*words, "--batch-size", "1")
