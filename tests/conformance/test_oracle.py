@@ -21,6 +21,7 @@ HERE = Path(__file__).parent
 #: model -> (adapter whose environment has the network, script that runs it)
 ORACLES = {
     "bert_base_check": (HERE.parent / "bench" / "pytorch_plain", "oracle_bert.py"),  # Hugging Face transformers
+    "bert_large_check": (HERE.parent / "bench" / "pytorch_plain", "oracle_bert.py"),
     "gpt2_check": (HERE.parent / "bench" / "pytorch_plain", "oracle_gpt.py"),  # the same
     "transformer_check": (Path(reader.adapters()["pytorch"].folder), "oracle_transformer.py"),  # torch.nn.Transformer
     "transformer_post_check": (Path(reader.adapters()["pytorch"].folder), "oracle_transformer.py"),

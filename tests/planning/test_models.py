@@ -10,6 +10,7 @@ from places import ROOT
 from dlperf import models
 from dlperf.adapters.api import Job
 from dlperf.adapters.ranks import Ranks
+from dlperf.catalog import reader
 from dlperf.models import resnet, traits
 from dlperf.models.batches import Batches
 from dlperf.models.parameters import Parameter, count, initial
@@ -47,16 +48,19 @@ def test_a_model_has_the_published_number_of_parameters(model, trained):
 
 
 def test_readme_lists_the_models():
-    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    page = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    frameworks = [adapter for adapter in reader.adapters().values() if adapter.default]
     for name in models.NAMES:
         family, config = models.family(name), models.config(name)
         if name in family.TITLES:
-            one = family.SAMPLE.removesuffix("s")
-            work = (
-                f"{models.flops(name) / models.units(name) / 1e9:.3g} GFLOP {'an' if one[0] in 'aeiou' else 'a'} {one}"
-            )
-            cells = [f"`{name}`", family.TITLES[name], f"{count(family.parameters(config)):,}", work]
-            assert f"| {' | '.join([*cells, str(default_batch_size(name, 'cpu', 'fp32'))])} |\n" in page, name
+            assert all(models.FAMILY_OF[name] in adapter.families for adapter in frameworks)
+            one, work = family.SAMPLE.removesuffix("s"), models.flops(name) / models.units(name) / 1e9
+            work = f"{work:,.0f}" if work >= 1000 else f"{work:.3g}"
+            of = f"{work} GFLOP {'an' if one[0] in 'aeiou' else 'a'} {one}"
+            size = str(default_batch_size(name, "cpu", "fp32"))
+            cells = [f"`{name}`", family.TITLES[name], f"{count(family.parameters(config)):,}", of, size]
+            (line,) = (one for one in page if one.startswith(f"| {' | '.join(cells)} | "))
+            assert line.endswith(" | all six |")
 
 
 def test_a_row_of_text_counts_by_its_tokens():
