@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.nn.attention import SDPBackend
 
 from dlperf import models
 from dlperf.adapters.pytorch import linear, masks, optimizers, runtime
@@ -91,16 +90,11 @@ class Network(nn.Module):
         return mlm, nsp
 
     def kernels(self, batch, compiled):
-        """What scaled_dot_product_attention chooses, compiled or not: for Trainer.effective."""
+        """For Trainer.effective."""
         if self.ways.drop:
             return {}
-        size, length = batch["input_ids"].shape
-        like = {"device": batch["input_ids"].device, "dtype": self.compute_dtype, "requires_grad": True}
-        parts = torch.empty(size, length, 3, self.config.heads, self.config.head_size, **like).unbind(2)
-        mask = torch.empty(size, 1, 1, length, dtype=torch.bool, device=like["device"])
-        inputs, dropout = [part.transpose(1, 2) for part in parts], self.ways.dropout if self.training else 0.0
-        chosen = SDPBackend(torch._fused_sdp_choice(*inputs, attn_mask=mask, dropout_p=dropout)).name.lower()
-        return {"attention": f"scaled_dot_product_attention ({chosen})"}
+        dropout = self.ways.dropout if self.training else 0.0
+        return runtime.attention_kernel(self.config, batch["input_ids"], self.compute_dtype, dropout)
 
 
 class Embeddings(nn.Module):

@@ -3,7 +3,6 @@
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.nn.attention import SDPBackend
 
 from dlperf import models
 from dlperf.adapters.pytorch import linear, optimizers, runtime
@@ -62,12 +61,8 @@ class Network(nn.Module):
         return logits
 
     def kernels(self, batch, compiled):
-        """As in bert.Network."""
-        size, length = batch["input_ids"].shape
-        like = {"device": batch["input_ids"].device, "dtype": self.compute_dtype, "requires_grad": True}
-        parts = torch.empty(size, length, 3, self.config.heads, self.config.head_size, **like).unbind(2)
-        chosen = torch._fused_sdp_choice(*(part.transpose(1, 2) for part in parts), is_causal=True)
-        return {"attention": f"scaled_dot_product_attention ({SDPBackend(chosen).name.lower()})"}
+        """For Trainer.effective."""
+        return runtime.attention_kernel(self.config, batch["input_ids"], self.compute_dtype, causal=True)
 
 
 class Layer(nn.Module):

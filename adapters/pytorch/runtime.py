@@ -5,6 +5,7 @@ from importlib import metadata
 
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend
 
 from dlperf.adapters import base
 from dlperf.adapters.pytorch import asked, communication, graphs, linear
@@ -92,6 +93,18 @@ def arithmetic(dtype):
         torch.bfloat16: matmul.allow_bf16_reduced_precision_reduction,
     }
     return {"accumulation": f"float32; parts of a sum may be added in {name}"} if reduced.get(dtype) else {}
+
+
+def attention_kernel(config, tokens, dtype, dropout=0.0, causal=False):
+    """What scaled_dot_product_attention chooses, compiled or not, with a mask of padding, or causal: for
+    Trainer.effective. tokens: (batch, sequence)."""
+    size, length = tokens.shape
+    like = {"device": tokens.device, "dtype": dtype, "requires_grad": True}
+    parts = torch.empty(size, length, 3, config.heads, config.head_size, **like).unbind(2)
+    mask = None if causal else torch.empty(size, 1, 1, length, dtype=torch.bool, device=tokens.device)
+    how = {"attn_mask": mask, "dropout_p": dropout, "is_causal": causal}
+    chosen = torch._fused_sdp_choice(*(part.transpose(1, 2) for part in parts), **how)
+    return {"attention": f"scaled_dot_product_attention ({SDPBackend(chosen).name.lower()})"}
 
 
 class Feed(base.Feed):

@@ -3,7 +3,6 @@
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.nn.attention import SDPBackend
 
 from dlperf import models
 from dlperf.adapters.pytorch import linear, masks, optimizers, runtime
@@ -73,16 +72,11 @@ class Network(nn.Module):
         return torch.zeros(kept.shape, dtype=self.positions.dtype, device=kept.device).masked_fill(~kept, -torch.inf)
 
     def kernels(self, batch, compiled):
-        """As in bert.Network."""
+        """For Trainer.effective."""
         if self.ways.drop:
             return {}
-        size, length = batch["source"].shape
-        like = {"device": batch["source"].device, "dtype": self.compute_dtype, "requires_grad": True}
-        parts = torch.empty(size, length, 3, self.config.heads, self.config.head_size, **like).unbind(2)
-        mask = torch.empty(size, 1, 1, length, dtype=torch.bool, device=like["device"])
-        inputs, dropout = [part.transpose(1, 2) for part in parts], self.ways.dropout if self.training else 0.0
-        chosen = SDPBackend(torch._fused_sdp_choice(*inputs, attn_mask=mask, dropout_p=dropout)).name.lower()
-        return {"attention": f"scaled_dot_product_attention ({chosen})"}
+        dropout = self.ways.dropout if self.training else 0.0
+        return runtime.attention_kernel(self.config, batch["source"], self.compute_dtype, dropout)
 
 
 class Side(nn.Module):
