@@ -5,8 +5,8 @@ import tensorflow as tf
 
 def dense(weights, name):
     """x of (rows, inputs) -> (rows, outputs), in x's type."""
-    weight, bias = weights[name + ".weight"], weights[name + ".bias"]
-    return lambda x: biased(tf.matmul(x, tf.cast(weight, x.dtype)), bias)
+    multiply, bias = project(weights, name), weights[name + ".bias"]
+    return lambda x: biased(multiply(x), bias)
 
 
 def project(weights, name):
