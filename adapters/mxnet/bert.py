@@ -5,7 +5,7 @@ from mxnet.gluon import HybridBlock, nn
 
 from dlperf import models
 from dlperf.adapters.mxnet import optimizers, runtime
-from dlperf.adapters.mxnet.layers import Dense, attend
+from dlperf.adapters.mxnet.layers import Dense, attend, multiplied
 from dlperf.adapters.mxnet.runtime import copy, product, versions
 from dlperf.models import bert
 
@@ -143,7 +143,7 @@ class Layer(HybridBlock):
             return self.dropout(shares)
 
         parts = self.attention.self
-        inputs = [part(x) for part in (parts.query, parts.key, parts.value)]
+        inputs = multiplied(F, self.precision, parts.query(x), parts.key(x), parts.value(x))
         return attend(F, self.precision, inputs, self.heads, self.scale, weigh)
 
     def _add_norm(self, F, output, x, residual):

@@ -7,7 +7,7 @@ from mxnet.gluon import HybridBlock, nn
 from dlperf import models
 from dlperf.adapters.mxnet import optimizers, runtime
 from dlperf.adapters.mxnet.bert import Group, norm
-from dlperf.adapters.mxnet.layers import Dense
+from dlperf.adapters.mxnet.layers import Dense, attend, multiplied
 from dlperf.adapters.mxnet.runtime import copy, product, versions
 from dlperf.models import gpt
 
@@ -99,21 +99,8 @@ class Layer(HybridBlock):
         return x + up(F, self.mlp.c_proj(down(F, inner)))
 
     def _attend(self, F, x, mask):
-        half = self.precision.low == "float16"
-        parts = self.attn.c_attn(x)
-        if not half:  # batch_dot has no kernel for bfloat16, and transpose damages the heap
-            parts = self.precision.up(F, parts)
-        query, key, value = (self._split(F, one) for one in F.split(parts, num_outputs=3, axis=2))
-        scores = F.batch_dot(query * self.scale, key, transpose_b=True)
-        shares = F.softmax((self.precision.up(F, scores) if half else scores) + mask)
-        context = F.batch_dot(self.precision.down(F, shares) if half else shares, value)
-        context = F.transpose(F.reshape(context, (-4, -1, self.heads, 0, 0)), (0, 2, 1, 3))
-        context = F.reshape(context, (0, 0, -3))
-        return context if half else self.precision.down(F, context)
-
-    def _split(self, F, x):
-        """(batch, sequence, hidden) -> (batch * heads, sequence, head)"""
-        return F.reshape(F.transpose(F.reshape(x, (0, 0, self.heads, -1)), (0, 2, 1, 3)), (-3, 0, 0))
+        inputs = F.split(multiplied(F, self.precision, self.attn.c_attn(x)), num_outputs=3, axis=2)
+        return attend(F, self.precision, inputs, self.heads, self.scale, lambda scores: F.softmax(scores + mask))
 
 
 def gelu(x, F):

@@ -28,12 +28,16 @@ class Dense(nn.Dense):
         return F.FullyConnected(x, *held, num_hidden=self._units, no_bias=bias is None, flatten=False, name="fwd")
 
 
+def multiplied(F, precision, *arrays):
+    """In the type of attention's products: batch_dot has no kernel for bfloat16, and transpose damages the heap."""
+    return precision.up(F, *arrays) if precision.low != "float16" else arrays if len(arrays) > 1 else arrays[0]
+
+
 def attend(F, precision, inputs, heads, scale, weigh):
     """weigh(scores) times value, where scores are scale * query times key', as batched products of all heads. inputs:
-    query, key and value, (batch, sequence, hidden) each. weigh: gives shares for scores, in float32 or better."""
+    query, key and value, (batch, sequence, hidden) each, see `multiplied`. weigh: gives shares for scores, in float32
+    or better."""
     half = precision.low == "float16"
-    if not half:  # batch_dot has no kernel for bfloat16, and transpose damages the heap
-        inputs = precision.up(F, *inputs)
     query, key, value = [_split(F, one, heads) for one in inputs]
     scores = F.batch_dot(query * scale, key, transpose_b=True)
     shares = weigh(precision.up(F, scores) if half else scores)

@@ -7,7 +7,7 @@ from dlperf import models
 from dlperf.adapters.mxnet import optimizers, runtime
 from dlperf.adapters.mxnet.bert import Group, norm
 from dlperf.adapters.mxnet.gpt import Head
-from dlperf.adapters.mxnet.layers import Dense, attend
+from dlperf.adapters.mxnet.layers import Dense, attend, multiplied
 from dlperf.adapters.mxnet.runtime import copy, product, versions
 from dlperf.models import transformer
 
@@ -130,7 +130,7 @@ class Layer(HybridBlock):
         return x
 
     def _attend(self, F, part, x, memory, mask):
-        inputs = part.query(x), part.key(memory), part.value(memory)
+        inputs = multiplied(F, self.precision, part.query(x), part.key(memory), part.value(memory))
         context = attend(F, self.precision, inputs, self.heads, self.scale, lambda scores: self._weigh(F, scores, mask))
         return part.output(context)
 
