@@ -39,11 +39,14 @@ def loss(network, weights, statistics, batch, key):
 
 
 @jax.named_scope("loss")
-def cross_entropy(logits, labels, device):
+def cross_entropy(logits, labels, device, smoothing=0.0):
+    """Of each label. smoothing: share of the target that is spread over all."""
     logs = jax.nn.log_softmax(wide(logits))
     if device == "cuda":  # summed, as the gradient of a look-up is a scatter
-        return -jnp.where(jnp.arange(logs.shape[-1]) == labels[..., None], logs, 0).sum(-1)
-    return -jnp.take_along_axis(logs, labels[..., None], axis=-1)[..., 0]
+        right = jnp.where(jnp.arange(logs.shape[-1]) == labels[..., None], logs, 0).sum(-1)
+    else:
+        right = jnp.take_along_axis(logs, labels[..., None], axis=-1)[..., 0]
+    return -((1 - smoothing) * right + smoothing * logs.mean(-1)) if smoothing else -right
 
 
 KINDS = ("query", "key", "value")
@@ -115,7 +118,7 @@ class Parts:
     @jax.named_scope("product")
     def dense(self, x, name):
         bias = self._weights[name + ".bias"]
-        flat = linear(x.reshape(-1, x.shape[-1]), self._weights[name + ".weight"], self._device)
+        flat = self.project(x.reshape(-1, x.shape[-1]), name + ".weight")
         flat = plus(flat, bias) if self._device == "cuda" else (wide(flat) + bias).astype(x.dtype)
         return flat.reshape(*x.shape[:-1], -1)
 

@@ -5,9 +5,8 @@ import jax.numpy as jnp
 
 from dlperf import models
 from dlperf.adapters.jax import optimizers, runtime
-from dlperf.adapters.jax.bert import Parts
+from dlperf.adapters.jax.bert import Parts, cross_entropy
 from dlperf.adapters.jax.dropout import Dropout
-from dlperf.adapters.jax.linear import wide
 from dlperf.adapters.jax.runtime import copy, product, versions
 from dlperf.models import transformer
 
@@ -33,19 +32,8 @@ def build(job, ranks):
 
 def loss(network, weights, statistics, batch, key):
     logits = network(weights, batch, key)
-    tokens = cross_entropy(logits, batch["labels"], network.config.label_smoothing, network.device)
+    tokens = cross_entropy(logits, batch["labels"], network.device, network.config.label_smoothing)
     return (tokens * batch["target_weights"]).sum() / batch["target_total"], (logits,), statistics
-
-
-@jax.named_scope("loss")
-def cross_entropy(logits, labels, smoothing, device):
-    """Of each token. smoothing: share of the target that is spread over all."""
-    logs = jax.nn.log_softmax(wide(logits))
-    if device == "cuda":  # as in bert.cross_entropy
-        hits = jnp.arange(logs.shape[-1]) == labels[..., None]
-        return -(logs * jnp.where(hits, 1 - smoothing, 0) + logs * (smoothing / logs.shape[-1])).sum(-1)
-    right = jnp.take_along_axis(logs, labels[..., None], axis=-1)[..., 0]
-    return -((1 - smoothing) * right + smoothing * logs.mean(-1))
 
 
 class Network:
@@ -68,8 +56,7 @@ class Network:
         memory = self._side(part, "encoder", self._embed(part, weights, batch["source"]), {"self_attention": padding})
         masks = {"self_attention": later, "cross_attention": padding}
         x = self._side(part, "decoder", self._embed(part, weights, batch["target"]), masks, memory)
-        with jax.named_scope("product"):
-            logits = part.project(x, TABLE)
+        logits = part.project(x, TABLE)
         self.compute_dtype = logits.dtype
         self.shapes.update(logits=logits.shape[1:])
         return logits
