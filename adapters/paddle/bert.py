@@ -15,9 +15,7 @@ __all__ = ["Network", "build", "copy", "loss", "product", "versions"]
 def build(job, ranks):
     runtime.configure(job, ranks)
     config = models.config(job.model)
-    half = runtime.DTYPES[job.precision] if job.mixed else None
-    # the kernel needs half precision and an Ampere or newer GPU
-    flash = half if half and paddle.device.cuda.get_device_capability()[0] >= 8 else None
+    flash = flash_of(job)
     network = Network(config, config.dropout * job.dropout, flash)
     runtime.load(network, job)
     recipe = bert.optimizer(job.batch_size * ranks.world_size)
@@ -25,15 +23,29 @@ def build(job, ranks):
     feed = runtime.Feed(job, ranks)
     effective = {
         "clip_norm": str(job.clip_norm or "off"),
-        "dropout": ", ".join(
-            sorted({str(layer.dropout) for layer in network.sublayers() if hasattr(layer, "dropout")})
-        ),
+        "dropout": rates(network),
         "masked_positions": str(config.masked),
         "gelu": "erf",
         "weight_decay": f"{recipe.weight_decay}, as float32",  # an attribute of the kernel, in float64 too
-        "attention": f"scaled_dot_product_attention (flash, {flash})" if flash else "matmul, softmax, matmul",
+        "attention": attention(flash),
     }
     return runtime.Trainer(job, ranks, network, loss, optimizer, feed, effective)
+
+
+def flash_of(job):
+    """The float type of the fused attention kernel, which needs half precision and an Ampere or newer GPU; or None."""
+    half = runtime.DTYPES[job.precision] if job.mixed else None
+    return half if half and paddle.device.cuda.get_device_capability()[0] >= 8 else None
+
+
+def attention(flash):
+    """In words."""
+    return f"scaled_dot_product_attention (flash, {flash})" if flash else "matmul, softmax, matmul"
+
+
+def rates(network):
+    """Of dropout, in words."""
+    return ", ".join(sorted({str(layer.dropout) for layer in network.sublayers() if hasattr(layer, "dropout")}))
 
 
 def loss(network, batch):

@@ -6,6 +6,7 @@ from paddle import nn
 
 from dlperf import models
 from dlperf.adapters.paddle import optimizers, runtime
+from dlperf.adapters.paddle.bert import attention, flash_of
 from dlperf.adapters.paddle.runtime import copy, product, versions
 from dlperf.models import gpt
 
@@ -15,9 +16,7 @@ __all__ = ["Network", "build", "copy", "loss", "product", "versions"]
 def build(job, ranks):
     runtime.configure(job, ranks)
     config = models.config(job.model)
-    half = runtime.DTYPES[job.precision] if job.mixed else None
-    # the kernel needs half precision and an Ampere or newer GPU
-    flash = half if half and paddle.device.cuda.get_device_capability()[0] >= 8 else None
+    flash = flash_of(job)
     network = Network(config, flash)
     runtime.load(network, job)
     recipe = gpt.optimizer(job.batch_size * ranks.world_size)
@@ -29,7 +28,7 @@ def build(job, ranks):
         # attributes of kernels, in float64 too
         "weight_decay": f"{recipe.weight_decay}, as float32",
         "norm_eps": f"{config.norm_eps}, as float32",
-        "attention": f"scaled_dot_product_attention (flash, {flash})" if flash else "matmul, softmax, matmul",
+        "attention": attention(flash),
     }
     return runtime.Trainer(job, ranks, network, loss, optimizer, feed, effective)
 

@@ -6,7 +6,7 @@ from paddle import nn
 
 from dlperf import models
 from dlperf.adapters.paddle import optimizers, runtime
-from dlperf.adapters.paddle.bert import Attending, padding
+from dlperf.adapters.paddle.bert import Attending, attention, flash_of, padding, rates
 from dlperf.adapters.paddle.resnet import smoothed
 from dlperf.adapters.paddle.runtime import copy, product, versions
 from dlperf.models import transformer
@@ -17,20 +17,16 @@ __all__ = ["Network", "build", "copy", "loss", "product", "versions"]
 def build(job, ranks):
     runtime.configure(job, ranks)
     config = models.config(job.model)
-    half = runtime.DTYPES[job.precision] if job.mixed else None
-    # the kernel needs half precision and an Ampere or newer GPU
-    flash = half if half and paddle.device.cuda.get_device_capability()[0] >= 8 else None
+    flash = flash_of(job)
     network = Network(config, config.dropout * job.dropout, flash)
     runtime.load(network, job)
     optimizer = optimizers.adamw(job, network, transformer.optimizer(job.batch_size * ranks.world_size))
     feed = runtime.Feed(job, ranks)
     effective = {
-        "dropout": ", ".join(
-            sorted({str(layer.dropout) for layer in network.sublayers() if hasattr(layer, "dropout")})
-        ),
+        "dropout": rates(network),
         "label_smoothing": str(config.label_smoothing),
         "norm_eps": f"{config.norm_eps}, as float32",  # an attribute of the kernel, in float64 too
-        "attention": f"scaled_dot_product_attention (flash, {flash})" if flash else "matmul, softmax, matmul",
+        "attention": attention(flash),
     }
     return runtime.Trainer(job, ranks, network, loss, optimizer, feed, effective)
 
