@@ -64,8 +64,6 @@ GROUPS: Dict[str, Tuple[str, ...]] = {
 FAMILY_OF = {size: family for family, module in FAMILIES.items() for size in module.SIZES}
 #: the models that can be asked for
 NAMES = tuple(name for name in FAMILY_OF if not name.endswith("_check"))
-
-
 #: fields of a config that say how long a row is, and how much of it counts
 _OF_LENGTH = ("sequence", "masked", "tokens")
 
@@ -96,14 +94,15 @@ def units(model: str) -> int:
 def lengths(model: str) -> Dict[int, str]:
     """Tokens of a row -> the size of the same network that has them; empty without tokens. KeyError for an unknown
     model."""
-    found, given = family(model), config(model)._asdict()
-    same = [
-        name
-        for name in NAMES
-        if FAMILY_OF[name] == FAMILY_OF[model]
-        and all(value == given[key] or key in _OF_LENGTH for key, value in found.SIZES[name]._asdict().items())
-    ]
-    return {found.SIZES[name].sequence: name for name in same} if "sequence" in given else {}
+    sizes, given = family(model).SIZES, config(model)
+    if not hasattr(given, "sequence"):
+        return {}
+    alike = [name for name in NAMES if name in sizes and _but_length(sizes[name]) == _but_length(given)]
+    return {sizes[name].sequence: name for name in alike}
+
+
+def _but_length(config: Any) -> Dict[str, Any]:
+    return {field: value for field, value in config._asdict().items() if field not in _OF_LENGTH}
 
 
 def flops(model: str) -> int:

@@ -19,8 +19,9 @@ weighted mean over the whole batch, in which padding has weight 0; in float32 or
 """
 
 import math
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Tuple
 
+from dlperf.models import bert, gpt
 from dlperf.models.parameters import Init, Parameter, dense, norm, random_state
 
 if TYPE_CHECKING:
@@ -76,15 +77,11 @@ INPUT = ""
 EFFECTIVE = ("dropout", "label_smoothing", "attention")
 WORK = ("dropout", "label_smoothing", "sequence", "vocabulary")
 MEANINGS = {
-    "dropout": "Share of activations set to zero at random; none saves the random numbers and the masks.",
+    **{name: bert.MEANINGS[name] for name in ("dropout", "masks", "attention", "dropout_masks")},
+    **{name: gpt.MEANINGS[name] for name in ("norm_eps", "norm_moments")},
     "label_smoothing": "Share of the target spread over all tokens; none makes the loss a look-up.",
     "sequence": "Tokens of a target sentence, with padding, for which scores are computed.",
     "vocabulary": "Tokens that the head chooses from: the width of the largest product.",
-    "masks": "How dropout draws what it drops: by a random number for each value, or by some of its bits.",
-    "attention": "How attention is written: as single products and a softmax, or as one kernel.",
-    "norm_eps": "Added to a variance before its root; as float32 it is 2.5e-13 less.",
-    "norm_moments": "Whether a mean and a variance are taken in one pass over the values or in two.",
-    "dropout_masks": "Whether ranks draw the same masks for dropout; the work is the same.",
 }
 #: the loss is divided by it, so that the mean of the ranks' losses is the loss of the global batch, however many tokens
 #: each rank has
@@ -93,10 +90,7 @@ SMOOTH = False
 
 
 class Optimizer(NamedTuple):
-    """Adam (Kingma and Ba, 2014), with bias correction:
-
-    m = beta1 * m + (1 - beta1) * g; v = beta2 * v + (1 - beta2) * g^2
-    w -= learning_rate * m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps)
+    """Adam, as dlperf.models.vgg_cifar.Optimizer has it.
 
     Values of PaddlePaddle's benchmark, whose learning rate is constant, as a benchmark of some hundred steps stays
     inside any warm-up: it is what the paper's schedule has after 570 steps. Nothing decays, nothing is clipped.
@@ -204,9 +198,7 @@ def _lengths(config: Config, batch_size: int, random: Any) -> "NDArray[Any]":
     return found
 
 
-def logits(config: Config) -> Dict[str, Tuple[int, ...]]:
-    """The network's outputs: name -> shape without the batch axis."""
-    return {"logits": (config.sequence, config.vocabulary)}
+logits, shapes, observed, normalised = gpt.logits, gpt.shapes, gpt.observed, gpt.normalised
 
 
 def samples(config: Config) -> str:
@@ -223,17 +215,6 @@ def first_loss(config: Config) -> Tuple[float, float]:
     return math.log(config.vocabulary) + 0.5, 0.05
 
 
-def shapes(config: Config) -> Dict[str, Tuple[int, ...]]:
-    """The logits: of each position."""
-    return logits(config)
-
-
-def observed(shapes: Mapping[str, Sequence[int]]) -> Dict[str, str]:
-    """Positions and tokens of the head's logits, if they have these two axes."""
-    found = tuple(shapes.get("logits", ()))
-    return dict(zip(("sequence", "vocabulary"), map(str, found))) if len(found) == 2 else {}
-
-
 def flops(config: Config) -> Dict[str, int]:
     """Floating-point operations of one training step for one pair of sentences, padding included: 3 times the forward
     pass, 2 per multiply-add, matrix products only. Attention counts whole, though half of the decoder's is masked. The
@@ -243,11 +224,6 @@ def flops(config: Config) -> Dict[str, int]:
     macs = config.layers * tokens * (3 * attention + 2 * feed_forward)
     macs += tokens * hidden * config.vocabulary
     return {"product": 3 * 2 * macs, "attention": 3 * 2 * 3 * config.layers * 2 * tokens * tokens * hidden}
-
-
-def normalised(config: Config) -> Dict[str, int]:
-    """No BatchNorm."""
-    return {}
 
 
 def activations(config: Config) -> int:

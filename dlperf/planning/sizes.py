@@ -26,7 +26,7 @@ class Sizes(Arguments):
         """The same network with rows of so many tokens."""
         lengths = models.lengths(model)
         if length not in lengths:
-            has = f"has rows of {either([f'{one}' for one in lengths])} tokens" if lengths else "reads no tokens"
+            has = f"has rows of {either([*map(str, lengths)])} tokens" if lengths else "reads no tokens"
             self.problem("sequence_length", length, f"{model} {has}. Choose another length, or leave out {model}.")
         return lengths.get(length, model)
 
@@ -54,11 +54,12 @@ class Sizes(Arguments):
 
     def _normalised(self, spec: Spec) -> None:
         """The variance of one value is 0, and so is what BatchNorm makes of it."""
-        field = "batch_size" if spec.global_batch_size is None else "global_batch_size"
-        given = spec.batch_size if spec.global_batch_size is None else spec.global_batch_size
+        if spec.global_batch_size is None:
+            field, given, ranks = "batch_size", spec.batch_size, 1
+        else:
+            field, given, ranks = "global_batch_size", spec.global_batch_size, max(spec.world_sizes)
         if given is None:
             return
-        ranks = max(spec.world_sizes) if spec.global_batch_size else 1
         for model in spec.models:
             counts = models.family(model).normalised(models.config(model))
             alone = next((name for name, count in counts.items() if count * (given // ranks) == 1), None)
