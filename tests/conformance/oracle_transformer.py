@@ -22,8 +22,8 @@ NAMES = {
     "feed_forward.inner": "linear1",
     "feed_forward.outer": "linear2",
     "self_attention.output": "self_attn.out_proj",
+    "cross_attention.output": "multihead_attn.out_proj",
 }
-NAMES["cross_attention.output"] = "multihead_attn.out_proj"
 ATTENTION = {"self_attention": "self_attn", "cross_attention": "multihead_attn"}
 
 torch.set_default_dtype(torch.float64)

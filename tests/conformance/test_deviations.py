@@ -40,9 +40,8 @@ def seen(request, environment, evidence, tmp_path_factory):
     """(deviation, framework) of the tests that run -> its trajectory; and those of the adapters as they are, made
     meanwhile."""
     items = [one for one in request.session.items if one.originalname == "test_a_deviation_is_caught"]
-    cases = {
-        key: CASES[key] for key in ((one.callspec.params["name"], one.callspec.params["framework"]) for one in items)
-    }
+    keys = [(one.callspec.params["name"], one.callspec.params["framework"]) for one in items]
+    cases = {key: CASES[key] for key in keys}
     for name in {framework for _, framework in cases}:
         environment(name)
     root = tmp_path_factory.mktemp("deviations")
