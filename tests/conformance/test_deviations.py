@@ -157,8 +157,8 @@ def test_what_rounding_hides_in_a_tiny_model_is_caught_in_a_real_one(name, frame
 
 
 def test_every_deviation_is_caught_in_float32():
-    """In a tiny model, or in a real one."""
-    assert all("shown" in one or "fp32" not in one.get("hidden", ()) for one in DEVIATIONS)
+    """In a tiny model, in a real one, or in a measured run by the optimizer's own constants."""
+    assert all({"shown", "says"} & one.keys() or "fp32" not in one.get("hidden", ()) for one in DEVIATIONS)
 
 
 @pytest.mark.deviations
