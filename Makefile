@@ -3,13 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # what needs no framework, no second host, no engine of images and no hour
-ALONE := not framework and not cluster and not images and not faults
+ALONE := not framework and not cluster and not images and not faults and not long
 ARGS ?= --model bert --precision auto
 RESNETS := resnet50,se_resnet50,se_resnext50
 REFERENCE_ARGS := --frameworks pytorch --device cpu --model $(RESNETS),vgg16,vgg16_cifar,bert,gpt2_256,transformer,transformer_post
 
 .PHONY: setup compare doctor verify reference test test-cluster test-horovod test-images check format types lint lock bench
-.PHONY: test-deviations test-faults test-pythons test-orders test-cpus test-arm test-dali bench-page bench-containers bench-statistics gpu capabilities test-nullgpu nullgpu-table clean
+.PHONY: test-deviations test-long test-faults test-pythons test-orders test-cpus test-arm test-dali bench-page bench-containers bench-statistics gpu capabilities test-nullgpu nullgpu-table clean
 
 setup: $(VENV)/ready
 
@@ -73,6 +73,10 @@ nullgpu-table: $(VENV)/ready
 # measured run in a second framework. One: TEST_ARGS="-k GELU".
 test-deviations: $(VENV)/ready
 	$(BIN)/python -m pytest -v -m deviations tests/conformance $(TEST_ARGS)
+
+# What takes minutes and is in `make test` in part: networks of full size in all frameworks, more models and ranks.
+test-long: $(VENV)/ready
+	$(BIN)/python -m pytest -v -m long $(TEST_ARGS)
 
 # The campaign of faults, N times as long as in `make test`, from a seed, and N * 100,000 inputs to the readers; a table of
 # what was tried and what failed. As root also full and read-only disks. One kind: TEST_ARGS="-k signals".

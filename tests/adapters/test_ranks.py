@@ -238,11 +238,12 @@ def test_a_killed_command_leaves_no_rank_behind(tmp_path):
 
 
 @pytest.mark.slow
-def test_64_ranks_start_and_end_on_one_machine(tmp_path):
-    ended = compare(tmp_path, "--nproc-per-node", 64, "-b", 1)
+@pytest.mark.parametrize("ranks", [16, pytest.param(64, marks=pytest.mark.long)])
+def test_many_ranks_start_and_end_on_one_machine(ranks, tmp_path):
+    ended = compare(tmp_path, "--nproc-per-node", ranks, "-b", 1)
     assert ended.returncode == 0, ended.stdout
     (record,) = records(tmp_path / "out")
-    assert record.windows[0].samples == 64 * 2
+    assert record.windows[0].samples == ranks * 2
 
 
 def test_the_loaders_of_all_ranks_add_up():

@@ -46,7 +46,7 @@ def test_each_field_of_each_file_in_turn(made, tmp_path, name):
     rates = {one.repeat: one.windows for one in store.open_folder(made).comparison.records if one.done}
     assert len(rates) == 2
     places = list(fields(json.loads(first)))
-    for place in source.sample(places, min(len(places), 120)):
+    for place in source.sample(places, min(len(places), 40)):
         for text in (None, *source.sample(ODD, 2)):
             path.write_text("\n".join([changed(json.loads(first), place, text), *rest]) + "\n")
             said, found = opened(folder)

@@ -9,7 +9,6 @@ from dlperf import models
 from dlperf.adapters import cpu
 from dlperf.catalog import reader
 from dlperf.comparison import store
-from dlperf.models import bert
 from dlperf.proof import judge
 from dlperf.stored import proofs_from
 
@@ -18,12 +17,12 @@ pytestmark = pytest.mark.framework
 REAL = [name for name, adapter in reader.adapters().items() if adapter.default]
 
 
-@pytest.fixture(scope="module")
-def comparison(tmp_path_factory):
+@pytest.fixture(scope="module", params=[pytest.param("resnet_tiny,gpt_tiny", marks=pytest.mark.long), "bert_tiny"])
+def comparison(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("comparison") / "out"
     words = [
         "--model",
-        "resnet_tiny,bert_tiny,gpt_tiny",
+        request.param,
         "--precision",
         "fp32,amp",
         "--device",
@@ -39,11 +38,11 @@ def comparison(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_every_framework_has_figures_for_all_families_in_fp32(comparison, name):
+def test_every_framework_has_figures_for_all_models_in_fp32(comparison, name):
     _, opened = comparison
     mine = [r for r in opened.records.values() if r.job.adapter == name and r.job.precision == "fp32"]
     assert [record.failure for record in mine] == [None] * len(mine)  # on some CPUs tuned ones are among them
-    assert {one.job.model for one in mine if one.job.system == name} == {"resnet_tiny", "bert_tiny", "gpt_tiny"}
+    assert {one.job.model for one in mine if one.job.system == name} == {job.model for job in opened.plan.jobs}
 
 
 def test_texts_count_by_their_tokens(comparison):
@@ -106,17 +105,20 @@ def test_a_tuned_row_is_proven_and_says_what_it_has(option, system, key, value, 
 def test_two_ranks_say_of_their_work_what_one_says(comparison, tmp_path):
     """What is read back from a program is found in that of several ranks too."""
     _, alone = comparison
-    words = ["-m", "bert_tiny", "-p", "fp32", "--device", "cpu", "-r", 1, "--nproc-per-node", 2, "--threads", 1]
-    ended = run("compare", *words, "--no-verify", "-o", tmp_path / "out", timeout=1800)
+    single = [one for one in alone.records.values() if one.job.precision == "fp32"]
+    words = ["-m", ",".join(sorted({one.job.model for one in single})), "-p", "fp32", "--device", "cpu", "-r", 1]
+    words += ["--nproc-per-node", 2, "--threads", 1, "--no-verify"]
+    ended = run("compare", *words, "-o", tmp_path / "out", timeout=1800)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    together = {record.job.system: record.effective for record in records(tmp_path / "out") if record.done}
-    assert set(REAL) <= set(together)
-    for record in alone.records.values():
-        if (record.job.model, record.job.precision) == ("bert_tiny", "fp32"):
-            two = together[record.job.system]
-            assert {key: two[key] for key in bert.EFFECTIVE} == {key: record.effective[key] for key in bert.EFFECTIVE}
+    together = {(one.job.model, one.job.system): one.effective for one in records(tmp_path / "out") if one.done}
+    assert {(one.job.model, name) for one in single for name in REAL} <= set(together)
+    for one in single:
+        of_network = models.family(one.job.model).EFFECTIVE
+        two = together[one.job.model, one.job.system]
+        assert {key: two[key] for key in of_network} == {key: one.effective[key] for key in of_network}
 
 
+@pytest.mark.long
 def test_all_six_do_the_same_work_in_the_full_networks(tmp_path):
     """ResNet-50 and BERT-base at full depth, ten steps in float64: every pair within the bars."""
     words = ["--model", "resnet50,bert", "--device", "cpu", "-o", tmp_path / "out"]

@@ -55,7 +55,7 @@ REVEALED = {
     "vgg_cifar_tiny": 2,
 }
 #: models that are close to others: `make test-deviations` has them in all frameworks, `make test` in the first
-CLOSE = ("se_resnext_tiny", "transformer_post_tiny", "vgg_tiny")
+CLOSE = ("se_resnext_tiny", "transformer_post_tiny", "vgg_tiny", "vgg_cifar_tiny")
 WRAPPED = """
 
 {wrap}

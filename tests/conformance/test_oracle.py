@@ -33,7 +33,13 @@ ORACLES = {
 }
 
 
-@pytest.mark.parametrize("model", ORACLES)
+#: networks that are deeper or wider than another one here, from the same script: `make test-long` has them
+LARGER = ("bert_large_check", "se_resnext50_check", "transformer_post_check")
+
+
+@pytest.mark.parametrize(
+    "model", [pytest.param(one, marks=pytest.mark.long if one in LARGER else []) for one in ORACLES]
+)
 def test_a_network_that_we_did_not_write_computes_the_same(model, tmp_path):
     folder, script = ORACLES[model]
     environment = kinds.ensure(reader.read(folder), "cpu", progress=print)
