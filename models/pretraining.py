@@ -2,7 +2,7 @@
 
 A data folder, as `python -m dlperf.data bert` writes it:
 
-    dataset.json    what it is: the keys of KEYS, and how it was made
+    dataset.json    what it is: the keys of FOLDER, and how it was made
     vocab.txt       the words, one per line; a word's number is its line, from 0
     <field>.npy     for each field of `bert.FIELDS`: (rows,) + the field's shape, in the field's own dtype
 
@@ -10,30 +10,26 @@ Rows were shuffled when they were written, so a batch is one contiguous slice of
 map: no copy, no conversion, and one page cache for all processes of a machine.
 """
 
-import json
 import os
-from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple
 
 from dlperf.models.bert import FIELDS, Config
 from dlperf.models.parameters import random_state
+from dlperf.models.prepared import DESCRIPTION, Folder, mapped, vocabulary_problems
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-FORMAT = "dlperf-bert-pretraining"
-VERSION = 1
-DESCRIPTION = "dataset.json"
+COMMAND = "python -m dlperf.data bert"
+FOLDER = Folder(
+    "prepared BERT examples", "dlperf-bert-pretraining", 1, ("rows", "sequence", "masked", "vocabulary"), COMMAND
+)
 VOCABULARY = "vocab.txt"
-#: keys of dataset.json that a reader needs; each is a count, 1 or more
-KEYS = ("rows", "sequence", "masked", "vocabulary")
 #: keys of dataset.json that are sizes of the model too, and must be the same there
 SIZES = ("sequence", "masked")
 
 #: a folder has one, without a name
 FORMATS: Tuple[str, ...] = ()
-
-COMMAND = "python -m dlperf.data bert"
-PREPARE = f"Prepare a folder with `{COMMAND} --corpus DIR --output DIR`"
 
 
 class Rows:
@@ -50,7 +46,7 @@ class Rows:
             raise ValueError("\n".join(problems))
         import numpy
 
-        self._arrays = {field: numpy.asarray(_map(data_dir, field)) for field in FIELDS}
+        self._arrays = {field: numpy.asarray(mapped(data_dir, field)) for field in FIELDS}
         self._batch_size = batch_size
         self._rank = rank
         self._world_size = world_size
@@ -76,28 +72,6 @@ class Rows:
         return (self._first + index) % self._count * self._batch_size * self._world_size
 
 
-def path(data_dir: "Union[str, os.PathLike[str]]", field: str) -> str:
-    """The file of one field."""
-    return os.path.join(data_dir, field + ".npy")
-
-
-def describe(data_dir: str) -> Dict[str, Any]:
-    """What dataset.json says, as a dict. ValueError, one sentence, when the folder is not one that we can read."""
-    file = os.path.join(data_dir, DESCRIPTION)
-    if not os.path.isdir(data_dir):
-        what = "is not a folder" if os.path.exists(data_dir) else "does not exist"
-        raise ValueError(f"{data_dir}: {what}; allowed: a folder of prepared BERT examples. {PREPARE}.")
-    if not os.path.isfile(file):
-        raise ValueError(f"{data_dir}: has no {DESCRIPTION}; allowed: a folder of prepared BERT examples. {PREPARE}.")
-    try:
-        with open(file, encoding="utf-8") as stream:
-            found: Dict[str, Any] = json.load(stream)
-    except (OSError, ValueError, RecursionError) as error:
-        raise ValueError(f"{file}: cannot be read as JSON ({_first_line(error)}). {PREPARE} again.") from None
-    _recognise(file, found)
-    return found
-
-
 def formats(data_dir: str) -> List[str]:
     """None."""
     return []
@@ -109,36 +83,18 @@ def check(data_dir: str, config: Config, global_batch_size: int = 1, formats: Se
     Each names the file, the value, what is allowed and the next step. Opens every file, reads no row.
     """
     try:
-        found = describe(data_dir)
+        found = FOLDER.describe(data_dir)
     except ValueError as error:
         return [str(error)]
     problems = _sizes(os.path.join(data_dir, DESCRIPTION), found, config)
-    for field in FIELDS:
-        problems += _array(data_dir, field, found)
+    for field, (axes, dtype) in FIELDS.items():
+        problems += FOLDER.array_problems(data_dir, field, dtype, (found["rows"], *(found[axis] for axis in axes)))
     if found["rows"] < global_batch_size:
         problems.append(
             f"{data_dir}: has {found['rows']} rows; one global batch needs {global_batch_size}. "
             "Take a smaller batch, or prepare more text."
         )
     return problems
-
-
-def _recognise(file: str, found: Any) -> None:
-    """ValueError unless `found` is a description that this version reads."""
-    name = found.get("format") if isinstance(found, dict) else None
-    if name != FORMAT:
-        raise ValueError(f"{file}: format is {name!r:.60}; allowed: {FORMAT!r}. {PREPARE}.")
-    if found.get("version") != VERSION:
-        raise ValueError(
-            f"{file}: version is {found.get('version')!r:.60}; this dlperf reads {VERSION}. {PREPARE} again."
-        )
-    wrong = [f"{key} is {found.get(key)!r:.60}" for key in KEYS if not _is_count(found.get(key))]
-    if wrong:
-        raise ValueError(f"{file}: {', '.join(wrong)}; allowed: whole numbers from 1. {PREPARE} again.")
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def _sizes(file: str, found: Dict[str, Any], config: Config) -> List[str]:
@@ -148,39 +104,4 @@ def _sizes(file: str, found: Dict[str, Any], config: Config) -> List[str]:
         data, model = found[key], getattr(config, key)
         if data != model:
             problems.append(f"{file}: {key} is {data}; the model needs {model}. Prepare with --{key} {model}.")
-    data, model = found["vocabulary"], config.vocabulary
-    if data > model:
-        problems.append(
-            f"{file}: vocabulary is {data} words; the model has {model}. Prepare with --vocab-size {model}."
-        )
-    return problems
-
-
-def _array(data_dir: str, field: str, found: Dict[str, Any]) -> List[str]:
-    """Problems of one array, by what dataset.json promises."""
-    file = path(data_dir, field)
-    if not os.path.isfile(file):
-        return [f"{file}: is missing. {PREPARE} again."]
-    axes, dtype = FIELDS[field]
-    promised = (dtype, (found["rows"], *(found[axis] for axis in axes)))
-    try:
-        array = _map(data_dir, field)
-        actual = (str(array.dtype), array.shape)
-        ordered = array.flags.c_contiguous
-    except Exception as error:  # for a damaged file numpy raises whatever its parser met
-        return [f"{file}: is damaged or cut short ({_first_line(error)}). {PREPARE} again."]
-    if actual != promised or not ordered:
-        order = "" if ordered else " in Fortran order"
-        return [f"{file}: holds {actual}{order}; {DESCRIPTION} promises {promised}. {PREPARE} again."]
-    return []
-
-
-def _map(data_dir: str, field: str) -> "NDArray[Any]":
-    import numpy
-
-    loaded: NDArray[Any] = numpy.load(path(data_dir, field), mmap_mode="r", allow_pickle=False)
-    return loaded
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    return problems + vocabulary_problems(file, found["vocabulary"], config.vocabulary)

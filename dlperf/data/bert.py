@@ -25,6 +25,7 @@ from dlperf.data.text import read_vocabulary, scan, text_files, train
 from dlperf.errors import Problem, UsageError, decimal, either, shown, whole_number
 from dlperf.models import pretraining
 from dlperf.models.bert import FIELDS
+from dlperf.models.prepared import DESCRIPTION, path
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -178,7 +179,7 @@ def _prepare_in(data: Path, tokens: Path, options: Options, quiet: bool) -> dict
         digest = _write(data, rows(corpus, found, words, options), len(found[0]), options, advance)
     (data / pretraining.VOCABULARY).write_text("".join(word + "\n" for word in words), "utf-8")
     description = _describe(options, words, corpus, found, digest, len(files))
-    (data / pretraining.DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n", "utf-8")
+    (data / DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n", "utf-8")
     return description
 
 
@@ -189,7 +190,7 @@ def _write(folder: Path, chunks: Iterator[Arrays], count: int, options: Options,
     """
     digests = {field: hashlib.sha256() for field in FIELDS}
     with ExitStack() as stack:
-        streams = {field: stack.enter_context(open(pretraining.path(folder, field), "wb")) for field in FIELDS}
+        streams = {field: stack.enter_context(open(path(folder, field), "wb")) for field in FIELDS}
         for field, (axes, dtype) in FIELDS.items():
             _write_header(streams[field], (count, *(getattr(options, axis) for axis in axes)), dtype)
         for chunk in chunks:
@@ -211,8 +212,8 @@ def _describe(
 ) -> dict[str, Any]:
     unknown = words.index("[UNK]")
     return {
-        "format": pretraining.FORMAT,
-        "version": pretraining.VERSION,
+        "format": pretraining.FOLDER.format,
+        "version": pretraining.FOLDER.version,
         "rows": len(found[0]),
         "random_next_rows": int(found[4].sum()),
         "sequence": options.sequence,

@@ -97,7 +97,7 @@ def test_another_seed_gives_other_rows_of_the_same_vocabulary(corpus, prepared, 
 
 
 def test_description(prepared, arrays):
-    found = pretraining.describe(prepared)
+    found = pretraining.FOLDER.describe(prepared)
     assert found["rows"] == len(arrays["lengths"])
     assert found["random_next_rows"] == arrays["next_sentence_labels"].sum()
     assert found["vocabulary"] == len(words_of(prepared)) <= 600
@@ -443,7 +443,7 @@ def test_a_foreign_or_damaged_folder(copy, damage):
 
 
 def test_all_that_does_not_fit_the_model_at_once(prepared):
-    found = pretraining.describe(prepared)
+    found = pretraining.FOLDER.describe(prepared)
     problems = pretraining.check(str(prepared), bert.SIZES["bert_tiny"], 10**6)
     assert [problem.partition(": ")[2] for problem in problems] == [
         "sequence is 128; the model needs 32. Prepare with --sequence 32.",
@@ -666,7 +666,7 @@ def test_links_between_folders_and_odd_names_are_no_obstacle(tmp_path):
     (tmp_path / "text" / "loop").symlink_to("loop")
     (tmp_path / "text" / "folder.txt").mkdir()
     assert prepare(tmp_path / "text", tmp_path / "out", "--duplicate-factor", 1) == 0
-    assert pretraining.describe(str(tmp_path / "out"))["corpus"]["files"] == 2
+    assert pretraining.FOLDER.describe(str(tmp_path / "out"))["corpus"]["files"] == 2
     assert pretraining.check(str(tmp_path / "out"), CONFIG) == []
 
 

@@ -191,7 +191,7 @@ def hostfile(data: bytes) -> None:
     hosts.from_flag(data.decode(errors="replace"), [])
 
 
-ROWS = {"format": pretraining.FORMAT, "version": 1, "rows": 8, "sequence": 16, "masked": 4, "vocabulary": 64}
+ROWS = {"format": pretraining.FOLDER.format, "version": 1, "rows": 8, "sequence": 16, "masked": 4, "vocabulary": 64}
 PHOTOS = {"format": photos.FORMAT, "version": 1, "images": 8, "classes": ["a", "b"],
           "formats": {"folder": {"index.tsv": 20}, "recordio": {"train.rec": 5, "train.idx": 3}}}  # fmt: skip
 

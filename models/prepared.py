@@ -1,0 +1,104 @@
+"""Folders of prepared text on disk: a description, and arrays that are read from a memory map.
+
+`dataset.json` says what a folder is; each array is a .npy file beside it. Nothing is copied or converted, and all
+processes of a machine share one page cache.
+"""
+
+import json
+import os
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Tuple, Union
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+DESCRIPTION = "dataset.json"
+
+
+class Folder(NamedTuple):
+    """What one kind of folder is. what: in words, "prepared BERT examples". format, version: in dataset.json. keys: of
+    it that a reader needs; each is a count, 1 or more. command: what makes such a folder."""
+
+    what: str
+    format: str
+    version: int
+    keys: Tuple[str, ...]
+    command: str
+
+    @property
+    def prepare(self) -> str:
+        return f"Prepare a folder with `{self.command} --corpus DIR --output DIR`"
+
+    def describe(self, data_dir: str) -> Dict[str, Any]:
+        """What dataset.json says, as a dict. ValueError, one sentence, when the folder is not one that we can read."""
+        file = os.path.join(data_dir, DESCRIPTION)
+        if not os.path.isdir(data_dir):
+            what = "is not a folder" if os.path.exists(data_dir) else "does not exist"
+            raise ValueError(f"{data_dir}: {what}; allowed: a folder of {self.what}. {self.prepare}.")
+        if not os.path.isfile(file):
+            raise ValueError(f"{data_dir}: has no {DESCRIPTION}; allowed: a folder of {self.what}. {self.prepare}.")
+        try:
+            with open(file, encoding="utf-8") as stream:
+                found: Dict[str, Any] = json.load(stream)
+        except (OSError, ValueError, RecursionError) as error:
+            raise ValueError(f"{file}: cannot be read as JSON ({_first_line(error)}). {self.prepare} again.") from None
+        self._recognise(file, found)
+        return found
+
+    def _recognise(self, file: str, found: Any) -> None:
+        """ValueError unless `found` is a description that this version reads."""
+        name = found.get("format") if isinstance(found, dict) else None
+        if name != self.format:
+            raise ValueError(f"{file}: format is {name!r:.60}; allowed: {self.format!r}. {self.prepare}.")
+        if found.get("version") != self.version:
+            raise ValueError(
+                f"{file}: version is {found.get('version')!r:.60}; this dlperf reads {self.version}. "
+                f"{self.prepare} again."
+            )
+        wrong = [f"{key} is {found.get(key)!r:.60}" for key in self.keys if not _is_count(found.get(key))]
+        if wrong:
+            raise ValueError(f"{file}: {', '.join(wrong)}; allowed: whole numbers from 1. {self.prepare} again.")
+
+    def array_problems(self, data_dir: str, field: str, dtype: str, shape: Tuple[int, ...]) -> List[str]:
+        """Problems of one array, by the type and shape that dataset.json promises."""
+        file = path(data_dir, field)
+        if not os.path.isfile(file):
+            return [f"{file}: is missing. {self.prepare} again."]
+        promised = (dtype, shape)
+        try:
+            array = mapped(data_dir, field)
+            actual = (str(array.dtype), array.shape)
+            ordered = array.flags.c_contiguous
+        except Exception as error:  # for a damaged file numpy raises whatever its parser met
+            return [f"{file}: is damaged or cut short ({_first_line(error)}). {self.prepare} again."]
+        if actual != promised or not ordered:
+            order = "" if ordered else " in Fortran order"
+            return [f"{file}: holds {actual}{order}; {DESCRIPTION} promises {promised}. {self.prepare} again."]
+        return []
+
+
+def path(data_dir: "Union[str, os.PathLike[str]]", field: str) -> str:
+    """The file of one array."""
+    return os.path.join(data_dir, field + ".npy")
+
+
+def mapped(data_dir: str, field: str) -> "NDArray[Any]":
+    """One array, read-only."""
+    import numpy
+
+    loaded: NDArray[Any] = numpy.load(path(data_dir, field), mmap_mode="r", allow_pickle=False)
+    return loaded
+
+
+def vocabulary_problems(file: str, data: int, model: int) -> List[str]:
+    """What is wrong with a vocabulary of so many words for a model that has so many. file: that says it."""
+    if data <= model:
+        return []
+    return [f"{file}: vocabulary is {data} words; the model has {model}. Prepare with --vocab-size {model}."]
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
