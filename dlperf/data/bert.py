@@ -21,8 +21,8 @@ import numpy
 from dlperf import models
 from dlperf.data.folder import Advance, aside, output_problems, stage
 from dlperf.data.pretraining import Corpus, Options, batches, pairs, rows, tokenize
-from dlperf.data.text import read_vocabulary, scan, text_files, train
-from dlperf.errors import Problem, UsageError, decimal, either, shown, whole_number
+from dlperf.data.text import corpus_problems, read_vocabulary, scan, text_files, train
+from dlperf.errors import Problem, UsageError, decimal, either, whole_number
 from dlperf.models import pretraining
 from dlperf.models.bert import FIELDS
 from dlperf.models.prepared import DESCRIPTION, path
@@ -83,7 +83,7 @@ def options(asked: argparse.Namespace) -> Options:
             problems.append(Problem("--vocab-size", asked.vocab_size, says=says))
     if not problems:
         problems += _unread(numbers, words, asked)
-    problems += _corpus_problems(asked.corpus) + output_problems(asked.output, "--corpus", asked.corpus)
+    problems += corpus_problems(asked.corpus) + output_problems(asked.output, "--corpus", asked.corpus)
     if problems:
         raise UsageError(problems)
     return Options(asked.corpus, asked.output, words, **numbers)
@@ -123,26 +123,6 @@ def _numbers(given: dict[str, str | None]) -> tuple[dict[str, Any], list[Problem
         else:
             numbers[name] = value
     return numbers, problems
-
-
-def _corpus_problems(corpus: Path) -> list[Problem]:
-    if not corpus.is_dir():
-        what = "this is a file" if corpus.exists() else "there is no such folder"
-        return [Problem("--corpus", corpus, says=f"{what}. Name a folder of text files, *.txt.")]
-    try:
-        files = text_files(corpus)
-    except OSError as error:
-        return [Problem("--corpus", shown(str(error.filename)), says=f"cannot be read: {error.strerror}.")]
-    odd = [shown(str(file)) for file in files if not file.is_file()]
-    if odd:
-        says = "it is no file, or a link that leads nowhere. Remove it."
-        return [Problem("--corpus", file, says=says) for file in odd]
-    says = ""
-    if not files:
-        says = "it has no *.txt. Rename your text files."
-    elif not any(file.stat().st_size for file in files):
-        says = f"all its text files ({len(files)}) are empty."
-    return [Problem("--corpus", corpus, says=says)] if says else []
 
 
 def prepare(options: Options, quiet: bool = False) -> dict[str, Any]:
