@@ -73,7 +73,7 @@ SAMPLE = "tokens"
 RATE_UNIT = "tokens/s"
 #: rows per device where none is asked: what fits beside the logits of 1024 tokens; on CPU a step of a few seconds
 BATCH_SIZE = {"cuda": {"fp32": 8, "tf32": 8, "amp": 16}, "cpu": 1}
-INPUT = ""
+INPUT = "text"
 EFFECTIVE = ("clip_norm", "gelu", "attention")
 WORK = ("clip_norm", "sequence", "vocabulary")
 MEANINGS = {
