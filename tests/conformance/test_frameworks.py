@@ -139,7 +139,14 @@ def test_all_six_do_the_same_work_in_the_full_networks(tmp_path):
         assert one.trajectory.peak_memory_bytes < 12 * 2**30
 
 
-def test_all_frameworks_train_on_prepared_text(tmp_path):
+PREPARE = {
+    "bert_tiny": ["bert", "--vocab-size", 120, "--sequence", 32, "--masked", 5],
+    "gpt_tiny": ["text", "--vocab-size", 120],
+}
+
+
+@pytest.mark.parametrize("model", ["bert_tiny", pytest.param("gpt_tiny", marks=pytest.mark.long)])
+def test_all_frameworks_train_on_prepared_text(model, tmp_path):
     """`dlperf.data` makes the rows, `--data` trains on them: the first losses are close, so the rows are the same."""
     corpus = tmp_path / "corpus"
     corpus.mkdir()
@@ -147,9 +154,10 @@ def test_all_frameworks_train_on_prepared_text(tmp_path):
         f"the {a} {b} saw a {c}" for a in ("red", "old") for b in ("cat", "dog") for c in ("bird", "fish")
     )
     (corpus / "text.txt").write_text("\n\n".join([sentences] * 40))
-    prepare = ["bert", "--corpus", corpus, "--output", tmp_path / "rows", "--vocab-size", 120]
-    assert run("data", *prepare, "--sequence", 32, "--masked", 5, "--quiet").returncode == 0
-    words = ["-m", "bert_tiny", "-p", "fp32", "--device", "cpu", "-r", 1, "--data", tmp_path / "rows"]
+    kind, *options = PREPARE[model]
+    prepare = [kind, "--corpus", corpus, "--output", tmp_path / "rows", *options, "--quiet"]
+    assert run("data", *prepare).returncode == 0
+    words = ["-m", model, "-p", "fp32", "--device", "cpu", "-r", 1, "--data", tmp_path / "rows"]
     ended = run("compare", *words, "-o", tmp_path / "out", timeout=1800)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     found = records(tmp_path / "out")
