@@ -88,6 +88,7 @@ def add_to(kinds: Any) -> None:
     drawn.add_argument("--output", required=True, metavar="DIR", type=Path, help="folder to make; must not exist yet")
     drawn.add_argument("--classes", default="8", metavar="N", help="subfolders (default: 8)")
     drawn.add_argument("--per-class", default="16", metavar="N", help="images in each (default: 16)")
+    drawn.add_argument("--size", metavar="N", help="height and width: 32 as CIFAR-10's (default: several, 256 to 640)")
     drawn.add_argument("--seed", default="1", metavar="N", help="of what is drawn (default: 1)")
     drawn.set_defaults(run=draw_asked)
 
@@ -313,24 +314,26 @@ def draw_asked(asked: argparse.Namespace) -> None:
     problems: list[Problem] = []
     classes = _whole("--classes", asked.classes, 1, MOST_CLASSES, problems)
     per_class = _whole("--per-class", asked.per_class, 1, 10_000, problems)
+    side = None if asked.size is None else _whole("--size", asked.size, 8, 4096, problems)
     seed = _whole("--seed", asked.seed, 0, 2**32 - 1, problems)
     if asked.output.exists():
         problems.append(Problem("--output", asked.output, says="it exists already. Choose another folder."))
     if problems:
         raise UsageError(problems)
     with aside(asked.output) as folder:
-        draw(folder, classes, per_class, seed)
+        draw(folder, classes, per_class, seed, [(side, side)] if side else SIZES)
     print(f"{asked.output}: {classes * per_class} images of {classes} classes")
 
 
-def draw(output: Path, classes: int, per_class: int, seed: int = 1) -> None:
-    """Folders class000, class001 ... of JPEG files: soft shapes and fine grain, as photographs have them."""
+def draw(output: Path, classes: int, per_class: int, seed: int = 1, sizes: Sequence[tuple[int, int]] = SIZES) -> None:
+    """Folders class000, class001 ... of JPEG files: soft shapes and fine grain, as photographs have them. sizes: of
+    them, (height, width), by turns."""
     number = 0
     for label in range(classes):
         folder = output / f"class{label:03d}"
         folder.mkdir(parents=True)
         for index in range(per_class):
-            height, width = SIZES[number % len(SIZES)]
+            height, width = sizes[number % len(sizes)]
             _picture(random_state(seed, f"photo {number}"), height, width).save(
                 folder / f"image{index:04d}.jpg", "JPEG", quality=90
             )

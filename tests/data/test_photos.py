@@ -22,7 +22,7 @@ from dlperf.data import formats
 from dlperf.data import photos as photos_
 from dlperf.data.formats import MAGIC
 from dlperf.data.photos import ORIENTATION, draw
-from dlperf.models import photos, resnet
+from dlperf.models import photos, resnet, vgg_cifar
 
 
 @pytest.fixture
@@ -217,6 +217,18 @@ def test_the_random_part_is_inside_and_as_large_as_it_should_be():
     assert max(shares) <= 1
     always_fit = [share for share in shares if share < 0.5625]  # 300 high and 3:4 wide
     assert abs(numpy.mean(always_fit) - (0.08 + 0.5625) / 2) < 0.015
+
+
+def test_photos_are_drawn_as_large_as_is_asked(tmp_path):
+    said = call("data", "photos", "--output", tmp_path / "drawn", "--classes", 2, "--per-class", 3, "--size", 32)
+    assert said.returncode == 0, said.stderr
+    assert {Image.open(file).size for file in (tmp_path / "drawn").glob("*/*.jpg")} == {(32, 32)}
+    assert len(bytes_of(tmp_path / "drawn")) == 6
+    assert prepare(tmp_path / "drawn", tmp_path / "out") == 0
+    assert photos.check(tmp_path / "out", vgg_cifar.SIZES["vgg16_cifar"], 6, ["folder"]) == []
+    refused = call("data", "photos", "--output", tmp_path / "more", "--size", "0")
+    assert refused.returncode == 2
+    assert "--size: '0' is not usable; allowed: a whole number from 8 to 4,096" in refused.stderr
 
 
 @pytest.mark.parametrize("words", [["photos", "--classes"], ["imagenet", "--source", ".", "--shards"]])
