@@ -28,10 +28,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import fmean, median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dlperf.proof import rounding
-from dlperf.proof.rounding import CHANGES, ROUNDOFF, SLACK, VALUES, WEIGHT, Bars, distance, grown, norm, odd_length
+from dlperf.proof.rounding import (
+    CHANGES,
+    MEANS,
+    ROUNDOFF,
+    SLACK,
+    VALUES,
+    WEIGHT,
+    Bars,
+    distance,
+    grown,
+    norm,
+    odd_length,
+)
 
 if TYPE_CHECKING:
     import numpy
@@ -105,12 +117,15 @@ OF_SGD = Masks(False, 0.7, 1.6, 0.82, 1.3, first=0.7, later=0.35, lengths=math.i
 @dataclass(frozen=True)
 class Reference:
     """The reference's two runs. masks: what those of dropout may do, by which the two differ; None without dropout.
-    bars: without it, of changes."""
+    bars, means: without it, of changes and of Adam's means of gradients. eps: Adam's, as it is beside its mean of
+    gradients after one step."""
 
     first: Marks
     second: Marks
     masks: Masks | None = None
     bars: Bars = CHANGES
+    means: Bars = MEANS
+    eps: float = 0.0
 
     @property
     def steps(self) -> int:
@@ -317,17 +332,25 @@ def _means(run: Marks, reference: Reference, trained: Sequence[str]) -> Iterator
     """Without dropout: Adam's means of gradients. They show what an update does not, which is as large whatever the
     gradient is; and rounding moves them as it moves gradients, while an update may turn round."""
 
-    def means(marks: Marks) -> dict[int, Tensors]:
-        return {steps: moments["mean"] for steps, moments in marks.moments.items() if steps}
+    ours, first, second = (_mean(one) for one in (run, reference.first, reference.second))
+    return rounding.faults(ours, first, second, reference.means)
 
-    return rounding.faults(means(run), means(reference.first), means(reference.second), rounding.MEANS)
+
+def _mean(marks: Marks) -> dict[int, Tensors]:
+    return {steps: moments["mean"] for steps, moments in marks.moments.items() if steps}
 
 
 def _changes(run: Marks, reference: Reference, trained: Sequence[str]) -> Iterator[str]:
-    """Without dropout: what changed since the start."""
+    """Without dropout: what changed since the start; by Adam, of values whose first update was decided."""
+    clear: dict[str, Any] = dict.fromkeys(trained, True)
+    first, second = _mean(reference.first), _mean(reference.second)
+    if first.keys() & second.keys():
+        steps = min(first.keys() & second.keys())
+        clear = rounding.decided(first[steps], second[steps], reference.bars, reference.eps)
 
     def changes(marks: Marks) -> dict[int, Tensors]:
-        return {steps: marks.changes(steps, trained) for steps in marks.states if steps}
+        moved = {steps: marks.changes(steps, trained) for steps in marks.states if steps}
+        return {steps: {name: clear[name] * one for name, one in found.items()} for steps, found in moved.items()}
 
     return rounding.faults(changes(run), changes(reference.first), changes(reference.second), reference.bars)
 

@@ -125,10 +125,13 @@ class References:
             if isinstance(found, str):
                 return f"the reference did not run: {found}"
             made.append(found)
-        changes = rounding.KINKS if revealing and not models.family(job.model).SMOOTH else rounding.CHANGES
+        changes, means, eps = rounding.CHANGES, rounding.MEANS, 0.0
         if is_adam(job):
+            eps = (1 - recipe(job).beta1) * recipe(job).eps
             changes = rounding.HALVES if job.precision.startswith("amp") else rounding.SIGNS
-        return Reference(made[0], made[1], None if revealing else masks(job), changes)
+        if revealing and not models.family(job.model).SMOOTH:
+            changes, means = rounding.kinked(changes), rounding.kinked(means)
+        return Reference(made[0], made[1], None if revealing else masks(job), changes, means, eps)
 
     def _run(self, asked: Asked) -> Marks | str:
         """What a run wrote down, from the cache or made now; or why there is none."""

@@ -140,23 +140,26 @@ def test_a_first_update_tells_the_learning_rate_whatever_the_masks() -> None:
         assert "of its first update" in fault(first_update(seed, eps=0.1), reference)
 
 
-def flipped(run: Marks, name: str, count: int) -> Marks:
-    """As where gradients near zero were rounded to the other side: some values changed the other way."""
-    start, changed = run.states[0][name], {}
-    for step, found in run.states.items():
-        values = found[name].copy()
-        values[:count] = 2 * start[:count] - values[:count]
-        changed[step] = {**found, name: values}
-    return replace(run, states=changed)
+def signs(noise: float = 0.0, seed: int = 0, turned: int = 0) -> Marks:
+    """Two updates by the signs of gradients, as Adam makes them. noise: of gradients, where they are 1. turned: of how
+    many the largest are updated the other way."""
+    source, starts = numpy.random.default_rng(seed), numpy.random.default_rng(7)
+    before = {name: starts.standard_normal(SIZE) for name in ("a", "b")}
+    gradients = {name: starts.standard_normal(SIZE) + noise * source.standard_normal(SIZE) for name in before}
+    updates = {name: -1e-4 * numpy.sign(gradient) for name, gradient in gradients.items()}
+    updates["a"][numpy.argsort(-abs(gradients["a"]))[:turned]] *= -1
+    states = {steps: {name: value + steps * updates[name] for name, value in before.items()} for steps in (0, 1, 2)}
+    moments = {steps: {"mean": {name: (1 - 0.9**steps) * one for name, one in gradients.items()}} for steps in (1, 2)}
+    return Marks({}, states, moments=moments)
 
 
-def test_few_gradients_of_the_other_sign_are_left_out_where_an_update_is_one() -> None:
-    signs = replace(ROUNDED, bars=rounding.SIGNS)
-    right = replace(train(1e-5, 3), losses={})
-    assert fault(right, signs) == fault(flipped(right, "a", rounding.SIGNS.flipped), signs) == ""
-    assert "off by" in fault(flipped(right, "a", 1), ROUNDED)
-    assert "off by" in fault(flipped(right, "a", 3 * rounding.SIGNS.flipped), signs)
-    assert "off by" in fault(train(1e-5, 3, rate=0.1002), signs)
+def test_a_sign_that_rounding_decides_is_left_out_where_an_update_is_one() -> None:
+    reference = Reference(signs(), signs(1e-3, 1), bars=rounding.SIGNS, eps=1e-9)
+    right = [signs(1e-3, seed) for seed in range(2, 22)]
+    assert [fault(run, reference) for run in right] == [""] * 20
+    assert "the change of its parameters is another: off by" in fault(signs(1e-3, 2, turned=1), reference)
+    told = [fault(replace(run, moments={}), replace(reference, first=replace(signs(), moments={}))) for run in right]
+    assert any("the change of its parameters is another: off by" in one for one in told)
 
 
 def test_what_a_run_tells_without_a_reference() -> None:
