@@ -8,6 +8,8 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Tuple, Union
 
+from dlperf.models.parameters import random_state
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -74,6 +76,40 @@ class Folder(NamedTuple):
             order = "" if ordered else " in Fortran order"
             return [f"{file}: holds {actual}{order}; {DESCRIPTION} promises {promised}. {self.prepare} again."]
         return []
+
+
+class Shuffled:
+    """The batches of one rank for one epoch, of rows in a random order, which the seed gives, the same in every rank.
+
+    Global batch number k is world_size * batch_size rows of it, of which rank r has its r-th slice; rows that do not
+    fill a last global batch are left out. rows: how many there are. A subclass reads them.
+    """
+
+    def __init__(self, rows: int, batch_size: int, rank: int, world_size: int, seed: int):
+        self._batch_size, self._rank, self._world_size = batch_size, rank, world_size
+        self._order = random_state(seed, "order of rows").permutation(rows)
+        self._count = rows // (batch_size * world_size)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: int) -> "Dict[str, NDArray[Any]]":
+        return self._slice(index, self._rank * self._batch_size, self._batch_size)
+
+    def total(self, index: int, field: str) -> float:
+        """The sum of a field over the whole global batch."""
+        return float(self._slice(index, 0, self._batch_size * self._world_size)[field].sum(dtype="float64"))
+
+    def _slice(self, index: int, start: int, count: int) -> "Dict[str, NDArray[Any]]":
+        """So many rows of a global batch."""
+        if not 0 <= index < self._count:
+            raise IndexError(f"batch {index} of {self._count}")
+        start += index * self._batch_size * self._world_size
+        return self._read(self._order[start : start + count])
+
+    def _read(self, rows: "NDArray[Any]") -> "Dict[str, NDArray[Any]]":
+        """These rows: arrays by name, C-contiguous, batch axis first."""
+        raise NotImplementedError
 
 
 def path(data_dir: "Union[str, os.PathLike[str]]", field: str) -> str:

@@ -13,8 +13,7 @@ as nanoGPT has it; a last row that is not full is left out.
 import os
 from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple
 
-from dlperf.models.parameters import random_state
-from dlperf.models.prepared import DESCRIPTION, Folder, mapped, vocabulary_problems
+from dlperf.models.prepared import DESCRIPTION, Folder, Shuffled, mapped, vocabulary_problems
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,13 +27,9 @@ TOKENIZER = "tokenizer.json"
 FORMATS: Tuple[str, ...] = ()
 
 
-class Rows:
-    """The batches of one rank for one epoch: `rows[i]` is a dict of input_ids and labels, int32 (batch_size, sequence).
-
-    Rows are in a random order, which the seed gives, the same in every rank. Global batch number k is
-    world_size * batch_size rows of it, of which rank r has its r-th slice; rows that do not fill a last global batch
-    are left out. Raises ValueError with all problems that `check` finds.
-    """
+class Rows(Shuffled):
+    """`rows[i]` is a dict of input_ids and labels, int32 (batch_size, sequence). Raises ValueError with all problems
+    that `check` finds."""
 
     def __init__(self, data_dir: str, config: Any, batch_size: int, rank: int, world_size: int, seed: int):
         problems = check(data_dir, config, batch_size * world_size)
@@ -42,29 +37,12 @@ class Rows:
             raise ValueError("\n".join(problems))
         self._tokens = mapped(data_dir, TOKENS)
         self._sequence: int = config.sequence
-        self._batch_size, self._rank, self._world_size = batch_size, rank, world_size
-        rows: int = (len(self._tokens) - 1) // config.sequence
-        self._order = random_state(seed, "order of rows").permutation(rows)
-        self._count = rows // (batch_size * world_size)
+        super().__init__((len(self._tokens) - 1) // self._sequence, batch_size, rank, world_size, seed)
 
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, index: int) -> "Dict[str, NDArray[Any]]":
-        return self._read(index, self._rank * self._batch_size, self._batch_size)
-
-    def total(self, index: int, field: str) -> float:
-        """The sum of a field over the whole global batch."""
-        return float(self._read(index, 0, self._batch_size * self._world_size)[field].sum(dtype="float64"))
-
-    def _read(self, index: int, start: int, count: int) -> "Dict[str, NDArray[Any]]":
-        """So many rows of a global batch."""
+    def _read(self, rows: "NDArray[Any]") -> "Dict[str, NDArray[Any]]":
         import numpy
 
-        if not 0 <= index < self._count:
-            raise IndexError(f"batch {index} of {self._count}")
-        start += index * self._batch_size * self._world_size
-        begins = self._order[start : start + count] * self._sequence
+        begins = rows * self._sequence
         tokens = numpy.stack([self._tokens[one : one + self._sequence + 1] for one in begins]).astype("int32")
         return {"input_ids": numpy.ascontiguousarray(tokens[:, :-1]), "labels": numpy.ascontiguousarray(tokens[:, 1:])}
 
