@@ -8,6 +8,7 @@ from typing import Any
 
 from dlperf import models
 from dlperf.figures import peaks
+from dlperf.figures.rates import units
 from dlperf.figures.summaries import Summary
 from dlperf.report import names, text
 from dlperf.schema import Comparison
@@ -37,8 +38,9 @@ def _on_gpu(summary: Summary, machine: Mapping[str, Any], found: Mapping[str, pe
     joules = text.number(summary.joules_per_sample, 3)
     if estimate is None or job.model not in models.FAMILY_OF:
         return (*[text.NONE] * (2 if found is None else 3), joules)
-    flops, peak = peaks.reached(job, estimate.centre), peaks.of_machine(machine, job.precision)
-    product = () if found is None else (_percent(peaks.share_of_product(job, estimate.centre, found)),)
+    rate = estimate.centre / units(job, summary.done)
+    flops, peak = peaks.reached(job, rate), peaks.of_machine(machine, job.precision)
+    product = () if found is None else (_percent(peaks.share_of_product(job, rate, found)),)
     return text.number(flops / 1e12, 1), _percent(flops / peak if peak else None), *product, joules
 
 
@@ -47,7 +49,8 @@ def _on_cpu(summary: Summary, found: Mapping[str, peaks.Ceiling]) -> tuple[str, 
     job, estimate = summary.job, summary.throughput
     if estimate is None or job.model not in models.FAMILY_OF:
         return text.NONE, text.NONE
-    flops, share = peaks.reached(job, estimate.centre), peaks.share_of_product(job, estimate.centre, found)
+    rate = estimate.centre / units(job, summary.done)
+    flops, share = peaks.reached(job, rate), peaks.share_of_product(job, rate, found)
     return text.number(flops / 1e9, 1), _percent(share)
 
 

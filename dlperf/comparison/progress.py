@@ -192,7 +192,8 @@ class Progress:
             self._told.add(self._job.id)
             self.note(slow)
         pace = self._position.pace
-        return f"{self._job.global_batch_size / pace:.4g} {_unit(self._job)}" if pace else ""
+        samples = self._job.global_batch_size * rates.units(self._job, ())
+        return f"{samples / pace:.4g} {_unit(self._job)}" if pace else ""
 
     def share(self, job: Job) -> float | None:
         """Seconds that a run of a row should take: what the plan expects, times what the other rows took over that

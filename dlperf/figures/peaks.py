@@ -95,29 +95,29 @@ def of_product(record: Record, key: str = "large_seconds") -> float | None:
     return float(2 * told["large_size"] ** 3 * ranks / told[key])
 
 
-def share_of_product(job: Job, throughput: float, found: Mapping[str, Ceiling]) -> float | None:
-    """Of the fastest product, what a row reached; found: see `ceilings`."""
+def share_of_product(job: Job, rate: float, found: Mapping[str, Ceiling]) -> float | None:
+    """Of the fastest product, what was reached at a rate in rows of batches/s; found: see `ceilings`."""
     ceiling = found.get(job.device)
     fastest = ceiling.flops.get(job.precision) if ceiling and job.model in models.FAMILY_OF else None
     together = job.nproc_per_node if job.device == "cpu" else 1
-    return reached(job, throughput) * together / fastest if fastest else None
+    return reached(job, rate) * together / fastest if fastest else None
 
 
-def reached(job: Job, throughput: float) -> float:
-    """FLOP/s of each device, by the FLOPs of the model's definition, at a rate in samples/s."""
-    return throughput / models.units(job.model) * models.flops(job.model) / job.world_size
+def reached(job: Job, rate: float) -> float:
+    """FLOP/s of each device, by the FLOPs of the model's definition, at a rate in rows of batches/s."""
+    return rate * models.flops(job.model) / job.world_size
 
 
-def impossible(job: Job, throughput: float, machine: Mapping[str, Any], found: Mapping[str, Ceiling]) -> str:
-    """That a rate is more than the device can reach, in words; empty for others, and where nothing is known of it.
-    found: see `ceilings`."""
-    share, on_cpu = share_of_product(job, throughput, found), job.device == "cpu"
+def impossible(job: Job, rate: float, machine: Mapping[str, Any], found: Mapping[str, Ceiling]) -> str:
+    """That a rate in rows of batches/s is more than the device can reach, in words; empty for others, and where nothing
+    is known of it. found: see `ceilings`."""
+    share, on_cpu = share_of_product(job, rate, found), job.device == "cpu"
     if share is not None and share > (BEYOND if on_cpu else BEYOND_ON_GPU):
-        flops = reached(job, throughput) / 1e9 * (job.nproc_per_node if on_cpu else 1)
+        flops = reached(job, rate) / 1e9 * (job.nproc_per_node if on_cpu else 1)
         speed = f"{flops:,.0f} GFLOP/s" if on_cpu else f"{flops / 1e3:,.0f} TFLOP/s"
         return f"impossible: {speed}, {share:,.1f} times what the fastest product of matrices reached here"
     peak = of_machine(machine, job.precision) if job.device == "cuda" and job.model in models.FAMILY_OF else None
-    flops = reached(job, throughput) if peak else 0.0
+    flops = reached(job, rate) if peak else 0.0
     if not peak or flops <= OVERCLOCK * peak:
         return ""
     return f"impossible: {flops / 1e12:.0f} TFLOP/s, of {peak / 1e12:.0f} that the GPU reaches at most"

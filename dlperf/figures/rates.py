@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from dlperf.schema import Record
+from dlperf import models
+from dlperf.schema import Job, Record
 
 
 def throughput(record: Record) -> float:
     """Samples per second of one run: all samples over all seconds of its windows, never a mean of rates."""
     return sum(window.samples for window in record.windows) / seconds(record)
+
+
+def units(job: Job, records: Sequence[Record]) -> float:
+    """How many samples a row of a batch had in some runs of a job: 1 image; the tokens of a text, which may differ. 1
+    of a model that this version does not know."""
+    if job.model not in models.FAMILY_OF:
+        return 1.0
+    if job.input == "synthetic" or not job.traits.worker or not records:
+        return models.units(job.model)
+    windows = [window for record in records for window in record.windows]
+    return sum(window.samples for window in windows) / (job.global_batch_size * sum(window.steps for window in windows))
 
 
 def seconds(record: Record) -> float:

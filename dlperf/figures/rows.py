@@ -16,6 +16,7 @@ from dlperf.figures.rates import (
     seconds,
     source,
     throughput,
+    units,
 )
 from dlperf.models import FAMILY_OF
 from dlperf.proof import judge
@@ -72,7 +73,9 @@ def _row(record: Record, early: int, proofs: Sequence[Certificate]) -> dict[str,
         "started": record.started,
         "run_seconds": record.seconds,
         "throughput_samples_per_second": throughput(record) if measured else None,
-        "device_flops_per_second": reached(job, throughput(record)) if measured and job.model in FAMILY_OF else None,
+        "device_flops_per_second": reached(job, throughput(record) / units(job, [record]))
+        if measured and job.model in FAMILY_OF
+        else None,
         "samples": sum(window.samples for window in record.windows),
         "steps": sum(window.steps for window in record.windows),
         "windows": len(record.windows),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dlperf.figures import peaks, ranking, statistics
 from dlperf.figures.once import once
-from dlperf.figures.rates import throughput
+from dlperf.figures.rates import throughput, units
 from dlperf.figures.statistics import Estimate
 from dlperf.figures.summaries import Summary, rates_of
 from dlperf.proof import judge, peers
@@ -69,7 +69,8 @@ def obstacles(comparison: Comparison) -> dict[str, str]:
     for record in comparison.records:
         if not (record.done and record.job.traits.ranked):
             continue
-        why = peaks.impossible(record.job, throughput(record), comparison.machine, ceilings)
+        rate = throughput(record) / units(record.job, [record])
+        why = peaks.impossible(record.job, rate, comparison.machine, ceilings)
         if why:
             found[record.job.id] = why
         if record.work.get("verdict") == "different" and record.job.id not in found:

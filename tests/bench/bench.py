@@ -23,6 +23,7 @@ from dlperf.comparison import progress, store
 from dlperf.comparison.runner import Runner
 from dlperf.errors import UsageError, handle_signals
 from dlperf.figures import peaks, statistics, summaries
+from dlperf.figures.rates import units
 from dlperf.figures.statistics import Estimate
 from dlperf.figures.summaries import Summary
 from dlperf.flags import DEFAULTS
@@ -161,7 +162,8 @@ def _cells(ours: Summary, plain: Summary, found: Mapping[str, peaks.Ceiling]) ->
     ratio = statistics.ratio(summaries.rates_of(ours), summaries.rates_of(plain))
     interval = "" if ratio.low is None else f" [{ratio.low:.2f}, {ratio.high:.2f}]"
     note = "; ".join(filter(None, [_verdict(ratio), note]))
-    share = peaks.share_of_product(ours.job, ours.throughput.centre, found) if ours.throughput else None
+    rate = ours.throughput.centre / units(ours.job, ours.done) if ours.throughput else None
+    share = None if rate is None else peaks.share_of_product(ours.job, rate, found)
     told = "" if share is None else f"{100 * share:.0f} %"
     return unit, _rate(ours), _rate(plain), f"{ratio.centre:.2f}{interval}", told, note
 

@@ -95,6 +95,12 @@ def test_each_job_counts_with_its_own_time():
     assert progress.left() == "about 20 s left"
 
 
+def test_texts_are_counted_by_their_tokens(run):
+    run.after(10, "start").after(0, "built").after(20, "first_step", seconds=20.0).after(5, "second_step", seconds=5.0)
+    run.shown._job = dataclasses.replace(run.shown._job, model="gpt2_512", family="gpt")
+    assert run.shown._look(run.folder) == f"{512 * BERT.global_batch_size / 5:.4g} tokens/s"
+
+
 def test_rows_without_a_run_count_as_the_plan_expects_corrected_by_those_that_ran():
     shown = Progress()
     shown.begin([JOB, FAST, FAST], SPEC, {"slow": 40.0, "fast": 10.0})
