@@ -8,24 +8,22 @@ Python's random.random) are frozen by their makers.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy
 
 from dlperf import models
-from dlperf.data.folder import Advance, aside, output_problems, stage
+from dlperf.data.folder import Advance, aside, digest, growing, output_problems, stage
 from dlperf.data.pretraining import Corpus, Options, batches, pairs, rows, tokenize
 from dlperf.data.text import corpus_problems, read_vocabulary, scan, text_files, train
 from dlperf.errors import Problem, UsageError, decimal, either, whole_number
 from dlperf.models import pretraining
 from dlperf.models.bert import FIELDS
-from dlperf.models.prepared import DESCRIPTION, path
+from dlperf.models.prepared import DESCRIPTION
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -156,39 +154,26 @@ def _prepare_in(data: Path, tokens: Path, options: Options, quiet: bool) -> dict
     with stage("pairs", options.duplicate_factor * (len(corpus.documents) - 1), quiet) as advance:
         found = pairs(corpus, options, advance)
     with stage("rows", len(found[0]), quiet) as advance:
-        digest = _write(data, rows(corpus, found, words, options), len(found[0]), options, advance)
+        written = _write(data, rows(corpus, found, words, options), options, advance)
     (data / pretraining.VOCABULARY).write_text("".join(word + "\n" for word in words), "utf-8")
-    description = _describe(options, words, corpus, found, digest, len(files))
+    description = _describe(options, words, corpus, found, written, len(files))
     (data / DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n", "utf-8")
     return description
 
 
-def _write(folder: Path, chunks: Iterator[Arrays], count: int, options: Options, advance: Advance) -> str:
-    """Writes the arrays chunk by chunk and returns the SHA-256 of their SHA-256s, in the order of FIELDS.
-
-    Not through a memory map: on a full disk that would kill the process, where a write tells.
-    """
-    digests = {field: hashlib.sha256() for field in FIELDS}
-    with ExitStack() as stack:
-        streams = {field: stack.enter_context(open(path(folder, field), "wb")) for field in FIELDS}
-        for field, (axes, dtype) in FIELDS.items():
-            _write_header(streams[field], (count, *(getattr(options, axis) for axis in axes)), dtype)
+def _write(folder: Path, chunks: Iterator[Arrays], options: Options, advance: Advance) -> str:
+    """Writes the arrays chunk by chunk and returns their digest."""
+    sizes = {axis: getattr(options, axis) for axes, _ in FIELDS.values() for axis in axes}
+    with growing(folder, FIELDS, sizes) as arrays:
         for chunk in chunks:
             for field, values in chunk.items():
-                streams[field].write(values.data)
-                digests[field].update(values.data)
+                arrays[field].add(values)
             advance(len(chunk["lengths"]))
-    return hashlib.sha256(b"".join(digest.digest() for digest in digests.values())).hexdigest()
-
-
-def _write_header(stream: IO[bytes], shape: tuple[int, ...], dtype: str) -> None:
-    description = numpy.lib.format.dtype_to_descr(numpy.dtype(dtype))
-    header = {"descr": description, "fortran_order": False, "shape": shape}
-    numpy.lib.format.write_array_header_1_0(stream, header)
+    return digest(arrays)
 
 
 def _describe(
-    options: Options, words: Sequence[str], corpus: Corpus, found: list[NDArray[Any]], digest: str, files: int
+    options: Options, words: Sequence[str], corpus: Corpus, found: list[NDArray[Any]], written: str, files: int
 ) -> dict[str, Any]:
     unknown = words.index("[UNK]")
     return {
@@ -210,7 +195,7 @@ def _describe(
             "tokens": len(corpus.tokens),
             "unknown_tokens": int(numpy.count_nonzero(corpus.tokens == unknown)),
         },
-        "digest": digest,
+        "digest": written,
     }
 
 

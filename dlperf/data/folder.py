@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from dlperf.errors import Problem, RunError, UsageError
+from dlperf.models.prepared import path
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 Advance = Callable[[int], None]
 
@@ -92,3 +98,60 @@ def _every(seconds: float, show: Callable[[int], None]) -> Advance:
             show(done)
 
     return advance
+
+
+class Growing:
+    """An array on disk that rows are added to, whose number is known in the end. `digest` is the SHA-256 of its bytes.
+
+    Not a memory map: on a full disk that would kill the process, where a write tells.
+    """
+
+    def __init__(self, file: str, dtype: str, shape: tuple[int, ...] = ()) -> None:
+        """dtype: a name of NumPy's. shape: of a row."""
+        self.rows, self._dtype, self._shape = 0, dtype, shape
+        self._digest = hashlib.sha256()
+        self._stream = open(file, "wb")  # noqa: SIM115 - closed by __exit__
+        self._header()
+
+    def _header(self) -> None:
+        from numpy import dtype
+        from numpy.lib.format import dtype_to_descr, write_array_header_1_0
+
+        # NumPy leaves room in it for any number of rows
+        descr, shape = dtype_to_descr(dtype(self._dtype)), (self.rows, *self._shape)
+        write_array_header_1_0(self._stream, {"descr": descr, "fortran_order": False, "shape": shape})
+
+    def add(self, rows: NDArray[Any]) -> None:
+        content = rows.astype(self._dtype).tobytes()
+        self._stream.write(content)
+        self._digest.update(content)
+        self.rows += len(rows)
+
+    @property
+    def digest(self) -> str:
+        return self._digest.hexdigest()
+
+    def __enter__(self) -> Growing:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        with self._stream:
+            self._stream.seek(0)
+            self._header()
+
+
+@contextmanager
+def growing(
+    folder: Path, fields: Mapping[str, tuple[tuple[str, ...], str]], sizes: Mapping[str, int]
+) -> Iterator[dict[str, Growing]]:
+    """All arrays of a folder, by name. fields: name -> axes besides that of rows, and dtype. sizes: of axes."""
+    with ExitStack() as stack:
+        made = {}
+        for field, (axes, dtype) in fields.items():
+            made[field] = stack.enter_context(Growing(path(folder, field), dtype, tuple(sizes[axis] for axis in axes)))
+        yield made
+
+
+def digest(arrays: Mapping[str, Growing]) -> str:
+    """The SHA-256 of their SHA-256s."""
+    return hashlib.sha256(b"".join(bytes.fromhex(array.digest) for array in arrays.values())).hexdigest()

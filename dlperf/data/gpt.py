@@ -6,11 +6,9 @@ The files that come out are described in `dlperf.models.text`. The same corpus a
 from __future__ import annotations
 
 import argparse
-import hashlib
 import itertools
 import json
 import time
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from dlperf import models
-from dlperf.data.folder import Advance, aside, output_problems, stage
+from dlperf.data import bpe
+from dlperf.data.folder import Advance, Growing, aside, output_problems, stage
 from dlperf.data.text import BLOCK, corpus_problems, scan, text_files
 from dlperf.errors import Problem, UsageError, whole_number
 from dlperf.models import text
@@ -81,7 +80,7 @@ def options(asked: argparse.Namespace) -> Options:
         allowed = f"a whole number from 2 to {most}, the vocabulary of GPT-2"
         problems.append(Problem("--vocab-size", asked.vocab_size, allowed))
     if asked.tokenizer is not None:
-        tokenizer, wrong = _read(asked.tokenizer, most)
+        tokenizer, wrong = bpe.read(asked.tokenizer, most, [END], "GPT-2")
         problems += wrong
         if asked.vocab_size is not None:
             says = "--tokenizer is given too, which has its own size. Leave out one of them."
@@ -90,24 +89,6 @@ def options(asked: argparse.Namespace) -> Options:
     if problems:
         raise UsageError(problems)
     return Options(asked.corpus, asked.output, size or most, tokenizer)
-
-
-def _read(file: Path, most: int) -> tuple[Tokenizer | None, list[Problem]]:
-    from tokenizers import Tokenizer
-
-    if not file.is_file():  # a pipe would be waited for
-        return None, [Problem("--tokenizer", file, says="there is no such file. Name GPT-2's tokenizer.json.")]
-    try:
-        found = Tokenizer.from_file(str(file))
-    except Exception as error:  # the library raises this very class
-        why = (str(error).splitlines() or [""])[0][:200]
-        return None, [Problem("--tokenizer", file, says=f"it is no tokenizer.json: {why}.")]
-    says = ""
-    if found.token_to_id(END) is None:
-        says = f"it lacks {END}. Give one of GPT-2's kind."
-    elif found.get_vocab_size() > most:
-        says = f"it has {found.get_vocab_size()} tokens; allowed: at most {most}, the vocabulary of GPT-2."
-    return (None, [Problem("--tokenizer", file, says=says)]) if says else (found, [])
 
 
 def prepare(options: Options, quiet: bool = False) -> dict[str, Any]:
@@ -133,9 +114,9 @@ def _prepare_in(data: Path, options: Options, quiet: bool) -> dict[str, Any]:
         characters = scan(files, advance)
     tokenizer = options.tokenizer
     if tokenizer is None:
-        alphabet = {byte for character in characters for byte in character.encode()}
         with stage("vocabulary", characters.total(), quiet) as advance:
-            tokenizer = train(_batches(files, advance), alphabet, options.vocab_size)
+            texts = ([one for one in batch if one != END] for batch in _batches(files, advance))
+            tokenizer = bpe.train(texts, bpe.bytes_of(characters), options.vocab_size, [END])
     with stage("tokens", characters.total(), quiet) as advance:
         documents, count, digest = _write(data, tokenizer, _batches(files, advance))
     if count < 2:
@@ -154,50 +135,24 @@ def _prepare_in(data: Path, options: Options, quiet: bool) -> dict[str, Any]:
     return found
 
 
-def train(texts: Iterable[list[str]], alphabet: set[int], size: int) -> Tokenizer:
-    """GPT-2's kind of tokenizer, with at most so many tokens. alphabet: the bytes that the texts have."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-
-    if size < len(alphabet) + 1:
-        allowed = f"at least {len(alphabet) + 1}, for {END} and the {len(alphabet)} bytes of this corpus"
-        raise UsageError([Problem("--vocab-size", size, allowed)])
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(vocab_size=size, min_frequency=2, show_progress=False, special_tokens=[END])
-    tokenizer.train_from_iterator(([one for one in batch if one != END] for batch in texts), trainer)
-    return tokenizer
-
-
 def _write(folder: Path, tokenizer: Tokenizer, texts: Iterable[list[str]]) -> tuple[int, int, str]:
-    """Writes tokens.npy, and returns how many documents and tokens there are, and the SHA-256 of the tokens.
-
-    Not through a memory map: on a full disk that would kill the process, where a write tells.
-    """
+    """Writes tokens.npy, and returns how many documents and tokens there are, and the SHA-256 of the tokens."""
     end = tokenizer.get_vocab()[END]
-    documents, count, digest, empty = 0, 0, hashlib.sha256(), True
-    raw = Path(folder.parent, "tokens")
-    with raw.open("wb") as stream:
+    documents, empty = 0, True
+    with Growing(path(folder, text.TOKENS), text.DTYPE) as tokens:
         for batch in texts:
-            tokens = array("H")
+            found: list[int] = []
             encoded = tokenizer.encode_batch_fast(
                 [one if one != END else "" for one in batch], add_special_tokens=False
             )
             for piece, encoding in zip(batch, encoded, strict=True):
-                tokens.extend(encoding.ids)
+                found.extend(encoding.ids)
                 empty = empty and not encoding.ids
                 if piece == END and not empty:
-                    tokens.append(end)
+                    found.append(end)
                     documents, empty = documents + 1, True
-            stream.write(tokens.tobytes())
-            digest.update(tokens.tobytes())
-            count += len(tokens)
-    with open(path(folder, text.TOKENS), "wb") as stream, raw.open("rb") as source:
-        header = {"descr": numpy.dtype(text.DTYPE).str, "fortran_order": False, "shape": (count,)}
-        numpy.lib.format.write_array_header_1_0(stream, header)
-        for block in iter(lambda: source.read(BLOCK), b""):
-            stream.write(block)
-    return documents, count, digest.hexdigest()
+            tokens.add(numpy.array(found, text.DTYPE))
+    return documents, tokens.rows, tokens.digest
 
 
 def _batches(files: Sequence[Path], advance: Advance) -> Iterator[list[str]]:

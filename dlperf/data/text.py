@@ -59,8 +59,9 @@ def corpus_problems(corpus: Path) -> list[Problem]:
     return [Problem("--corpus", corpus, says=says)] if says else []
 
 
-def scan(files: Sequence[Path], advance: Advance) -> Counter[str]:
-    """How often each character occurs. UsageError with every file that cannot be read or is not UTF-8."""
+def scan(files: Sequence[Path], advance: Advance, flag: str = "--corpus") -> Counter[str]:
+    """How often each character occurs. UsageError with every file that cannot be read or is not UTF-8; flag: that
+    names them."""
     characters: Counter[str] = Counter()
     problems = []
     for file in files:
@@ -69,9 +70,9 @@ def scan(files: Sequence[Path], advance: Advance) -> Counter[str]:
                 characters.update(text)
         except _NotText as error:
             says = f"not UTF-8: byte {error.position} is 0x{error.value:02x}. Convert it: iconv -f latin1 -t utf-8."
-            problems.append(Problem("--corpus", shown(str(file)), says=says))
+            problems.append(Problem(flag, shown(str(file)), says=says))
         except OSError as error:
-            problems.append(Problem("--corpus", shown(str(file)), says=f"cannot be read: {error.strerror}."))
+            problems.append(Problem(flag, shown(str(file)), says=f"cannot be read: {error.strerror}."))
     if problems:
         raise UsageError(problems)
     return characters
