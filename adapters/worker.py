@@ -54,6 +54,7 @@ from dlperf import models
 from dlperf.adapters import cpu, gpu, host, probe, profiling, ranks, trace
 from dlperf.adapters.api import Job, ModelModule, Trainer, Unsupported
 from dlperf.adapters.spawn import die_with_parent
+from dlperf.models.batches import counter
 
 
 class NotFinite(Exception):
@@ -152,8 +153,10 @@ def run(request: Dict[str, Any], job: Job, place: ranks.Ranks, events: Events, f
         states = States(trainer, job, place, built_bytes)
         job = _warm_up(trainer, job, events, states)
         barrier = _communication(trainer, place, events) if place.world_size > 1 else None
+        counted = counter(job, place)
         for index in range(job.windows):
-            _window(trainer, job, place, index, events, barrier)
+            samples = counted(states.warmed + job.steps_per_window * index, job.steps_per_window)
+            _window(trainer, job, index, samples, events, barrier)
             if index in (0, job.windows - 1):
                 states.take(job.steps_per_window * (index + 1))
         states.write(folder, events)
@@ -328,13 +331,14 @@ class States:
     """What the tensors of a run are at its start, after its first two steps, its warm-up, its first and its last
     window, outside of the clock. Rank 0's, since ranks have the same weights.
 
-    peak_memory_bytes: the process's largest resident size before each, since they take memory of their own.
+    warmed: steps of its warm-up. peak_memory_bytes: the process's largest resident size before each, since they take
+    memory of their own.
     """
 
     def __init__(self, trainer: Trainer, job: Job, place: ranks.Ranks, peak_memory_bytes: int) -> None:
         self._trainer, self._job, self._wanted = trainer, job, place.rank == 0
         self._taken = {}  # type: Dict[int, trace.Sketches]
-        self._warm, self.peak_memory_bytes = 0, peak_memory_bytes
+        self.warmed, self.peak_memory_bytes = 0, peak_memory_bytes
         try:
             self.take(0)
         except NotImplementedError:  # it hands out no tensors, so nothing of it can be proven
@@ -342,15 +346,15 @@ class States:
 
     def warm(self, steps: int) -> None:
         """After so many steps of warm-up; those of windows are counted from there."""
-        self._warm = steps
+        self.warmed = steps
         self.take(0)
 
     def take(self, steps: int) -> float:
         """The seconds that it took."""
         began = time.perf_counter()
-        if self._wanted and self._warm + steps not in self._taken:
+        if self._wanted and self.warmed + steps not in self._taken:
             self.peak_memory_bytes = max(self.peak_memory_bytes, probe.peak_memory_bytes())
-            self._taken[self._warm + steps] = trace.samples(self._trainer, self._job)
+            self._taken[self.warmed + steps] = trace.samples(self._trainer, self._job)
             probe.forget_peak_memory()
         return time.perf_counter() - began
 
@@ -430,13 +434,13 @@ def _exact(total: float, world_size: int) -> None:
 def _window(
     trainer: Trainer,
     job: Job,
-    place: ranks.Ranks,
     index: int,
+    samples: int,
     events: Events,
     barrier: Optional[Callable[[], float]],
 ) -> None:
-    """Steps are enqueued without a wait in between, since a wait at each step punishes asynchronous frameworks. All
-    ranks begin together; the core takes the slowest rank's seconds."""
+    """samples: that its steps have over all ranks. Steps are enqueued without a wait in between, since a wait at each
+    step punishes asynchronous frameworks. All ranks begin together; the core takes the slowest rank's seconds."""
     trainer.wait()
     if barrier:
         barrier()
@@ -456,7 +460,7 @@ def _window(
         "window",
         index=index,
         steps=job.steps_per_window,
-        samples=job.steps_per_window * job.batch_size * place.world_size * models.units(job.model),
+        samples=samples,
         seconds=seconds,
         cpu_seconds=cpu_seconds,
         host=around,

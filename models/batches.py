@@ -14,6 +14,27 @@ if TYPE_CHECKING:
     Batch = Dict[str, NDArray[Any]]
 
 
+def counter(job: "Job", ranks: "Ranks") -> Callable[[int, int], int]:
+    """What says how many of the family's SAMPLE some steps have over all ranks, of the number of the first, from 0, and
+    how many steps there are."""
+    family = models.family(job.model)
+    each = job.batch_size * ranks.world_size * models.units(job.model)
+    reads = models.input_of(job.model)
+    if job.input == "synthetic" or not family.COUNTED or reads is None:
+        return lambda first, steps: steps * each
+    rows = reads.Rows(
+        job.data_dir or "", models.config(job.model), job.batch_size, ranks.rank, ranks.world_size, job.seed
+    )
+    totals = [-1] * len(rows)  # each is read once
+
+    def total(index: int) -> int:
+        if totals[index] < 0:
+            totals[index] = int(rows.total(index, family.COUNTED))
+        return totals[index]
+
+    return lambda first, steps: sum(total((first + step) % len(rows)) for step in range(steps))
+
+
 class Batches:
     """Batch number `step` is `batches[step]`: a dict of C-contiguous numpy arrays, the same in every framework.
 

@@ -91,6 +91,7 @@ MEANINGS = {
 #: the masked-word loss is divided by it, so that the mean of the ranks' losses is the loss of the global batch, however
 #: many words each rank has masked
 TOTALS = {"masked_total": "masked_weights"}
+COUNTED = ""
 SMOOTH = True
 
 

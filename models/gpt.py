@@ -86,6 +86,7 @@ MEANINGS = {
     "norm_moments": "Whether a mean and a variance are taken in one pass over the values or in two.",
 }
 TOTALS: Dict[str, str] = {}
+COUNTED = ""
 SMOOTH = True
 
 

@@ -6,7 +6,7 @@ processes of a machine share one page cache.
 
 import json
 import os
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple, Union
 
 from dlperf.models.parameters import random_state
 
@@ -18,17 +18,18 @@ DESCRIPTION = "dataset.json"
 
 class Folder(NamedTuple):
     """What one kind of folder is. what: in words, "prepared BERT examples". format, version: in dataset.json. keys: of
-    it that a reader needs; each is a count, 1 or more. command: what makes such a folder."""
+    it that a reader needs; each is a count, 1 or more. command: what makes such a folder. takes: from what."""
 
     what: str
     format: str
     version: int
     keys: Tuple[str, ...]
     command: str
+    takes: str = "--corpus DIR"
 
     @property
     def prepare(self) -> str:
-        return f"Prepare a folder with `{self.command} --corpus DIR --output DIR`"
+        return f"Prepare a folder with `{self.command} {self.takes} --output DIR`"
 
     def describe(self, data_dir: str) -> Dict[str, Any]:
         """What dataset.json says, as a dict. ValueError, one sentence, when the folder is not one that we can read."""
@@ -59,6 +60,35 @@ class Folder(NamedTuple):
         wrong = [f"{key} is {found.get(key)!r:.60}" for key in self.keys if not _is_count(found.get(key))]
         if wrong:
             raise ValueError(f"{file}: {', '.join(wrong)}; allowed: whole numbers from 1. {self.prepare} again.")
+
+    def rows_problems(
+        self,
+        data_dir: str,
+        fields: Mapping[str, Tuple[Tuple[str, ...], str]],
+        sizes: Sequence[str],
+        config: Any,
+        global_batch_size: int,
+    ) -> List[str]:
+        """What keeps a folder of rows from feeding a model of these sizes. fields: name of an array -> the keys of
+        dataset.json that are its axes besides that of rows, and its dtype. sizes: keys that are the model's too."""
+        try:
+            found = self.describe(data_dir)
+        except ValueError as error:
+            return [str(error)]
+        file, problems = os.path.join(data_dir, DESCRIPTION), []
+        for key in sizes:
+            data, model = found[key], getattr(config, key)
+            if data != model:
+                problems.append(f"{file}: {key} is {data}; the model needs {model}. Prepare with --{key} {model}.")
+        problems += vocabulary_problems(file, found["vocabulary"], config.vocabulary)
+        for field, (axes, dtype) in fields.items():
+            problems += self.array_problems(data_dir, field, dtype, (found["rows"], *(found[axis] for axis in axes)))
+        if found["rows"] < global_batch_size:
+            problems.append(
+                f"{data_dir}: has {found['rows']} rows; one global batch needs {global_batch_size}. "
+                "Take a smaller batch, or prepare more text."
+            )
+        return problems
 
     def array_problems(self, data_dir: str, field: str, dtype: str, shape: Tuple[int, ...]) -> List[str]:
         """Problems of one array, by the type and shape that dataset.json promises."""

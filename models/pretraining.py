@@ -10,12 +10,11 @@ Rows were shuffled when they were written, so a batch is one contiguous slice of
 map: no copy, no conversion, and one page cache for all processes of a machine.
 """
 
-import os
 from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple
 
 from dlperf.models.bert import FIELDS, Config
 from dlperf.models.parameters import random_state
-from dlperf.models.prepared import DESCRIPTION, Folder, mapped, vocabulary_problems
+from dlperf.models.prepared import Folder, mapped
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -82,26 +81,4 @@ def check(data_dir: str, config: Config, global_batch_size: int = 1, formats: Se
 
     Each names the file, the value, what is allowed and the next step. Opens every file, reads no row.
     """
-    try:
-        found = FOLDER.describe(data_dir)
-    except ValueError as error:
-        return [str(error)]
-    problems = _sizes(os.path.join(data_dir, DESCRIPTION), found, config)
-    for field, (axes, dtype) in FIELDS.items():
-        problems += FOLDER.array_problems(data_dir, field, dtype, (found["rows"], *(found[axis] for axis in axes)))
-    if found["rows"] < global_batch_size:
-        problems.append(
-            f"{data_dir}: has {found['rows']} rows; one global batch needs {global_batch_size}. "
-            "Take a smaller batch, or prepare more text."
-        )
-    return problems
-
-
-def _sizes(file: str, found: Dict[str, Any], config: Config) -> List[str]:
-    """Where the sizes of the data and of the model disagree."""
-    problems = []
-    for key in SIZES:
-        data, model = found[key], getattr(config, key)
-        if data != model:
-            problems.append(f"{file}: {key} is {data}; the model needs {model}. Prepare with --{key} {model}.")
-    return problems + vocabulary_problems(file, found["vocabulary"], config.vocabulary)
+    return FOLDER.rows_problems(data_dir, FIELDS, SIZES, config, global_batch_size)

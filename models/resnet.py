@@ -82,6 +82,7 @@ MEANINGS = {
     "classes": "Classes that the network chooses from.",
 }
 TOTALS: Dict[str, str] = {}
+COUNTED = ""
 SMOOTH = False
 
 EXPANSION = 4

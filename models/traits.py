@@ -39,6 +39,8 @@ class Family(Protocol):
         says of each of these, and of others that adapters may have, in one sentence each.
     TOTALS: sums over the global batch, divided by the number of ranks, that each rank has with its own batch, float64
         (): name -> the array that is summed. For a loss whose mean is over something that batches differ in.
+    COUNTED: of a data folder whose rows differ in how many of SAMPLE they have: the array of a batch whose sum it is.
+        Empty where each row has `units`.
     SMOOTH: whether none of its operations has a kink or a jump, as a ReLU or a maximum has, where rounding decides.
     """
 
@@ -54,6 +56,7 @@ class Family(Protocol):
     WORK: Tuple[str, ...]
     MEANINGS: Mapping[str, str]
     TOTALS: Mapping[str, str]
+    COUNTED: str
     SMOOTH: bool
 
     def parameters(self, config: Any) -> "List[Parameter]":
@@ -198,6 +201,7 @@ def _attributes(module: ModuleType) -> Dict[str, _Check]:
             lambda value: _texts(value) and {*module.EFFECTIVE, *module.WORK} <= set(value),
         ),
         "TOTALS": ("a dict of new array -> array of `batch`", _texts),
+        "COUNTED": ("an array of `batch`, or empty", lambda value: isinstance(value, str)),
         "SMOOTH": ("True or False", lambda value: isinstance(value, bool)),
     }
 

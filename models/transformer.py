@@ -73,7 +73,7 @@ RATE_UNIT = "tokens/s"
 #: sentences per device where none is asked: the 2,048 tokens, with padding, of PaddlePaddle's benchmark; on CPU what a
 #: step of a few seconds allows
 BATCH_SIZE = {"cuda": {"fp32": 32, "tf32": 32, "amp": 64}, "cpu": 8}
-INPUT = ""
+INPUT = "translation"
 EFFECTIVE = ("dropout", "label_smoothing", "attention")
 WORK = ("dropout", "label_smoothing", "sequence", "vocabulary")
 MEANINGS = {
@@ -86,6 +86,7 @@ MEANINGS = {
 #: the loss is divided by it, so that the mean of the ranks' losses is the loss of the global batch, however many tokens
 #: each rank has
 TOTALS = {"target_total": "target_weights"}
+COUNTED = "target_weights"
 SMOOTH = False
 
 
@@ -172,16 +173,21 @@ def batch(config: Config, batch_size: int, seed: int, index: int) -> "Dict[str, 
     source_lengths, lengths = (_lengths(config, batch_size, random) for _ in range(2))
     size = (batch_size, config.sequence)
     source, labels = (random.randint(2, config.vocabulary, size) for _ in range(2))
-    inside = columns < lengths[:, None]
-    labels = numpy.where(inside, labels, 0)
-    target = numpy.concatenate([numpy.ones((batch_size, 1), int), labels[:, :-1]], 1)
-    arrays = {
-        "source": numpy.where(columns < source_lengths[:, None], source, 0),
-        "source_lengths": source_lengths,
-        "target": numpy.where(inside, target, 0),
-        "labels": labels,
-    }
+    arrays = {"source": numpy.where(columns < source_lengths[:, None], source, 0), "source_lengths": source_lengths}
     result = {name: numpy.ascontiguousarray(array, "int32") for name, array in arrays.items()}
+    return {**result, **decoder(labels, lengths)}
+
+
+def decoder(labels: "NDArray[Any]", lengths: "NDArray[Any]") -> "Dict[str, NDArray[Any]]":
+    """The part of a batch that is of the target. labels: (batch_size, sequence), whose first tokens count, so many as
+    lengths (batch_size,) says."""
+    import numpy
+
+    inside = numpy.arange(labels.shape[1]) < lengths[:, None]
+    labels = numpy.where(inside, labels, 0)
+    target = numpy.concatenate([numpy.ones((len(labels), 1), int), labels[:, :-1]], 1)
+    tokens = {"target": numpy.where(inside, target, 0), "labels": labels}
+    result = {name: numpy.ascontiguousarray(array, "int32") for name, array in tokens.items()}
     return {**result, "target_weights": numpy.ascontiguousarray(inside, "float32")}
 
 

@@ -49,6 +49,7 @@ MEANINGS = {
     **{name: resnet.MEANINGS[name] for name in ("layout", "loader", "augmentation", "classes")},
 }
 TOTALS: Dict[str, str] = {}
+COUNTED = ""
 SMOOTH = False
 
 

@@ -52,6 +52,7 @@ MEANINGS = {
     **{name: resnet.MEANINGS[name] for name in ("batch_norm", "bn_running_variance", "bn_decay", "bn_eps")},
 }
 TOTALS: Dict[str, str] = {}
+COUNTED = ""
 SMOOTH = False
 
 #: of what convolutions give in the first block, and in others

@@ -47,6 +47,7 @@ WORK = ()
 SMOOTH = True
 MEANINGS = {"solver": "What multiplies rows by weights."}
 TOTALS = {}
+COUNTED = ""
 
 
 def parameters(config):
