@@ -1,4 +1,4 @@
-"""Prepares real input for the models: `python -m dlperf.data bert|text|imagenet|photos ...`."""
+"""Prepares real input for the models: `python -m dlperf.data bert|text|translation|imagenet|photos ...`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dlperf.cli import Parser, exit_code
-from dlperf.data import gpt, photos
+from dlperf.data import gpt, photos, translation
 from dlperf.data.bert import NUMBERS, flag, options, prepare
 from dlperf.data.text import LONG_LINE
 
@@ -54,6 +54,7 @@ def _parser() -> Parser:
     bert.add_argument("--quiet", action="store_true", help="print errors only")
     bert.set_defaults(run=lambda asked: prepare(options(asked), quiet=asked.quiet))
     gpt.add_to(kinds)
+    translation.add_to(kinds)
     photos.add_to(kinds)
     return parser
 

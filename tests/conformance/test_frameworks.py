@@ -141,12 +141,13 @@ def test_all_six_do_the_same_work_in_the_full_networks(tmp_path):
 
 
 PREPARE = {
-    "bert_tiny": ["bert", "--vocab-size", 120, "--sequence", 32, "--masked", 5],
-    "gpt_tiny": ["text", "--vocab-size", 120],
+    "bert_tiny": "bert --corpus {corpus} --vocab-size 120 --sequence 32 --masked 5",
+    "gpt_tiny": "text --corpus {corpus} --vocab-size 120",
+    "transformer_tiny": "translation --source {corpus}/text.txt --target {corpus}/other.txt --sequence 16",
 }
 
 
-@pytest.mark.parametrize("model", ["bert_tiny", pytest.param("gpt_tiny", marks=pytest.mark.long)])
+@pytest.mark.parametrize("model", ["bert_tiny", *(pytest.param(one, marks=pytest.mark.long) for one in [*PREPARE][1:])])
 def test_all_frameworks_train_on_prepared_text(model, tmp_path):
     """`dlperf.data` makes the rows, `--data` trains on them: the first losses are close, so the rows are the same."""
     corpus = tmp_path / "corpus"
@@ -155,9 +156,9 @@ def test_all_frameworks_train_on_prepared_text(model, tmp_path):
         f"the {a} {b} saw a {c}" for a in ("red", "old") for b in ("cat", "dog") for c in ("bird", "fish")
     )
     (corpus / "text.txt").write_text("\n\n".join([sentences] * 40))
-    kind, *options = PREPARE[model]
-    prepare = [kind, "--corpus", corpus, "--output", tmp_path / "rows", *options, "--quiet"]
-    assert run("data", *prepare).returncode == 0
+    (corpus / "other.txt").write_text("\n\n".join([sentences.replace("saw a", "a")] * 40))
+    prepare = [one.format(corpus=corpus) for one in PREPARE[model].split()]
+    assert run("data", *prepare, "--output", tmp_path / "rows", "--quiet").returncode == 0
     words = ["-m", model, "-p", "fp32", "--device", "cpu", "-r", 1, "--data", tmp_path / "rows"]
     ended = run("compare", *words, "-o", tmp_path / "out", timeout=1800)
     assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -165,3 +166,5 @@ def test_all_frameworks_train_on_prepared_text(model, tmp_path):
     assert {record.job.adapter for record in found if record.done} == set(REAL)
     losses = [record.windows[0].loss for record in found]
     assert max(losses) - min(losses) < 0.2, losses
+    (samples,) = {tuple(window.samples for window in record.windows) for record in found}
+    assert samples
