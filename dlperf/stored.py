@@ -81,12 +81,15 @@ class Machine(TypedDict, total=False):
 
 class Audit(TypedDict, total=False):
     """Of one run of a row, see dlperf.proof.audit: after how many steps it was, or why it was not. revealed: for how
-    many steps the row's program did the same from revealing weights, without dropout; unrevealed: why not."""
+    many steps the row's program did the same from revealing weights, without dropout; unrevealed: why not. placed: that
+    its dropout stands where it belongs, see dlperf.proof.places; unplaced: why that is not known."""
 
     audited: Count
     unaudited: str
     revealed: Count
     unrevealed: str
+    placed: bool
+    unplaced: str
 
 
 class Held(Audit):

@@ -43,6 +43,10 @@ class Config(NamedTuple):
     def head_size(self) -> int:
         return self.hidden // self.heads
 
+    @property
+    def pre_norm(self) -> bool:
+        return False
+
 
 SIZES = {
     "bert_base": Config(),

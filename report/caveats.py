@@ -207,6 +207,12 @@ def _measured(comparison: Comparison) -> Iterator[str]:
             f"{text.count(len(revealed), 'row')} ran once more, without dropout and from weights that make small "
             f"mistakes show, for {_span(revealed)} steps, and did what the same network does."
         )
+    placed = sum("placed" in record.work for record in looked)
+    if placed:
+        yield (
+            f"{text.count(placed, 'row')} ran once more, with dropout that drops nearly all, and had zeros "
+            "in the gradients where the same network has them: dropout stands where it belongs."
+        )
     unheld = _by_reason((record.work["why"], record) for record in looked if record.work["verdict"] == "unproven")
     for why, systems in unheld.items():
         yield f"Measured runs that were held against nothing, since {text.line(why, 300)}: {text.listing(systems)}."
@@ -217,6 +223,9 @@ def _measured(comparison: Comparison) -> Iterator[str]:
     for why, systems in hidden.items():
         unseen = "Not looked at from weights that make small mistakes show"
         yield f"{unseen}, since {text.line(why, 300)}: {text.listing(systems)}."
+    unplaced = _by_reason((record.work["unplaced"], record) for record in looked if "unplaced" in record.work)
+    for why, systems in unplaced.items():
+        yield f"Where dropout stands was not looked at, since {text.line(why, 300)}: {text.listing(systems)}."
 
 
 def _span(steps: Sequence[int]) -> str:

@@ -216,7 +216,7 @@ def _proof_seconds(one: Asked, threads: float, here: Here) -> float:
 
 def looks_seconds(jobs: Sequence[Job], spec: Spec, here: Here, seconds: float) -> float:
     """Of what measured runs of these rows are held against, where it is not in the cache, and of one look at a run of
-    each: the reference's step, and a run from revealing weights. seconds: of all else."""
+    each: the reference's step, a run from revealing weights, and one that drops nearly all. seconds: of all else."""
     rows = [job for job in jobs if not references.obstacle(job, spec)]
     each, threads, total = references.budget(rows, spec.protocol, seconds), spec.threads, 0.0
     for job, revealing in references.pairs(rows):
@@ -230,9 +230,18 @@ def looks_seconds(jobs: Sequence[Job], spec: Spec, here: Here, seconds: float) -
             total += took * sum(took <= audit.allowed(one) for one in of_row)
         else:
             steps = protocol.warmup_steps if protocol else 0
-            short = replace(spec, protocol=references.steps_alone(spec.protocol, steps))
-            total += sum(run_seconds(row, short, here) or 0.0 for row in alike)
+            total += _again(alike, steps, spec, here)
+            if references.places_dropout(job):
+                both = references.placing(job, spec.protocol)
+                total += sum(references.seconds(one, threads) for one in both if one.name not in here.referenced)
+                total += _again(alike, 1, spec, here)
     return total
+
+
+def _again(rows: Sequence[Job], steps: int, spec: Spec, here: Here) -> float:
+    """Seconds in which each of these rows makes so many steps once more."""
+    short = replace(spec, protocol=references.steps_alone(spec.protocol, steps))
+    return sum(run_seconds(row, short, here) or 0.0 for row in rows)
 
 
 def _parameters(model: str) -> int:

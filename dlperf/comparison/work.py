@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from random import SystemRandom
 from typing import Any
 
@@ -15,12 +16,12 @@ from dlperf.comparison.store import Store
 from dlperf.envs.environment import Environment
 from dlperf.errors import reason
 from dlperf.planning.spec import FIRST_LOOK
-from dlperf.proof import audit
-from dlperf.proof.references import ADAPTER, References, budget, obstacle, pairs, steps_alone
+from dlperf.proof import audit, places
+from dlperf.proof.references import ADAPTER, References, budget, obstacle, pairs, places_dropout, steps_alone
 from dlperf.runs.events import Stream
 from dlperf.runs.execute import Outcome
-from dlperf.schema import Job, Record
-from dlperf.stored import Audit
+from dlperf.schema import Failure, Job, Record
+from dlperf.stored import DAMAGED, Audit
 
 
 @dataclass
@@ -43,6 +44,9 @@ class Work:
         self._references = References(folder, spec, self.adapters[ADAPTER], each, progress.note, progress.busy)
         for job, revealing in pairs(rows):
             self._references.of(job, revealing)
+        for job in rows:
+            if places_dropout(job):
+                self._references.placed(job)
 
     def looked_at(self, made: Record, environment: Environment, stream: Stream, seconds: float) -> Record:
         """A run that is over, with Record.work. It keeps its figures where what it computed cannot be read, and is not
@@ -76,6 +80,8 @@ class Work:
                 work = {**work, **audit.verdict(references, job, folder, seconds * spec.protocol.repeats)}
             if work["verdict"] != "different" and not obstacle(job, spec):
                 work = {**work, **self._revealed(references, job, environment)}
+            if work["verdict"] != "different" and places_dropout(job):
+                work = {**work, **self._placed(references, job, environment)}
         return work
 
     def _revealed(self, references: References, job: Job, environment: Environment) -> dict[str, Any]:
@@ -85,15 +91,37 @@ class Work:
         held = references.of(job, revealing=True)
         if isinstance(held, str):
             return {"unrevealed": held}
-        spec = replace(self.store.spec, protocol=steps_alone(self.store.spec.protocol, held.steps))
-        folder = self.store.folder / "proofs" / f"{job.id}-revealing" / "run"
-        row = f"{job.model} {job.precision_asked} {job.system}"
-        busy = partial(self.progress.busy, lambda: f"{row}: a run from revealing weights")
         checked = {"revealing": True, "dropout": NEXT_TO_NONE}
-        failure = self.execute(folder, job, spec, 0, environment, busy, checked)[1].failure
+        folder, failure = self._again(job, environment, "from revealing weights", held.steps, checked)
         if failure:
             return {"unrevealed": f"that run failed ({failure.kind}: {failure.message})"}
         found = references.verdict(job, folder, revealing=True)
         if found["verdict"] == "different":
             return {**found, "why": f"from revealing weights {found['why']}"}
         return {"revealed": found["steps"]} if found["verdict"] == "same" else {"unrevealed": found["why"]}
+
+    def _placed(self, references: References, job: Job, environment: Environment) -> dict[str, Any]:
+        """Masks hide where they are drawn. So the program that is measured makes one step more, with so much dropout
+        that it drops nearly all."""
+        held = references.placed(job)
+        if isinstance(held, str):
+            return {"unplaced": held}
+        folder, failure = self._again(job, environment, "that drops nearly all", 1, {"dropout": places.share(job)})
+        if failure:
+            return {"unplaced": f"that run failed ({failure.kind}: {failure.message})"}
+        try:
+            why = references.place(job, folder)
+        except (OSError, *DAMAGED) as error:
+            return {"unplaced": f"what it wrote down of its tensors cannot be read: {error}"}
+        return {"verdict": "different", "why": why} if why else {"placed": True}
+
+    def _again(
+        self, job: Job, environment: Environment, how: str, steps: int, checked: Mapping[str, Any]
+    ) -> tuple[Path, Failure | None]:
+        """The program that is measured, for so many steps. checked: of its Job, what is another. Returns the folder of
+        that run, and how it failed."""
+        spec = replace(self.store.spec, protocol=steps_alone(self.store.spec.protocol, steps))
+        folder = self.store.folder / "proofs" / f"{job.id}-{how.replace(' ', '-')}" / "run"
+        row = f"{job.model} {job.precision_asked} {job.system}"
+        busy = partial(self.progress.busy, lambda: f"{row}: a run {how}")
+        return folder, self.execute(folder, job, spec, 0, environment, busy, checked)[1].failure

@@ -23,9 +23,10 @@ from dlperf.precision import TABLE
 from dlperf.proof import measured
 from dlperf.proof.bars import BARS
 from dlperf.proof.measured import FLOOR_LOSS, SLACK_OF_LOSSES, Marks, Reference
-from dlperf.proof.references import EVENTS, References, adam_faults, is_adam, masks, pair, recipe, seconds, trained
-from dlperf.proof.references import states as states_of
+from dlperf.proof.references import References, adam_faults, is_adam, masks, pair, recipe, seconds, trained
 from dlperf.proof.rounding import SLACK
+from dlperf.proof.written import EVENTS
+from dlperf.proof.written import states as states_of
 from dlperf.runs import events
 from dlperf.schema import Job
 from dlperf.stored import DAMAGED

@@ -16,19 +16,20 @@ from pathlib import Path
 from typing import Any
 
 from dlperf import cache, launchers, models
-from dlperf.adapters.api import samples
 from dlperf.catalog.adapter import Adapter
 from dlperf.envs import kinds
 from dlperf.errors import RunError
 from dlperf.planning.spec import Protocol, Spec
-from dlperf.proof import measured, optimizer, rounding
+from dlperf.proof import measured, optimizer, places, rounding
 from dlperf.proof.certificates import definition
 from dlperf.proof.judge import work_options
 from dlperf.proof.measured import Marks, Reference
+from dlperf.proof.places import Zeros
+from dlperf.proof.written import EVENTS, STATES, marks
 from dlperf.runs import bundle, events, failures, worker
 from dlperf.runs.execute import execute
 from dlperf.schema import Job
-from dlperf.stored import DAMAGED, arrays, content, vectors
+from dlperf.stored import DAMAGED, content
 
 ADAPTER = "numpy"
 #: FLOP/s of a core in float32, and what other precisions take times as long; measured on two cores of Zen 4, BERT-base
@@ -43,7 +44,6 @@ SHARE, SECONDS = 0.05, 120.0
 #: steps of a run from revealing weights, at most: ten of BERT-base in bfloat16 would take more time than all else here;
 #: and of a network in which rounding decides, more with each step
 REVEALING, REVEALING_KINKS = 6, 2
-EVENTS, STATES = "events.rank0.jsonl", "states.npz"
 #: beside them in the cache, written last: the digest of each
 CHECKSUMS = "checksums.txt"
 
@@ -51,23 +51,24 @@ CHECKSUMS = "checksums.txt"
 @dataclass(frozen=True)
 class Asked:
     """One run of the reference: of a job's model, batch and options, in `precision`, for so many steps. revealing,
-    dropout: see dlperf.adapters.api.Job."""
+    dropout: see dlperf.adapters.api.Job. placing: whether it drops nearly all, see dlperf.proof.places."""
 
     job: Job
     precision: str
     dropout_seed: int
     protocol: Protocol
     revealing: bool = False
+    placing: bool = False
 
     @property
     def dropout(self) -> float:
-        return float(not self.revealing)
+        return places.share(self.job) if self.placing else float(not self.revealing)
 
     @property
     def name(self) -> str:
         p, more = self.protocol, "".join(f"-{key}={value}" for key, value in sorted(work_options(self.job).items()))
         steps = f"{p.warmup_steps}+{p.windows}x{p.steps_per_window}"
-        more += "-revealing" if self.revealing else ""
+        more += "-revealing" * self.revealing + "-placing" * self.placing
         return f"{self.job.model}-{self.precision}-b{self.job.batch_size}-{steps}{more}-{self.dropout_seed}-reference"
 
 
@@ -86,6 +87,7 @@ class References:
     note: Callable[[str], None]
     busy: Callable[[Callable[[], str]], None]
     _made: dict[tuple[object, ...], Reference | str] = field(default_factory=dict)
+    _placed: dict[tuple[object, ...], tuple[Zeros, Zeros] | str] = field(default_factory=dict)
 
     def of(self, job: Job, revealing: bool = False) -> Reference | str:
         """What a job's runs are held against, or why there is nothing. revealing: see `pair`."""
@@ -111,6 +113,37 @@ class References:
         if wrong:
             return {"verdict": "different", "why": wrong[0]}
         return {"verdict": "same", "steps": held.steps} if held else {"verdict": "unproven", "why": str(found)}
+
+    def placed(self, job: Job) -> tuple[Zeros, Zeros] | str:
+        """Which gradients of a job are zero where dropout drops nearly all, in two runs; or why nobody knows."""
+        key = work(job)
+        if key not in self._placed:
+            self._placed[key] = obstacle(job, self.spec) or self._zeros(job)
+        return self._placed[key]
+
+    def _zeros(self, job: Job) -> tuple[Zeros, Zeros] | str:
+        asked = placing(job, self.spec.protocol)
+        takes = sum(seconds(one, self.spec.threads) for one in asked)
+        if takes > max(self.seconds, SECONDS):
+            return f"a step of the reference takes {takes / 2:.0f} s on this CPU, and there is no time for two"
+        found = []
+        for one in asked:
+            made = self._run(one)
+            if isinstance(made, str):
+                return f"the reference did not run: {made}"
+            found.append(places.zeros(made, decayed(job), recipe(job)))
+        first, second = found
+        return (first, second) if places.telling(first, second) else "no gradient tells where dropout stands"
+
+    def place(self, job: Job, run: Path) -> str:
+        """What is wrong with the places of dropout in a run that drops nearly all, see dlperf.proof.places; empty if
+        nothing. run: its folder. OSError or one of DAMAGED where what it wrote down cannot be read."""
+        held = self.placed(job)
+        return (
+            ""
+            if isinstance(held, str)
+            else places.fault(places.zeros(marks(run, job), decayed(job), recipe(job)), *held)
+        )
 
     def _pair(self, job: Job, revealing: bool) -> Reference | str:
         spec, budget = self.spec, self.seconds
@@ -225,6 +258,13 @@ def drops(model: str) -> bool:
     return bool(getattr(models.config(model), "dropout", 0.0))
 
 
+def places_dropout(job: Job) -> bool:
+    """Whether a row is looked at where its dropout stands. In float16 a loss scale would skip the step. Behind a
+    LayerNorm of sums gradients overflow: what is dropped whole has no variance."""
+    pre_norm = getattr(models.config(job.model), "pre_norm", True)
+    return drops(job.model) and pre_norm and job.precision != "amp_fp16"
+
+
 def recipe(job: Job) -> Any:
     """The constants of a job's optimizer."""
     return models.family(job.model).optimizer(job.global_batch_size)
@@ -262,6 +302,12 @@ def pair(job: Job, protocol: Protocol, revealing: bool = False) -> tuple[Asked, 
         return first, second
     own = job.precision if job.precision in SLOWER else "amp_bf16"  # fp16 and tf32 round less
     first, second = (Asked(job, one, SEEDS[0], protocol, revealing) for one in ("fp64", own))
+    return first, second
+
+
+def placing(job: Job, protocol: Protocol) -> tuple[Asked, Asked]:
+    """The two runs that tell which gradients are zero where dropout drops nearly all."""
+    first, second = (Asked(job, "fp32", seed, steps_alone(protocol, 1), placing=True) for seed in SEEDS)
     return first, second
 
 
@@ -339,43 +385,3 @@ def kept_names() -> frozenset[str]:
 def checksums(folder: Path) -> str:
     """Of what a run of the reference wrote down; against damage. OSError or ValueError where that is not there."""
     return "".join(f"{hashlib.sha256(content(folder / name)).hexdigest()}  {name}\n" for name in (EVENTS, STATES))
-
-
-def marks(run: Path, job: Job, finite: bool = False) -> Marks:
-    """What a run of a job wrote down. OSError or one of DAMAGED where that is not whole."""
-    stream = events.read(run / EVENTS)
-    windows = [(one.seconds, one.read_seconds) for one in stream.windows if one.read_seconds is not None]
-    found, moments = states(run / STATES, job, finite)
-    return Marks(stream.losses, found, windows, moments)
-
-
-def states(
-    path: Path, job: Job, finite: bool = False
-) -> tuple[dict[int, dict[str, Any]], dict[int, dict[str, dict[str, Any]]]]:
-    """Samples of each of the model's settled tensors after so many steps, the start among them, and of Adam's moments.
-    OSError or one of DAMAGED where the file holds anything else than those of all tensors."""
-    found: dict[int, dict[str, Any]] = {0: {}}
-    moments: dict[int, dict[str, dict[str, Any]]] = {}
-    most = samples(job.model)
-    for key, values in arrays(path, most).items():
-        steps, _, tensor = key.partition("/")
-        moment, _, name = tensor.rpartition("/")
-        state = (
-            moments.setdefault(int(steps), {"mean": {}, "square": {}})[moment]
-            if moment
-            else found.setdefault(int(steps), {})
-        )
-        state[name] = values
-    parameters = models.family(job.model).parameters(models.config(job.model))
-    sizes = {one.name: min(one.size, most) for one in parameters}
-    of_trained = {one.name: sizes[one.name] for one in parameters if one.trained}
-    for state in found.values():
-        vectors(state, sizes, finite)
-    for several in moments.values():
-        for state in several.values():
-            vectors(state, of_trained, finite)
-    for state in (*found.values(), *(state for several in moments.values() for state in several.values())):
-        for one in parameters:
-            if not one.settled:
-                state.pop(one.name, None)
-    return found, moments
