@@ -12,6 +12,7 @@ from dlperf import models
 from dlperf.adapters.profiling import KINDS
 from dlperf.figures import summaries
 from dlperf.figures.peaks import Ceiling
+from dlperf.figures.rates import units
 from dlperf.figures.statistics import Estimate
 from dlperf.schema import Job, Record
 
@@ -54,8 +55,9 @@ def side(job: Job, records: Sequence[Record], profiles: Sequence[Mapping[str, An
     seen = [one for one in profiles if one.get("operations") and one.get("steps")]
     if rate is None or not seen:
         return None
-    low, high = (job.global_batch_size / bound if bound else None for bound in (rate.high, rate.low))
-    step = Estimate(job.global_batch_size / rate.centre, low, high, rate.n)
+    samples = job.global_batch_size * units(job, [record for record in records if record.done])
+    low, high = (samples / bound if bound else None for bound in (rate.high, rate.low))
+    step = Estimate(samples / rate.centre, low, high, rate.n)
     found: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for one in seen:
         for kind, name, seconds, calls in one["operations"]:

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
+from dlperf.figures.rates import units
 from dlperf.figures.summaries import Summary
 from dlperf.schema import Job
 
@@ -236,13 +237,14 @@ def outlook(summaries: Sequence[Summary], devices: Iterable[int]) -> Outlook:
         found, *ends = bracket(steps, gradients[-1], within=within, between=between)
     except ValueError as error:
         return Outlook(None, (), str(error))
-    largest = max(done, key=lambda summary: (summary.job.world_size, summary.job.nproc_per_node)).job
+    last = max(done, key=lambda summary: (summary.job.world_size, summary.job.nproc_per_node))
+    largest, each = last.job, last.job.batch_size * units(last.job, last.done)
     if found.model.between is None:
         return Outlook(found, (), "no row has several nodes, so the network between them is not known")
     if found.error > MISFIT:
         return Outlook(found, (), f"the model misses a measured row by {found.error:.0%}")
     whys = {n: why for n in sorted(set(devices)) if (why := _unfit(n, largest))}
-    made = [_prediction(n, largest, found, *ends) for n in sorted(set(devices)) if n not in whys]
+    made = [_prediction(n, largest.nproc_per_node, each, found, *ends) for n in sorted(set(devices)) if n not in whys]
     return Outlook(found, tuple(made), "; ".join(whys.values()))
 
 
@@ -254,16 +256,18 @@ def _unfit(devices: int, largest: Job) -> str:
     return ""
 
 
-def _prediction(devices: int, like: Job, *fits: Fit) -> Prediction:
-    size = (devices // like.nproc_per_node, like.nproc_per_node)
-    rates = [devices * like.batch_size / one.model.seconds(*size) for one in fits]
+def _prediction(devices: int, nproc_per_node: int, samples: float, *fits: Fit) -> Prediction:
+    """samples: of a step on each device."""
+    size = (devices // nproc_per_node, nproc_per_node)
+    rates = [devices * samples / one.model.seconds(*size) for one in fits]
     return Prediction(*size, rates[0], min(rates), max(rates))
 
 
 def _step(summary: Summary) -> Step:
     job = summary.job
     assert summary.throughput is not None
-    return Step(job.nnodes, job.nproc_per_node, job.global_batch_size / summary.throughput.centre)
+    samples = job.global_batch_size * units(job, summary.done)
+    return Step(job.nnodes, job.nproc_per_node, samples / summary.throughput.centre)
 
 
 def _probed(summaries: Iterable[Summary], across: bool) -> Link | None:

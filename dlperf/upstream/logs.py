@@ -22,6 +22,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from dlperf.catalog.script import Log, Script
+from dlperf.figures.rates import units
 from dlperf.planning.scripts import declared
 from dlperf.planning.spec import Protocol
 from dlperf.runs import failures
@@ -114,10 +115,15 @@ def _time(groups: Mapping[str, str], log: Log, job: Job) -> float:
         "all": 1,
         "node": job.nnodes,
         "device": job.world_size,
-        "step": job.global_batch_size,
-        "node step": job.batch_size * job.nproc_per_node,
+        "step": _samples(job),
+        "node step": _samples(job) / job.nnodes,
     }
-    return log.every * job.global_batch_size / (float(groups["rate"]) * counts[log.rate_of])
+    return log.every * _samples(job) / (float(groups["rate"]) * counts[log.rate_of])
+
+
+def _samples(job: Job) -> int:
+    """Of a step, over all devices."""
+    return job.global_batch_size * int(units(job, ()))
 
 
 def marks(found: Sequence[LogLine], log: Log) -> list[Mark]:
@@ -210,7 +216,7 @@ def stream(
 ) -> Stream:
     """What a log tells of a job's run. Never raises for what the log holds."""
     ranks = by_rank(islice(lines(path, log, job), MOST), log, job)
-    of_ranks = [windows(marks(mine, log), wanted, log, job.global_batch_size, path.name) for mine in ranks.values()]
+    of_ranks = [windows(marks(mine, log), wanted, log, _samples(job), path.name) for mine in ranks.values()]
     found = tuple(_merged(several) for several in zip(*of_ranks, strict=False))
     first = [mine[0].time for mine in ranks.values() if mine and mine[0].step == log.every == 1 and not log.timestamp]
     why = _lack(ranks, found, wanted, log, job, path.name)

@@ -9,9 +9,11 @@ import places
 import pytest
 
 from dlperf import scaling
-from dlperf.figures import prediction
+from dlperf.figures import prediction, summaries
 from dlperf.figures.prediction import Link, Model, Step, fit
+from dlperf.figures.statistics import Estimate
 from dlperf.scaling import Published
+from dlperf.schema import Job
 
 GOLDEN = places.GOLDEN / "scaling.txt"
 GRADIENTS = 4 * 25_557_032
@@ -179,3 +181,15 @@ def test_a_check_sees_1_and_8_devices_alone() -> None:
     row = published()[0]
     altered = dataclasses.replace(row, rates={**row.rates, 16: 1.0, 32: 1.0})
     assert [one.predicted for one in scaling.check(row)] == [one.predicted for one in scaling.check(altered)]
+
+
+def test_a_text_scales_in_tokens() -> None:
+    job = Job("t", "t", "fake", "Fake", "gpt2_512", "gpt", "cpu", "fp32", "fp32", 4, "synthetic", None, {}, "cpu")
+    found = []
+    for nnodes, nproc in SIZES:
+        of_size = dataclasses.replace(job, nnodes=nnodes, nproc_per_node=nproc)
+        rate = of_size.global_batch_size * 512 / TRUE.seconds(nnodes, nproc)
+        row = summaries.summarize(of_size, ())
+        found.append(dataclasses.replace(row, throughput=Estimate(rate, None, None, 1), gradient_bytes=GRADIENTS))
+    (predicted,) = prediction.outlook(found, [64]).predictions
+    assert predicted.throughput == pytest.approx(64 * 4 * 512 / TRUE.seconds(8, 8), rel=0.05)
