@@ -16,6 +16,7 @@ import places
 import pytest
 from commands import call, records
 
+from dlperf import models
 from dlperf.catalog import checkout as checkout_
 from dlperf.catalog import reader
 from dlperf.catalog.environment import Replacement
@@ -366,6 +367,8 @@ BATCH_ARGUMENTS = {
     ("paddle-models", "resnet50"): ("--batch_size", "256"),
     ("paddle-models", "bert_base"): ("--batch_size", "4096"),
     ("tensorflow-models", "bert_base"): ("--train_batch_size", "512"),
+    ("nanogpt", "gpt2"): ("--batch_size", "32"),
+    ("nanogpt", "gpt2_256"): ("--batch_size", "32"),
 }
 MEANS = {"device": 32, "node": 256, "global": 512, "tokens": 4096}
 EVERY = [(name, model) for name, adapter in UPSTREAM.items() for model in adapter.scripts]
@@ -453,6 +456,7 @@ ON_CPU = {
     ("tensorflow-models", "bert_base"): "--optimizer_type=adamw --num_gpus=0 --datasets_num_private_threads=8",
     ("gluon-cv", "resnet50"): "python3 /source/train_horovod.py --model=resnet50_v1b --use-rec",
     ("gluon-nlp", "bert_base"): "--dtype float32 --warmup_ratio 1 --comm_backend device --total_batch_size 4",
+    ("nanogpt", "gpt2_256"): "/train.py --device=cpu --dtype=float32 --compile=False --dataset=/data --block_size=256 ",
 }
 NEEDS_GPUS = ("nccl", "distributed.launch", "mpirun", "cuda true", "gpus=1", "backend horovod")
 
@@ -603,6 +607,12 @@ def pytorch_examples(count, batch):
         yield f"Epoch: [0][{i:3}/313]\t{times}\tLoss 6.9782e+00 (7.0e+00)\tAcc@1   0.00 (  0.00)\tAcc@5   0.78 (  0.78)"
 
 
+def nanogpt(count, batch):
+    yield "step 0: train loss 10.9886, val loss 10.9881"
+    for i, _, seconds in moments(count):
+        yield f"iter {i}: loss 10.9886, time {1000 * seconds:.2f}ms, mfu -100.00%"
+
+
 FORMATS = {
     ("ngc-pytorch", "resnet50"): [ngc_pytorch_resnet, ngc_pytorch_resnet_newer],
     ("ngc-pytorch", "bert_base"): [ngc_pytorch_bert],
@@ -618,6 +628,8 @@ FORMATS = {
     ("tensorflow-models", "resnet50"): [model_garden_resnet],
     ("tensorflow-models", "bert_base"): [model_garden_bert],
     ("pytorch-examples", "resnet50"): [pytorch_examples],
+    ("nanogpt", "gpt2"): [nanogpt],
+    ("nanogpt", "gpt2_256"): [nanogpt],
 }
 CASES = [(name, model, written) for (name, model), several in FORMATS.items() for written in several]
 
@@ -643,7 +655,7 @@ def test_a_log_of_known_speed_gives_that_speed(tmp_path, name, model, written):
     total = commands.steps(ADAPTERS[name].scripts[model], PROTOCOL).total
     found = stream(tmp_path, job, written(total, 32))
     assert found.failure is None
-    assert rate(found) == pytest.approx(32 * 8 / 3, rel=1e-3)
+    assert rate(found) == pytest.approx(32 * 8 / 3 * models.units(model), rel=1e-3)
     assert sum(window.steps for window in found.windows) in (100, 500)
     assert all(window.cpu_seconds is None for window in found.windows)
 
@@ -1199,6 +1211,14 @@ def rows_of_words(python, given, folder):
     return folder
 
 
+def random_tokens(python, given, folder):
+    """As nanoGPT reads them."""
+    folder.mkdir()
+    for name in ("train", "val"):
+        numpy.random.RandomState(1).randint(50257, size=10_000).astype("uint16").tofile(folder / f"{name}.bin")
+    return folder
+
+
 def number_after(mark):
     return lambda line: float(re.search(re.escape(mark) + r"\s*([\d.]+)", line)[1])
 
@@ -1212,6 +1232,7 @@ REAL = [
     ("paddle-models", "bert_base", [], PADDLE, demo_sentences, lambda line: 1 / number_after("speed:")(line)),
     ("gluon-cv", "resnet50", [], {"mxnet": "1.9.1"}, record_files, lambda line: 2 / number_after("Speed:")(line)),
     ("gluon-nlp", "bert_base", [], {"mxnet-mkl": "1.6.0"}, rows_of_words, lambda line: milliseconds(line) / 1000),
+    ("nanogpt", "gpt2_256", [], {"torch": "2.13.0+cpu"}, random_tokens, lambda line: number_after("time")(line) / 1000),
 ]
 
 
@@ -1239,4 +1260,4 @@ def test_a_script_of_others_runs_on_the_cpu(tmp_path, name, model, more, version
     lines = (tmp_path / "out" / place).read_text().splitlines()[first - 1 : last]
     told = [seconds(line) for line in lines if log.line.search(line)]
     assert len(told) == 6
-    assert rates.throughput(record) == pytest.approx(6 * 2 / sum(told))
+    assert rates.throughput(record) == pytest.approx(6 * 2 * models.units(model) / sum(told))
