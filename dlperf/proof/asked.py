@@ -16,8 +16,12 @@ from dlperf.schema import Job
 STEPS, BATCH_SIZE, SEED = 10, 4, 1
 #: of a row of several ranks, whatever their number: what may go wrong with many goes wrong with two
 RANKS = 2
-#: memory of a run, in bytes: for each parameter, as BERT-base took most in float64 (OneFlow, 7.5 GiB), and besides
-PER_PARAMETER, BESIDES = 72, 2**30
+#: values that the products of a batch give, at most: rows of 1024 tokens are fewer than BATCH_SIZE, whose logits alone
+#: would take gigabytes
+VALUES = 200_000_000
+#: memory of a run, in bytes: for each parameter in float64, as BERT-base took most (OneFlow, 7.5 GiB), for each of
+#: VALUES, and besides
+PER_PARAMETER, PER_VALUE, BESIDES = 72, 56, 2**30
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ class Asked:
             self.job,
             model=self.model,
             precision=self.precision,
-            batch_size=BATCH_SIZE // self.ranks,
+            batch_size=batch_size(self.model) // self.ranks,
             data_dir=None,
             nnodes=nnodes,
             nproc_per_node=self.ranks // nnodes,
@@ -96,13 +100,22 @@ def own_statistics(model: str) -> bool:
     return bool(models.family(model).normalised(models.config(model)))
 
 
-def memory(model: str) -> int:
-    """Bytes that a run takes, roughly."""
-    return BESIDES + PER_PARAMETER * count(models.family(model).parameters(models.config(model)))
+def batch_size(model: str) -> int:
+    """Of a trajectory: rows over all ranks."""
+    values = models.family(model).activations(models.config(model))
+    return max(1, min(BATCH_SIZE, VALUES // values))
+
+
+def memory(one: Asked) -> int:
+    """Bytes that a run takes, roughly; each of its ranks takes as many."""
+    family, config = models.family(one.model), models.config(one.model)
+    values = PER_PARAMETER * count(family.parameters(config))
+    values += PER_VALUE * batch_size(one.model) * family.activations(config)
+    return BESIDES + values // (1 if one.precision == "fp64" else 2)
 
 
 def at_once(alone: Sequence[Asked], threads: int, available: int) -> int:
     """How many trajectories of one rank are made at a time. available: bytes of memory."""
-    needed = max((memory(one.model) for one in alone), default=0)
+    needed = max((memory(one) for one in alone), default=0)
     on_cpu = all(one.job.device == "cpu" for one in alone)
     return 2 if on_cpu and threads > 1 and available >= 2 * needed else 1

@@ -28,7 +28,7 @@ from dlperf.adapters.api import WIDTH
 from dlperf.adapters.gpu import Gpu
 from dlperf.envs.environment import Environment
 from dlperf.models.parameters import initial
-from dlperf.proof.asked import BATCH_SIZE, SEED, STEPS, Asked, of_ranks
+from dlperf.proof.asked import BATCH_SIZE, SEED, STEPS, Asked, batch_size, of_ranks
 from dlperf.proof.judge import Evidence
 from dlperf.schema import Certificate, Trajectory
 from dlperf.stored import DAMAGED, arrays, checksum, content, decoded, kept_from, vectors
@@ -51,7 +51,7 @@ def blank(one: Asked, environment: Environment, code: str, gpus: Sequence[Gpu] =
         family=job.family,
         device=job.device,
         precision=one.precision,
-        batch_size=BATCH_SIZE,
+        batch_size=batch_size(one.model),
         steps=STEPS,
         seed=SEED,
         options=dict(job.options),

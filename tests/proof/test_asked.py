@@ -1,0 +1,36 @@
+"""Which trajectories are made: how large they are, and how many at a time."""
+
+from __future__ import annotations
+
+import pytest
+from trajectories import asked as job_of
+
+from dlperf.proof import asked
+
+
+@pytest.mark.parametrize(
+    ("model", "rows"),
+    [("bert_base", 4), ("vgg16", 4), ("gpt2_256", 4), ("bert_base_512", 2), ("gpt2", 1), ("gpt2_xl", 1)],
+)
+def test_long_rows_are_fewer_at_the_real_size(model: str, rows: int) -> None:
+    assert asked.batch_size(model) == rows
+    assert asked.batch_size(model + "_check") == 4
+
+
+def test_ranks_share_the_rows_of_one() -> None:
+    one = job_of("pytorch", "bert_tiny", 1, precision="fp64")
+    assert (one.run.batch_size, job_of("pytorch", "bert_tiny", 2, precision="fp64").run.batch_size) == (4, 2)
+
+
+def test_float64_takes_twice_the_memory_of_float32() -> None:
+    double, single = (asked.Asked(job_of("pytorch", "bert_tiny", 1).job, "bert_base", one) for one in ("fp64", "fp32"))
+    fixed = asked.BESIDES
+    assert asked.memory(double) - fixed == pytest.approx(2 * (asked.memory(single) - fixed), abs=1)
+    assert 7.5 * 2**30 < asked.memory(double) < 12 * 2**30, "OneFlow took 7.5 GiB"
+
+
+def test_two_are_made_at_a_time_where_memory_has_room_for_both() -> None:
+    one = asked.Asked(job_of("pytorch", "bert_tiny", 1).job, "bert_base", "fp64")
+    assert asked.at_once([one], 2, 2 * asked.memory(one)) == 2
+    assert asked.at_once([one], 2, 2 * asked.memory(one) - 1) == 1
+    assert asked.at_once([one], 1, 10 * asked.memory(one)) == 1
