@@ -47,6 +47,8 @@ SIZES = {
     "gpt2_256": Config(sequence=256),  # what a CPU trains: with 1024 tokens OneFlow takes 15 GB
     "gpt2_512": Config(sequence=512),
     "gpt2": Config(),
+    "gpt2_padded_256": Config(vocabulary=50304, sequence=256),  # a multiple of 128, as tensor cores like it: nanoGPT's
+    "gpt2_padded": Config(vocabulary=50304),
     "gpt2_medium": Config(layers=24, hidden=1024, heads=16),
     "gpt2_large": Config(layers=36, hidden=1280, heads=20),
     "gpt2_xl": Config(layers=48, hidden=1600, heads=25),
@@ -62,6 +64,8 @@ TITLES = {
     "gpt2_256": "GPT-2 124M pretraining, 256 tokens",
     "gpt2_512": "GPT-2 124M pretraining, 512 tokens",
     "gpt2": "GPT-2 124M pretraining",
+    "gpt2_padded_256": "GPT-2 124M pretraining, 256 tokens, vocabulary padded to 50,304",
+    "gpt2_padded": "GPT-2 124M pretraining, vocabulary padded to 50,304",
     "gpt2_medium": "GPT-2 355M pretraining",
     "gpt2_large": "GPT-2 774M pretraining",
     "gpt2_xl": "GPT-2 1558M pretraining",
