@@ -121,6 +121,7 @@ def test_an_upstream_system_is_data_alone_and_declares_what_matters(name):
     for script in adapter.scripts.values():
         declared = {key for part in script.effective for key in part.values}
         family = {"resnet": {"label_smoothing", "layout"}, "bert": {"clip_norm", "dropout", "masked_positions"}}
+        family["vgg"] = {"dropout", "layout"}
         family["gpt"] = {"clip_norm", "vocabulary", "attention"}
         needed = {"compute_dtype", "loss_scale", "optimizer", "compile", "data"} | family[FAMILY_OF[script.model]]
         assert needed <= declared

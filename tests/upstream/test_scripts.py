@@ -365,6 +365,8 @@ BATCH_ARGUMENTS = {
     ("oneflow-benchmark", "resnet50"): ("--batch_size_per_device", "32"),
     ("oneflow-benchmark", "bert_base"): ("--batch_size_per_device", "32"),
     ("paddle-models", "resnet50"): ("--batch_size", "256"),
+    ("paddle-models", "se_resnext50"): ("--batch_size", "256"),
+    ("paddle-models", "vgg16"): ("--batch_size", "256"),
     ("paddle-models", "bert_base"): ("--batch_size", "4096"),
     ("tensorflow-models", "bert_base"): ("--train_batch_size", "512"),
     ("nanogpt", "gpt2"): ("--batch_size", "32"),
@@ -451,6 +453,7 @@ def test_options_change_command_and_declaration_alike():
 ON_CPU = {
     ("pytorch-examples", "resnet50"): "python3 /source/main.py --arch resnet50",
     ("paddle-models", "resnet50"): "python3 /source/train.py --use_gpu=False --data_format=NCHW",
+    ("paddle-models", "vgg16"): "--validate=False --model=VGG16 --batch_size=4 --print_step=1",
     ("paddle-models", "bert_base"): "--is_distributed false --use_cuda false --use_fast_executor true",
     ("tensorflow-models", "resnet50"): "distribution_strategy=mirrored,runtime.num_gpus=0,",
     ("tensorflow-models", "bert_base"): "--optimizer_type=adamw --num_gpus=0 --datasets_num_private_threads=8",
@@ -624,6 +627,8 @@ FORMATS = {
     ("oneflow-benchmark", "resnet50"): [oneflow_resnet],
     ("oneflow-benchmark", "bert_base"): [oneflow_bert],
     ("paddle-models", "resnet50"): [paddle_resnet],
+    ("paddle-models", "se_resnext50"): [paddle_resnet],
+    ("paddle-models", "vgg16"): [paddle_resnet],
     ("paddle-models", "bert_base"): [paddle_bert],
     ("tensorflow-models", "resnet50"): [model_garden_resnet],
     ("tensorflow-models", "bert_base"): [model_garden_bert],
@@ -1229,6 +1234,8 @@ TORCH, PADDLE = {"torch": "1.6.0", "torchvision": "0.7.0"}, {"paddlepaddle": "1.
 REAL = [
     ("pytorch-examples", "resnet50", ["--set", "workers=1"], TORCH, image_folders, number_after("Time")),
     ("paddle-models", "resnet50", [], PADDLE, image_list, number_after("elapse")),
+    ("paddle-models", "se_resnext50", [], PADDLE, image_list, number_after("elapse")),
+    ("paddle-models", "vgg16", [], PADDLE, image_list, number_after("elapse")),
     ("paddle-models", "bert_base", [], PADDLE, demo_sentences, lambda line: 1 / number_after("speed:")(line)),
     ("gluon-cv", "resnet50", [], {"mxnet": "1.9.1"}, record_files, lambda line: 2 / number_after("Speed:")(line)),
     ("gluon-nlp", "bert_base", [], {"mxnet-mkl": "1.6.0"}, rows_of_words, lambda line: milliseconds(line) / 1000),
@@ -1254,7 +1261,7 @@ def test_a_script_of_others_runs_on_the_cpu(tmp_path, name, model, more, version
     assert record.failure is None, ended.stdout + ended.stderr
     assert record.versions == versions
     log = ADAPTERS[name].scripts[model].log
-    assert "loss" not in log.line.groupindex or 0 < record.windows[-1].loss < 20
+    assert "loss" not in log.line.groupindex or 0 < record.windows[-1].loss < 100  # of random pixels, at a rate of 0.1
     place, _, span = rates.source(record).rpartition(":")
     first, last = map(int, span.split("-"))
     lines = (tmp_path / "out" / place).read_text().splitlines()[first - 1 : last]
