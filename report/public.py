@@ -46,7 +46,8 @@ def _changed(value: Value, change: Change, said: Change) -> Value:
     if isinstance(value, str):
         return change(value)  # type: ignore[return-value]
     if isinstance(value, (tuple, list)):
-        made = type(value)(_changed(part, change, said) for part in value)
+        parts = [_changed(part, change, said) for part in value]
+        made = type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
     elif isinstance(value, Mapping):
         made = {change(key): _changed(part, said if key in SAID else change, said) for key, part in value.items()}
     elif dataclasses.is_dataclass(value):

@@ -20,6 +20,8 @@ import pytest
 from markdown_it import MarkdownIt
 
 from dlperf import cache, report
+from dlperf.adapters import gpu
+from dlperf.errors import clean
 from dlperf.report import charts, markdown, public
 from dlperf.schema import Comparison, Failure
 from dlperf.stored import comparison_from
@@ -156,6 +158,14 @@ def test_a_report_of_this_machine_names_it_nowhere(tmp_path: Path) -> None:
     assert str(Path.home()) not in shown.command
     assert socket.gethostname() not in shown.command.split()
     assert getpass.getuser() == "root" or getpass.getuser() not in shown.command
+
+
+def test_what_was_seen_of_gpus_keeps_its_type() -> None:
+    """As in the spec of `dlperf verify`, whose report is written before the spec is stored."""
+    card = gpu.Gpu("NVIDIA\x1b[2J H200", 2**37, "580.159.04", "9.0")
+    shown = public.cleaned(dataclasses.replace(comparison(), spec={"gpus": (card,)})).spec["gpus"]
+    assert shown == (card._replace(name=clean(card.name)),)
+    assert "\x1b" not in shown[0].name
 
 
 def test_a_working_folder_that_is_gone_or_no_home_costs_no_report(
