@@ -35,6 +35,8 @@ ADAPTER = "numpy"
 #: FLOP/s of a core in float32, and what other precisions take times as long; measured on two cores of Zen 4, BERT-base
 #: at batch 4 and ResNet-50 at batch 16
 FLOPS, SLOWER = 3.5e10, {"fp64": 2.0, "fp32": 1.0, "amp_bf16": 2.6}
+#: beyond which cores are of no use: most of NumPy runs on one, and ResNet-50 took no less time on 16 beside an H200
+CORES = 2
 #: dropout's seeds of the two runs, which no measured run has
 SEEDS = (1_000_001, 1_000_002)
 #: the share of a comparison's seconds that all runs may take; audits, and what workers write, take as much. And the
@@ -360,7 +362,7 @@ def seconds(asked: Asked, threads: int) -> float:
     """What a run takes, roughly."""
     steps = asked.protocol.warmup_steps + asked.protocol.windows * asked.protocol.steps_per_window
     work = models.flops(asked.job.model) * asked.job.batch_size
-    return steps * work * SLOWER[asked.precision] / FLOPS / threads
+    return steps * work * SLOWER[asked.precision] / FLOPS / min(threads, CORES)
 
 
 def kept(asked: Asked, code: str, seed: int) -> Path:
