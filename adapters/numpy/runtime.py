@@ -1,5 +1,7 @@
 """What all networks share in NumPy: layers with their gradients written out, and the trainer."""
 
+import functools
+
 import numpy
 import scipy
 
@@ -8,7 +10,9 @@ from dlperf.adapters.api import Unsupported
 from dlperf.models.parameters import count, initial, random_state
 
 #: what a large product computes in
-DTYPES = {"fp64": "float64", "fp32": "float32", "amp_bf16": "bfloat16"}
+DTYPES = {"fp64": "float64", "fp32": "float32", "amp_bf16": "bfloat16", "amp_fp16": "float16"}
+#: of float32's 23 bits behind the point, how many a type of 16 bits lacks
+LACKS = {"bfloat16": 16, "float16": 13}
 
 
 def versions():
@@ -22,10 +26,12 @@ def configure(job, ranks):
         raise Unsupported(f"{job.precision} is not written out in NumPy")
 
 
-def bfloat16(x):
-    """float32 values, rounded to the nearest bfloat16, ties to even: an array of the same shape and type."""
-    bits = numpy.ascontiguousarray(x, "float32").view("uint32")
-    return ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).view("float32")
+def rounded(x, dtype):
+    """float32 values, rounded to the nearest of a type of 16 bits, ties to even: an array of the same shape and type.
+    float16's range is left out: frameworks scale the loss so that gradients stay in it."""
+    bits, lacks = numpy.ascontiguousarray(x, "float32").view("uint32"), LACKS[dtype]
+    half = numpy.uint32((1 << (lacks - 1)) - 1)
+    return ((bits + half + ((bits >> lacks) & 1)) >> lacks << lacks).view("float32")
 
 
 class Layers:
@@ -39,7 +45,7 @@ class Layers:
     def __init__(self, job, weights):
         self.weights, self.gradients = weights, {}
         self._random = random_state(job.dropout_seed, "dropout")
-        self._narrow = bfloat16 if job.mixed else lambda x: x
+        self._narrow = functools.partial(rounded, dtype=DTYPES[job.precision]) if job.mixed else lambda x: x
 
     def product(self, a, b):
         return self._narrow(self._narrow(a) @ self._narrow(b))

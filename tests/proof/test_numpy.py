@@ -51,11 +51,19 @@ def test_dropout_draws_other_masks_with_another_seed() -> None:
 
 
 def test_bfloat16_is_rounded_to_nearest_even() -> None:
-    from dlperf.adapters.numpy.runtime import bfloat16
+    from dlperf.adapters.numpy.runtime import rounded
 
     given = numpy.float32([1.0, 1.00390625, 1.01171875, 1.0040, -1.0040, 3e38, 0.0])
     expected = [1.0, 1.0, 1.015625, 1.0078125, -1.0078125, 3.00405527e38, 0.0]
-    assert bfloat16(given).tolist() == numpy.float32(expected).tolist()
+    assert rounded(given, "bfloat16").tolist() == numpy.float32(expected).tolist()
+
+
+def test_float16_is_rounded_like_numpys_but_for_its_range() -> None:
+    from dlperf.adapters.numpy.runtime import rounded
+
+    given = numpy.random.default_rng(1).uniform(2.0**-14, 65504, 1000).astype("float32")
+    assert (rounded(given, "float16") == given.astype("float16").astype("float32")).all()
+    assert rounded(numpy.float32([1e6, -1e-9, 0.0]), "float16") == pytest.approx([1e6, -1e-9, 0.0], rel=2.0**-11)
 
 
 @pytest.mark.framework
