@@ -327,17 +327,21 @@ def test_low_precision_is_bounded_by_what_it_does_to_numpys_network():
     assert "changes are off by 7e-3" in low(7e-3, moved={**looser, "logits": 1.0, "gradients": 1.0}).why
 
 
-@pytest.mark.parametrize("model", ["resnet50", "resnet_tiny", "bert_base", "bert_tiny"])
-def test_what_bfloat16_does_is_published_for_the_models_as_they_are(model):
+@pytest.mark.parametrize(
+    ("model", "precision"),
+    [*((model, "amp_bf16") for model in ("resnet50", "resnet_tiny", "bert_base", "bert_tiny")),
+     ("resnet50", "amp_fp16"), ("bert_base", "amp_fp16")],
+)  # fmt: skip
+def test_what_16_bits_do_is_published_for_the_models_as_they_are(model, precision):
     family = "bert" if "bert" in model else "resnet"
     about = {"family": family, "model": f"{model}_check", "definition": certificates.definition(f"{model}_check")}
     options = {"clip_norm": "1.0"} if family == "bert" else {}
-    like = dataclasses.replace(evidence("a", precision="amp_bf16", options=options).trajectory, **about)
+    like = dataclasses.replace(evidence("a", precision=precision, options=options).trajectory, **about)
     found = moved(like)
     assert found
     assert set(found) == {"losses", *low_precision.VECTORS} - ({"statistics"} if family == "bert" else set())
     assert moved(dataclasses.replace(like, definition="another")) is None
-    assert moved(dataclasses.replace(like, precision="amp_fp16")) is None
+    assert moved(dataclasses.replace(like, precision="tf32")) is None
 
 
 # --- the worker's own check -------------------------------------------------------------------------------------------
