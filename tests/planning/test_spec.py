@@ -15,6 +15,11 @@ from dlperf.precision import resolve
 ADAPTERS = reader.adapters()
 
 
+@pytest.fixture(autouse=True)
+def _processor(bfloat16):
+    """One on which nothing is tuned: on Zen 5 dense layers of PyTorch are, in rows of their own."""
+
+
 def parse(*words, dry_run=False):
     arguments = vars(compare.parser().parse_args(words))
     given = {name: arguments[name] for name in DEFAULTS if arguments[name] is not None}
