@@ -60,6 +60,8 @@ def configure(job, ranks):
     # XLA's own generator draws dropout's bits; threefry, JAX's default, costs a CPU about the same.
     jax.config.update("jax_default_prng_impl", "rbg")
     if job.device == "cuda":
+        if job.trace_steps:  # a proof, beside others: else XLA takes three quarters of the card
+            os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         # of float32 products, where XLA takes TF32 unless told otherwise
         precisions = {"fp32": "highest", "tf32": "tensorfloat32"}
         jax.config.update("jax_default_matmul_precision", precisions.get(job.precision))

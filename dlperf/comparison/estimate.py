@@ -200,10 +200,10 @@ def _seconds(model: str, precision: str, device: str, samples: int, threads: flo
 
 
 def proofs_seconds(wanted: Sequence[Asked], spec: Spec, here: Here) -> float:
-    """Of all of these, as dlperf.certify makes them: two at a time where it can."""
+    """Of all of these, as dlperf.certify makes them: several at a time where it can."""
     alone = [one for one in wanted if one.ranks == 1]
     threads = min(float(spec.threads * max(spec.nproc_per_node)), here.cores)
-    at_once = asked.at_once(alone, int(threads), here.available)
+    at_once = asked.at_once(alone, int(threads), here.available, [one.memory_bytes for one in spec.gpus])
     each = [_proof_seconds(one, threads / at_once, here) / at_once for one in alone]
     return sum(each) + sum(_proof_seconds(one, threads / one.ranks, here) for one in wanted if one.ranks > 1)
 

@@ -19,6 +19,8 @@ RANKS = 2
 #: values that the products of a batch give, at most: rows of 1024 tokens are fewer than BATCH_SIZE, whose logits alone
 #: would take gigabytes
 VALUES = 200_000_000
+#: on a GPU, which hardly feels one: how many at a time at most, and the threads that each compiles its step with
+AT_ONCE, COMPILING = 4, 4
 #: memory of a run, in bytes: for each parameter in float64, as BERT-base took most (OneFlow, 7.5 GiB), for each of
 #: VALUES, and besides
 PER_PARAMETER, PER_VALUE, BESIDES = 72, 56, 2**30
@@ -114,8 +116,11 @@ def memory(one: Asked) -> int:
     return BESIDES + values // (1 if one.precision == "fp64" else 2)
 
 
-def at_once(alone: Sequence[Asked], threads: int, available: int) -> int:
-    """How many trajectories of one rank are made at a time. available: bytes of memory."""
-    needed = max((memory(one) for one in alone), default=0)
-    on_cpu = all(one.job.device == "cpu" for one in alone)
-    return 2 if on_cpu and threads > 1 and available >= 2 * needed else 1
+def at_once(alone: Sequence[Asked], threads: int, available: int, cards: Sequence[int | None] = ()) -> int:
+    """How many trajectories of one rank are made at a time. available: bytes of memory; cards: of each GPU, None where
+    that is not known."""
+    needed = 2 * max((memory(one) for one in alone), default=0)
+    if all(one.job.device == "cpu" for one in alone):
+        return 2 if threads > 1 and available >= needed else 1
+    room = min(available, *(card or 0 for card in cards)) if cards else 0
+    return max(1, min(AT_ONCE, threads // COMPILING, room // max(needed, 1)))

@@ -64,7 +64,8 @@ class Certifier:
         """Two at a time on a CPU, each with half of the threads: much of a run is start-up, and on one core. Those of
         several ranks one at a time, after the others."""
         alone = [one for one in wanted.values() if one.ranks == 1]
-        count = at_once(alone, self._threads, machine.available_memory())
+        cards = [one.memory_bytes for one in self.spec.gpus]
+        count = at_once(alone, self._threads, machine.available_memory(), cards)
         found = self._at_once(count, alone, environments)
         together = [one for one in wanted.values() if one.ranks > 1]
         return {**found, **self._at_once(1, together, environments)}

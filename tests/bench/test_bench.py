@@ -229,9 +229,9 @@ def test_every_step_on_a_gpu_plans_rows(tmp_path, device, bfloat16):
 
 
 def test_a_graph_that_a_gpu_refuses_is_left_out_of_what_follows(tmp_path):
-    (tmp_path / "smoke").mkdir()
+    (tmp_path / "resnet50").mkdir()
     lines = [{"failure": failure, "job": {"system": system}} for failure, system in ((None, "jax"), ({}, "pytorch"))]
-    told = tmp_path / "smoke" / "records.jsonl"
+    told = tmp_path / "resnet50" / "records.jsonl"
     told.write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert "pytorch.graph=off" not in gpu.commands(tmp_path, "cuda", 3, ["pytorch"])["bert"][0]
     told.write_text(
@@ -298,7 +298,7 @@ def test_what_dlperf_lacks_is_named_or_carried(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(gpu, "NEEDS", ("json", "nowhere"))
     monkeypatch.setattr(gpu, "CARRIED", tmp_path / ".whl")
     monkeypatch.setattr(gpu, "SYSTEMS", {"pytorch": "json"})
-    assert gpu.main(["--device", "cpu", "-o", str(tmp_path / "gpu"), "smoke"]) == 2
+    assert gpu.main(["--device", "cpu", "-o", str(tmp_path / "gpu"), "bert"]) == 2
     assert "lacks nowhere, which dlperf needs" in capsys.readouterr().err
     (tmp_path / ".whl").mkdir()
     with zipfile.ZipFile(tmp_path / ".whl" / "nowhere-1.0-py3-none-any.whl", "w") as wheel:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from trajectories import asked as job_of
 
@@ -34,3 +36,14 @@ def test_two_are_made_at_a_time_where_memory_has_room_for_both() -> None:
     assert asked.at_once([one], 2, 2 * asked.memory(one)) == 2
     assert asked.at_once([one], 2, 2 * asked.memory(one) - 1) == 1
     assert asked.at_once([one], 1, 10 * asked.memory(one)) == 1
+
+
+def test_on_a_gpu_as_many_as_have_threads_to_compile_and_memory_on_both_sides() -> None:
+    of_gpu = dataclasses.replace(job_of("pytorch", "bert_tiny", 1).job, device="cuda")
+    one = asked.Asked(of_gpu, "bert_base", "fp64")
+    enough = 8 * asked.memory(one)
+    assert asked.at_once([one], 16, enough, [enough]) == 4
+    assert asked.at_once([one], 11, enough, [enough, enough]) == 2
+    assert asked.at_once([one], 16, enough // 4, [enough]) == 1
+    assert asked.at_once([one], 16, enough, [enough, 4 * asked.memory(one)]) == 2
+    assert asked.at_once([one], 16, enough, [None]) == asked.at_once([one], 16, enough) == 1
