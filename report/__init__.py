@@ -20,7 +20,7 @@ from dlperf.figures.difference import Side
 from dlperf.figures.rows import rows
 from dlperf.report import charts, markdown, proofs, public, text
 from dlperf.report import why as why_
-from dlperf.report.shape import Chart, LineChart, Report, Table, Why
+from dlperf.report.shape import Chart, LineChart, Page, Report, Table, Why
 from dlperf.report.view import view
 from dlperf.schema import SCHEMA, Comparison
 
@@ -30,7 +30,8 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 
 def write(comparison: Comparison, folder: Path) -> None:
-    """Write the report into `folder`: report.md, report.html, results.csv, results.json, charts/*.svg.
+    """Write the report into `folder`: report.md, report.html, results.csv, results.json, charts/*.svg; of several
+    models also a page of each, MODEL.md.
 
     Each file is written aside and moved into place; those that others refer to come first. OSError when that fails.
     """
@@ -73,6 +74,7 @@ def render(comparison: Comparison) -> dict[str, str]:
         **drawn,
         "results.csv": results_csv(comparison),
         "results.json": results_json(comparison),
+        **{page.file: _markdown(report, "model.md.j2", page) for page in report.pages},
         "report.md": _markdown(report),
         "report.html": _html(report, drawn),
     }
@@ -164,10 +166,10 @@ def _names(kind: Any) -> tuple[str, ...]:
 _json = json.JSONEncoder(default=_fields).encode
 
 
-def _markdown(report: Report | Why, template: str = "report.md.j2") -> str:
+def _markdown(report: Report | Why, template: str = "report.md.j2", page: Page | None = None) -> str:
     environment = _environment(finalize=markdown.escape)
     environment.filters["fence"] = markdown.fence
-    return environment.get_template(template).render(report=report)
+    return environment.get_template(template).render(report=report, page=page)
 
 
 def _html(report: Report | Why, drawn: dict[str, str], template: str = "report.html.j2") -> str:

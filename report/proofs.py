@@ -62,6 +62,7 @@ def _proof(group: Sequence[Certificate], runs: _Runs) -> Proof:
     if bars and all(found.decay is None for one in group for found in one.differences):
         bars = replace(bars, decay=None)
     return Proof(
+        model=first.of,
         title=f"{names.model(first.of)}, {_precision(first)}, {names.device(first.device)}"
         + (f", {first.ranks} ranks" if first.ranks > 1 else ""),
         about=tuple(_about(first, bars, referred)),

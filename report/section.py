@@ -11,7 +11,7 @@ from dlperf.figures import standings as standings_
 from dlperf.figures.standings import Standing
 from dlperf.figures.summaries import Summary
 from dlperf.proof import judge
-from dlperf.report import effective, inputs, names, power, speeds, stages, text
+from dlperf.report import effective, inputs, names, overview, power, speeds, stages, text
 from dlperf.report.others import others
 from dlperf.report.scaling import scaling
 from dlperf.report.shape import Bar, Chart, Column, Others, Row, Section, Table
@@ -37,12 +37,14 @@ def section(
     proofs = {s.job.id: _verdict(comparison, s) for s in summaries}
     same, work, how = effective.tables(summaries)
     return Section(
+        model=first.model,
         anchor=_anchor(first),
         title=_title(first),
         about=tuple(_model_facts(first, summaries)),
         summary=" ".join(
             filter(None, [_summary(standings, groups, skips, apart, level), *(one.sentence for one in apart)])
         ),
+        rates=overview.rates(_title(first), standings),
         throughput=_throughput(groups, standings, skips, repeats, proofs, of_device) if summaries or skips else None,
         power=tuple(_power(groups, standings, level)),
         others=apart,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -146,6 +147,16 @@ class Others:
 
 
 @dataclass(frozen=True)
+class Rates:
+    """Of one table of a section: by system, in `unit`. first: those that may be fastest."""
+
+    title: str
+    unit: str
+    cells: Mapping[str, str]
+    first: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Section:
     """One model at one precision on one kind of device. throughput: of ranked systems, None without any; others: of
     each other kind. power: what the runs of each size can tell. why: the command that explains the difference between
@@ -156,10 +167,12 @@ class Section:
     What really ran: `work`, differences that change how much is done; `how`, other differences; `same`, the rest.
     """
 
+    model: str
     anchor: str
     title: str
     about: tuple[str, ...]
     summary: str
+    rates: tuple[Rates, ...]
     throughput: Table | None
     power: tuple[str, ...]
     others: tuple[Others, ...]
@@ -179,6 +192,7 @@ class Section:
 class Proof:
     """The certificates of one model and precision: a row for each system, and one for each pair of them."""
 
+    model: str
     title: str
     about: tuple[str, ...]
     systems: Table
@@ -188,15 +202,37 @@ class Proof:
 
 @dataclass(frozen=True)
 class Excerpt:
-    """A heading, a sentence, and verbatim text under it."""
+    """A heading, a sentence, and verbatim text under it. model: which it concerns, where that is one."""
 
     title: str
     about: str
     text: str
+    model: str = ""
+
+
+@dataclass(frozen=True)
+class Overview:
+    """The rates of all models in one table."""
+
+    about: str
+    table: Table
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a report over several models has of one, in a file beside it."""
+
+    title: str
+    file: str
+    sections: tuple[Section, ...]
+    proofs: tuple[Proof, ...]
+    commands: tuple[Excerpt, ...]
 
 
 @dataclass(frozen=True)
 class Report:
+    """overview, pages: of several models; None and empty where all is in one page."""
+
     title: str
     about: str
     progress: str
@@ -212,3 +248,5 @@ class Report:
     commands: tuple[Excerpt, ...]
     proofs: tuple[Proof, ...]
     proof_about: tuple[str, ...]
+    overview: Overview | None
+    pages: tuple[Page, ...]

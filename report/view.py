@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from dlperf.figures import peaks, standings, until
 from dlperf.figures import summaries as summaries_
 from dlperf.figures.summaries import Summary
-from dlperf.report import names, proofs, speeds, text
+from dlperf.report import names, overview, proofs, speeds, text
 from dlperf.report.caveats import caveats
 from dlperf.report.section import section, title
 from dlperf.report.shape import Column, Excerpt, Report, Row, Table
@@ -37,12 +37,14 @@ def view(comparison: Comparison) -> Report:
     proven = parts("The proof of the same work", proofs.proofs, comparison)
     warned = parts("The list of caveats", caveats, comparison)
     failures = parts("The list of failures", _failures, comparison)
+    made = tuple(one for several in sections for one in several)
+    commands, rates = tuple(_commands(comparison)), overview.overview(made)
     return Report(
         title=_title(comparison),
         about=_about(comparison),
         progress=_progress(comparison, finished),
         resume="" if finished else RESUME,
-        sections=tuple(one for several in sections for one in several),
+        sections=made,
         caveats=(*parts.broken, *warned),
         machine=machine(comparison),
         topo=str(comparison.machine.get("topo", "")).strip("\n"),
@@ -52,9 +54,11 @@ def view(comparison: Comparison) -> Report:
         environment_commands=tuple(
             Excerpt(title=name, about="", text=command.rstrip("\n")) for name, command in comparison.commands.items()
         ),
-        commands=tuple(_commands(comparison)),
+        commands=commands,
         proofs=proven,
         proof_about=proofs.ABOUT if proven else (),
+        overview=rates,
+        pages=overview.pages(made, proven, commands) if rates else (),
     )
 
 
@@ -377,7 +381,7 @@ def _commands(comparison: Comparison) -> Iterable[Excerpt]:
             first, *others = [record.folder for record in records]
             same = f"; but for the folder the same in {text.listing(others)}" if others else ""
             about = f"{first}/launch.sh{same}."
-            yield Excerpt(_job_title(job), about, records[0].command.rstrip("\n"))
+            yield Excerpt(_job_title(job), about, records[0].command.rstrip("\n"), job.model)
 
 
 def _essence(record: Record) -> str:

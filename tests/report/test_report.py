@@ -44,7 +44,7 @@ TITLES = {
     "oneflow": "OneFlow",
 }
 PROTOCOL = {"name": "quick", "warmup_steps": 2, "windows": 3, "steps_per_window": 2, "repeats": 3}
-FAMILIES = {"resnet50": "resnet", "bert_base": "bert"}
+FAMILIES = {"resnet50": "resnet", "bert_base": "bert", "gpt2_256": "gpt"}
 
 
 # A comparison made by hand
@@ -461,6 +461,50 @@ def test_rows_of_a_gpu_have_a_share_of_its_peak_and_none_more_than_it_can() -> N
     assert "impossible: 1473 TFLOP/s" in section.throughput.rows[1].note
 
 
+def of_models() -> Comparison:
+    """Three models, of which one system trains the last otherwise."""
+    jobs = tuple(
+        job(system, model, "fp32", "fp32", 4)
+        for model in ("resnet50", "bert_base", "gpt2_256")
+        for system in ("pytorch", "jax")
+    )
+    rates = ((9.01, 9.02), (7.01, 7.02), (2.1, 2.3), (2.0, 2.42), (400, 402), (500, 502))
+    records = [record for of, each in zip(jobs, rates, strict=True) for record in runs(of, each)]
+    other = {jobs[-1].id: (certificate(jobs[-1], "fp32", verdict="different", why="gradients differ"),)}
+    made = few(records, jobs=jobs, skips=(), planned=18)
+    return dataclasses.replace(made, proofs={**made.proofs, **other})
+
+
+def test_several_models_have_an_overview_and_a_page_each() -> None:
+    files = report.render(of_models())
+    pages = ("resnet50.md", "bert_base.md", "gpt2_256.md")
+    assert set(pages) < set(files)
+    first, links = files["report.md"], re.findall(r"^- \[.*\]\((.*)\)$", files["report.md"], re.MULTILINE)
+    assert tuple(links[:3]) == pages
+    table = [line.split(" | ") for line in first.splitlines() if line.startswith("| ") and "fp32, CPU" in line]
+    assert [[cell.strip("| ") for cell in line] for line in table] == [
+        ["ResNet-50 v1.5, fp32, CPU", "9.015", "7.015", "img/s", "PyTorch"],
+        ["BERT-base pretraining, fp32, CPU", "2.2", "2.2", "sentences/s", "JAX and PyTorch"],
+        ["GPT-2 124M pretraining, 256 tokens, fp32, CPU", "401", r"(501)", "tokens/s", "PyTorch"],
+    ]
+    assert "## Machine" in first
+    assert "### Proof:" not in first
+    for page, title in zip(pages, ("ResNet-50", "BERT-base", "GPT-2"), strict=True):
+        assert files[page].startswith(f"# {title}")
+        assert f"](charts/{page.removesuffix('.md')}-fp32-cpu.svg)" in files[page]
+        assert "### Proof: " in files[page]
+        assert files[page].count("python -m dlperf.adapters.worker") == 2
+    assert files["report.html"].count("<details>") == 3
+
+
+def test_two_models_are_on_one_page() -> None:
+    made = of_models()
+    two = dataclasses.replace(made, jobs=made.jobs[:4], records=made.records[:8])
+    files = report.render(two)
+    assert not [name for name in files if name.endswith(".md") and name != "report.md"]
+    assert view(two).overview is None
+
+
 def test_a_thousand_systems_have_a_table_without_ranks_and_a_chart_of_the_first() -> None:
     count = ranking.MOST_RANKED + 1
     jobs = tuple(job(f"pytorch x={n}", "resnet50", "fp32", "fp32", 16) for n in range(count))
@@ -862,7 +906,7 @@ def test_templates_do_no_arithmetic() -> None:
     forbidden = (nodes.Add, nodes.Sub, nodes.Mul, nodes.Div, nodes.FloorDiv, nodes.Mod, nodes.Pow, nodes.Neg)
     allowed = {"fence"}
     templates = sorted(report.TEMPLATES.glob("*.j2"))
-    assert len(templates) == 12
+    assert len(templates) == 16
     for path in templates:
         tree = Environment().parse(path.read_text(encoding="utf-8"))
         assert not list(tree.find_all(forbidden)), path.name

@@ -1,0 +1,70 @@
+"""What a report over several models begins with, a row for each and a column for each system; and their pages. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from dlperf.figures.standings import Standing
+from dlperf.report import names, text
+from dlperf.report.shape import Column, Excerpt, Overview, Page, Proof, Rates, Row, Section, Table
+
+#: models from which on each has a page of its own
+SEVERAL = 3
+ABOUT = (
+    "Medians. Fastest are those that may be: these runs do not tell them apart. A rate in brackets is in no ranking, "
+    "and a system without a rate did not run; the page of the model says why."
+)
+
+
+def rates(title: str, standings: Sequence[Sequence[Standing]]) -> tuple[Rates, ...]:
+    """One for each size of a section. title: the section's."""
+    several = len(standings) > 1
+    return tuple(_rates(title, ranked, several) for ranked in standings if ranked)
+
+
+def _rates(title: str, ranked: Sequence[Standing], several: bool) -> Rates:
+    job = ranked[0].summary.job
+    places = text.decimals(s.summary.throughput for s in ranked if s.summary.throughput)
+    return Rates(
+        f"{title}, {names.size(job)}" if several else title,
+        names.rate_unit(job.family),
+        {names.system(s.summary.job): _cell(s, places) for s in ranked},
+        tuple(names.system(s.summary.job) for s in ranked if not s.obstacle and (not s.relative or s.may_be_fastest)),
+    )
+
+
+def _cell(standing: Standing, places: int) -> str:
+    estimate = standing.summary.throughput
+    rate = text.number(estimate.centre, places) if estimate else text.NONE
+    return f"({rate})" if standing.obstacle else rate
+
+
+def overview(sections: Sequence[Section]) -> Overview | None:
+    """None where there are fewer than SEVERAL models."""
+    if len({section.model for section in sections}) < SEVERAL:
+        return None
+    found = [each for section in sections for each in section.rates]
+    systems = list(dict.fromkeys(name for each in found for name in each.cells))
+    columns = (Column("model"), *(Column(name, numeric=True) for name in systems), Column("unit"), Column("fastest"))
+    rows = (
+        (each.title, *(each.cells.get(name, text.NONE) for name in systems), each.unit, text.listing(each.first))
+        for each in found
+    )
+    return Overview(ABOUT, Table(columns, tuple(Row(cells) for cells in rows)))
+
+
+def pages(sections: Iterable[Section], proofs: Sequence[Proof], commands: Sequence[Excerpt]) -> tuple[Page, ...]:
+    """One for each model, in the order of the sections."""
+    of_model: dict[str, list[Section]] = {}
+    for section in sections:
+        of_model.setdefault(section.model, []).append(section)
+    return tuple(
+        Page(
+            title=names.model(model),
+            file=f"{model}.md",
+            sections=tuple(group),
+            proofs=tuple(one for one in proofs if one.model == model),
+            commands=tuple(one for one in commands if one.model == model),
+        )
+        for model, group in of_model.items()
+    )
