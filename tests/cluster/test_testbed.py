@@ -247,4 +247,6 @@ def test_folders_that_cannot_be_used_are_refused(folder):
         Testbed(folder, **OTHER).__enter__()
     with pytest.raises(TestbedError, match="white space"):
         Testbed(folder / "a b", **OTHER).__enter__()
+    with pytest.raises(TestbedError, match="at most 67 characters"):
+        Testbed(folder / ("a" * 60), **OTHER).__enter__()
     assert [path.name for path in folder.iterdir()] == ["mine"]

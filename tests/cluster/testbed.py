@@ -37,6 +37,8 @@ PROGRAMS = (
 PATH = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
 #: Seconds; a start takes about two here.
 PATIENCE = 60
+#: Bytes of a Unix socket's address (sun_path) but for the last, and Slurm's longest beside the folder: a batch step's.
+SOCKET_PATH, STEP_SOCKET = 107, "/slurm/spool.node1/node1_9999.4294967291"
 
 #: Runs in a host's own namespaces and holds them open. $1: the host's number, $2: the folder.
 HOST = """
@@ -164,6 +166,9 @@ class Testbed:
             raise TestbedError(reason)
         if re.search(r"\s", str(self.folder)):
             raise TestbedError(f"folder {str(self.folder)!r}: Slurm allows no white space in it; take another")
+        if len(str(self.folder)) + len(STEP_SOCKET) > SOCKET_PATH:
+            most = SOCKET_PATH - len(STEP_SOCKET)
+            raise TestbedError(f"folder {str(self.folder)!r}: Slurm's sockets need one of at most {most} characters")
         with self._clear_up:
             self._clear_up.enter_context(_only_one(self.name))
             self._clear_up.callback(self._remove)
