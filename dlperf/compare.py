@@ -168,28 +168,26 @@ def _report(opened: Store, interrupted: bool) -> None:
 
 def summary(comparison: Comparison) -> str:
     """The figures in a few plain lines, for the end of the command."""
-    from dlperf import models
-    from dlperf.figures import standings, summaries
+    from dlperf import models, report
+    from dlperf.figures import rates, summaries
 
-    lines = []
-    obstacles, rows = standings.obstacles(comparison), summaries.summarized(comparison)
+    lines, rows = [report.figures_text(comparison)], summaries.summarized(comparison)
     several = any(job.world_size > 1 for job in comparison.jobs)
     for job in comparison.jobs:
         row = rows[job.id]
         size = f" {job.nnodes}n{job.nproc_per_node}d" if several else ""
         what = f"{job.model} {job.precision_asked:<5} {job.system}{size}"
-        if row.throughput:
-            remarks = [f"median of {row.throughput.n}"] + ([f"{len(row.failed)} failed"] if row.failed else [])
-            remarks += ["not comparable"] if job.id in obstacles else [] if job.traits.ranked else [job.kind]
+        if row.throughput and not job.traits.ranked:
             unit = models.FAMILIES[job.family].RATE_UNIT
-            lines.append(f"{what:<40} {row.throughput.centre:>9.4g} {unit} ({', '.join(remarks)})")
+            told = f"median of {row.throughput.n}, {job.kind}"
+            lines.append(f"{what:<40} {rates.shown(row.throughput.centre):>9} {unit} ({told})")
         elif row.failed and row.failed[-1].failure:
             lines.append(f"{what:<40} {row.failed[-1].failure.kind}: {row.failed[-1].failure.message}")
-        else:
+        elif not row.throughput:
             lines.append(f"{what:<40} not run")
     for skip in comparison.skips:
         lines.append(f"{skip.model} {skip.precision_asked:<5} {skip.system:<30} {skip.status}: {skip.why}")
-    return "\n".join(lines)
+    return "\n".join(filter(None, lines))
 
 
 if __name__ == "__main__":

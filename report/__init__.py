@@ -24,7 +24,17 @@ from dlperf.report.shape import Chart, LineChart, Page, Report, Table, Why
 from dlperf.report.view import view
 from dlperf.schema import SCHEMA, Comparison
 
-__all__ = ["proof_text", "render", "results_csv", "results_json", "rows", "write", "write_proof", "write_why"]
+__all__ = [
+    "figures_text",
+    "proof_text",
+    "render",
+    "results_csv",
+    "results_json",
+    "rows",
+    "write",
+    "write_proof",
+    "write_why",
+]
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -106,6 +116,25 @@ def proof_text(comparison: Comparison) -> str:
         lines += [*_columns(one.pairs), ""] if one.pairs else []
         lines += [f"- {note}" for note in one.notes] + ([""] if one.notes else [])
     return "\n".join(lines)
+
+
+def figures_text(comparison: Comparison) -> str:
+    """The ranked rows that have figures for a terminal, best first; empty without any."""
+    lines = []
+    for section in view(public.cleaned(comparison)).sections:
+        rows = [row for row in section.throughput.rows if row.kind != "missing"] if section.throughput else []
+        if section.throughput and rows:
+            brief = _brief(dataclasses.replace(section.throughput, rows=tuple(rows)), sizes=len(section.rates) > 1)
+            lines += [section.title, *_columns(brief), *(f"- {row.label}: {row.note}." for row in rows if row.note), ""]
+    return "\n".join(lines)
+
+
+def _brief(table: Table, sizes: bool) -> Table:
+    """Of a section's table the system, its rate and rank, and the proof."""
+    n = [column.title for column in table.columns].index("n")
+    kept = (0, *(range(1, n) if sizes else ()), *range(n, n + 6), -1)
+    rows = (dataclasses.replace(row, cells=tuple(row.cells[place] for place in kept)) for row in table.rows)
+    return Table(tuple(table.columns[place] for place in kept), tuple(rows))
 
 
 def _columns(table: Table) -> list[str]:

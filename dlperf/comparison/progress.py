@@ -193,7 +193,7 @@ class Progress:
             self.note(slow)
         pace = self._position.pace
         samples = self._job.global_batch_size * rates.units(self._job, ())
-        return f"{samples / pace:.4g} {_unit(self._job)}" if pace else ""
+        return f"{rates.shown(samples / pace)} {_unit(self._job)}" if pace else ""
 
     def share(self, job: Job) -> float | None:
         """Seconds that a run of a row should take: what the plan expects, times what the other rows took over that
@@ -271,7 +271,7 @@ class Progress:
         where = f"{record.job.model} {record.job.precision_asked} {record.job.system}, run {record.repeat + 1}"
         if record.failure:
             return f"{where}: {record.failure.kind}: {record.failure.message}"
-        return f"{where}: {rates.throughput(record):.4g} {_unit(record.job)}"
+        return f"{where}: {rates.shown(rates.throughput(record))} {_unit(record.job)}"
 
 
 class Lines(Progress):

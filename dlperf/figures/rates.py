@@ -14,6 +14,15 @@ def throughput(record: Record) -> float:
     return sum(window.samples for window in record.windows) / seconds(record)
 
 
+def shown(rate: float) -> str:
+    """With four digits, or all before the point: 0.2, 9.835, 1,234, 44,161."""
+    if not 0 < rate < math.inf:
+        return f"{rate:g}"
+    places = max(0, 3 - math.floor(math.log10(rate)))
+    digits = f"{rate:,.{places}f}"
+    return digits.rstrip("0").rstrip(".") if places else digits
+
+
 def units(job: Job, records: Sequence[Record]) -> float:
     """How many samples a row of a batch had in some runs of a job: 1 image; the tokens of a text, which may differ. 1
     of a model that this version does not know."""

@@ -9,6 +9,7 @@ from commands import FAKE, call
 
 from dlperf.comparison import progress as progress_
 from dlperf.comparison.progress import Display, Lines, Progress, choose, duration, position
+from dlperf.figures import rates
 from dlperf.planning.spec import Protocol, Spec
 from dlperf.runs import events
 from dlperf.runs.events import Stream
@@ -98,7 +99,7 @@ def test_each_job_counts_with_its_own_time():
 def test_texts_are_counted_by_their_tokens(run):
     run.after(10, "start").after(0, "built").after(20, "first_step", seconds=20.0).after(5, "second_step", seconds=5.0)
     run.shown._job = dataclasses.replace(run.shown._job, model="gpt2_512", family="gpt")
-    assert run.shown._look(run.folder) == f"{512 * BERT.global_batch_size / 5:.4g} tokens/s"
+    assert run.shown._look(run.folder) == f"{512 * BERT.global_batch_size / 5:g} tokens/s"
 
 
 def test_rows_without_a_run_count_as_the_plan_expects_corrected_by_those_that_ran():
@@ -347,3 +348,12 @@ def test_the_bar_shows_the_step_and_the_time_left(run, clock, monkeypatch):
     shown.after(1)
     assert drawn[0] == "[1/4] bert_base amp pytorch, run 1: starting; 0 s so far; about 2 min 40 s left"
     assert drawn[-1].startswith("[1/4] bert_base amp pytorch, run 1: warming up, step 3 of 8; 0.8 sentences/s; ")
+
+
+@pytest.mark.parametrize(
+    ("rate", "shown"),
+    [(0.2, "0.2"), (9.8349, "9.835"), (2.0, "2"), (1234.56, "1,235"), (44161.2, "44,161"), (1e9, "1,000,000,000"),
+     (0.0, "0"), (float("inf"), "inf")],
+)  # fmt: skip
+def test_a_rate_has_four_digits_and_no_exponent(rate, shown):
+    assert rates.shown(rate) == shown

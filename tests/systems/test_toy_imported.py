@@ -107,7 +107,7 @@ def test_beside_native_rows_it_is_not_ranked(toy, out):
     ended = call("compare", *FAKE, "--frameworks", "fake,toy", "-b", 4, "-r", 1, "-o", out)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert {row["origin"] for row in table(out).values()} == {"native", "imported"}
-    assert "1e+09 sentences/s (median of 1, imported)" in ended.stdout
+    assert "1,000,000,000 sentences/s (median of 1, imported)" in ended.stdout
     ranking, _, apart = (out / "report.md").read_text().partition("### Imported figures")
     assert "| Toy Cluster |" not in ranking.partition("relative to fastest")[2]
     assert "| Toy Cluster |" in apart
