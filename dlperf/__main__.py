@@ -19,12 +19,14 @@ COMMANDS = {
     "doctor": "say what this machine is, which rows run on it, and what a comparison takes",
     "envs": "list, install and remove the frameworks' environments",
     "images": "build, list, run and inspect the frameworks' images",
+    "report": "render reports again, and several together",
     "scaling": "hold the model of scaling against DLPerf's published tables",
+    "table": "print the small tables of a comparison as Markdown, or renew them in a page",
     "verify": "prove that the frameworks do the same work",
     "why": "tell where the steps of two rows differ",
 }
 #: those that are packages, with a __main__
-PACKAGES = frozenset(["data", "envs"])
+PACKAGES = frozenset(["data", "envs", "report"])
 
 
 def main() -> int:

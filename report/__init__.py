@@ -20,7 +20,7 @@ from dlperf.figures.difference import Side
 from dlperf.figures.rows import rows
 from dlperf.report import charts, markdown, proofs, public, text
 from dlperf.report import why as why_
-from dlperf.report.shape import Chart, LineChart, Page, Report, Table, Why
+from dlperf.report.shape import Chart, LineChart, Page, Report, Section, Table, Why
 from dlperf.report.view import view
 from dlperf.schema import SCHEMA, Comparison
 
@@ -31,6 +31,7 @@ __all__ = [
     "results_csv",
     "results_json",
     "rows",
+    "tables",
     "write",
     "write_proof",
     "write_why",
@@ -121,20 +122,32 @@ def proof_text(comparison: Comparison) -> str:
 def figures_text(comparison: Comparison) -> str:
     """The ranked rows that have figures for a terminal, best first; empty without any."""
     lines = []
-    for section in view(public.cleaned(comparison)).sections:
-        rows = [row for row in section.throughput.rows if row.kind != "missing"] if section.throughput else []
-        if section.throughput and rows:
-            brief = _brief(dataclasses.replace(section.throughput, rows=tuple(rows)), sizes=len(section.rates) > 1)
-            lines += [section.title, *_columns(brief), *(f"- {row.label}: {row.note}." for row in rows if row.note), ""]
+    for section, brief in _briefly(comparison):
+        notes = [f"- {row.label}: {row.note}." for row in brief.rows if row.note]
+        lines += [section.title, *_columns(brief), *notes, ""]
     return "\n".join(lines)
 
 
-def _brief(table: Table, sizes: bool) -> Table:
-    """Of a section's table the system, its rate and rank, and the proof."""
-    n = [column.title for column in table.columns].index("n")
-    kept = (0, *(range(1, n) if sizes else ()), *range(n, n + 6), -1)
-    rows = (dataclasses.replace(row, cells=tuple(row.cells[place] for place in kept)) for row in table.rows)
-    return Table(tuple(table.columns[place] for place in kept), tuple(rows))
+def tables(comparison: Comparison) -> dict[str, str]:
+    """The same in Markdown, by the anchors of the sections, each under its title."""
+    template = _markdown_environment().get_template("table.md.j2")
+    return {
+        section.anchor: f"**{markdown.escape(section.title)}**\n\n{template.render(table=brief).strip()}\n"
+        for section, brief in _briefly(comparison)
+    }
+
+
+def _briefly(comparison: Comparison) -> Iterator[tuple[Section, Table]]:
+    """Of each section's table the rows with figures: the system, its rate and rank, and the proof."""
+    for section in view(public.cleaned(comparison)).sections:
+        table = section.throughput
+        rows = [row for row in table.rows if row.kind != "missing"] if table else []
+        if table and rows:
+            n = [column.title for column in table.columns].index("n")
+            kept = (0, *(range(1, n) if len(section.rates) > 1 else ()), *range(n, n + 6), -1)
+            cells = [tuple(row.cells[place] for place in kept) for row in rows]
+            brief = (dataclasses.replace(row, cells=each) for row, each in zip(rows, cells, strict=True))
+            yield section, Table(tuple(table.columns[place] for place in kept), tuple(brief))
 
 
 def _columns(table: Table) -> list[str]:
@@ -196,9 +209,13 @@ _json = json.JSONEncoder(default=_fields).encode
 
 
 def _markdown(report: Report | Why, template: str = "report.md.j2", page: Page | None = None) -> str:
+    return _markdown_environment().get_template(template).render(report=report, page=page)
+
+
+def _markdown_environment() -> Environment:
     environment = _environment(finalize=markdown.escape)
     environment.filters["fence"] = markdown.fence
-    return environment.get_template(template).render(report=report, page=page)
+    return environment
 
 
 def _html(report: Report | Why, drawn: dict[str, str], template: str = "report.html.j2") -> str:

@@ -27,10 +27,10 @@ By `python -m dlperf.why`, which sorts what each framework's profiler saw of a s
 """
 
 
-def index(published: Mapping[str, Comparison], explained: Mapping[str, Mapping[str, Any]]) -> str:
+def index(published: Mapping[str, Comparison], explained: Mapping[str, Mapping[str, Any]], head: str = HEAD) -> str:
     """The newest first, each with what its sections found. published: by the name of the folder. explained: what a
     folder's why.json holds."""
-    made = HEAD + "".join(_entry(name, published[name]) for name in sorted(published, reverse=True))
+    made = head + "".join(_entry(name, published[name]) for name in sorted(published, reverse=True))
     told = "".join(_explained(name, explained[name]) for name in sorted(explained, reverse=True))
     return made + WHY + told if told else made
 

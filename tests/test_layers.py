@@ -17,7 +17,18 @@ FOLDERS = {"dlperf": "dlperf", "dlperf.docker": "docker", "dlperf.launchers": "l
 #: the core, from the commands down to the ground: what stands on a line imports from lines below it alone
 LAYERS = (
     ("__main__",),
-    ("compare", "data.__main__", "doctor", "envs.__main__", "images", "scaling", "verify", "why"),
+    (
+        "compare",
+        "data.__main__",
+        "doctor",
+        "envs.__main__",
+        "images",
+        "report.__main__",
+        "scaling",
+        "table",
+        "verify",
+        "why",
+    ),
     ("cli",),
     ("flags",),
     ("report",),

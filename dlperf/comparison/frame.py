@@ -15,17 +15,14 @@ if TYPE_CHECKING:
 
 
 def load(folder: str | os.PathLike[str]) -> pandas.DataFrame:
-    """The runs in a comparison's folder as a DataFrame: one row per run, columns as in results.csv. A published report
-    has its results.json alone, which is taken then.
+    """The runs of a comparison as a DataFrame: one row per run, columns as in results.csv. folder: a comparison's, a
+    published report's, or its results.json.
 
-    UsageError, which names file and field, where neither is what dlperf wrote. What was changed by hand is a warning.
+    UsageError, which names file and field, where it is not what dlperf wrote. What was changed by hand is a warning.
     """
     import pandas
 
-    place, results = Path(folder), Path(folder) / store.RESULTS
-    if results.exists() and not (place / store.MANIFEST).exists():
-        return pandas.DataFrame(rows(store.open_results(results)))
-    opened = store.open_folder(place)
-    for warning in opened.warnings:
+    comparison, changed = store.read(Path(folder))
+    for warning in changed:
         warnings.warn(warning, stacklevel=2)
-    return pandas.DataFrame(rows(opened.comparison))
+    return pandas.DataFrame(rows(comparison))

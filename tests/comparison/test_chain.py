@@ -278,7 +278,7 @@ def test_results_that_are_something_else_are_one_message(
 
 
 def test_a_folder_that_is_neither_is_one_message(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="not the folder of a comparison"):
+    with pytest.raises(UsageError, match="no folder with comparison"):
         dlperf.load(tmp_path)
 
 

@@ -1,0 +1,82 @@
+"""Prints the small tables of a comparison as Markdown, or renews them in a page, between two marks."""
+
+from __future__ import annotations
+
+import dlperf.needs  # noqa: F401
+
+# isort: split
+
+import argparse
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dlperf.cli import Parser, exit_code
+from dlperf.errors import Problem, UsageError, did_you_mean
+
+#: around a table in a page: which results, relative to the page, and which section of them
+MARKED = re.compile(r"(<!-- dlperf table (\S+) (\S+) -->\n).*?(<!-- end of the table -->)", re.DOTALL)
+
+
+def parser() -> argparse.ArgumentParser:
+    made = Parser(prog="python -m dlperf.table", description=__doc__)
+    made.add_argument("source", metavar="RUN", nargs="?", help="a comparison's folder, or a results.json")
+    made.add_argument("sections", metavar="SECTION", nargs="*", help="such as bert_base-fp32-cpu; default: all")
+    made.add_argument(
+        "--write",
+        metavar="PAGE",
+        help="renew what stands in a page between <!-- dlperf table RUN SECTION --> and <!-- end of the table -->",
+    )
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """0; 2 where there is no such run or section."""
+    arguments = vars(parser().parse_args(argv))
+    return exit_code(lambda: _table(arguments))
+
+
+def _table(arguments: Mapping[str, Any]) -> int:
+    if bool(arguments["source"]) == bool(arguments["write"]):
+        raise UsageError([Problem("RUN", arguments["source"] or "", says="name either a run, or a page with --write.")])
+    if arguments["write"]:
+        page = Path(arguments["write"])
+        try:
+            page.write_text(renewed(page.read_text(encoding="utf-8"), page.parent), encoding="utf-8")
+        except OSError as error:
+            says = f"cannot be read or written: {error.strerror}."
+            raise UsageError([Problem("--write", page, says=says)]) from None
+        return 0
+    found = _tables(Path(arguments["source"]))
+    print("\n".join(_of(found, name) for name in arguments["sections"] or found), end="")
+    return 0
+
+
+def renewed(page: str, folder: Path) -> str:
+    """A page with the tables that its marks name. folder: the page's. UsageError where one does not exist."""
+
+    def table(found: re.Match[str]) -> str:
+        head, source, section, tail = found.groups()
+        return f"{head}{_of(_tables(folder / source), section)}{tail}"
+
+    return MARKED.sub(table, page)
+
+
+def _tables(source: Path) -> Mapping[str, str]:
+    from dlperf import report
+    from dlperf.comparison import store
+
+    return report.tables(store.read(source)[0])
+
+
+def _of(tables: Mapping[str, str], section: str) -> str:
+    if section not in tables:
+        step = did_you_mean(section, tables)
+        raise UsageError([Problem("SECTION", section, ", ".join(tables) or "none, since no row has a figure", step)])
+    return tables[section]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

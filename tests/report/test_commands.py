@@ -1,0 +1,80 @@
+"""`dlperf report` and `dlperf table`: reports again, and their small tables in a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dlperf import table
+from dlperf.report import __main__ as report
+
+ROOT = Path(__file__).parents[2]
+PUBLISHED = ROOT / "report" / "published"
+BERT, RESNET = (PUBLISHED / f"2026-11-27-h200-fp16-{name}" for name in ("bert", "resnet50"))
+MARK = "<!-- dlperf table {} {} -->\nold\n<!-- end of the table -->\n"
+
+
+def test_a_report_is_rendered_again_from_its_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert report.main([str(BERT / "results.json"), "-o", str(tmp_path / "again")]) == 0
+    for name in ("report.md", "results.csv", "results.json"):
+        assert (tmp_path / "again" / name).read_bytes() == (BERT / name).read_bytes()
+    assert capsys.readouterr().out.startswith(f"Report: {tmp_path}/again/report.md and ")
+
+
+def test_several_have_folders_and_a_list(tmp_path: Path) -> None:
+    sources = [str(BERT), str(RESNET / "results.json"), str(BERT)]
+    for _ in range(2):  # the second time in place of the first
+        assert report.main([*sources, "--output", str(tmp_path / "all")]) == 0
+    listed = (tmp_path / "all" / "README.md").read_text()
+    for name in (BERT.name, RESNET.name, f"{BERT.name}-2"):
+        assert (tmp_path / "all" / name / "report.html").exists()
+        assert f"## [{name}]({name}/report.md)" in listed
+
+
+def test_what_is_no_run_or_has_other_files_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine").write_text("")
+    for words, says in (
+        ([str(BERT), "-o", str(tmp_path)], "holds something else than a report"),
+        ([str(BERT), str(RESNET), "-o", str(tmp_path / "mine")], "this is a file"),
+        ([str(tmp_path)], "no folder with comparison.json or results.json"),
+        ([str(tmp_path / "nowhere"), str(BERT)], "no folder with comparison.json or results.json"),
+        ([str(ROOT / "setup.cfg")], "not what dlperf wrote"),
+    ):
+        assert report.main(words) == 2
+        told = capsys.readouterr()
+        assert told.out == ""
+        assert says in told.err
+        assert len(told.err.splitlines()) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_tables_of_the_readme_are_what_their_results_give() -> None:
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(table.MARKED.findall(page)) == 3
+    assert table.renewed(page, ROOT) == page, "`python -m dlperf.table --write README.md` renews them"
+
+
+def test_a_table_is_printed_or_renewed_between_its_marks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("a\n" + MARK.format(BERT, "bert_base-amp-cuda") + "b\n" + MARK.format(RESNET, "resnet50-amp-cuda"))
+    assert table.main(["--write", str(page)]) == 0
+    told = page.read_text()
+    assert "old" not in told
+    assert told.startswith("a\n<!-- dlperf table ")
+    assert table.main([str(BERT), "bert_base-amp-cuda"]) == 0
+    printed = capsys.readouterr().out
+    assert printed in told
+    assert "| PyTorch+inductor | 2 | 4,233.6 | [4,227.6, 4,239.6] | 1 | – | 1 | same work: " in printed
+
+
+def test_a_section_that_is_not_there_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(MARK.format(BERT, "bert_base-amp-cud"))
+    for words in ([str(BERT), "bert_base-amp-cud"], ["--write", str(page)]):
+        assert table.main(words) == 2
+        said = "SECTION: 'bert_base-amp-cud' is not usable; allowed: bert_base-amp-cuda. Did you mean "
+        assert capsys.readouterr().err.strip() == said + "'bert_base-amp-cuda'?"
+    assert "old" in page.read_text()
+    assert table.main([]) == 2
+    assert table.main(["--write", str(tmp_path / "nowhere.md")]) == 2
