@@ -132,6 +132,7 @@ def commands(folder: Path, device: str, repeats: int, here: Sequence[str]) -> di
     known = {
         "resnet50": [compare("resnet50", resnet, amp, *own)],
         "bert": [compare("bert", bert, amp, *own)],
+        "largest": [compare("largest", f"{resnet},{bert}", bf16, "-f", ours, "-b", str(LARGE), *blocks)],
         "resnet50-bf16": [compare("resnet50-bf16", resnet, bf16, *series)],
         "bert-bf16": [compare("bert-bf16", bert, bf16, *series)],
         # a comparison makes the proofs of its rows; these are of what may be left, and take minutes
@@ -139,7 +140,6 @@ def commands(folder: Path, device: str, repeats: int, here: Sequence[str]) -> di
         "bert-512": [compare("bert-512", long, bf16, *own)],
         "graphs": [compare("graphs", f"{resnet},{bert}", amp, "-f", "pytorch", *compiled, *GRAPHS, *blocks)],
         "fp32": [compare("fp32", f"{resnet},{bert}", "fp32,tf32" if device == "cuda" else "fp32", *series)],
-        "largest": [compare("largest", f"{resnet},{bert}", bf16, "-f", ours, "-b", str(LARGE), *blocks)],
         "profile": [["profile", str(folder / one), str(folder / "profile")] for one in ("resnet50", "bert-bf16")],
     }
     if device == "cpu":
