@@ -54,6 +54,10 @@ MEANINGS = {
 TOTALS: Dict[str, str] = {}
 COUNTED = ""
 SMOOTH = False
+#: of trajectories at the real size. Adam takes signs, which rounding decides where gradients are small, and without
+#: shortcuts each layer takes that further: in float32 losses of six frameworks were 2e-6 apart at the first step, 2e-3
+#: at the second and 1e-1 at the tenth, at batches of 4 to 64. In float64 all ten agree
+STEPS_OF_PROOF = {"vgg16_cifar": 1}
 
 #: of what convolutions give in the first block, and in others
 RATES = (0.3, 0.4)

@@ -81,7 +81,7 @@ def _about(trajectory: Trajectory, bars: Bars | None, referred: bool) -> Iterabl
     work = ", ".join(f"{key}={value}" for key, value in work_options(trajectory).items())
     together = f" of {trajectory.ranks} ranks together" if trajectory.ranks > 1 else ""
     about = ", ".join(one for one in (samples, _depth(trajectory), work) if one)
-    yield f"Batch {trajectory.batch_size}{together}, {about}; {trajectory.steps} steps."
+    yield f"Batch {trajectory.batch_size}{together}, {about}; {text.count(trajectory.steps, 'step')}."
     if bars:
         tensors = [f"{what} {judge.short(bar)}" for what, bar in _tensor_bars(bars, trajectory) if bar is not None]
         yield f"Bars: {', '.join([f'losses {judge.short(bars.loss)}', *tensors])}."

@@ -24,7 +24,7 @@ from dlperf.errors import RunError
 from dlperf.models.parameters import count
 from dlperf.planning.spec import Spec
 from dlperf.proof import asked, audit, certificates, references
-from dlperf.proof.asked import STEPS, Asked, batch_size
+from dlperf.proof.asked import Asked, batch_size
 from dlperf.schema import Job
 
 #: GFLOP/s a core in training, by the widest instruction sets: the harmonic mean over frameworks. AVX-512: the published
@@ -209,7 +209,7 @@ def proofs_seconds(wanted: Sequence[Asked], spec: Spec, here: Here) -> float:
 
 
 def _proof_seconds(one: Asked, threads: float, here: Here) -> float:
-    samples = STEPS * batch_size(one.model) // one.ranks
+    samples = one.steps * batch_size(one.model) // one.ranks
     seconds = _seconds(one.model, one.precision, one.job.device, samples, threads, here) or 0.0
     return (seconds + SKETCH * _parameters(one.model)) * (TOGETHER if one.ranks > 1 else 1.0)
 

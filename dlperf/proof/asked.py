@@ -45,6 +45,10 @@ class Asked:
         return f"{self.job.system}: {self.model}, {self.precision}{of_ranks(', {} ranks', self.ranks)}"
 
     @property
+    def steps(self) -> int:
+        return steps(self.model)
+
+    @property
     def run(self) -> Job:
         """The job that makes it, on synthetic input. Ranks are placed as in the row: on one node if it has several
         there, else on several nodes."""
@@ -100,6 +104,11 @@ def _float64(job: Job) -> Asked:
 def own_statistics(model: str) -> bool:
     """Whether each rank normalises over its own part of the batch."""
     return bool(models.family(model).normalised(models.config(model)))
+
+
+def steps(model: str) -> int:
+    """Of a trajectory: STEPS, but of a network that takes rounding further than float32 can be held to."""
+    return int(getattr(models.family(model), "STEPS_OF_PROOF", {}).get(model, STEPS))
 
 
 def batch_size(model: str) -> int:

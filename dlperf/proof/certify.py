@@ -17,7 +17,7 @@ from dlperf.envs.environment import Environment
 from dlperf.errors import RunError
 from dlperf.planning.spec import Spec
 from dlperf.proof import judge, low
-from dlperf.proof.asked import SEED, STEPS, Asked, at_once, needed, own_statistics, trajectories
+from dlperf.proof.asked import SEED, Asked, at_once, needed, own_statistics, trajectories
 from dlperf.proof.bars import BARS
 from dlperf.proof.certificates import CERTIFICATE, FROM_WORKER, blank, digest, keep, place, read, update, whole
 from dlperf.proof.judge import Evidence
@@ -159,7 +159,7 @@ class Certifier:
             self._at_work[one.name] = one, time.time()
             outcome = execute(
                 folder,
-                worker.request(one.run, spec, distinct_batches=STEPS, dropout=0.0, trace_steps=STEPS),
+                worker.request(one.run, spec, distinct_batches=one.steps, dropout=0.0, trace_steps=one.steps),
                 command,
                 lambda: events.read_job(folder, one.ranks),
                 lambda ended, stream, *where: failures.failure(ended, stream, *where) or _parted(stream),
@@ -211,9 +211,9 @@ class Certifier:
     def _stage(self, one: Asked) -> str:
         """How far a run is, by what its first rank has told."""
         stream = events.read(self.folder / "proofs" / one.name / "run" / "events.rank0.jsonl")
-        if stream.traced >= STEPS:
+        if stream.traced >= one.steps:
             return "writing down what changed"
-        return f"step {stream.traced + 1:.0f} of {STEPS}" if stream.built else "importing and building"
+        return f"step {stream.traced + 1:.0f} of {one.steps}" if stream.built else "importing and building"
 
 
 def _alone(one: Asked, evidence: Mapping[str, Evidence]) -> Evidence | None:

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 from trajectories import asked as job_of
 
-from dlperf.proof import asked
+from dlperf.proof import asked, bars, published
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,20 @@ from dlperf.proof import asked
 def test_long_rows_are_fewer_at_the_real_size(model: str, rows: int) -> None:
     assert asked.batch_size(model) == rows
     assert asked.batch_size(model + "_check") == 4
+
+
+def test_what_takes_rounding_further_than_float32_can_be_held_to_has_one_step() -> None:
+    assert [asked.steps(model) for model in ("vgg16_cifar", "vgg16_cifar_check", "vgg16", "bert_base")] == [
+        1,
+        10,
+        10,
+        10,
+    ]
+    like = published.published("vgg16_cifar")
+    assert like.steps == len(like.losses) == 1
+    single = dataclasses.replace(like, precision="fp32")
+    first, ten = bars.bars_for(single), bars.bars_for(dataclasses.replace(single, steps=10))
+    assert (first.gradients, round(first.changes, 3), ten.changes) == (0.02, 0.160, 0.1)
 
 
 def test_ranks_share_the_rows_of_one() -> None:
