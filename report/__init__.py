@@ -138,16 +138,11 @@ def tables(comparison: Comparison) -> dict[str, str]:
 
 
 def _briefly(comparison: Comparison) -> Iterator[tuple[Section, Table]]:
-    """Of each section's table the rows with figures: the system, its rate and rank, and the proof."""
+    """Of each section's brief table the rows with figures."""
     for section in view(public.cleaned(comparison)).sections:
-        table = section.throughput
-        rows = [row for row in table.rows if row.kind != "missing"] if table else []
-        if table and rows:
-            n = [column.title for column in table.columns].index("n")
-            kept = (0, *(range(1, n) if len(section.rates) > 1 else ()), *range(n, n + 6), -1)
-            cells = [tuple(row.cells[place] for place in kept) for row in rows]
-            brief = (dataclasses.replace(row, cells=each) for row, each in zip(rows, cells, strict=True))
-            yield section, Table(tuple(table.columns[place] for place in kept), tuple(brief))
+        rows = [row for row in section.brief.rows if row.kind != "missing"] if section.brief else []
+        if section.brief and rows:
+            yield section, Table(section.brief.columns, tuple(rows))
 
 
 def _columns(table: Table) -> list[str]:

@@ -1,8 +1,9 @@
-"""What a report over several models begins with, a row for each and a column for each system; and their pages. Pure."""
+"""What a report begins with: of each section a brief table; of several models one of all, and their pages. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from dlperf.figures.standings import Standing
 from dlperf.report import names, text
@@ -27,6 +28,7 @@ def _rates(title: str, ranked: Sequence[Standing], several: bool) -> Rates:
     places = text.decimals(s.summary.throughput for s in ranked if s.summary.throughput)
     return Rates(
         f"{title}, {names.size(job)}" if several else title,
+        names.size(job),
         names.rate_unit(job.family),
         {names.system(s.summary.job): _cell(s, places) for s in ranked},
         tuple(names.system(s.summary.job) for s in ranked if not s.obstacle and (not s.relative or s.may_be_fastest)),
@@ -37,6 +39,26 @@ def _cell(standing: Standing, places: int) -> str:
     estimate = standing.summary.throughput
     rate = text.number(estimate.centre, places) if estimate else text.NONE
     return f"({rate})" if standing.obstacle else rate
+
+
+def answered(section: Section) -> Section:
+    """With its brief table, which takes the notes from the whole one: systems, their rates and ranks, and proofs."""
+    table = section.throughput
+    if table is None:
+        return section
+    several = len(section.rates) > 1
+    n = [column.title for column in table.columns].index("n")
+    kept = (0, *(range(1, n) if several else ()), *range(n, n + 6), -1)
+    first = kept.index(n)
+    rows = tuple(
+        replace(row, cells=tuple(row.cells[place] for place in kept), first=first, span=len(kept) - first + 1)
+        for row in table.rows
+    )
+    brief = Table(tuple(table.columns[place] for place in kept), rows, table.noted)
+    whole = tuple(row if row.kind == "missing" else replace(row, note="") for row in table.rows)
+    whole = tuple(replace(row, span=row.span - 1) for row in whole)
+    size = section.rates[0].size if len(section.rates) == 1 else ""
+    return replace(section, throughput=Table(table.columns, whole), brief=brief, size=size)
 
 
 def overview(sections: Sequence[Section]) -> Overview | None:

@@ -148,9 +148,10 @@ class Others:
 
 @dataclass(frozen=True)
 class Rates:
-    """Of one table of a section: by system, in `unit`. first: those that may be fastest."""
+    """Of one table of a section: by system, in `unit`. size: on how much. first: those that may be fastest."""
 
     title: str
+    size: str
     unit: str
     cells: Mapping[str, str]
     first: tuple[str, ...]
@@ -165,6 +166,7 @@ class Section:
     stages: where the rows' wall time went; None where no run tells.
 
     What really ran: `work`, differences that change how much is done; `how`, other differences; `same`, the rest.
+    brief: of throughput what the report begins with; it has the notes. size: of all its rows, where they have one.
     """
 
     model: str
@@ -186,6 +188,8 @@ class Section:
     work: Table | None
     how: Table | None
     same: Table | None
+    brief: Table | None = None
+    size: str = ""
 
 
 @dataclass(frozen=True)

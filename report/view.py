@@ -37,7 +37,7 @@ def view(comparison: Comparison) -> Report:
     proven = parts("The proof of the same work", proofs.proofs, comparison)
     warned = parts("The list of caveats", caveats, comparison)
     failures = parts("The list of failures", _failures, comparison)
-    made = tuple(one for several in sections for one in several)
+    made = tuple(overview.answered(one) for several in sections for one in several)
     commands, rates = tuple(_commands(comparison)), overview.overview(made)
     return Report(
         title=_title(comparison),
