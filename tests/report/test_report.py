@@ -494,7 +494,7 @@ def test_several_models_have_an_overview_and_a_page_each() -> None:
         assert f"](charts/{page.removesuffix('.md')}-fp32-cpu.svg)" in files[page]
         assert "### Proof: " in files[page]
         assert files[page].count("python -m dlperf.adapters.worker") == 2
-    assert files["report.html"].count("<details>") == 3
+    assert files["report.html"].count('<details class="model">') == 3
 
 
 def test_two_models_are_on_one_page() -> None:
