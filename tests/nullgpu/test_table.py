@@ -27,9 +27,9 @@ likely: a model, with products at 45 % (ResNet) or 70 % (BERT) of the peak, the 
 least 2 microseconds a kernel; the host's time is not in it. launches: of the host, in a step; JAX's are not seen here,
 and its waits were read. aim: of the best variant. tests/nullgpu/README.md has more.
 
-Measured since, in float16: ResNet-50 at 7,138 (PyTorch, compiled, graph) and 7,227 img/s (JAX), BERT-base at batch 64 at
-4,234 and 3,841 sentences/s ([reports](README.md)). `likely` was 20 and 21 % too low for ResNet-50, and 12 and 5 % too
-high for BERT-base.
+Measured since, in float16: ResNet-50 at 7,138 (PyTorch, compiled, graph) and 7,227 img/s (JAX), BERT-base at batch 64
+at 4,234 and 3,841 sentences/s ([reports](README.md)). `likely` was 20 and 21 % too low for ResNet-50, and 12 and 5 %
+too high for BERT-base.
 
 | {" | ".join(COLUMNS)} |
 |{"---|" * len(COLUMNS)}
