@@ -74,7 +74,8 @@ def _gpu_table(adapters: Iterable[Adapter]) -> str:
         "",
         "What the frameworks' wheels of the CUDA environments have, read from their binaries (`make capabilities`), in",
         "every precision; tf32 needs sm_80 or later. *native*: kernels for the GPU, or PTX, which the driver compiles.",
-        "*none*: they cannot run; [README.md](README.md#gpus-that-a-lock-does-not-fit) says what should. Never run.",
+        "*none*: they cannot run; [README.md](README.md#gpus-that-a-lock-does-not-fit) says what should. None of",
+        "these was run: the H200 of report/published had PyTorch 2.11 and JAX 0.11 of its own.",
         "",
         "| framework | CUDA | driver | "
         + " | ".join(f"{name}, sm_{one.replace('.', '')}" for name, one in GPUS.items())
