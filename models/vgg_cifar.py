@@ -56,7 +56,7 @@ COUNTED = ""
 SMOOTH = False
 #: of its trajectories. Adam takes signs, which rounding decides where gradients are small, and without shortcuts each
 #: layer takes that further: in float32 losses of six frameworks were 2e-6 apart at the first step, 2e-3 at the second
-#: and 1e-1 at the tenth, at batches of 4 to 64; in float64 up to 4e-10 at the second (where an epsilon is float32's) and
+#: and 1e-1 at the tenth, at batches of 4 to 64; in float64 up to 4e-10 at the second (of an epsilon in float32) and
 #: 2e-2 at the tenth. The tiny network has all ten steps
 STEPS_OF_PROOF = {"vgg16_cifar": 1, "vgg16_cifar_check": 1}
 
