@@ -101,14 +101,10 @@ def _of_folder(row: Path, arguments: Mapping[str, Any]) -> Asked:
         says = f"a row of a comparison keeps what it was made with. Leave out {', '.join(told)}."
         raise UsageError([Problem("ROW", row, says=says)])
     folder = row.absolute().parent.parent
-    published = folder / store.RESULTS  # which has no runs, but says what they were of
-    if (folder / store.MANIFEST).exists():
-        made = store.open_folder(folder).comparison
-    elif published.exists():
-        made = store.open_results(published)
-    else:
+    if not store.holds(folder):
         says = "it is not in the folder of a comparison. Name DIR/runs/JOB, DIR being such a folder, or a framework."
         raise UsageError([Problem("ROW", row, says=says)])
+    made, _ = store.read(folder)  # a published report has no runs, but says what they were of
     job = {one.id: one for one in made.jobs}.get(row.name)
     if job is None:
         known = ", ".join(one.id for one in made.jobs)

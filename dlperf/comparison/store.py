@@ -256,19 +256,23 @@ def open_results(path: Path) -> Comparison:
         raise UsageError([Problem(str(path), "", says=f"not what dlperf wrote ({error}).")]) from None
 
 
+def holds(place: Path) -> bool:
+    """Whether a comparison can be read from here: a folder of one, a published report's, or a file."""
+    return place.is_file() or (place / MANIFEST).exists() or (place / RESULTS).exists()
+
+
 def read(place: Path) -> tuple[Comparison, Sequence[str]]:
-    """The comparison in a folder of one, in a published report's, or in a results.json, and what was changed in it by
-    hand. UsageError, which names file and field, where it is none of these."""
-    results = place if place.is_file() else place / RESULTS
-    if not place.is_file() and not results.exists() and not (place / MANIFEST).exists():
+    """The comparison that a place holds, and what was changed in it by hand. UsageError, which names file and field,
+    where there is none."""
+    if not holds(place):
         says = (
             f"this is no file and no folder with {MANIFEST} or {RESULTS}. Name a comparison's folder, or its {RESULTS}."
         )
         raise UsageError([Problem("RUN", place, says=says)])
-    if place.is_file() or (results.exists() and not (place / MANIFEST).exists()):
-        return open_results(results), ()
-    opened = open_folder(place)
-    return opened.comparison, opened.warnings
+    if (place / MANIFEST).exists():
+        opened = open_folder(place)
+        return opened.comparison, opened.warnings
+    return open_results(place if place.is_file() else place / RESULTS), ()
 
 
 def open_folder(folder: Path) -> Store:
