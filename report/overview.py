@@ -55,8 +55,7 @@ def answered(section: Section) -> Section:
         for row in table.rows
     )
     brief = Table(tuple(table.columns[place] for place in kept), rows, table.noted)
-    whole = tuple(row if row.kind == "missing" else replace(row, note="") for row in table.rows)
-    whole = tuple(replace(row, span=row.span - 1) for row in whole)
+    whole = tuple(replace(row, note=row.note if row.kind == "missing" else "", span=row.span - 1) for row in table.rows)
     size = section.rates[0].size if len(section.rates) == 1 else ""
     return replace(section, throughput=Table(table.columns, whole), brief=brief, size=size)
 
