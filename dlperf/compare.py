@@ -179,7 +179,8 @@ def summary(comparison: Comparison) -> str:
         what = f"{job.model} {job.precision_asked:<5} {job.system}{size}"
         if row.throughput and not job.traits.ranked:
             unit = models.FAMILIES[job.family].RATE_UNIT
-            told = f"median of {row.throughput.n}, {job.kind}"
+            failed = f", {len(row.failed)} failed" if row.failed else ""
+            told = f"median of {row.throughput.n}{failed}, {job.kind}"
             lines.append(f"{what:<40} {rates.shown(row.throughput.centre):>9} {unit} ({told})")
         elif row.failed and row.failed[-1].failure:
             lines.append(f"{what:<40} {row.failed[-1].failure.kind}: {row.failed[-1].failure.message}")
