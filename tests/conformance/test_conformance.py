@@ -157,10 +157,11 @@ def test_all_frameworks_have_the_same_float64_losses(family, seen):
 
 
 def test_wait_waits(subject):
-    """A read right after `wait` has nothing left to wait for. The shortest one tells: a `wait` that does not wait
-    delays all of them, by all the steps; on a busy machine OneFlow's threads spin while a loss passes through them."""
+    """A read right after `wait` has nothing left to wait for. The shortest one tells: a `wait` that returns before
+    the last step has ended delays every read by a step or more, hence the half of one; on a busy machine OneFlow's
+    threads spin while a loss passes through them, a quarter of a step was seen."""
     times = subject["time"]
-    assert min(times["read_after_wait"]) < 0.2 * statistics.median(times["waited"]) / times["steps"], times
+    assert min(times["read_after_wait"]) < 0.5 * statistics.median(times["waited"]) / times["steps"], times
 
 
 def test_effective_says_what_ran(subject):
