@@ -21,6 +21,8 @@ from dlperf.flags import DEFAULTS
 if TYPE_CHECKING:  # functions import what they use, so that --help and a wrong flag are answered at once
     from dlperf.catalog.adapter import Adapter
     from dlperf.comparison.store import Store
+    from dlperf.planning.plan import Plan
+    from dlperf.planning.spec import Spec
     from dlperf.schema import Comparison
 
 
@@ -60,8 +62,10 @@ def _compare(arguments: Mapping[str, object]) -> int:
     planned = plan.from_spec(spec, adapters)
     folder = Path(str(arguments["output"] or f"runs/{datetime.now():%Y%m%d-%H%M%S}"))
     if arguments["dry_run"]:
-        print(dry_run.text(spec, planned, adapters, folder.absolute()))
+        print(dry_run.text(spec, planned, adapters, folder.absolute(), arguments["dry_run"] == "full"))
         return 0
+    if not (arguments["yes"] or _agreed(spec, planned, adapters)):
+        return 1
     from dlperf import machine
     from dlperf.runs.execute import now
 
@@ -70,6 +74,29 @@ def _compare(arguments: Mapping[str, object]) -> int:
     hold_signals()  # what is created has a report in the end
     made = store.create(folder, spec, planned, commands, machine.describe(), created, __version__)
     return _run(made, adapters, arguments)
+
+
+#: seconds from which on a terminal is asked
+LONG = 3600.0
+
+
+def _agreed(spec: Spec, planned: Plan, adapters: Mapping[str, Adapter]) -> bool:
+    """Whether who sits there, if anyone does, wants what takes long."""
+    from dlperf.comparison import estimate
+    from dlperf.planning import plan
+
+    if not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
+        return True
+    runs = [job for _, job in plan.order(planned, spec.protocol.repeats, spec.seed)]
+    expected = estimate.expected(spec, runs, adapters)
+    if expected.seconds is None or expected.seconds < LONG:
+        return True
+    print("\n".join(estimate.text(expected)))
+    try:
+        answer = input("Begin? [y/N] (--yes asks nothing) ")
+    except EOFError:
+        answer = ""
+    return answer.strip().lower() in ("y", "yes")
 
 
 def _resume(arguments: Mapping[str, object], adapters: Mapping[str, Adapter]) -> int:

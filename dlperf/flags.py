@@ -14,7 +14,8 @@ from dlperf.models import ALIASES, FAMILIES, FORMATS, GROUPS
 @dataclass(frozen=True)
 class Flag:
     """help: of compare, with {placeholders} that `add_to` fills. verify: of verify; "" for the same, None where verify
-    has no such flag. compare: whether compare has it. takes: "value", "several" (given again and again) or "nothing".
+    has no such flag. compare: whether compare has it. takes: "value", "several" (given again and again), "nothing", or
+    nothing or one of these: "=rows,full".
     default: the text that stands for "not given", in the spec. asks: whether it is part of what is asked for, so that
     --resume contradicts it.
     """
@@ -147,7 +148,23 @@ FLAGS = (
     Flag(OUTPUT, "--resume", "DIR", "run what is missing in the folder of an interrupted comparison", asks=False),
     Flag(OUTPUT, "--retry-failed", "", "with --resume: run failed runs again, too", takes="nothing", asks=False),
     Flag(OUTPUT, "--strict", "", STRICT, takes="nothing", asks=False),
-    Flag(OUTPUT, "--dry-run", "", "print the plan and every command, run nothing", "", takes="nothing", asks=False),
+    Flag(
+        OUTPUT,
+        "--dry-run",
+        "",
+        "print the plan and the command of each row, run nothing; full: every command, as a script",
+        "print every command, run nothing",
+        takes="=rows,full",
+        asks=False,
+    ),
+    Flag(
+        OUTPUT,
+        "-y --yes",
+        "",
+        "on a terminal, ask nothing of what takes more than an hour",
+        takes="nothing",
+        asks=False,
+    ),
     Flag(OUTPUT, "-q --quiet", "", "no progress", "", takes="nothing", asks=False),
     Flag(
         OUTPUT,
@@ -184,6 +201,9 @@ def add_to(parser: argparse.ArgumentParser, command: str, only: Container[str] |
         help = ((flag.verify if command == "verify" else "") or flag.help).format(**facts)
         if flag.takes == "nothing":
             group.add_argument(*flag.names.split(), action="store_true", default=None, help=help)
+        elif flag.takes.startswith("="):
+            choices = flag.takes[1:].split(",")
+            group.add_argument(*flag.names.split(), nargs="?", const=choices[0], choices=choices, help=help)
         else:
             action = "append" if flag.takes == "several" else "store"
             group.add_argument(*flag.names.split(), action=action, metavar=flag.metavar, help=help)

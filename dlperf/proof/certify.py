@@ -159,7 +159,7 @@ class Certifier:
             self._at_work[one.name] = one, time.time()
             outcome = execute(
                 folder,
-                worker.request(one.run, spec, distinct_batches=one.steps, dropout=0.0, trace_steps=one.steps),
+                request(one, spec),
                 command,
                 lambda: events.read_job(folder, one.ranks),
                 lambda ended, stream, *where: failures.failure(ended, stream, *where) or _parted(stream),
@@ -269,3 +269,8 @@ def script(one: Asked, environment: Environment, spec: Spec) -> str:
     """What `sh` runs for a trajectory, in its folder. spec: its threads are those of each rank."""
     launch = worker.launch(one.run, environment, spec, one.name, f"proof of the same work, {one.title}")
     return launchers.find(one.run.launcher).script(launch)
+
+
+def request(one: Asked, spec: Spec) -> dict[str, object]:
+    """The content of its job.json."""
+    return worker.request(one.run, spec, distinct_batches=one.steps, dropout=0.0, trace_steps=one.steps)

@@ -494,16 +494,6 @@ def test_what_a_machine_refuses_is_the_rows_trouble(tmp_path, monkeypatch):
     assert all(record.done for record in store.open_folder(tmp_path / "out").records.values())
 
 
-def test_a_dry_run_prints_every_command_and_does_nothing(tmp_path, bfloat16):
-    ended = compare("--dry-run", "--device", "cpu", "-m", "bert", "-p", "amp", "-r", 2, "-o", tmp_path / "out")
-    assert ended.returncode == 0
-    assert not (tmp_path / "out").exists()
-    assert ended.stdout.count("dlperf.adapters.worker job.json .") == 2 * 4 + 3 * 4  # runs, and three for each proof
-    assert ended.stdout.startswith("# 4 rows, 2 repeats each")
-    assert "not run: bert_base amp paddle: unavailable" in ended.stdout
-    assert "pip install" in ended.stdout
-
-
 def test_quiet_and_help():
     assert compare("--help").returncode == 0
     assert "--precision" in compare("--help").stdout
