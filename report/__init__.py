@@ -120,11 +120,10 @@ def proof_text(comparison: Comparison) -> str:
 
 
 def figures_text(comparison: Comparison) -> str:
-    """The ranked rows that have figures for a terminal, best first; empty without any."""
+    """The ranked rows that have figures for a terminal, best first; of several sizes a row each. Empty without any."""
     lines = []
-    for section, brief in _briefly(comparison):
-        notes = [f"- {row.label}: {row.note}." for row in brief.rows if row.note]
-        lines += [section.title, *_columns(brief), *notes, ""]
+    for section, brief, notes in _briefly(comparison):
+        lines += [section.title, *_columns(brief), *(f"- {note}" for note in notes), ""]
     return "\n".join(lines)
 
 
@@ -133,16 +132,19 @@ def tables(comparison: Comparison) -> dict[str, str]:
     template = _markdown_environment().get_template("table.md.j2")
     return {
         section.anchor: f"**{markdown.escape(section.title)}**\n\n{template.render(table=brief).strip()}\n"
-        for section, brief in _briefly(comparison)
+        for section, brief, _ in _briefly(comparison)
     }
 
 
-def _briefly(comparison: Comparison) -> Iterator[tuple[Section, Table]]:
-    """Of each section's brief table the rows with figures."""
+def _briefly(comparison: Comparison) -> Iterator[tuple[Section, Table, list[str]]]:
+    """What each section begins with: rows with figures, and notes."""
     for section in view(public.cleaned(comparison)).sections:
+        if section.pivot:
+            yield section, section.pivot.rates, [section.pivot.about, *section.pivot.notes]
         rows = [row for row in section.brief.rows if row.kind != "missing"] if section.brief else []
         if section.brief and rows:
-            yield section, Table(section.brief.columns, tuple(rows))
+            notes = [f"{row.label}: {row.note}." for row in rows if row.note]
+            yield section, Table(section.brief.columns, tuple(rows)), notes
 
 
 def _columns(table: Table) -> list[str]:
@@ -214,11 +216,11 @@ def _markdown_environment() -> Environment:
 
 
 def _html(report: Report | Why, drawn: dict[str, str], template: str = "report.html.j2") -> str:
-    # Only our own drawings and style sheet are marked as ready: all else is escaped.
+    # Only our own drawings, style sheet and script are marked as ready: all else is escaped.
     pictures = {file: Markup(picture) for file, picture in drawn.items()}
-    style = Markup((TEMPLATES / "report.css").read_text(encoding="utf-8"))
+    style, script = (Markup((TEMPLATES / f"report.{kind}").read_text(encoding="utf-8")) for kind in ("css", "js"))
     environment = _environment(autoescape=True)
-    return environment.get_template(template).render(report=report, charts=pictures, style=style)
+    return environment.get_template(template).render(report=report, charts=pictures, style=style, script=script)
 
 
 def _environment(**options: Any) -> Environment:

@@ -1,28 +1,47 @@
-"""Charts as SVG: the same bytes for the same figures. Letters are drawn as paths, so that no font is needed."""
+"""Charts as SVG: the same bytes for the same figures. They are light or dark as their reader's other pages are."""
 
 from __future__ import annotations
 
 import io
 import os
 import re
+import textwrap
 import warnings
 from typing import Any
 
+from dlperf.errors import clean
 from dlperf.report import text
-from dlperf.report.shape import Bar, Chart, Line, LineChart, Point, Waterfall
+from dlperf.report.shape import Bar, Chart, Line, LineChart, Panel, Point, Waterfall
 
-BAR, INK, QUIET = "#86a7cd", "#1a1a1a", "#6b6b6b"
+BAR, INK, QUIET, PAPER, GRID = "#767676", "#1a1a1a", "#6b6b6b", "#ffffff", "#ececec"
 #: of what makes a row slower, and faster
-MORE, LESS = "#d98b5f", "#7fb69a"
+MORE, LESS = "#d5541a", "#0f8f6a"
+#: in every chart and report; of a contrast with white and with black paper of at least 3.7
+FRAMEWORKS = {
+    "pytorch": "#d5541a",
+    "tensorflow": "#a87900",
+    "jax": "#7d5fc4",
+    "mxnet": "#1f78b4",
+    "paddle": "#0f8f6a",
+    "oneflow": "#c2508c",
+}
+#: what stands for a colour where a reader prefers dark pages; GitHub shows a drawing's own style sheet too
+DARK = {INK: "#e4e4e4", QUIET: "#a3a3a3", PAPER: "#161616", GRID: "#333333"}
+#: what is as wide as DejaVu Sans, by which matplotlib places letters
+FONTS = "'DejaVu Sans', Verdana, sans-serif"
 WIDTH_INCHES = 7.6
 ROW_INCHES = 0.34
 LINES_INCHES = 4.2
-#: colours that most colour-blind people tell apart (Okabe and Ito 2008), with markers for those who do not
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#1a1a1a", "#8a6d00")
+#: characters of a title's line
+LINE = 88
+#: and of the name of a row
+LABEL = 48
+#: of a chart of lines, the least height between two names, as a share of the axis
+APART = 0.055
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 STYLE: Any = {
     "svg.hashsalt": "dlperf",
-    "svg.fonttype": "path",
+    "svg.fonttype": "none",
     "font.family": "DejaVu Sans",  # comes with matplotlib
     "font.size": 9.5,
     "text.color": INK,
@@ -60,50 +79,77 @@ def _drawn(chart: Chart | LineChart | Waterfall) -> str:
     with matplotlib.rc_context(own), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # an empty box is good enough for a rare letter
         figure = Figure(figsize=(WIDTH_INCHES, _height(chart)), layout="constrained")
-        _draw(figure.add_subplot(), chart)
+        title = textwrap.fill(chart.title, LINE)
+        figure.suptitle(title, x=0.01, ha="left", fontsize=10.5, fontweight="bold", parse_math=False)
+        if isinstance(chart, Chart):
+            _draw_bars(figure, chart)
+        elif isinstance(chart, Waterfall):
+            _draw_waterfall(figure.add_subplot(), chart)
+        else:
+            _draw_lines(figure.add_subplot(), chart)
         figure.savefig(buffer, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     return buffer.getvalue()
 
 
+def colour(system: str) -> str:
+    """Of a system's framework, which its name has in it."""
+    return next((found for name, found in FRAMEWORKS.items() if name in system.lower()), BAR)
+
+
 def _height(chart: Chart | LineChart | Waterfall) -> float:
     if isinstance(chart, Waterfall):
-        return 1.0 + ROW_INCHES * (len(chart.steps) + 2)
-    return LINES_INCHES if isinstance(chart, LineChart) else 1.0 + ROW_INCHES * (len(chart.bars) + len(chart.missing))
+        return 1.2 + ROW_INCHES * (len(chart.steps) + 2)
+    if isinstance(chart, LineChart):
+        return LINES_INCHES
+    return 0.6 + sum(0.8 + ROW_INCHES * _rows(panel) for panel in chart.panels)
 
 
-def _draw(axes: Any, chart: Chart | LineChart | Waterfall) -> None:
-    if isinstance(chart, Waterfall):
-        _draw_waterfall(axes, chart)
-    elif isinstance(chart, LineChart):
-        _draw_lines(axes, chart)
-    else:
-        _draw_bars(axes, chart)
-    axes.set_title(chart.title, loc="left", fontsize=10, pad=8)
+def _rows(panel: Panel) -> int:
+    return len(panel.bars) + len(panel.missing)
 
 
-def _draw_bars(axes: Any, chart: Chart) -> None:
-    bars, missing = chart.bars, chart.missing
-    right = max((bar.high or bar.value) if _fits(bar, bars) else bar.value for bar in bars)
-    axes.barh(range(len(bars)), [bar.value for bar in bars], height=0.62, color=BAR)
+def _draw_bars(figure: Any, chart: Chart) -> None:
+    heights = [_rows(panel) for panel in chart.panels]
+    axes = figure.subplots(len(heights), 1, squeeze=False, gridspec_kw={"height_ratios": heights})[:, 0]
+    for each, panel in zip(axes, chart.panels, strict=True):
+        _draw_panel(each, panel)
+        _title(each, panel.title)
+    drawn = [each for each, panel in zip(axes, chart.panels, strict=True) if panel.bars]
+    drawn[-1].set_xlabel(f"{chart.unit}: median of n runs, its 95 % interval, and each run as a dot")
+
+
+def _title(axes: Any, title: str) -> None:
+    axes.set_title(textwrap.fill(title, LINE), loc="left", fontsize=9.5, pad=6)
+
+
+def _draw_panel(axes: Any, panel: Panel) -> None:
+    bars, missing = panel.bars, panel.missing
+    ends = [(bar.high or bar.value) if _fits(bar, bars) else bar.value for bar in bars]
+    right = max(ends, default=1.0)
+    axes.barh(range(len(bars)), [bar.value for bar in bars], height=0.62, color=[colour(bar.label) for bar in bars])
     for row, bar in enumerate(bars):
+        if len(bar.runs) > 1:
+            dots = {"color": INK, "markeredgecolor": PAPER, "markeredgewidth": 0.6}
+            axes.plot(bar.runs, [row + 0.2] * len(bar.runs), "o", markersize=4, **dots)
         end = _whisker(axes, row, bar, right)
         axes.annotate(bar.text, (end, row), (5, 0), textcoords="offset points", va="center")
     for row, (_, reason) in enumerate(missing, start=len(bars)):
-        axes.barh(row, right * 0.02, height=0.62, color="white", edgecolor=QUIET, hatch="////", linewidth=0.6)
+        axes.barh(row, right * 0.02, height=0.62, color=PAPER, edgecolor=QUIET, hatch="////", linewidth=0.6)
         axes.annotate(reason, (right * 0.02, row), (5, 0), textcoords="offset points", va="center", color=QUIET)
-    axes.set_yticks(range(len(bars) + len(missing)), [*(bar.label for bar in bars), *(label for label, _ in missing)])
-    axes.set_ylim(len(bars) + len(missing) - 0.4, -0.6)
+    labels = [*(bar.label for bar in bars), *(label for label, _ in missing)]
+    axes.set_yticks(range(_rows(panel)), [text.line(label, LABEL) for label in labels])
+    axes.set_ylim(_rows(panel) - 0.4, -0.6)
     axes.set_xlim(0, right * 1.3)
-    axes.set_xlabel(f"{chart.unit}, median of n runs and 95 % interval")
+    axes.xaxis.set_visible(bool(bars))
     axes.tick_params(axis="y", length=0)
-    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.spines[["top", "right", "left"] if bars else ["top", "right", "left", "bottom"]].set_visible(False)
 
 
 def _draw_waterfall(axes: Any, chart: Waterfall) -> None:
     """Each step begins where the one above has ended."""
     rows, at = len(chart.steps) + 2, chart.begin[1]
-    for row, (_, seconds) in ((0, chart.begin), (rows - 1, chart.end)):
-        axes.barh(row, seconds, height=0.62, color=BAR)
+    for row, (name, seconds) in ((0, chart.begin), (rows - 1, chart.end)):
+        axes.barh(row, seconds, height=0.62, color=colour(name))
         axes.annotate(f"{seconds:.3g}", (seconds, row), (5, 0), textcoords="offset points", va="center")
     for row, (_, change) in enumerate(chart.steps, start=1):
         axes.barh(row, change, left=at, height=0.62, color=MORE if change > 0 else LESS)
@@ -142,15 +188,29 @@ def _draw_lines(axes: Any, chart: LineChart) -> None:
     points = [point for line in chart.lines for point in line.points]
     devices = sorted({point.devices for point in points})
     ideal = [1.0 if chart.percent else float(n) for n in (1, devices[-1])]
-    axes.plot((1, devices[-1]), ideal, color=QUIET, linewidth=1, linestyle=(0, (5, 4)), label="ideal", zorder=1)
-    systems = list(dict.fromkeys(line.system for line in chart.lines))
+    axes.plot((1, devices[-1]), ideal, color=QUIET, linewidth=1, linestyle=(0, (5, 4)), zorder=1)
     for number, line in enumerate(chart.lines):
-        colour = COLOURS[systems.index(line.system) % len(COLOURS)]
-        _draw_line(axes, line, colour, MARKERS[number % len(MARKERS)])
+        _draw_line(axes, line, colour(line.system), MARKERS[number % len(MARKERS)])
     if any(point.predicted for point in points):
-        hollow = {"marker": "o", "markerfacecolor": "white", "linestyle": (0, (1.5, 1.5))}
+        hollow = {"marker": "o", "markerfacecolor": PAPER, "linestyle": (0, (1.5, 1.5))}
         axes.plot([], [], color=QUIET, label="predicted, not measured", **hollow)
+        axes.legend(loc="upper left", frameon=False)
     _frame_lines(axes, chart, devices, max(*ideal, *(point.value for point in points)))
+    ends = [(line.label, colour(line.system), line.points[-1]) for line in chart.lines]
+    ends.append(("ideal", QUIET, Point(devices[-1], ideal[-1], None, None, "")))
+    _name_lines(axes, ends)
+
+
+def _name_lines(axes: Any, ends: list[tuple[str, str, Point]]) -> None:
+    """Each beside its last point, or as near as others leave it. ends: what is to be written, its colour, the point."""
+    low, high = axes.get_ylim()
+    right, step, at = axes.get_xlim()[1], (high - low) * APART, low
+    for name, hue, point in sorted(ends, key=lambda end: end[2].value):
+        at = max(at, point.value)
+        end = (point.devices, point.value)
+        leader = {"arrowstyle": "-", "color": hue, "linewidth": 0.7, "shrinkA": 0, "shrinkB": 3}
+        axes.annotate(name, end, (right, at), va="center", annotation_clip=False, arrowprops=leader)
+        at += step
 
 
 def _draw_line(axes: Any, line: Line, colour: str, marker: str) -> None:
@@ -162,8 +222,8 @@ def _draw_line(axes: Any, line: Line, colour: str, marker: str) -> None:
         if point.low is not None:
             _bar(axes, point, colour)
     if predicted:
-        _plot(axes, [*measured[-1:], *predicted], linestyle=(0, (1.5, 1.5)), markerfacecolor="white", **style)
-    _plot(axes, measured, linewidth=1.3, label=line.label, **style)
+        _plot(axes, [*measured[-1:], *predicted], linestyle=(0, (1.5, 1.5)), markerfacecolor=PAPER, **style)
+    _plot(axes, measured, linewidth=1.3, **style)
 
 
 def _plot(axes: Any, points: list[Point], **style: Any) -> None:
@@ -179,15 +239,16 @@ def _frame_lines(axes: Any, chart: LineChart, devices: list[int], top: float) ->
     from matplotlib.ticker import PercentFormatter
 
     axes.set_xticks(devices)
-    axes.set_xlim(0, devices[-1] * 1.04)
+    margin = 0.04 * max(1, devices[-1] - 1)
+    axes.set_xlim(1 - margin, devices[-1] + margin)
     axes.set_ylim(0, top * 1.08)  # an interval that goes beyond is cut at the edge
     if chart.percent:
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.set_xlabel("devices")
     axes.set_ylabel(f"{chart.unit}, median and 95 % interval")
-    axes.grid(axis="y", color="#ececec", linewidth=0.8)
+    axes.grid(axis="y", color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
-    axes.figure.legend(loc="outside right upper", frameon=False)  # beside the axes, where no line runs
+    _title(axes, chart.about)
     axes.spines[["top", "right"]].set_visible(False)
 
 
@@ -195,7 +256,18 @@ def _element(document: str, name: str, alt: str) -> str:
     """Without the XML prolog and comments, with a title for those who hear the page."""
     from markupsafe import escape
 
-    element = re.sub(r"<!--.*?-->\n?", "", document[document.index("<svg") :], flags=re.DOTALL)
-    element = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", element)
+    element = re.sub(r"<!--.*?-->\n?", "", clean(document[document.index("<svg") :]), flags=re.DOTALL)
+    element = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", element).replace("'DejaVu Sans'", FONTS)
+    element = element.replace(">", f">\n <style>{_dark()}</style>", 1)
     head = f'<svg role="img" aria-label="{escape(alt)}"'
     return element.replace("<svg", head, 1).strip() + "\n"
+
+
+def _dark() -> str:
+    """A drawing's colours are in attributes, over which a style sheet has its way alone where they are named."""
+    rules = (
+        f'[style*="{what}: {light}"]{{{what}:{dark}!important}}'
+        for light, dark in DARK.items()
+        for what in ("fill", "stroke")
+    )
+    return f"@media screen and (prefers-color-scheme:dark){{{''.join(rules)}}}"

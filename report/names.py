@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from dlperf import models
 from dlperf.precision import TABLE
-from dlperf.report.text import count
+from dlperf.report.text import count, slug
 from dlperf.schema import Job, Skip, Trajectory
 
 #: Skip.status and Failure.kind in words
@@ -131,10 +131,31 @@ def flops(model_name: str) -> int | None:
     return models.flops(model_name) // models.units(model_name)
 
 
+def row(job: Job, several: bool) -> str:
+    """Of one row of a section. several: whether its rows have several sizes."""
+    return f"{system(job)}, {job.nnodes}×{job.nproc_per_node}, batch {job.batch_size}" if several else system(job)
+
+
+def anchor(job: Job) -> str:
+    """Where a page has a row's command."""
+    return f"row-{slug(job.id)}"
+
+
 def size(job: Job) -> str:
     """`1 node, 2 devices, batch 16 per device`."""
     places = f"{count(job.nnodes, 'node')}, {count(job.world_size, 'device')}"
     return f"{places}, batch {job.batch_size} per device"
+
+
+def short_sizes(jobs: Sequence[Job]) -> list[str]:
+    """`2n16d`: 2 nodes with 16 devices together; with batch and input where these differ."""
+    batches, inputs = {job.batch_size for job in jobs}, {job.work[-1] for job in jobs}
+    return [
+        f"{job.nnodes}n{job.world_size}d"
+        + (f" at batch {job.batch_size}" if len(batches) > 1 else "")
+        + (f" from {job.work[-1]}" if len(inputs) > 1 else "")
+        for job in jobs
+    ]
 
 
 def sizes_differ(jobs: Iterable[Job]) -> bool:

@@ -44,17 +44,17 @@ def _cell(standing: Standing, places: int) -> str:
 def answered(section: Section) -> Section:
     """With its brief table, which takes the notes from the whole one: systems, their rates and ranks, and proofs."""
     table = section.throughput
-    if table is None:
+    if table is None or section.pivot:
         return section
-    several = len(section.rates) > 1
     n = [column.title for column in table.columns].index("n")
-    kept = (0, *(range(1, n) if several else ()), *range(n, n + 6), -1)
+    kept = (0, *range(n, n + 6), -1)
     first = kept.index(n)
     rows = tuple(
         replace(row, cells=tuple(row.cells[place] for place in kept), first=first, span=len(kept) - first + 1)
         for row in table.rows
     )
-    brief = Table(tuple(table.columns[place] for place in kept), rows, table.noted)
+    columns = tuple(replace(table.columns[place], minor=place not in (0, n + 1, n + 3)) for place in kept)
+    brief = Table(columns, rows, table.noted)
     whole = tuple(replace(row, note=row.note if row.kind == "missing" else "", span=row.span - 1) for row in table.rows)
     size = section.rates[0].size if len(section.rates) == 1 else ""
     return replace(section, throughput=Table(table.columns, whole), brief=brief, size=size)

@@ -132,10 +132,29 @@ def _charts(lines: Sequence[tuple[str, _Series]], file: str, title: str) -> tupl
         tuple(Line(one.system, label, tuple(_points(one, percent))) for label, one in lines)
         for percent in (False, True)
     )
-    return (
-        LineChart(f"{file}-speedup.svg", title, "speedup", _alt("Speedup over 1 device", speedup), speedup, False),
-        LineChart(f"{file}-efficiency.svg", title, "efficiency", _alt("Efficiency", efficiency), efficiency, True),
+    return tuple(
+        LineChart(
+            file=f"{file}-{what.lower()}.svg",
+            title=_finding(what, drawn),
+            about=title,
+            unit=what.lower(),
+            alt=_alt(what, drawn),
+            lines=drawn,
+            percent=percent,
+        )
+        for what, drawn, percent in (("Speedup", speedup, False), ("Efficiency", efficiency, True))
     )
+
+
+def _finding(what: str, lines: Sequence[Line]) -> str:
+    """What was measured on most devices: the lowest and the highest."""
+    ends = [(line.label, point) for line in lines for point in line.points if not point.predicted]
+    most = max(point.devices for _, point in ends)
+    found = sorted(
+        (point.value, f"{point.text.partition(' (')[0]} ({label})") for label, point in ends if point.devices == most
+    )
+    shown = dict.fromkeys((found[0][1], found[-1][1]))
+    return f"{what} on {text.count(most, 'device')}: {' to '.join(shown)}"
 
 
 def _points(series: _Series, percent: bool) -> Iterator[Point]:

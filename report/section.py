@@ -11,10 +11,11 @@ from dlperf.figures import standings as standings_
 from dlperf.figures.standings import Standing
 from dlperf.figures.summaries import Summary
 from dlperf.proof import judge
-from dlperf.report import effective, inputs, names, overview, power, speeds, stages, text
+from dlperf.report import bars, effective, finding, inputs, names, overview, power, speeds, stages, text
 from dlperf.report.others import others
+from dlperf.report.pivot import pivot
 from dlperf.report.scaling import scaling
-from dlperf.report.shape import Bar, Chart, Column, Others, Row, Section, Table
+from dlperf.report.shape import Column, Row, Section, Table
 from dlperf.schema import Comparison, Failure, Job, Skip
 
 
@@ -36,19 +37,21 @@ def section(
     of_device = speeds.columns(comparison, first.device, first.family)
     proofs = {s.job.id: _verdict(comparison, s) for s in summaries}
     same, work, how = effective.tables(summaries)
+    table = _throughput(groups, standings, skips, repeats, proofs, of_device) if summaries or skips else None
+    noted = {row.label: row.note for row in table.rows} if table else {}
     return Section(
         model=first.model,
         anchor=_anchor(first),
         title=_title(first),
         about=tuple(_model_facts(first, summaries)),
         summary=" ".join(
-            filter(None, [_summary(standings, groups, skips, apart, level), *(one.sentence for one in apart)])
+            filter(None, [finding.summary(standings, groups, skips, apart, level), *(one.sentence for one in apart)])
         ),
         rates=overview.rates(_title(first), standings),
-        throughput=_throughput(groups, standings, skips, repeats, proofs, of_device) if summaries or skips else None,
+        throughput=table,
         power=tuple(_power(groups, standings, level)),
         others=apart,
-        chart=_chart(first, standings, groups, skips),
+        chart=bars.chart(_title(first), _anchor(first), standings, groups, skips),
         why=_why(standings),
         scaling=scaling(every, f"charts/{_anchor(first)}", _title(first), devices, obstacles),
         input=inputs.table(summaries),
@@ -58,6 +61,7 @@ def section(
         work=work,
         how=how,
         same=same,
+        pivot=pivot(groups, standings, skips, noted),
     )
 
 
@@ -100,96 +104,6 @@ def _model_facts(row: Job | Skip, summaries: list[Summary]) -> list[str]:
     return [*facts, f"Input: {inputs}."] if inputs else facts
 
 
-def _summary(
-    standings: list[list[Standing]],
-    groups: list[list[Summary]],
-    skips: list[Skip],
-    apart: tuple[Others, ...],
-    level: float,
-) -> str:
-    several = len(groups) > 1
-    parts = [
-        (f"{text.capital(names.size(group[0].job))}: " if several else "On this machine ") + _winner(ranked, level)
-        for ranked, group in zip(standings, groups, strict=True)
-    ]
-    if not groups and not skips:
-        return f"{text.listing(one.title for one in apart)} only, in a table of their own and in no ranking."
-    missing = [names.system(s.job) for group in groups for s in group if not s.done] + [names.system(s) for s in skips]
-    if missing and any(standings):
-        parts.append(f"No figure for {text.listing(missing)}; the table says why.")
-    return " ".join(parts) if any(standings) else "No system has a figure; the table says why."
-
-
-def _winner(ranked: list[Standing], level: float) -> str:
-    """Who was fastest, or may have been; who came next; and who is in no ranking."""
-    if not ranked:
-        return "no system has a figure."
-    aside = text.listing(_name(standing) for standing in ranked if standing.obstacle)
-    ranked = [standing for standing in ranked if not standing.obstacle]
-    if not ranked:
-        return f"no row has proof that it did the same work: {aside}. None is called fastest."
-    best = ranked[0]
-    places = _places(ranked)
-    first = [best, *(s for s in ranked[1:] if s.may_be_fastest)]
-    unknown = [s for s in ranked[1:] if s.ranks is None or best.ranks is None]
-    rest = [s for s in ranked[1:] if s.ranks and best.ranks and not s.may_be_fastest]
-    if len(first) > 1:
-        group = text.listing(f"{_name(s)} ({_rate(s, places)})" for s in first)
-        parts = [f"{group} were fastest; these runs do not tell them apart. {_wanted(first, level)}".rstrip()]
-    else:
-        verb = "reached" if len(ranked) == 1 else "had the highest rate" if unknown else "was fastest"
-        parts = [f"{_name(best)} {verb}: {_rate(best, places)}."]
-    if len(ranked) > ranking.MOST_RANKED:
-        parts.append(f"More than {ranking.MOST_RANKED:,} rows are not compared with each other, so they have no ranks.")
-    elif unknown:
-        others = text.listing(map(_name, unknown))
-        parts.append(f"Too few repeats to tell whether {others} {_differ(unknown)} from it.")
-    if rest:
-        parts.append(f"{_name(rest[0])} came next, at {_relative(rest[0])} of the rate of {_name(best)}.")
-    if aside:
-        parts.append(f"Not comparable: {aside}; the table says why.")
-    return " ".join(parts)
-
-
-def _wanted(first: list[Standing], level: float) -> str:
-    """How many blocks it would take to tell the first from the one that is most behind it, if it is."""
-    rates = [summaries.rates_of(standing.summary) for standing in first]
-    furthest = min((s for s in first[1:] if s.relative), key=lambda s: s.relative.centre if s.relative else 1.0)
-    apart = statistics.contrast(rates[0], summaries.rates_of(furthest.summary)).centre
-    noise = ranking.noise(rates, level)
-    blocks = noise.blocks_for(apart) if noise else None
-    if blocks is None:
-        return ""
-    behind = text.number(100 * (1 - furthest.relative.centre), 1) if furthest.relative else ""
-    return f"If {_name(furthest)} is {behind} % behind, as it looks, about {blocks} repeats would show it."
-
-
-def _differ(standings: list[Standing]) -> str:
-    return "differs" if len(standings) == 1 else "differ"
-
-
-def _name(standing: Standing) -> str:
-    return names.system(standing.summary.job)
-
-
-def _places(ranked: Iterable[Standing]) -> int:
-    return text.decimals(s.summary.throughput for s in ranked if s.summary.throughput)
-
-
-def _rate(standing: Standing, places: int) -> str:
-    """`9.83 img/s [9.41, 10.27], n=3`."""
-    estimate = standing.summary.throughput
-    assert estimate is not None
-    rate = f"{text.number(estimate.centre, places)} {names.rate_unit(standing.summary.job.family)}"
-    spread = f" {text.interval(estimate, places)}" if estimate.low is not None else ""
-    return f"{rate}{spread}, n={estimate.n}"
-
-
-def _relative(standing: Standing) -> str:
-    assert standing.relative is not None
-    return f"{text.number(standing.relative.centre, 3)} {text.interval(standing.relative, 3)}"
-
-
 # The throughput table
 
 
@@ -204,7 +118,7 @@ def _throughput(
     on_device = any(summary.peak_device_memory_bytes is not None for group in groups for summary in group)
     several = len(groups) > 1
     family = names.rows((summary.job for group in groups for summary in group), skips)[0].family
-    places = _places(standing for ranked in standings for standing in ranked)
+    places = finding.decimals(standing for ranked in standings for standing in ranked)
     per_sample = _per_sample(standings)
     columns = tuple(_columns(family, on_device, of_device[0]))
     rows: list[Row] = []
@@ -271,7 +185,8 @@ def _figures(
         *(text.number(summary.cpu_use, 2), per_sample, text.number(summary.first_step_seconds, 2)),
     )
     note = "; ".join(_notes(standing, repeats, places))
-    return Row(cells, kind=_kind(standing), label=_label(summary.job, several), note=note)
+    link = names.anchor(summary.job) if any(record.command for record in summary.done) else ""
+    return Row(cells, finding.kind(standing), names.row(summary.job, several), note, link=link)
 
 
 def _beside_fastest(standing: Standing) -> tuple[str, str]:
@@ -285,19 +200,9 @@ def _ranks(standing: Standing) -> str:
     return "–".join(map(str, dict.fromkeys(standing.ranks))) if standing.ranks else text.NONE
 
 
-def _kind(standing: Standing) -> str:
-    if standing.obstacle:
-        return "incomparable"
-    if standing.relative is None:
-        return "fastest"
-    if standing.may_be_fastest:
-        return "tie"
-    return "unresolved" if statistics.unresolved(standing.relative) else ""
-
-
 def _notes(standing: Standing, repeats: int, places: int) -> list[str]:
     summary = standing.summary
-    notes = ["tie with the fastest"] if _kind(standing) == "tie" else []
+    notes = [finding.TIE] if finding.kind(standing) == "tie" else []
     notes += [f"not comparable: {text.line(standing.obstacle, 1000)}"] if standing.obstacle else []
     if len(summary.done) == 1:
         notes.append("one run: no interval")
@@ -306,7 +211,7 @@ def _notes(standing: Standing, repeats: int, places: int) -> list[str]:
         near = (f"{len(group)} near {text.number(median(group), places)}" for group in speeds)
         notes.append(f"its runs have two speeds ({' and '.join(near)}), so that the median says little")
     if summary.failed:
-        notes.append(f"{len(summary.failed)} of {text.count(repeats, 'run')} failed: {_kinds(summary)}")
+        notes.append(f"{len(summary.failed)} of {text.count(repeats, 'run')} failed: {finding.failures(summary)}")
     return [*notes, *_left(summary, repeats)]
 
 
@@ -318,10 +223,6 @@ def _left(summary: Summary, repeats: int) -> list[str]:
     return [*found, *to_come, *(["untested combination"] if summary.job.untested else [])]
 
 
-def _kinds(summary: Summary) -> str:
-    return text.listing(names.status(record.failure.kind) for record in summary.failed if record.failure)
-
-
 def _unfinished(summary: Summary, columns: int, several: bool, repeats: int) -> Row:
     """A row without a figure: none of its runs succeeded."""
     job = summary.job
@@ -331,7 +232,7 @@ def _unfinished(summary: Summary, columns: int, several: bool, repeats: int) -> 
         failures.append("the others were not tried")
     note = "; ".join([*failures, *_left(summary, repeats)])
     short = "failed" if summary.failed else "not run yet"
-    return _missing((names.system(job), *_sizes(job)), short, columns, _label(job, several), note or short)
+    return _missing((names.system(job), *_sizes(job)), short, columns, names.row(job, several), note or short)
 
 
 def _reason(failure: Failure) -> str:
@@ -351,50 +252,3 @@ def _missing(head: tuple[str, ...], short: str, columns: int, label: str, note: 
     rest = columns - len(cells)
     span = columns - len(head) + 1  # the cells after the sizes, and the note's
     return Row((*cells, *(text.NONE,) * rest), "missing", label, note, first=len(head), span=span)
-
-
-# The chart
-
-#: bars that a chart has room for
-MOST_BARS = 60
-
-
-def _chart(
-    row: Job | Skip, standings: list[list[Standing]], groups: list[list[Summary]], skips: list[Skip]
-) -> Chart | None:
-    if not any(standings):
-        return None
-    several = len(groups) > 1
-    places = _places(standing for ranked in standings for standing in ranked)
-    bars = tuple(_bar(standing, places, several) for ranked in standings for standing in ranked)
-    missing = [(_label(s.job, several), _kinds(s) or "not run yet") for group in groups for s in group if not s.done]
-    missing += [(names.system(skip), names.status(skip.status)) for skip in skips]
-    unit = names.rate_unit(row.family)
-    shown = (
-        f", the first {MOST_BARS} of {len(bars) + len(missing):,} rows" if len(bars) + len(missing) > MOST_BARS else ""
-    )
-    bars, missing = bars[:MOST_BARS], missing[: max(0, MOST_BARS - len(bars))]
-    return Chart(
-        file=f"charts/{_anchor(row)}.svg",
-        title=_title(row) + shown,
-        unit=unit,
-        alt=f"Bars of {unit}: " + "; ".join(f"{bar.label} {bar.text}" for bar in bars),
-        bars=bars,
-        missing=tuple(missing),
-    )
-
-
-def _label(job: Job, several: bool) -> str:
-    return (
-        f"{names.system(job)}, {job.nnodes}×{job.nproc_per_node}, batch {job.batch_size}"
-        if several
-        else names.system(job)
-    )
-
-
-def _bar(standing: Standing, places: int, several: bool) -> Bar:
-    estimate = standing.summary.throughput
-    assert estimate is not None
-    word = {"tie": ", tie", "incomparable": ", not comparable"}.get(_kind(standing), "")
-    label = f"{text.number(estimate.centre, places)} (n={estimate.n}{word})"
-    return Bar(_label(standing.summary.job, several), estimate.centre, estimate.low, estimate.high, label)

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Column:
-    """whole: its cells are not broken over lines."""
+    """whole: its cells are not broken over lines. minor: not shown on a phone."""
 
     title: str
     numeric: bool = False
     whole: bool = False
+    minor: bool = False
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,8 @@ class Row:
     """kind: "" | fastest | tie | unresolved | incomparable | missing | predicted. `cells` has one for each column.
 
     note: what a reader must know of this row, e.g. why it is missing; `label` names the row where notes are listed.
-    HTML shows a missing row's note in place of its cells from number `first` to the last, `span` of them.
+    HTML shows a missing row's note in place of its cells from number `first` to the last, `span` of them. strong: the
+    numbers of cells that stand out. link: the anchor of the row's command.
     """
 
     cells: tuple[str, ...]
@@ -29,6 +31,8 @@ class Row:
     note: str = ""
     first: int = 1
     span: int = 1
+    strong: tuple[int, ...] = ()
+    link: str = ""
 
 
 @dataclass(frozen=True)
@@ -42,25 +46,34 @@ class Table:
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar of a chart, the only numbers in the view: for charts.py, not for a template."""
+    """One bar of a chart, the only numbers in the view: for charts.py, not for a template. runs: of each the rate."""
 
     label: str
     value: float
     low: float | None
     high: float | None
     text: str
+    runs: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Bars on one scale. missing: (label, reason) of rows without a bar."""
+
+    title: str
+    bars: tuple[Bar, ...]
+    missing: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
 class Chart:
-    """file: relative to the report. alt: the chart in words. missing: (label, reason) of rows without a bar."""
+    """file: relative to the report. title: what it shows, as a finding. alt: the chart in words."""
 
     file: str
     title: str
     unit: str
     alt: str
-    bars: tuple[Bar, ...]
-    missing: tuple[tuple[str, str], ...]
+    panels: tuple[Panel, ...]
 
 
 @dataclass(frozen=True)
@@ -113,10 +126,12 @@ class Line:
 
 @dataclass(frozen=True)
 class LineChart:
-    """Values over the number of devices. percent: values are shares, ideally 1; else ideally the number of devices."""
+    """Values over the number of devices. percent: values are shares, ideally 1; else ideally the number of devices.
+    title: what it shows, as a finding. about: of what."""
 
     file: str
     title: str
+    about: str
     unit: str
     alt: str
     lines: tuple[Line, ...]
@@ -147,6 +162,17 @@ class Others:
 
 
 @dataclass(frozen=True)
+class Pivot:
+    """Rows of several sizes: a row for each size, a column for each system. speedups: None where no row has any. notes:
+    what numbers in the cells stand for."""
+
+    about: str
+    rates: Table
+    speedups: Table | None
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Rates:
     """Of one table of a section: by system, in `unit`. size: on how much. first: those that may be fastest."""
 
@@ -166,7 +192,8 @@ class Section:
     stages: where the rows' wall time went; None where no run tells.
 
     What really ran: `work`, differences that change how much is done; `how`, other differences; `same`, the rest.
-    brief: of throughput what the report begins with; it has the notes. size: of all its rows, where they have one.
+    What the report begins with: where all rows have one size, `brief`, which has throughput's notes, and the size;
+    else `pivot`.
     """
 
     model: str
@@ -188,6 +215,7 @@ class Section:
     work: Table | None
     how: Table | None
     same: Table | None
+    pivot: Pivot | None
     brief: Table | None = None
     size: str = ""
 
@@ -206,12 +234,14 @@ class Proof:
 
 @dataclass(frozen=True)
 class Excerpt:
-    """A heading, a sentence, and verbatim text under it. model: which it concerns, where that is one."""
+    """A heading, a sentence, and verbatim text under it. model: which it concerns, where that is one. anchor: of the
+    first that is of a row."""
 
     title: str
     about: str
     text: str
     model: str = ""
+    anchor: str = ""
 
 
 @dataclass(frozen=True)

@@ -381,7 +381,8 @@ def _commands(comparison: Comparison) -> Iterable[Excerpt]:
             first, *others = [record.folder for record in records]
             same = f"; but for the folder the same in {text.listing(others)}" if others else ""
             about = f"{first}/launch.sh{same}."
-            yield Excerpt(_job_title(job), about, records[0].command.rstrip("\n"), job.model)
+            anchor = names.anchor(job) if records is next(iter(shown.values())) else ""
+            yield Excerpt(_job_title(job), about, records[0].command.rstrip("\n"), job.model, anchor)
 
 
 def _essence(record: Record) -> str:

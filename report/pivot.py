@@ -1,0 +1,107 @@
+"""Several sizes in one table, as DLPerf had them: a row for each size, a column for each system. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dlperf.figures import speedup
+from dlperf.figures.standings import Standing
+from dlperf.figures.summaries import Summary
+from dlperf.report import finding, names, text
+from dlperf.report.shape import Column, Pivot, Row, Table
+from dlperf.schema import Job, Skip
+
+ABOUT = "Medians in {unit}; bold: those that may be fastest. 2n16d: 2 nodes with 16 devices together."
+BRACKETS = " A rate in brackets is in no ranking."
+
+
+def pivot(
+    groups: Sequence[Sequence[Summary]],
+    standings: Sequence[Sequence[Standing]],
+    skips: Sequence[Skip],
+    noted: Mapping[str, str],
+) -> Pivot | None:
+    """None of rows that have all the same size. groups, standings: by size. noted: what a reader must know of a row, by
+    its label in the table of all rows."""
+    if len(groups) < 2:
+        return None
+    made = _Cells({one.summary.job.id: one for ranked in standings for one in ranked}, noted)
+    fastest = [names.system(one.summary.job) for ranked in reversed(standings) for one in ranked]
+    rows = [summary for group in groups for summary in group]
+    systems = tuple(dict.fromkeys([*fastest, *(names.system(row.job) for row in rows), *map(names.system, skips)]))
+    skipped = {names.system(skip): made.noted(text.NONE, names.system(skip)) for skip in skips}
+    gains = {one.summary.job.id: text.number(one.speedup.centre, 2) for one in speedup.speedups(rows) if one.speedup}
+    heads = dict(_heads([group[0].job for group in groups]))
+    rates = [_row(heads, group, systems, {**skipped, **made.rates(group)}, made.best(group)) for group in groups]
+    speedups = [
+        _row(heads, group, systems, {names.system(one.job): gains.get(one.job.id, text.NONE) for one in group})
+        for group in groups
+        if any(one.job.id in gains for one in group)
+    ]
+    columns = (*map(Column, heads), *(Column(name, numeric=True) for name in systems))
+    about = ABOUT.format(unit=names.rate_unit(rows[0].job.family))
+    return Pivot(
+        about + (BRACKETS if any(one.obstacle for ranked in standings for one in ranked) else ""),
+        Table(columns, tuple(rates)),
+        Table(columns, tuple(speedups)) if speedups else None,
+        tuple(f"{number} {note}." for note, number in made.notes.items()),
+    )
+
+
+@dataclass
+class _Cells:
+    """of: standings by Job.id. notes: each text once, with the number that stands for it."""
+
+    of: Mapping[str, Standing]
+    labels: Mapping[str, str]
+    notes: dict[str, str] = field(default_factory=dict)
+
+    def rates(self, group: Sequence[Summary]) -> dict[str, str]:
+        """By system."""
+        places = finding.decimals(self.of.values())
+        return {
+            names.system(one.job): self.noted(_rate(self.of.get(one.job.id), places), names.row(one.job, True))
+            for one in group
+        }
+
+    def best(self, group: Sequence[Summary]) -> set[str]:
+        standings = [self.of[one.job.id] for one in group if one.job.id in self.of]
+        return {names.system(s.summary.job) for s in standings if finding.kind(s) in ("fastest", "tie")}
+
+    def noted(self, cell: str, label: str) -> str:
+        note = self.labels.get(label, "").removeprefix(finding.TIE).removeprefix("; ")
+        if not note:
+            return cell
+        return f"{cell} {self.notes.setdefault(note, f'[{len(self.notes) + 1}]')}"
+
+
+def _rate(standing: Standing | None, places: int) -> str:
+    if standing is None or standing.summary.throughput is None:
+        return text.NONE
+    rate = text.number(standing.summary.throughput.centre, places)
+    return f"({rate})" if standing.obstacle else rate
+
+
+def _heads(jobs: Sequence[Job]) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """What tells sizes apart: by title, of each job's id the cell. Devices always, the others where they differ."""
+    found = {
+        "devices": {job.id: f"{job.nnodes}n{job.world_size}d" for job in jobs},
+        "batch per device": {job.id: f"{job.batch_size:,}" for job in jobs},
+        "input": {job.id: job.work[-1] for job in jobs},
+    }
+    for title, cells in found.items():
+        if title == "devices" or len(set(cells.values())) > 1:
+            yield title, cells
+
+
+def _row(
+    heads: Mapping[str, Mapping[str, str]],
+    group: Sequence[Summary],
+    systems: Sequence[str],
+    cells: Mapping[str, str],
+    best: Collection[str] = (),
+) -> Row:
+    head = tuple(of[group[0].job.id] for of in heads.values())
+    strong = tuple(len(head) + systems.index(name) for name in systems if name in best)
+    return Row((*head, *(cells.get(name, text.NONE) for name in systems)), strong=strong)
