@@ -15,18 +15,18 @@ MOST_ROWS = 60
 def chart(
     title: str, anchor: str, standings: list[list[Standing]], groups: list[list[Summary]], skips: list[Skip]
 ) -> Chart | None:
-    """None where no row has a figure. title, anchor: the section's."""
-    if not any(standings):
+    """None where no row has a figure. title, anchor: the section's. standings: by size; none where no row is ranked."""
+    rates = [one.throughput for group in groups for one in group if one.throughput]
+    if not rates:
         return None
-    several = len(groups) > 1
-    places = finding.decimals(standing for ranked in standings for standing in ranked)
+    several, places = len(groups) > 1, text.decimals(rates)
     panels = [
         Panel(
             title=_titled(names.size(group[0].job), ranked) if several else title,
-            bars=tuple(_bar(standing, places) for standing in ranked),
+            bars=tuple(_bar(summary, kind, places) for summary, kind in _best_first(ranked, group)),
             missing=tuple((names.system(s.job), finding.failures(s) or "not run yet") for s in group if not s.done),
         )
-        for ranked, group in zip(standings, groups, strict=True)
+        for ranked, group in zip(standings or [[] for _ in groups], groups, strict=True)
     ]
     skipped = tuple((names.system(skip), names.status(skip.status)) for skip in skips)
     if several and skipped:
@@ -38,7 +38,7 @@ def chart(
     unit = names.rate_unit(groups[0][0].job.family)
     return Chart(
         file=f"charts/{anchor}.svg",
-        title=(title if several else finding.headline(standings[0])) + shown,
+        title=(title if several or not standings else finding.headline(standings[0])) + shown,
         unit=unit,
         alt=f"Bars of {unit}: " + "; ".join(_said(panel, several) for panel in panels if panel.bars),
         panels=tuple(_first(panels, MOST_ROWS)),
@@ -67,10 +67,19 @@ def _first(panels: list[Panel], rows: int) -> list[Panel]:
     return found
 
 
-def _bar(standing: Standing, places: int) -> Bar:
-    estimate = standing.summary.throughput
+def _best_first(ranked: list[Standing], group: list[Summary]) -> list[tuple[Summary, str]]:
+    """Rows with figures, each with its kind."""
+    if ranked:
+        return [(standing.summary, finding.kind(standing)) for standing in ranked]
+    known = [(one.throughput.centre, one) for one in group if one.throughput]
+    return [(one, "") for _, one in sorted(known, key=lambda pair: -pair[0])]
+
+
+def _bar(summary: Summary, kind: str, places: int) -> Bar:
+    estimate = summary.throughput
     assert estimate is not None
-    word = {"tie": ", tie", "incomparable": ", not comparable"}.get(finding.kind(standing), "")
+    word = {"tie": ", tie", "incomparable": ", not comparable"}.get(kind, "")
     said = f"{text.number(estimate.centre, places)} (n={estimate.n}{word})"
-    runs = tuple(rates_of(standing.summary).values())
-    return Bar(names.system(standing.summary.job), estimate.centre, estimate.low, estimate.high, said, runs)
+    return Bar(
+        names.system(summary.job), estimate.centre, estimate.low, estimate.high, said, tuple(rates_of(summary).values())
+    )

@@ -11,6 +11,9 @@ from dlperf.report import names, text
 from dlperf.report.shape import Column, Others, Row, Table
 from dlperf.schema import Failure, Job, Skip
 
+#: that a sentence names
+MOST_RATES = 8
+
 
 def others(summaries: list[Summary], skips: list[Skip], repeats: int) -> Iterator[Others]:
     """One for each kind of these rows that is not ranked."""
@@ -48,6 +51,8 @@ def _sentence(kind: Kind, summaries: list[Summary]) -> str:
         for one in summaries
         if one.throughput
     ]
+    if len(rates) > MOST_RATES:
+        return f"{kind.called} of {text.count(len(rates), 'row')}, not ranked."
     return f"{kind.called}, not ranked: {text.listing(rates)}." if rates else ""
 
 

@@ -12,7 +12,8 @@ from dlperf.report import finding, names, text
 from dlperf.report.shape import Column, Pivot, Row, Table
 from dlperf.schema import Job, Skip
 
-ABOUT = "Medians in {unit}; bold: those that may be fastest. 2n16d: 2 nodes with 16 devices together."
+ABOUT = "Medians in {unit}{ranked}. 2n16d: 2 nodes with 16 devices together."
+BOLD, UNRANKED = "; bold: those that may be fastest", ", in no ranking"
 BRACKETS = " A rate in brackets is in no ranking."
 
 
@@ -22,13 +23,14 @@ def pivot(
     skips: Sequence[Skip],
     noted: Mapping[str, str],
 ) -> Pivot | None:
-    """None of rows that have all the same size. groups, standings: by size. noted: what a reader must know of a row, by
-    its label in the table of all rows."""
+    """None of rows that have all the same size. groups, standings: by size, no standings where no row is ranked. noted:
+    what a reader must know of a row, by its label in the table of all rows."""
     if len(groups) < 2:
         return None
-    made = _Cells({one.summary.job.id: one for ranked in standings for one in ranked}, noted)
-    fastest = [names.system(one.summary.job) for ranked in reversed(standings) for one in ranked]
     rows = [summary for group in groups for summary in group]
+    places = text.decimals(row.throughput for row in rows if row.throughput)
+    made = _Cells({one.summary.job.id: one for ranked in standings for one in ranked}, noted, places)
+    fastest = [names.system(one.summary.job) for ranked in reversed(standings) for one in ranked]
     systems = tuple(dict.fromkeys([*fastest, *(names.system(row.job) for row in rows), *map(names.system, skips)]))
     skipped = {names.system(skip): made.noted(text.NONE, names.system(skip)) for skip in skips}
     gains = {one.summary.job.id: text.number(one.speedup.centre, 2) for one in speedup.speedups(rows) if one.speedup}
@@ -40,7 +42,7 @@ def pivot(
         if any(one.job.id in gains for one in group)
     ]
     columns = (*map(Column, heads), *(Column(name, numeric=True) for name in systems))
-    about = ABOUT.format(unit=names.rate_unit(rows[0].job.family))
+    about = ABOUT.format(unit=names.rate_unit(rows[0].job.family), ranked=BOLD if standings else UNRANKED)
     return Pivot(
         about + (BRACKETS if any(one.obstacle for ranked in standings for one in ranked) else ""),
         Table(columns, tuple(rates)),
@@ -55,15 +57,17 @@ class _Cells:
 
     of: Mapping[str, Standing]
     labels: Mapping[str, str]
+    places: int
     notes: dict[str, str] = field(default_factory=dict)
 
     def rates(self, group: Sequence[Summary]) -> dict[str, str]:
         """By system."""
-        places = finding.decimals(self.of.values())
-        return {
-            names.system(one.job): self.noted(_rate(self.of.get(one.job.id), places), names.row(one.job, True))
-            for one in group
-        }
+        return {names.system(one.job): self.noted(self._rate(one), names.row(one.job, True)) for one in group}
+
+    def _rate(self, summary: Summary) -> str:
+        standing = self.of.get(summary.job.id)
+        rate = text.number(summary.throughput.centre if summary.throughput else None, self.places)
+        return f"({rate})" if standing and standing.obstacle else rate
 
     def best(self, group: Sequence[Summary]) -> set[str]:
         standings = [self.of[one.job.id] for one in group if one.job.id in self.of]
@@ -74,13 +78,6 @@ class _Cells:
         if not note:
             return cell
         return f"{cell} {self.notes.setdefault(note, f'[{len(self.notes) + 1}]')}"
-
-
-def _rate(standing: Standing | None, places: int) -> str:
-    if standing is None or standing.summary.throughput is None:
-        return text.NONE
-    rate = text.number(standing.summary.throughput.centre, places)
-    return f"({rate})" if standing.obstacle else rate
 
 
 def _heads(jobs: Sequence[Job]) -> Iterator[tuple[str, Mapping[str, str]]]:

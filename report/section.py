@@ -27,10 +27,8 @@ def section(
     every, apart = summaries, tuple(others(summaries, skips, repeats))
     summaries = [summary for summary in summaries if summary.job.traits.ranked]
     skips = [skip for skip in skips if skip.traits.ranked]
-    by_work: dict[tuple[int, int, int, str], list[Summary]] = {}
-    for summary in summaries:
-        by_work.setdefault(summary.job.work, []).append(summary)
-    groups = [by_work[key] for key in sorted(by_work)]
+    groups = _sized(summaries)
+    shown = groups or _sized(every)
     level = ranking.LEVEL_OF_LOOKS if comparison.spec.get("until") else ranking.LEVEL
     standings = [standings_.standings(group, obstacles, level) for group in groups]
     devices = tuple(comparison.spec.get("predict") or ())
@@ -51,7 +49,7 @@ def section(
         throughput=table,
         power=tuple(_power(groups, standings, level)),
         others=apart,
-        chart=bars.chart(_title(first), _anchor(first), standings, groups, skips),
+        chart=bars.chart(_title(first), _anchor(first), standings, shown, skips),
         why=_why(standings),
         scaling=scaling(every, f"charts/{_anchor(first)}", _title(first), devices, obstacles),
         input=inputs.table(summaries),
@@ -61,8 +59,16 @@ def section(
         work=work,
         how=how,
         same=same,
-        pivot=pivot(groups, standings, skips, noted),
+        pivot=pivot(shown, standings, skips, noted),
     )
+
+
+def _sized(summaries: Iterable[Summary]) -> list[list[Summary]]:
+    """Rows that may be compared with each other."""
+    by_work: dict[tuple[int, int, int, str], list[Summary]] = {}
+    for summary in summaries:
+        by_work.setdefault(summary.job.work, []).append(summary)
+    return [by_work[key] for key in sorted(by_work)]
 
 
 def _power(groups: list[list[Summary]], standings: list[list[Standing]], level: float) -> Iterable[str]:

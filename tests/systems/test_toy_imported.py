@@ -118,7 +118,7 @@ def test_beside_native_rows_it_is_not_ranked(toy, out):
 
 
 def test_the_plan_says_that_nothing_is_run(toy, out):
-    ended = call("compare", *ASKED, *SIZES, "--dry-run", "-o", out)
+    ended = call("compare", *ASKED, *SIZES, "--dry-run=full", "-o", out)
     assert sum(line.endswith(": nothing is run") for line in ended.stdout.splitlines()) == 6, ended.stderr
     assert "launch.sh" not in ended.stdout
     assert not out.exists()
