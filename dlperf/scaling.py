@@ -6,40 +6,21 @@ import dlperf.needs  # noqa: F401
 
 # isort: split
 
-import csv
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from statistics import fmean, median
 
-from dlperf import models
 from dlperf.cli import Parser, exit_code
+from dlperf.figures.dlperf2020 import Published, read_published
 from dlperf.figures.prediction import Link, Step, bracket
-from dlperf.models.parameters import count
 
 #: DLPerf's machines as NCCL 2.7 counts them (src/graph/topo.h and tuning.cc): six NVLinks of 21 GB/s at each V100, and
 #: 12 GB/s for the 100 Gb/s of InfiniBand at each node; latencies of a ring with the simple protocol.
 NVLINK = Link(latency=3.4e-6, bandwidth=6 * 21e9)
 INFINIBAND = Link(latency=9.6e-6, bandwidth=12e9)
 FITTED, PREDICTED = ((1, 1), (1, 8)), ((2, 8), (4, 8))
-
-
-@dataclass(frozen=True)
-class Published:
-    """One system's column of a table. rates: samples/s by devices."""
-
-    model: str
-    precision: str
-    batch_size: int
-    system: str
-    rates: Mapping[int, float]
-    gradient_bytes: float
-    caution: str
-
-    @property
-    def title(self) -> str:
-        return f"{self.model} {self.precision}, batch {self.batch_size}: {self.system}"
 
 
 @dataclass(frozen=True)
@@ -57,21 +38,6 @@ class Check:
     @property
     def error(self) -> float:
         return self.predicted / self.rate - 1
-
-
-def read_published(lines: Iterable[str]) -> list[Published]:
-    """The columns of report/published/dlperf-2020.csv."""
-    return [_published(row) for row in csv.DictReader(line for line in lines if not line.startswith("#"))]
-
-
-def _published(row: Mapping[str, str]) -> Published:
-    values = count(models.family(row["model"]).parameters(models.config(row["model"])))
-    return Published(
-        **{key: row[key] for key in ("model", "precision", "system", "caution")},
-        batch_size=int(row["batch_size"]),
-        rates={n: float(row[f"devices_{n}"]) for n in (1, 8, 16, 32)},
-        gradient_bytes=values * int(row["bytes_per_gradient"]),
-    )
 
 
 def check(published: Published, algorithm: str = "ring") -> list[Check]:

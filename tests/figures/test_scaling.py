@@ -10,9 +10,9 @@ import pytest
 
 from dlperf import scaling
 from dlperf.figures import prediction, summaries
+from dlperf.figures.dlperf2020 import Published, read_published
 from dlperf.figures.prediction import Link, Model, Step, fit
 from dlperf.figures.statistics import Estimate
-from dlperf.scaling import Published
 from dlperf.schema import Job
 
 GOLDEN = places.GOLDEN / "scaling.txt"
@@ -156,7 +156,7 @@ def test_a_fit_with_as_many_parameters_as_rows_says_so() -> None:
 
 def published() -> list[Published]:
     lines = (places.ROOT / "report" / "published" / "dlperf-2020.csv").read_text(encoding="utf-8").splitlines()
-    return scaling.read_published(lines)
+    return read_published(lines)
 
 
 def test_the_published_tables_are_whole() -> None:
