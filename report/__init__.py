@@ -210,7 +210,7 @@ def _markdown(report: Report | Why, template: str = "report.md.j2", page: Page |
 
 
 def _markdown_environment() -> Environment:
-    environment = _environment(finalize=markdown.escape)
+    environment = templates(finalize=markdown.escape)
     environment.filters["fence"] = markdown.fence
     return environment
 
@@ -219,11 +219,11 @@ def _html(report: Report | Why, drawn: dict[str, str], template: str = "report.h
     # Only our own drawings, style sheet and script are marked as ready: all else is escaped.
     pictures = {file: Markup(picture) for file, picture in drawn.items()}
     style, script = (Markup((TEMPLATES / f"report.{kind}").read_text(encoding="utf-8")) for kind in ("css", "js"))
-    environment = _environment(autoescape=True)
+    environment = templates(autoescape=True)
     return environment.get_template(template).render(report=report, charts=pictures, style=style, script=script)
 
 
-def _environment(**options: Any) -> Environment:
+def templates(**options: Any) -> Environment:
     return Environment(
         loader=FileSystemLoader(TEMPLATES),
         undefined=StrictUndefined,

@@ -114,6 +114,16 @@ def precision_short(row: Job | Skip) -> str:
     return f"{row.precision_asked} ({row.precision.removeprefix('amp_')} mixed precision)"
 
 
+def section(row: Job | Skip) -> str:
+    """`ResNet-50 v1.5, fp32, CPU`."""
+    return f"{model(row.model)}, {precision_short(row)}, {device(row.device)}"
+
+
+def anchor(row: Job | Skip) -> str:
+    """Where a report has its section."""
+    return slug(f"{row.model}-{row.precision_asked}-{row.device}")
+
+
 def rate_unit(family: str) -> str:
     return models.FAMILIES[family].RATE_UNIT if family in models.FAMILIES else "samples/s"
 
@@ -136,7 +146,7 @@ def row(job: Job, several: bool) -> str:
     return f"{system(job)}, {job.nnodes}×{job.nproc_per_node}, batch {job.batch_size}" if several else system(job)
 
 
-def anchor(job: Job) -> str:
+def command(job: Job) -> str:
     """Where a page has a row's command."""
     return f"row-{slug(job.id)}"
 

@@ -10,8 +10,8 @@ from dlperf.figures import ranking, statistics, summaries
 from dlperf.figures import standings as standings_
 from dlperf.figures.standings import Standing
 from dlperf.figures.summaries import Summary
-from dlperf.proof import judge
 from dlperf.report import bars, effective, finding, inputs, names, overview, power, speeds, stages, text
+from dlperf.report import proofs as proofs_
 from dlperf.report.others import others
 from dlperf.report.pivot import pivot
 from dlperf.report.scaling import scaling
@@ -33,25 +33,25 @@ def section(
     standings = [standings_.standings(group, obstacles, level) for group in groups]
     devices = tuple(comparison.spec.get("predict") or ())
     of_device = speeds.columns(comparison, first.device, first.family)
-    proofs = {s.job.id: _verdict(comparison, s) for s in summaries}
+    proofs = {s.job.id: proofs_.phrase(comparison, s) for s in summaries}
     same, work, how = effective.tables(summaries)
     table = _throughput(groups, standings, skips, repeats, proofs, of_device) if summaries or skips else None
     noted = {row.label: row.note for row in table.rows} if table else {}
     return Section(
         model=first.model,
-        anchor=_anchor(first),
-        title=_title(first),
+        anchor=names.anchor(first),
+        title=names.section(first),
         about=tuple(_model_facts(first, summaries)),
         summary=" ".join(
             filter(None, [finding.summary(standings, groups, skips, apart, level), *(one.sentence for one in apart)])
         ),
-        rates=overview.rates(_title(first), standings),
+        rates=overview.rates(names.section(first), standings),
         throughput=table,
         power=tuple(_power(groups, standings, level)),
         others=apart,
-        chart=bars.chart(_title(first), _anchor(first), standings, shown, skips),
+        chart=bars.chart(names.section(first), names.anchor(first), standings, shown, skips),
         why=_why(standings),
-        scaling=scaling(every, f"charts/{_anchor(first)}", _title(first), devices, obstacles),
+        scaling=scaling(every, f"charts/{names.anchor(first)}", names.section(first), devices, obstacles),
         input=inputs.table(summaries),
         input_about=inputs.about(summaries),
         stages=stages.table(summaries),
@@ -83,18 +83,6 @@ def _why(standings: list[list[Standing]]) -> str:
     if len(rows) < 2 or rows[0].world_size > 1 or rows[0].device != "cpu":
         return ""
     return f"python -m dlperf.why DIR/runs/{rows[0].id} DIR/runs/{rows[-1].id}"
-
-
-def _anchor(row: Job | Skip) -> str:
-    return text.slug(f"{row.model}-{row.precision_asked}-{row.device}")
-
-
-def title(summaries: list[Summary], skips: list[Skip]) -> str:
-    return _title(names.rows((summary.job for summary in summaries), skips)[0])
-
-
-def _title(row: Job | Skip) -> str:
-    return f"{names.model(row.model)}, {names.precision_short(row)}, {names.device(row.device)}"
 
 
 def _model_facts(row: Job | Skip, summaries: list[Summary]) -> list[str]:
@@ -138,11 +126,6 @@ def _throughput(
     return Table(columns, tuple(rows), noted=any(row.note for row in rows))
 
 
-def _verdict(comparison: Comparison, summary: Summary) -> str:
-    measured = next((record.effective for record in summary.done), {})
-    return judge.verdict(comparison.proofs.get(summary.job.id, ()), measured)[1]
-
-
 def _proof(standing: Standing, phrase: str) -> str:
     """A cell: the proof; or of what stands in the way the first words, since the note has it all."""
     return f"not comparable: {standing.obstacle.partition(':')[0]}" if standing.obstacle else phrase
@@ -183,25 +166,25 @@ def _figures(
         *_sizes(summary.job),
         str(estimate.n),
         *(text.number(estimate.centre, places), text.interval(estimate, places)),
-        *_beside_fastest(standing),
-        _ranks(standing),
+        *beside_fastest(standing),
+        ranks(standing),
         *gpu,
         text.gibibytes(summary.peak_memory_bytes),
         *([text.gibibytes(summary.peak_device_memory_bytes)] if on_device else []),
         *(text.number(summary.cpu_use, 2), per_sample, text.number(summary.first_step_seconds, 2)),
     )
     note = "; ".join(_notes(standing, repeats, places))
-    link = names.anchor(summary.job) if any(record.command for record in summary.done) else ""
+    link = names.command(summary.job) if any(record.command for record in summary.done) else ""
     return Row(cells, finding.kind(standing), names.row(summary.job, several), note, link=link)
 
 
-def _beside_fastest(standing: Standing) -> tuple[str, str]:
+def beside_fastest(standing: Standing) -> tuple[str, str]:
     if standing.relative is None:
         return text.NONE if standing.obstacle else "1", text.NONE
     return text.number(standing.relative.centre, 3), text.interval(standing.relative, 3)
 
 
-def _ranks(standing: Standing) -> str:
+def ranks(standing: Standing) -> str:
     """`1–3`: all that the runs leave open."""
     return "–".join(map(str, dict.fromkeys(standing.ranks))) if standing.ranks else text.NONE
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from dlperf.errors import clean
 from dlperf.figures.statistics import Estimate
@@ -71,6 +71,11 @@ def listing(names: Iterable[str]) -> str:
 def alternatives(values: Iterable[str]) -> str:
     """What should be one value: all that were found, or a dash."""
     return " / ".join(dict.fromkeys(values)) or NONE
+
+
+def times(values: Sequence[str]) -> str:
+    """`8 × NVIDIA H200`."""
+    return ", ".join(f"{values.count(value)} × {value}" for value in dict.fromkeys(values))
 
 
 def capital(text: str) -> str:

@@ -13,7 +13,7 @@ from dlperf.figures import summaries as summaries_
 from dlperf.figures.summaries import Summary
 from dlperf.report import names, overview, proofs, speeds, text
 from dlperf.report.caveats import caveats
-from dlperf.report.section import section, title
+from dlperf.report.section import section
 from dlperf.report.shape import Column, Excerpt, Report, Row, Table
 from dlperf.schema import Comparison, Job, Record, Skip
 
@@ -31,7 +31,7 @@ def view(comparison: Comparison) -> Report:
     parts = _Parts()
     common = (_repeats(comparison), comparison, obstacles)
     sections = [
-        parts(f"The section {title(*group)}", lambda *given: [section(*given)], *group, *common)
+        parts(f"The section {_section(*group)}", lambda *given: [section(*given)], *group, *common)
         for group in _groups(comparison, found)
     ]
     proven = parts("The proof of the same work", proofs.proofs, comparison)
@@ -96,7 +96,7 @@ def _about(comparison: Comparison) -> str:
         str(machine.get("cpu", "an unknown processor")),
         text.count(machine["usable_threads"], "usable thread") if "usable_threads" in machine else "",
         f"{text.gibibytes(machine['memory_bytes'], 1)} GiB of memory" if "memory_bytes" in machine else "",
-        _times(gpus) if gpus else "no GPU",
+        text.times(gpus) if gpus else "no GPU",
     ]
     place = ", ".join(part for part in parts if part)
     return f"Measured with dlperf {comparison.version} on {_moment(comparison.created)}, on this machine: {place}."
@@ -108,11 +108,6 @@ def _moment(created: str) -> str:
         return f"{datetime.fromisoformat(created).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     except ValueError:
         return created
-
-
-def _times(values: Sequence[str]) -> str:
-    """`8 × NVIDIA H200`."""
-    return ", ".join(f"{values.count(value)} × {value}" for value in dict.fromkeys(values))
 
 
 def _progress(comparison: Comparison, finished: bool) -> str:
@@ -149,6 +144,10 @@ def _groups(comparison: Comparison, found: Mapping[str, Summary]) -> list[tuple[
     return list(groups.values())
 
 
+def _section(summaries: Sequence[Summary], skips: Sequence[Skip]) -> str:
+    return names.section(names.rows((summary.job for summary in summaries), skips)[0])
+
+
 def _repeats(comparison: Comparison) -> int:
     """Runs asked of each row: as the request says, else the most that any row has."""
     asked = None if until.stopped(comparison) else _protocol_of(comparison).get("repeats")
@@ -181,7 +180,7 @@ def _machine_rows(machine: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     yield "memory", f"{text.gibibytes(machine['memory_bytes'], 1)} GiB" if "memory_bytes" in machine else ""
     limit = get("memory_limit_bytes")
     yield "memory limit", f"{text.gibibytes(limit, 1)} GiB (control group)" if limit else ""
-    yield "GPUs", _times([_gpu(gpu) for gpu in get("gpus", ())]) or "none"
+    yield "GPUs", text.times([_gpu(gpu) for gpu in get("gpus", ())]) or "none"
     yield "driver", get("driver", "")
     yield "CUDA of the driver", get("cuda", "")
     yield "kernel", get("kernel", "")
@@ -381,7 +380,7 @@ def _commands(comparison: Comparison) -> Iterable[Excerpt]:
             first, *others = [record.folder for record in records]
             same = f"; but for the folder the same in {text.listing(others)}" if others else ""
             about = f"{first}/launch.sh{same}."
-            anchor = names.anchor(job) if records is next(iter(shown.values())) else ""
+            anchor = names.command(job) if records is next(iter(shown.values())) else ""
             yield Excerpt(_job_title(job), about, records[0].command.rstrip("\n"), job.model, anchor)
 
 
