@@ -9,15 +9,27 @@ from dataclasses import dataclass
 from dlperf import models
 from dlperf.models.parameters import count
 
+#: what they were measured on
+GPU, DEVICES_OF_NODE = "V100-SXM2-16GB", 8
+#: how the names of systems say which framework each is, by the names of adapters
+TITLES = {
+    "mxnet": "MXNet",
+    "oneflow": "OneFlow",
+    "paddle": "PaddlePaddle",
+    "pytorch": "PyTorch",
+    "tensorflow": "TensorFlow",
+}
+
 
 @dataclass(frozen=True)
 class Published:
-    """One system's column of a table. rates: samples/s by devices."""
+    """One system's column of a table. framework: the adapter's name. rates: samples/s by devices."""
 
     model: str
     precision: str
     batch_size: int
     system: str
+    framework: str
     rates: Mapping[int, float]
     gradient_bytes: float
     caution: str
@@ -28,7 +40,7 @@ class Published:
 
 
 def read_published(lines: Iterable[str]) -> list[Published]:
-    """The columns of report/published/dlperf-2020.csv."""
+    """The columns of report/published/dlperf-2020.csv. ValueError, TypeError or KeyError where it is not these."""
     return [_published(row) for row in csv.DictReader(line for line in lines if not line.startswith("#"))]
 
 
@@ -36,7 +48,22 @@ def _published(row: Mapping[str, str]) -> Published:
     values = count(models.family(row["model"]).parameters(models.config(row["model"])))
     return Published(
         **{key: row[key] for key in ("model", "precision", "system", "caution")},
+        framework=_framework(row["system"]),
         batch_size=int(row["batch_size"]),
-        rates={n: float(row[f"devices_{n}"]) for n in (1, 8, 16, 32)},
+        rates={n: _rate(row[f"devices_{n}"]) for n in (1, 8, 16, 32)},
         gradient_bytes=values * int(row["bytes_per_gradient"]),
     )
+
+
+def _framework(system: str) -> str:
+    for name, title in TITLES.items():
+        if title in system:
+            return name
+    raise ValueError(f"system is {system!r}, which names no framework of {', '.join(TITLES.values())}")
+
+
+def _rate(written: str) -> float:
+    rate = float(written)
+    if not 0 < rate < 1e12:
+        raise ValueError(f"a rate is {written}")
+    return rate
