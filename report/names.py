@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from dlperf import models
+from dlperf.errors import clean
 from dlperf.precision import TABLE
 from dlperf.report.text import count, slug
 from dlperf.schema import Job, Skip, Trajectory
@@ -121,7 +122,7 @@ def section(row: Job | Skip) -> str:
 
 def anchor(row: Job | Skip) -> str:
     """Where a report has its section."""
-    return slug(f"{row.model}-{row.precision_asked}-{row.device}")
+    return slug(clean(f"{row.model}-{row.precision_asked}-{row.device}"))
 
 
 def rate_unit(family: str) -> str:
