@@ -8,7 +8,7 @@ ARGS ?= --model bert --precision auto
 RESNETS := resnet50,se_resnet50,se_resnext50
 REFERENCE_ARGS := --frameworks pytorch --device cpu --model $(RESNETS),vgg16,vgg16_cifar,bert,gpt2_256,transformer,transformer_post
 
-.PHONY: setup compare doctor verify reference test test-cluster test-horovod test-images check format types lint lock bench
+.PHONY: setup compare doctor site verify reference test test-cluster test-horovod test-images check format types lint lock bench
 .PHONY: test-deviations test-long test-faults test-pythons test-orders test-cpus test-arm test-dali bench-page bench-containers bench-statistics gpu capabilities test-nullgpu nullgpu-table clean
 
 setup: $(VENV)/ready
@@ -19,6 +19,10 @@ compare: $(VENV)/ready
 # What this machine is, which rows run on it, and what a comparison takes.
 doctor: $(VENV)/ready
 	$(BIN)/python -m dlperf.doctor
+
+# Static pages over the published reports, in _site/: open _site/index.html. SITE_ARGS= passes options on.
+site: $(VENV)/ready
+	$(BIN)/python -m dlperf.site report/published $(SITE_ARGS)
 
 # Proof that all frameworks do the same work. VERIFY_ARGS= passes options on.
 verify: $(VENV)/ready
@@ -168,4 +172,4 @@ lock:
 	) || exit 1; done
 
 clean:
-	rm -rf $(VENV) .typing build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) _site .typing build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

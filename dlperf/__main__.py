@@ -21,6 +21,7 @@ COMMANDS = {
     "images": "build, list, run and inspect the frameworks' images",
     "report": "render reports again, and several together",
     "scaling": "hold the model of scaling against DLPerf's published tables",
+    "site": "make a site of static pages over a folder of published reports",
     "table": "print the small tables of a comparison as Markdown, or renew them in a page",
     "verify": "prove that the frameworks do the same work",
     "why": "tell where the steps of two rows differ",

@@ -17,6 +17,7 @@ FOLDERS = {"dlperf": "dlperf", "dlperf.docker": "docker", "dlperf.launchers": "l
 #: the core, from the commands down to the ground: what stands on a line imports from lines below it alone
 LAYERS = (
     ("__main__",),
+    ("site",),
     (
         "compare",
         "data.__main__",

@@ -1,0 +1,289 @@
+"""Makes a site of static pages over a folder of published reports: newest tables, histories, machines, archives."""
+
+from __future__ import annotations
+
+import dlperf.needs  # noqa: F401
+
+# isort: split
+
+import argparse
+import hashlib
+import importlib
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from dlperf.cli import Parser, exit_code
+from dlperf.errors import Problem, RunError, UsageError, reason
+
+if TYPE_CHECKING:
+    from dlperf.figures.dlperf2020 import Published
+    from dlperf.report.history import Archive, Source
+
+RESULTS, EXPLAINED, TABLES_2020 = "results.json", "why.json", "dlperf-2020.csv"
+#: what of a report's folder is in the site, beside its archive
+OF_REPORT = ("*.html", "*.md", "*.svg", "results.csv", RESULTS, EXPLAINED, "charts/*.svg")
+ARCHIVE = "*.dlperf.tar.gz"
+#: in the site: the list of the files that this command wrote
+MARKER = ".dlperf-site"
+
+
+@dataclass
+class Found:
+    """What a folder of reports holds. files: to be copied, by the report's name. explained: what each why.json holds.
+    unread: why something is not in the site, by its name."""
+
+    sources: list[Source] = field(default_factory=list)
+    published: list[Published] = field(default_factory=list)
+    explained: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    files: dict[str, list[Path]] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
+
+
+def parser() -> argparse.ArgumentParser:
+    made = Parser(prog="python -m dlperf.site", description=__doc__)
+    made.add_argument("folder", metavar="DIR", help="a folder of published reports, such as report/published")
+    made.add_argument("-o", "--output", metavar="OUT", default="_site", help="where to (default: _site)")
+    return made
+
+
+def main(argv: Iterable[str] | None = None) -> int:
+    """0, also where a report could not be read, which stderr and the site name; 2 where DIR has no report that can be
+    read, or OUT has files that this command did not write."""
+    arguments = vars(parser().parse_args(None if argv is None else list(argv)))
+    return exit_code(lambda: _site(Path(arguments["folder"]), Path(arguments["output"])))
+
+
+def _site(folder: Path, out: Path) -> int:
+    from dlperf.report import site
+    from dlperf.report.listings import INDEX, REPORTS
+
+    written = _written(out)
+    found = _found(folder, out)
+    for name, why in found.unread.items():
+        print(f"{folder / name} is not in the site: {why}", file=sys.stderr)
+    if not found.sources:
+        says = f"no report in it can be read: it has no folder with a {RESULTS} that dlperf wrote. Name another folder."
+        raise UsageError([Problem("DIR", folder, says=says)])
+    pages = site.pages(found.sources, found.published, found.explained, found.unread)
+    copies = {
+        f"{REPORTS}/{name}/{path.relative_to(folder / name).as_posix()}": path
+        for name, paths in found.files.items()
+        for path in paths
+    }
+    _write(out, written, pages, copies)
+    print(f"Site: {out / INDEX}")
+    return 0
+
+
+# What there is
+
+
+def _found(folder: Path, out: Path) -> Found:
+    """Each report is read once."""
+    from dlperf.figures.dlperf2020 import read_published
+    from dlperf.stored import DAMAGED
+
+    found = Found()
+    known: dict[str, str] = {}
+    for place in _folders(folder, out):
+        if place.is_symlink():
+            found.unread[place.name] = "it is a link, and none is followed. Put the report itself here."
+        elif (place / RESULTS).is_file():
+            _report(place, found, known)
+        else:
+            _explained(place, found)
+    tables = folder / TABLES_2020
+    if tables.is_file():
+        try:
+            found.published = read_published(tables.read_text(encoding="utf-8").splitlines())
+        except (OSError, *DAMAGED) as error:
+            found.unread[TABLES_2020] = f"not DLPerf's tables as dlperf has them ({reason(error)})."
+    return found
+
+
+def _folders(folder: Path, out: Path) -> list[Path]:
+    """Those of reports, by name. UsageError where a folder cannot be read, or two could not lie beside each other
+    everywhere."""
+    try:
+        places = sorted(path for path in folder.iterdir() if path.is_dir())
+    except OSError as error:
+        raise UsageError([Problem("DIR", folder, says=f"cannot be read: {error.strerror}.")]) from None
+    site = out.resolve()
+    places = [
+        path
+        for path in places
+        if path.resolve() != site and ((path / RESULTS).is_file() or (path / EXPLAINED).is_file())
+    ]
+    by_name: dict[str, Path] = {}
+    for path in places:
+        other = by_name.setdefault(path.name.casefold(), path)
+        if other is not path:
+            says = f"two reports have one name, but for capitals: {other.name} and {path.name}. Rename one."
+            raise UsageError([Problem("DIR", folder, says=says)])
+    return places
+
+
+def _report(place: Path, found: Found, known: dict[str, str]) -> None:
+    """known: names of reports, by the digests of their results."""
+    from dlperf.comparison import store
+    from dlperf.report.history import Source
+
+    name = place.name
+    try:
+        digest = hashlib.sha256((place / RESULTS).read_bytes()).hexdigest()
+        comparison = store.open_results(place / RESULTS)
+    except OSError as error:
+        found.unread[name] = f"{RESULTS} cannot be read: {error.strerror}."
+        return
+    except UsageError as error:
+        found.unread[name] = f"{RESULTS}: {' '.join(problem.says for problem in error.problems)}"
+        return
+    if digest in known:
+        found.unread[name] = f"its {RESULTS} is that of {known[digest]}, so it would count twice. Remove one."
+        return
+    known[digest] = name
+    archive, files = _archive(place), _files(place)
+    if archive.file:
+        files.append(place / archive.file)
+    page = "report.html" if place / "report.html" in files else RESULTS
+    if page == RESULTS:
+        print(f"{place} has no report.html; `python -m dlperf.report {place}` makes it", file=sys.stderr)
+    found.sources.append(Source(name, comparison, archive, page))
+    found.files[name] = files
+
+
+def _explained(place: Path, found: Found) -> None:
+    from dlperf.stored import DAMAGED, decoded
+
+    try:
+        held = decoded((place / EXPLAINED).read_bytes())
+        found.explained[place.name] = {"title": held["title"], "summary": held["summary"]}
+        found.files[place.name] = _files(place)
+    except OSError as error:
+        found.unread[place.name] = f"{EXPLAINED} cannot be read: {error.strerror}."
+    except DAMAGED as error:
+        found.unread[place.name] = f"{EXPLAINED}: not what dlperf wrote ({reason(error)})."
+
+
+def _files(place: Path) -> list[Path]:
+    """Of a report, what is in the site. A link is not: it would publish whatever it leads to."""
+    paths = {path for pattern in OF_REPORT for path in place.glob(pattern)}
+    charts = place / "charts"
+    return sorted(
+        path
+        for path in paths
+        if path.is_file() and not path.is_symlink() and not (charts.is_symlink() and path.parent == charts)
+    )
+
+
+def _archive(place: Path) -> Archive:
+    """Of several the last by name."""
+    from dlperf.report.history import Archive
+
+    files = sorted(path for path in place.glob(ARCHIVE) if path.is_file() and not path.is_symlink())
+    if not files:
+        return Archive()
+    try:
+        problems = _verify()(files[-1])
+    except (UsageError, RunError, OSError) as error:
+        problems = [str(error)]
+    return Archive(files[-1].name, "; ".join(problems))
+
+
+def _verify() -> Callable[[Path], list[str]]:
+    """What verifies an archive."""
+    try:
+        verify: Callable[[Path], list[str]] = importlib.import_module("dlperf.archive").verify
+        return verify
+    except ModuleNotFoundError as error:
+        if error.name != "dlperf.archive":
+            raise
+        return lambda path: ["this version of dlperf cannot verify archives"]
+
+
+# What is written
+
+
+def _written(out: Path) -> frozenset[str]:
+    """The files that this command wrote there before. UsageError where the folder has others and no list."""
+    if out.exists() and not out.is_dir():
+        raise UsageError([Problem("--output", out, says="this is a file. Choose a folder.")])
+    marker = out / MARKER
+    try:
+        if marker.is_file() and not marker.is_symlink():
+            listed = json.loads(marker.read_text(encoding="utf-8"))
+            return frozenset(name for name in listed if _inside(name))
+        used = out.is_dir() and any(out.iterdir())
+    except (ValueError, TypeError):
+        says = (
+            f"its {MARKER} is damaged, so that nobody knows which of its files may be replaced. Choose another folder."
+        )
+        raise UsageError([Problem("--output", out, says=says)]) from None
+    if used:
+        says = f"it holds files that dlperf.site did not write (it has no {MARKER}). Choose another folder."
+        raise UsageError([Problem("--output", out, says=says)])
+    return frozenset()
+
+
+def _inside(name: str) -> bool:
+    """Whether a name in the list is one of a file in the site."""
+    path = PurePosixPath(name)
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
+
+
+def _write(out: Path, written: frozenset[str], pages: Mapping[str, str], copies: Mapping[str, Path]) -> None:
+    """What was there before and is not now is removed; nothing else is."""
+    names = frozenset([*pages, *copies])
+    foreign = sorted(name for name in names - written if os.path.lexists(out / name))
+    linked = sorted(name for name in names | written if _through_link(out, name))
+    if foreign or linked:
+        name, what = (foreign[0], "was not written by dlperf.site") if foreign else (linked[0], "is behind a link")
+        says = f"{name} in it {what}, and would be replaced. Remove it, or choose another folder."
+        raise UsageError([Problem("--output", out, says=says)])
+    out.mkdir(parents=True, exist_ok=True)
+    _list(out, names | written)
+    for name, path in sorted(copies.items()):
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, out / name)
+    for name, content in sorted(pages.items()):
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        (out / name).write_text(content, encoding="utf-8", newline="")
+    for name in sorted(written - names, reverse=True):
+        _remove(out, out / name)
+    _list(out, names)
+
+
+def _through_link(out: Path, name: str) -> bool:
+    return any((out / parent).is_symlink() for parent in [PurePosixPath(name), *PurePosixPath(name).parents][:-1])
+
+
+def _list(out: Path, names: Iterable[str]) -> None:
+    aside = out / f"{MARKER}.writing"
+    aside.write_text(json.dumps(sorted(names), indent=0) + "\n", encoding="utf-8")
+    aside.replace(out / MARKER)
+
+
+def _remove(out: Path, path: Path) -> None:
+    """A file, and the folders that are empty without it."""
+    path.unlink(missing_ok=True)
+    for folder in path.parents:
+        if folder == out or not _emptied(folder):
+            return
+
+
+def _emptied(folder: Path) -> bool:
+    try:
+        folder.rmdir()
+    except OSError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())
