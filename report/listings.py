@@ -45,7 +45,7 @@ class Listing:
     rows: tuple[Line, ...]
     head: int = 0
     note: str = ""
-    charts: tuple[Timeline, ...] = ()
+    chart: Timeline | None = None
 
     @property
     def name(self) -> str:
@@ -114,7 +114,7 @@ def _rate_columns(entry: Entry) -> tuple[Column, ...]:
     return Column(entry.unit, numeric=True), Column("95 % interval", numeric=True), Column("n", numeric=True)
 
 
-PROOF, ARCHIVE = Column("proof"), Column("archive")
+VERSION, PROOF, REPORT, ARCHIVE = Column("version", whole=True), *map(Column, ("proof", "report", "archive"))
 
 
 # The newest tables
@@ -191,16 +191,16 @@ def _missing(entry: Entry) -> str:
 # Of a system, of a machine, of the site
 
 
-def past(topic: str, entries: Sequence[Entry], machine: str, colour: str) -> Listing:
-    digits = _digits(entries)
+def past(entries: Sequence[Entry], machine: str, colour: str) -> Listing:
+    """Of one topic and size, the newest first. colour: of its chart."""
+    first, digits = entries[0], text.decimals(one.estimate for one in entries)
     rows = [
         Line(
             (
                 Cell(one.date),
                 Cell(one.system),
+                *_rate(one, digits),
                 Cell(one.version),
-                Cell(one.size),
-                *_rate(one, digits[one.size]),
                 Cell(one.proof),
                 _report(one),
                 _archive(one.source),
@@ -209,13 +209,10 @@ def past(topic: str, entries: Sequence[Entry], machine: str, colour: str) -> Lis
         )
         for one in entries
     ]
-    head = (Column("date", whole=True), Column("system"), Column("version"), Column("size"))
-    drawn = [
-        timeline(f"{topic}, {machine}: {size}", each, colour)
-        for (_, size), each in grouped(entries, lambda one: (one.work, one.size))
-    ]
-    columns = (*head, *_rate_columns(entries[0]), PROOF, Column("report"), ARCHIVE)
-    return Listing((Cell(topic),), columns, tuple(rows), head=1, charts=tuple(one for one in drawn if one))
+    title = f"{first.topic}: {first.size}"
+    drawn = timeline(f"{title}, {machine}", entries, colour)
+    columns = (Column("date", whole=True), Column("system"), *_rate_columns(first), VERSION, PROOF, REPORT, ARCHIVE)
+    return Listing((Cell(title),), columns, tuple(rows), head=1, chart=drawn)
 
 
 def _digits(entries: Iterable[Entry]) -> dict[str, int]:
@@ -229,9 +226,9 @@ def measured(topic: str, entries: Sequence[Entry], places: Places) -> Listing:
         Line(
             (
                 Cell(one.system, places.systems[one.framework]),
-                Cell(one.version),
-                Cell(one.size),
                 *_rate(one, digits[one.size]),
+                Cell(one.size),
+                Cell(one.version),
                 Cell(one.proof),
                 _archive(one.source),
             ),
@@ -240,7 +237,14 @@ def measured(topic: str, entries: Sequence[Entry], places: Places) -> Listing:
         for _, each in grouped(entries, lambda one: (one.work, one.size))
         for one in sorted(each, key=lambda one: (not one.comparable, -one.estimate.centre, one.system))
     ]
-    columns = (Column("system"), Column("version"), Column("size"), *_rate_columns(entries[0]), PROOF, ARCHIVE)
+    columns = (
+        Column("system"),
+        Column("version", whole=True),
+        Column("size"),
+        *_rate_columns(entries[0]),
+        PROOF,
+        ARCHIVE,
+    )
     return Listing((Cell(topic),), columns, tuple(rows))
 
 
@@ -278,5 +282,5 @@ def table_2020(published: Sequence[Published], places: Places) -> Listing:
         for one in published
     ]
     devices = (Column(text.count(number, "device"), numeric=True) for number in published[0].rates)
-    caption = (Cell(f"{first.topic}, batch {published[0].batch_size} per device, {first.unit}; {NOT_OURS}"),)
+    caption = (Cell(f"Batch {published[0].batch_size} per device, {first.unit}: {NOT_OURS}"),)
     return Listing(caption, (Column("system"), *devices, Column("note")), tuple(rows))

@@ -156,7 +156,10 @@ def _system(title: str, places: Places, colour: str, entries: Sequence[Entry]) -
     """entries: the newest first."""
     parts = []
     for machine, mine in grouped(entries, lambda one: one.machine):
-        tables = [listings.past(topic, each, machine, colour) for topic, each in grouped(mine, lambda one: one.topic)]
+        tables = [
+            listings.past(each, machine, colour)
+            for _, each in grouped(mine, lambda one: (one.topic, one.work, one.size))
+        ]
         parts.append(Part(machine, tuple(tables), link=places.machines[machine]))
     return Page(places.systems[entries[0].framework], title, (HISTORY,), tuple(parts))
 
@@ -168,7 +171,8 @@ def _machine(machine: str, places: Places, entries: Sequence[Entry]) -> Page:
         mine = list(several)
         tables = [listings.measured(topic, each, places) for topic, each in grouped(mine, lambda one: one.topic)]
         link = report_link(mine[0].source) if mine[0].source else TABLES_2020
-        parts.append(Part(f"{mine[0].date}: {name or NOT_OURS}", tuple(tables), link=link))
+        title = name if mine[0].date in name else f"{mine[0].date}: {name or NOT_OURS}"
+        parts.append(Part(title, tuple(tables), link=link))
     return Page(places.machines[machine], machine, (ON_MACHINE,), tuple(parts))
 
 
