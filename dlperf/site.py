@@ -13,10 +13,11 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping
+import tarfile
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dlperf.cli import Parser, exit_code
 from dlperf.errors import Problem, RunError, UsageError, reason
@@ -24,11 +25,12 @@ from dlperf.errors import Problem, RunError, UsageError, reason
 if TYPE_CHECKING:
     from dlperf.figures.dlperf2020 import Published
     from dlperf.report.history import Archive, Source
+    from dlperf.schema import Comparison
 
 RESULTS, EXPLAINED, TABLES_2020 = "results.json", "why.json", "dlperf-2020.csv"
 #: what of a report's folder is in the site, beside its archive
 OF_REPORT = ("*.html", "*.md", "*.svg", "results.csv", RESULTS, EXPLAINED, "charts/*.svg")
-ARCHIVE = "*.dlperf.tar.gz"
+ARCHIVE, SIGNATURE, MANIFEST = "*.dlperf.tar.gz", ".sig", "MANIFEST.sha256"
 #: in the site: the list of the files that this command wrote
 MARKER = ".dlperf-site"
 
@@ -148,9 +150,9 @@ def _report(place: Path, found: Found, known: dict[str, str]) -> None:
         found.unread[name] = f"its {RESULTS} is that of {known[digest]}, so it would count twice. Remove one."
         return
     known[digest] = name
-    archive, files = _archive(place), _files(place)
-    if archive.file:
-        files.append(place / archive.file)
+    archive, files = _archive(place, digest, comparison), _files(place)
+    for beside in ("", SIGNATURE) if archive.file else ():
+        files += [path] if _plain(path := place / (archive.file + beside)) else []
     page = "report.html" if place / "report.html" in files else RESULTS
     if page == RESULTS:
         print(f"{place} has no report.html; `python -m dlperf.report {place}` makes it", file=sys.stderr)
@@ -174,37 +176,58 @@ def _explained(place: Path, found: Found) -> None:
 def _files(place: Path) -> list[Path]:
     """Of a report, what is in the site. A link is not: it would publish whatever it leads to."""
     paths = {path for pattern in OF_REPORT for path in place.glob(pattern)}
-    charts = place / "charts"
-    return sorted(
-        path
-        for path in paths
-        if path.is_file() and not path.is_symlink() and not (charts.is_symlink() and path.parent == charts)
-    )
+    return sorted(path for path in paths if _plain(path) and not (path.parent != place and path.parent.is_symlink()))
 
 
-def _archive(place: Path) -> Archive:
-    """Of several the last by name."""
+def _plain(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
+
+
+def _archive(place: Path, digest: str, comparison: Comparison) -> Archive:
+    """Of a report with these results; of several archives the last by name."""
     from dlperf.report.history import Archive
 
-    files = sorted(path for path in place.glob(ARCHIVE) if path.is_file() and not path.is_symlink())
+    files = sorted(filter(_plain, place.glob(ARCHIVE)))
     if not files:
         return Archive()
     try:
-        problems = _verify()(files[-1])
+        problems = _verify()(files[-1], render=False) or _of_another(files[-1], digest, comparison)
     except (UsageError, RunError, OSError) as error:
-        problems = [str(error)]
-    return Archive(files[-1].name, "; ".join(problems))
+        problems = [reason(error) if isinstance(error, OSError) else str(error)]
+    return Archive(files[-1].name, " ".join(problems))
 
 
-def _verify() -> Callable[[Path], list[str]]:
+class _Verify(Protocol):
+    def __call__(self, path: Path, render: bool = ...) -> list[str]: ...
+
+
+def _verify() -> _Verify:
     """What verifies an archive."""
     try:
-        verify: Callable[[Path], list[str]] = importlib.import_module("dlperf.archive").verify
+        verify: _Verify = importlib.import_module("dlperf.archive").verify
         return verify
     except ModuleNotFoundError as error:
         if error.name != "dlperf.archive":
             raise
-        return lambda path: ["this version of dlperf cannot verify archives"]
+        return lambda path, render=True: ["This version of dlperf cannot verify archives."]
+
+
+def _of_another(path: Path, digest: str, comparison: Comparison) -> list[str]:
+    """Whether an archive that verifies is of other results: of those that its manifest lists with this digest it is
+    not; else they are read, since later versions of dlperf write the same results with more keys."""
+    from dlperf.stored import DAMAGED, comparison_from, decoded
+
+    try:
+        with tarfile.open(path, "r|gz") as archive:
+            for member in archive:
+                name, content = member.name.partition("/")[2], archive.extractfile(member)
+                if content and name == MANIFEST and f"{digest}  {RESULTS}" in content.read().decode().splitlines():
+                    return []
+                if content and name == RESULTS and comparison_from(decoded(content.read())) == comparison:
+                    return []
+    except (tarfile.TarError, EOFError, *DAMAGED) as error:
+        return [f"Its {RESULTS} cannot be read ({reason(error)})."]
+    return [f"It is the archive of another comparison: its {RESULTS} is not that of this report."]
 
 
 # What is written

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import re
 import shutil
 import sys
+import tarfile
 import types
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -44,8 +47,18 @@ def publish(
     shutil.copytree(BERT, place)
     (place / "results.json").write_text(json.dumps(data), encoding="utf-8")
     if archive:
-        (place / f"{name}.dlperf.tar.gz").write_text(archive)
+        pack(place / f"{name}.dlperf.tar.gz", archive, (place / "results.json").read_bytes())
     return place
+
+
+def pack(file: Path, word: str, results: bytes, digest: str = "") -> None:
+    """An archive as far as the site looks into it itself."""
+    listed = f"{digest or hashlib.sha256(results).hexdigest()}  results.json\n".encode()
+    with tarfile.open(file, "w:gz") as archive:
+        for name, content in (("MANIFEST.sha256", listed), ("results.json", results), (word, b"")):
+            member = tarfile.TarInfo(f"a/{name}")
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
 
 
 def history(folder: Path) -> Path:
@@ -62,8 +75,11 @@ def history(folder: Path) -> Path:
 def archives(monkeypatch: pytest.MonkeyPatch) -> None:
     """Archives that say themselves whether they verify."""
 
-    def verify(path: Path, render: bool = False) -> list[str]:
-        return [] if path.read_text() == "whole" else ["records.jsonl: line 2 is not as it was written", "more"]
+    def verify(path: Path, render: bool = True) -> list[str]:
+        assert not render, "it takes seconds"
+        with tarfile.open(path) as archive:
+            broken = "a/broken" in archive.getnames()
+        return ["launch.sh is not as MANIFEST.sha256 has it.", "More."] if broken else []
 
     made = types.ModuleType("dlperf.archive")
     made.verify = verify  # type: ignore[attr-defined]
@@ -161,7 +177,7 @@ def test_an_archive_that_is_missing_or_does_not_verify_makes_rows_grey(tmp_path:
         ("quiet", "2026-11-27", "bare", "no archive"),
         (
             *("quiet", "2026-10-02", "old"),
-            "does not verify: records.jsonl: line 2 is not as it was written; more",
+            "does not verify: launch.sh is not as MANIFEST.sha256 has it. More.",
         ),
     ]
     assert "reports/old/old.dlperf.tar.gz" in {link.removeprefix("../") for link in page.links}
@@ -170,10 +186,40 @@ def test_an_archive_that_is_missing_or_does_not_verify_makes_rows_grey(tmp_path:
 def test_without_what_verifies_them_no_archive_is_called_verified(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(site, "_verify", lambda: lambda path: ["this version of dlperf cannot verify archives"])
+    monkeypatch.setitem(sys.modules, "dlperf.archive", None)
     index = made(history(tmp_path / "in"), tmp_path / "out")["index.html"]
     assert "verified" not in [cells[-1] for _, cells in index.rows]
-    assert "does not verify: this version of dlperf cannot verify archives" in [cells[-1] for _, cells in index.rows]
+    assert "does not verify: This version of dlperf cannot verify archives." in [cells[-1] for _, cells in index.rows]
+
+
+@pytest.mark.usefixtures("archives")
+def test_an_archive_of_another_report_does_not_verify_this_one(tmp_path: Path) -> None:
+    folder = history(tmp_path / "in")
+    mine, other = ((folder / name / "results.json").read_bytes() for name in ("new", "old"))
+    again = json.dumps({**json.loads(mine), "later": "key"}).encode()
+    for results, digest, says in (
+        (mine, "", "verified"),
+        (again, "", "verified"),
+        (other, "", "does not verify: It is the archive of another comparison"),
+        (b"{", "0", "does not verify: Its results.json cannot be read"),
+    ):
+        pack(folder / "new" / "new.dlperf.tar.gz", "whole", results, digest)
+        index = made(folder, tmp_path / "out")["index.html"]
+        assert index.rows[1][1][-1].startswith(says)
+
+
+@pytest.mark.usefixtures("archives")
+def test_of_several_archives_the_last_counts_and_its_signature_goes_with_it(tmp_path: Path) -> None:
+    folder = history(tmp_path / "in")
+    new = folder / "new"
+    pack(new / "new-2.dlperf.tar.gz", "broken", (new / "results.json").read_bytes())
+    (new / "new.dlperf.tar.gz.sig").write_text("signed")
+    index = made(folder, tmp_path / "out")["index.html"]
+    assert index.rows[1][1][-1] == "verified"  # "-" stands before "."
+    assert {path.name for path in (tmp_path / "out" / "reports" / "new").glob("*.tar.gz*")} == {
+        "new.dlperf.tar.gz",
+        "new.dlperf.tar.gz.sig",
+    }
 
 
 @pytest.mark.usefixtures("archives")
@@ -239,7 +285,7 @@ def test_what_dlperf_published_is_marked_and_apart(tmp_path: Path) -> None:
     told = [cells for _, cells in read["systems/tensorflow.html"].rows if "NGC TensorFlow 1.x XLA" in cells]
     assert len(told) == 4 * 3
     for cells in told:
-        assert (cells[0], cells[2], cells[5], cells[6], cells[7]) == ("2020-10", *"––––")
+        assert (cells[0], *cells[3:7]) == ("2020-10", *"––––")
         assert cells[-1] == "published by DLPerf, not measured by dlperf"
 
 
