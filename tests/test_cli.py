@@ -38,6 +38,7 @@ def test_a_flag_that_does_not_exist_is_one_line(name):
         "envs": ["list"],
         "images": ["list"],
         "report": ["a"],
+        "site": ["a"],
         "why": ["a", "b"],
     }
     verb = verbs.get(name, [])

@@ -473,6 +473,23 @@ def test_a_list_that_is_not_ours_removes_nothing(tmp_path: Path, capsys: pytest.
         assert f"its {site.MARKER} is damaged" in refused(folder, out, capsys)
 
 
+def test_a_site_that_was_written_in_part_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, out, copied = history(tmp_path / "in"), tmp_path / "out", shutil.copyfile
+
+    def full(source: Path, target: Path) -> None:
+        if target.name == "results.csv":
+            raise OSError(28, "No space left on device", str(target))
+        copied(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "copyfile", full)
+        assert site.main([str(folder), "-o", str(out)]) == 1
+    assert capsys.readouterr().err.endswith("results.csv: No space left on device.\n")
+    assert not list(broken_links(out, made(folder, out)))
+
+
 # How it looks
 
 
