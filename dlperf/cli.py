@@ -187,13 +187,6 @@ def say(line: str) -> None:
     print(line, flush=True)
 
 
-def columns(rows: Sequence[Sequence[str]]) -> str:
-    """A table as text, its columns aligned."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
-    return "\n".join(line.rstrip() for line in lines)
-
-
 def tell(error: RunError) -> None:
     """An error, after the last lines of what failed."""
     print(clean("".join(f"  {line}\n" for line in error.lines) + str(error)), file=sys.stderr, flush=True)

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 from dlperf.catalog.adapter import DEVICES, Adapter
 from dlperf.catalog.reader import adapters
-from dlperf.cli import Parser, columns, exit_code, named, say, tell
+from dlperf.cli import Parser, exit_code, named, say, tell
+from dlperf.columns import columns
 from dlperf.docker import build, dockerfile, engine
 from dlperf.docker.build import BUILDERS
 from dlperf.docker.dockerfile import PREFIX

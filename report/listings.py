@@ -11,7 +11,7 @@ from dlperf.figures import ranking, standings
 from dlperf.figures.dlperf2020 import Published
 from dlperf.figures.standings import Standing
 from dlperf.figures.summaries import summarized
-from dlperf.report import history, names, section, text
+from dlperf.report import finding, history, names, section, text
 from dlperf.report.history import Archive, Entry, Source
 from dlperf.report.shape import Column
 from dlperf.report.timeline import Timeline, timeline
@@ -168,7 +168,7 @@ def _row(entry: Entry, digits: int, places: Places, standing: Standing | None) -
     beside = (*section.beside_fastest(standing), section.ranks(standing)) if standing else (text.NONE,) * 3
     system = Cell(entry.system, places.systems[entry.framework])
     cells = (system, rate, interval, *map(Cell, beside), n, Cell(entry.proof), _archive(entry.source))
-    kind = section.kind(standing) if standing else ""
+    kind = finding.kind(standing) if standing else ""
     return Line(cells, f"{kind if kind in ('fastest', 'tie') else ''} {_quiet(entry)}".strip())
 
 
@@ -226,9 +226,9 @@ def measured(topic: str, entries: Sequence[Entry], places: Places) -> Listing:
         Line(
             (
                 Cell(one.system, places.systems[one.framework]),
-                *_rate(one, digits[one.size]),
-                Cell(one.size),
                 Cell(one.version),
+                Cell(one.size),
+                *_rate(one, digits[one.size]),
                 Cell(one.proof),
                 _archive(one.source),
             ),

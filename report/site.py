@@ -72,9 +72,11 @@ def pages(
     every = sorted([*found, *older], key=lambda one: (one.moment, one.source.name if one.source else ""), reverse=True)
     titles = {entry.framework: entry.title for entry in reversed(every)}
     places = Places(_files("systems", titles), _files("machines", {entry.machine for entry in every}))
-    colours = {name: charts.COLOURS[number % len(charts.COLOURS)] for number, name in enumerate(sorted(titles))}
     made = [_index(sources, found, explained, unread, places, titles)]
-    made += [_system(titles[name], places, colours[name], [e for e in every if e.framework == name]) for name in titles]
+    made += [
+        _system(titles[name], places, charts.colour(titles[name]), [e for e in every if e.framework == name])
+        for name in titles
+    ]
     made += [_machine(name, places, [e for e in every if e.machine == name]) for name in places.machines]
     made += [_tables_2020(published, places)] if published else []
     template = templates(autoescape=True).get_template("site.html.j2")

@@ -51,6 +51,7 @@ LAYERS = (
     ("schema",),
     ("kind",),
     ("cache",),
+    ("columns",),
     ("shell",),
     ("errors",),
     ("needs",),

@@ -10,7 +10,7 @@ import dlperf.adapters
 import dlperf.models
 from dlperf import shell
 from dlperf.catalog.adapter import Adapter
-from dlperf.cli import columns
+from dlperf.columns import columns
 from dlperf.comparison import estimate
 from dlperf.comparison.estimate import Estimate
 from dlperf.envs.environment import Environment

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 from dlperf.catalog.adapter import Adapter
 from dlperf.catalog.reader import adapters
-from dlperf.cli import Parser, columns, exit_code, named, say, tell
+from dlperf.cli import Parser, exit_code, named, say, tell
+from dlperf.columns import columns
 from dlperf.envs import changes, pythons
 from dlperf.envs.explain import gigabytes
 from dlperf.envs.guard import is_held

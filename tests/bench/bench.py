@@ -18,7 +18,7 @@ from pathlib import Path
 from dlperf import __version__, machine, models, report
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import Adapter
-from dlperf.cli import columns
+from dlperf.columns import columns
 from dlperf.comparison import progress, store
 from dlperf.comparison.runner import Runner
 from dlperf.errors import UsageError, handle_signals

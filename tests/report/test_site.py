@@ -223,6 +223,17 @@ def test_of_several_archives_the_last_counts_and_its_signature_goes_with_it(tmp_
 
 
 @pytest.mark.usefixtures("archives")
+def test_what_a_machine_measured_stands_under_its_title(tmp_path: Path) -> None:
+    page = made(history(tmp_path / "in"), tmp_path / "out")["machines/1-nvidia-h200.html"]
+    titles = next(cells for _, cells in page.rows if cells[0] == "system")
+    row = dict(zip(titles, next(cells for _, cells in page.rows if cells[0] == "JAX"), strict=True))
+    assert row["size"] == "1 node, 1 device, batch 64 per device"
+    assert re.fullmatch(r"[\d,.]+", row["sentences/s"])
+    assert row["95 % interval"].startswith("[")
+    assert row["proof"].startswith("same work")
+
+
+@pytest.mark.usefixtures("archives")
 def test_pages_are_sound_and_need_nothing_from_elsewhere(tmp_path: Path) -> None:
     out = tmp_path / "out"
     read = made(history(tmp_path / "in"), out)
@@ -254,7 +265,7 @@ def test_charts_have_the_rates_of_two_days_and_their_intervals(tmp_path: Path) -
     out = tmp_path / "out"
     read = made(history(tmp_path / "in"), out)
     assert {name for name, page in read.items() if page.tags["svg"]} == {"systems/jax.html", "systems/pytorch.html"}
-    for name, colour in (("jax", charts.COLOURS[0]), ("pytorch", charts.COLOURS[4])):
+    for name, colour in (("jax", charts.FRAMEWORKS["jax"]), ("pytorch", charts.FRAMEWORKS["pytorch"])):
         (drawn,) = re.findall("<svg.*?</svg>", (out / f"systems/{name}.html").read_text(), re.DOTALL)
         assert f'stroke="{colour}"' in drawn
         assert "JAX" in drawn or "PyTorch+inductor" in drawn
@@ -510,7 +521,7 @@ def test_texts_stand_out_from_what_they_are_on(tmp_path: Path) -> None:
     dark = "\n".join(re.findall(r"prefers-color-scheme: dark\) \{\n(.*?)\n\}", style, re.DOTALL))
     light = re.sub(r"@media.*?\n\}", "", style, flags=re.DOTALL)
     for part, ground in ((light, "#ffffff"), (dark, "#161616")):
-        found = set(re.findall(r"(?<![-\w])(?:color|fill): (#[0-9a-f]+)", part))
+        found = set(re.findall(r"(?:(?<![-\w])(?:color|fill)|--ink|--quiet): (#[0-9a-f]+)", part))
         assert len(found) >= 3
         for colour in found:
             bright, dim = sorted((brightness(colour), brightness(ground)), reverse=True)
