@@ -30,17 +30,17 @@ def problem(adapter: Adapter, folder: Path, models: Iterable[str]) -> Problem | 
     source = _source(adapter)
     if not os.path.isdir(folder):
         return Problem("--source", folder, says=f"there is no such folder. Make it: {source.checkout}")
-    top, said = _git(folder, "rev-parse", "--show-toplevel")
+    top, said = git(folder, "rev-parse", "--show-toplevel")
     if top is None or Path(top).resolve() != folder.resolve():
         why = said or f"it is part of the checkout {top}, not a checkout of {source.repository}."
         return Problem("--source", folder, says=f"{why} Make one: {source.checkout}")
-    head, said = _git(folder, "rev-parse", "HEAD")
+    head, said = git(folder, "rev-parse", "HEAD")
     asked = _resolved(folder, source.commit)
     if head is None or head != asked:
         fetch = "" if asked else f"git -C {folder} fetch {source.repository} {source.commit} && "
         at = f"it is at {head}, not at {source.commit}." if head else said
         return Problem("--source", folder, says=f"{at} Run: {fetch}git -C {folder} checkout {source.commit}")
-    changed, said = _git(folder, "status", "--porcelain", "--untracked-files=no", "--", *folders(adapter, models))
+    changed, said = git(folder, "status", "--porcelain", "--untracked-files=no", "--", *folders(adapter, models))
     if changed is None or changed:
         first = (changed or said).splitlines()[0].strip()
         step = f"Keep them with git -C {folder} stash, or make a new checkout."
@@ -56,16 +56,16 @@ def _source(adapter: Adapter) -> Source:
 def _resolved(folder: Path, commit: str) -> str | None:
     """The hash of a commit, tag or branch; None if the checkout has none such."""
     names = (commit, f"origin/{commit}")
-    found = (_git(folder, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")[0] for name in names)
+    found = (git(folder, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")[0] for name in names)
     return next((one for one in found if one), None)
 
 
 def head(folder: Path) -> str:
     """The commit of a checkout."""
-    return _git(folder, "rev-parse", "HEAD")[0] or ""
+    return git(folder, "rev-parse", "HEAD")[0] or ""
 
 
-def _git(folder: Path, *words: str) -> tuple[str | None, str]:
+def git(folder: Path, *words: str) -> tuple[str | None, str]:
     """What git says on standard output; or None, and its error as a sentence."""
     try:
         ended = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, env=_environ())
