@@ -43,6 +43,7 @@ LAYERS = (
     ("data",),
     ("envs",),
     ("docker",),
+    ("revision",),
     ("catalog",),
     ("launchers",),
     ("machine",),
