@@ -67,12 +67,13 @@ def _compare(arguments: Mapping[str, object]) -> int:
     if not (arguments["yes"] or _agreed(spec, planned, adapters)):
         return 1
     from dlperf import machine
+    from dlperf.revision import revision
     from dlperf.runs.execute import now
 
     created = now()
     commands = dry_run.environment_commands(spec, planned, adapters)
     hold_signals()  # what is created has a report in the end
-    made = store.create(folder, spec, planned, commands, machine.describe(), created, __version__)
+    made = store.create(folder, spec, planned, commands, machine.describe(), created, __version__, revision())
     return _run(made, adapters, arguments)
 
 

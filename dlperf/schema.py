@@ -333,6 +333,7 @@ class Comparison:
     spec: the request, as stored. machine: see dlperf.machine. planned: runs that the plan has, done or not.
     commands: how each environment was made, by "adapter environment". proofs: the certificates of each row, by Job.id.
     seconds: spent besides the runs, by what on. caveats: of its records, what was noticed when they were read.
+    revision: see dlperf.revision; of several, joined by " and ", where others made runs later; empty in older ones.
     """
 
     spec: Mapping[str, Any]
@@ -347,6 +348,7 @@ class Comparison:
     proofs: Mapping[str, tuple[Certificate, ...]] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     caveats: tuple[str, ...] = ()
+    revision: str = ""
 
     @cached_property
     def runs(self) -> Mapping[str, Sequence[Record]]:

@@ -113,7 +113,7 @@ class Kept(TypedDict):
 
 class Manifest(TypedDict):
     """comparison.json: what is known of a comparison before its first run. code: digest of the list of the files in
-    code/; older comparisons have none, nor digests in their records."""
+    code/; older comparisons have none, nor digests in their records. revision: see schema.Comparison."""
 
     schema: int
     created: str
@@ -124,6 +124,7 @@ class Manifest(TypedDict):
     jobs: list[dict[str, Any]]
     skips: list[dict[str, Any]]
     code: NotRequired[str]
+    revision: NotRequired[str]
 
 
 def decoded(text: str | bytes) -> Any:

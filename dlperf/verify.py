@@ -30,6 +30,7 @@ from dlperf.planning.spec import Spec
 from dlperf.precision import ASKED
 from dlperf.proof import asked, certify, published
 from dlperf.proof.certify import Certifier
+from dlperf.revision import revision
 from dlperf.runs import bundle
 from dlperf.runs.execute import now
 from dlperf.schema import Certificate, Comparison, Failure, Job, Record, Skip
@@ -111,9 +112,8 @@ def _comparison(
         for job in planned.jobs
         if (error := failed.get(job.id))
     )
-    return Comparison(
-        asdict(spec), machine.describe(), now(), __version__, 0, planned.jobs, lost, planned.skips, proofs=proofs
-    )
+    made = (asdict(spec), machine.describe(), now(), __version__, 0, planned.jobs, lost, planned.skips)
+    return Comparison(*made, proofs=proofs, revision=revision())
 
 
 def _text(comparison: Comparison) -> str:

@@ -59,6 +59,7 @@ def _why(arguments: Mapping[str, Any]) -> int:
     from dlperf.comparison import progress, store
     from dlperf.comparison.runner import Runner
     from dlperf.planning.plan import Plan
+    from dlperf.revision import revision
     from dlperf.runs.execute import now
 
     asked = [_asked(row, arguments) for row in arguments["rows"]]
@@ -67,7 +68,7 @@ def _why(arguments: Mapping[str, Any]) -> int:
     _alike(arguments["rows"], jobs)
     folder = Path(arguments["output"] or f"runs/why-{datetime.now():%Y%m%d-%H%M%S}")
     spec = replace(specs[0], frameworks=tuple(job.adapter for job in jobs), profile=STEPS)
-    opened = store.create(folder, spec, Plan(jobs, ()), {}, machine.describe(), now(), __version__)
+    opened = store.create(folder, spec, Plan(jobs, ()), {}, machine.describe(), now(), __version__, revision())
     with store.locked(folder):
         shown = progress.choose(bool(arguments["quiet"]))
         try:

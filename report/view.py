@@ -99,7 +99,10 @@ def _about(comparison: Comparison) -> str:
         text.times(gpus) if gpus else "no GPU",
     ]
     place = ", ".join(part for part in parts if part)
-    return f"Measured with dlperf {comparison.version} on {_moment(comparison.created)}, on this machine: {place}."
+    made = f" ({comparison.revision})" if comparison.revision else ""
+    return (
+        f"Measured with dlperf {comparison.version}{made} on {_moment(comparison.created)}, on this machine: {place}."
+    )
 
 
 def _moment(created: str) -> str:

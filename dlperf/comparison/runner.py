@@ -26,6 +26,7 @@ from dlperf.planning.spec import Spec
 from dlperf.proof import audit
 from dlperf.proof.certify import Certifier
 from dlperf.proof.references import ADAPTER
+from dlperf.revision import revision
 from dlperf.runs import bundle, failures, worker
 from dlperf.runs.events import Stream
 from dlperf.runs.execute import Enough, Exit, Outcome, execute, now
@@ -72,6 +73,8 @@ class Runner:
         code = self.store.folder / "code"
         bundle.copy_code(code, {**used, ADAPTER: self.adapters[ADAPTER]}.values())
         self.store.note_code(bundle.listed(code))
+        if runs:
+            self.store.note_revision(revision())
         edited = bundle.changed(code, self.store.manifest.get("code")) or self._other_code()
         if edited:
             says = f"the code of its runs was changed since: {code / edited[0]}. Put it back, or start anew."

@@ -41,6 +41,8 @@ PROOFS = "proofs.json"
 SIZES = "batch_sizes.json"
 RESULTS = "results.json"
 SECONDS = "seconds.json"
+#: between the revisions of a comparison that another dlperf continued
+AND = " and "
 
 
 Read = TypeVar("Read")
@@ -121,6 +123,13 @@ class Store:
             self.manifest = {**self.manifest, "code": digest}
             self._write_json(MANIFEST, self.manifest)
 
+    def note_revision(self, revision: str) -> None:
+        """Store which dlperf makes the next runs, where another one made those before; older comparisons tell none."""
+        noted = self.manifest.get("revision", "")
+        if noted and revision not in noted.split(AND):
+            self.manifest = {**self.manifest, "revision": noted + AND + revision}
+            self._write_json(MANIFEST, self.manifest)
+
     def size(self, job: Job, batch_size: int, found: str) -> None:
         """Store the batch size that was found for a row, and how; it holds for the same row made again, too."""
         self.sizes[job.id] = {"batch_size": batch_size, "found": found}
@@ -181,6 +190,7 @@ class Store:
             proofs=self.proofs,
             seconds=self.seconds,
             caveats=self._caveats,
+            revision=self.manifest.get("revision", ""),
         )
 
 
@@ -201,6 +211,7 @@ def create(
     machine: Mapping[str, Any],
     created: str,
     version: str,
+    revision: str = "",
 ) -> Store:
     """Start a comparison's folder. `commands`: how environments are made, by "adapter environment".
 
@@ -211,6 +222,7 @@ def create(
         "schema": SCHEMA,
         "created": created,
         "version": version,
+        "revision": revision,
         "spec": dataclasses.asdict(spec),
         "machine": machine,
         "commands": commands,

@@ -32,6 +32,7 @@ from dlperf.planning.checks import from_arguments
 from dlperf.planning.plan import Plan
 from dlperf.planning.spec import Spec
 from dlperf.report import public
+from dlperf.revision import revision
 from dlperf.schema import Comparison, Job, Skip
 
 HERE = Path(__file__).parent
@@ -77,7 +78,7 @@ def _bench(arguments: argparse.Namespace) -> int:
     spec = from_arguments(asked, adapters)
     folder = Path(arguments.output or f"runs/bench-{datetime.now():%Y%m%d-%H%M%S}")
     created = datetime.now(UTC).isoformat(timespec="seconds")
-    opened = store.create(folder, spec, pairs(spec, adapters), {}, machine.describe(), created, __version__)
+    opened = store.create(folder, spec, pairs(spec, adapters), {}, machine.describe(), created, __version__, revision())
     with store.locked(folder):
         shown = progress.choose(quiet=False)
         try:
