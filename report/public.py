@@ -34,10 +34,16 @@ def cleaned(comparison: Comparison) -> Comparison:
 
 def unnamed(comparison: Comparison, folder: Path) -> Comparison:
     """Without the names of hosts, of the user, and of folders that are this user's. folder: the comparison's."""
+    return _changed(comparison, *redaction(comparison, folder))
+
+
+def redaction(comparison: Comparison, folder: Path) -> tuple[Change, Change]:
+    """What takes names out of one text: the first those of the user and of folders, the second, for what programs said,
+    those of hosts, too."""
     places, hosts = dict(_places(comparison, folder)), _hosts(comparison)
     folders = functools.lru_cache(2**14)(lambda text: _without_folders(text, places))
     said = functools.lru_cache(2**14)(lambda text: _without_hosts(folders(text), hosts))
-    return _changed(comparison, folders, said)
+    return folders, said
 
 
 def _changed(value: Value, change: Change, said: Change) -> Value:
