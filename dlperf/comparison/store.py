@@ -255,17 +255,23 @@ def claim(folder: Path) -> None:
 def open_results(path: Path) -> Comparison:
     """The comparison in a results.json, as it is published. UsageError that names file and field where it is none."""
     try:
-        data = msgspec.convert(decoded(path.read_bytes()), dict[str, Any])
-        if data.get("schema") != SCHEMA:
-            says = f"it has schema {data.get('schema')}; this version of dlperf reads schema {SCHEMA}."
-            raise UsageError([Problem(str(path), "", says=says)])
-        return comparison_from(data)
+        return results(path.read_bytes(), str(path))
     except OSError as error:
         raise UsageError([Problem(str(path), "", says=f"cannot be read: {error.strerror}.")]) from None
+
+
+def results(written: bytes, name: str) -> Comparison:
+    """The same of its content. name: what messages call it."""
+    try:
+        data = msgspec.convert(decoded(written), dict[str, Any])
+        if data.get("schema") != SCHEMA:
+            says = f"it has schema {data.get('schema')}; this version of dlperf reads schema {SCHEMA}."
+            raise UsageError([Problem(name, "", says=says)])
+        return comparison_from(data)
     except KeyError as error:
-        raise UsageError([Problem(str(path), "", says=f"not what dlperf wrote (it lacks {error}).")]) from None
+        raise UsageError([Problem(name, "", says=f"not what dlperf wrote (it lacks {error}).")]) from None
     except DAMAGED as error:
-        raise UsageError([Problem(str(path), "", says=f"not what dlperf wrote ({error}).")]) from None
+        raise UsageError([Problem(name, "", says=f"not what dlperf wrote ({error}).")]) from None
 
 
 def holds(place: Path) -> bool:

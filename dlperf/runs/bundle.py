@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePath
 
 import msgspec
 
@@ -82,7 +82,13 @@ def _copy(package: Path, adapters: Iterable[Adapter]) -> None:
 def digest(package: Path, adapter: str) -> str:
     """SHA-256 over names and contents of the modules that one adapter's workers run: its own, and those they share."""
     shared = [*(package / "models").glob("*.py"), *(package / "adapters").glob("*.py")]
+    files = [*shared, *(package / "adapters" / adapter).rglob("*.py")]
+    return digest_of({file.relative_to(package): file.read_bytes() for file in files})
+
+
+def digest_of(modules: Mapping[PurePath, bytes]) -> str:
+    """The same of these modules' contents."""
     total = hashlib.sha256()
-    for file in sorted([*shared, *(package / "adapters" / adapter).rglob("*.py")]):
-        total.update(str(file.relative_to(package)).encode() + b"\0" + file.read_bytes() + b"\0")
+    for file, content in sorted(modules.items()):
+        total.update(str(file).encode() + b"\0" + content + b"\0")
     return total.hexdigest()
