@@ -19,6 +19,7 @@ LAYERS = (
     ("__main__",),
     ("site",),
     (
+        "archive.__main__",
         "compare",
         "data.__main__",
         "doctor",
@@ -32,6 +33,7 @@ LAYERS = (
     ),
     ("cli",),
     ("flags",),
+    ("archive",),
     ("report",),
     ("comparison",),
     ("systems",),

@@ -64,32 +64,37 @@ def check(path: Path, render: bool = True) -> Checked:
 def _runs(files: Mapping[str, bytes], comparison: Comparison) -> Iterator[str]:
     """What of runs is not as their events and scripts have it."""
     told = {record.folder for record in comparison.records}
-    found = {"/".join(name.split("/")[:3]) for name in files if name.startswith("runs/")}
-    yield from (f"{folder} is of a run that results.json lacks." for folder in sorted(found - told))
-    seen: set[str] = set()
+    logs, seen = _logs(files), set[str]()
+    yield from (f"{folder} is of a run that results.json lacks." for folder in sorted(logs.keys() - told))
     for record in comparison.records:
         if record.folder in seen and record.folder:
             yield f"results.json has the run {record.folder} twice."
         seen.add(record.folder)
-        script = files.get(f"{record.folder}/launch.sh")
+        mine = logs.get(record.folder, {})
+        script = mine.get("launch.sh")
         if script is not None and clean(script.decode("utf-8", "replace")) != record.command:
             yield f"{record.folder}: its command in results.json is not launch.sh."
         if record.done and record.job.traits.worker:
-            yield from (f"{record.folder or record.job.id}: {why}" for why in _windows(files, record))
+            yield from (f"{record.folder or record.job.id}: {why}" for why in _windows(mine, record))
 
 
-def _windows(files: Mapping[str, bytes], record: Record) -> Iterator[str]:
-    """Where a run's windows are not what its ranks' events make of them."""
-    mine = {
-        name.rpartition("/")[2]: content
-        for name, content in files.items()
-        if name.startswith(f"{record.folder}/") and name.endswith(".jsonl")
-    }
+def _logs(files: Mapping[str, bytes]) -> dict[str, dict[str, bytes]]:
+    """The files of each run's folder, by their names."""
+    found: dict[str, dict[str, bytes]] = {}
+    for name, content in files.items():
+        folder, _, last = name.rpartition("/")
+        if folder.startswith("runs/"):
+            found.setdefault(folder, {})[last] = content
+    return found
+
+
+def _windows(mine: Mapping[str, bytes], record: Record) -> Iterator[str]:
+    """Where a run's windows are not what its ranks' events make of them. mine: the files of its folder."""
     ranks = sum(name.startswith("events.rank") for name in mine)
     if not record.folder or ranks != record.job.world_size:
         yield f"it has the events of {ranks} of {record.job.world_size} ranks."
         return
-    stream = _read(mine, ranks)
+    stream = _read({name: content for name, content in mine.items() if name.endswith(".jsonl")}, ranks)
     if stream.failure:
         yield f"results.json has figures of it, but by its events it failed: {stream.failure.message}."
         return
@@ -127,7 +132,7 @@ def _code(files: Mapping[str, bytes], comparison: Comparison) -> Iterator[str]:
             if path.parent in (PurePath("models"), PurePath("adapters")) or path.is_relative_to(own)
         }
         if bundle.digest_of(of_it) != digest:
-            yield f"{CODE}adapters/{adapter}, or what adapters share, is not the code of which results.json has figures."
+            yield f"{CODE}adapters/{adapter} with what is shared is not the code of which results.json has the digest."
 
 
 def _report(files: Mapping[str, bytes], comparison: Comparison, packed: Packed) -> tuple[list[str], list[str]]:

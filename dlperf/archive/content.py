@@ -88,7 +88,9 @@ def _code(path: Path, folders: Change) -> bytes:
     text = content.decode("utf-8", "surrogateescape")
     shown = folders(text)
     if any(shown.count(mark) > text.count(mark) for mark in MARKS):
-        says = "this code names the user or a folder of this machine, and is packed as it ran. Take the name out of the "
+        says = (
+            "this code names the user or a folder of this machine, and is packed as it ran. Take the name out of the "
+        )
         says += "adapter, and run the comparison again."
         raise UsageError([Problem("RUN", path, says=says)])
     return content
