@@ -14,6 +14,7 @@ from dlperf.cli import exit_code
 from dlperf.errors import Problem, did_you_mean
 
 COMMANDS = {
+    "archive": "pack a comparison into one file that anybody can check, check it, sign it",
     "compare": "train the same models in several frameworks and report who was faster",
     "data": "prepare text for BERT and images for ResNet",
     "doctor": "say what this machine is, which rows run on it, and what a comparison takes",
@@ -27,7 +28,7 @@ COMMANDS = {
     "why": "tell where the steps of two rows differ",
 }
 #: those that are packages, with a __main__
-PACKAGES = frozenset(["data", "envs", "report"])
+PACKAGES = frozenset(["archive", "data", "envs", "report"])
 
 
 def main() -> int:

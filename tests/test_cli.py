@@ -34,6 +34,7 @@ def test_a_command_says_what_it_does_and_its_version(name):
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_flag_that_does_not_exist_is_one_line(name):
     verbs = {
+        "archive": ["verify", "x"],
         "data": ["photos", "--output", "x"],
         "envs": ["list"],
         "images": ["list"],
