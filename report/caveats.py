@@ -54,6 +54,12 @@ def _machine(comparison: Comparison) -> Iterator[str]:
         yield f"A control group limits the processes to {text.number(machine['cpu_quota'], 2)} cores' worth of time."
     if machine.get("governor") not in (None, "performance"):
         yield f"The CPU's frequency governor is “{machine['governor']}”, not “performance”: clocks may have varied."
+    yield from busy(comparison)
+
+
+def busy(comparison: Comparison) -> Iterator[str]:
+    """What else the machine did when the comparison started."""
+    machine = comparison.machine
     load = next(iter(machine.get("load_average", ())), 0.0)
     if load > BUSY * machine.get("usable_threads", 1):
         yield f"The machine was busy when the comparison started (load average {text.number(load, 2)})."
@@ -137,10 +143,15 @@ def _environments(records: Iterable[Record]) -> Iterator[str]:
         yield f"{text.listing(systems)}: files of its environment were changed after it was made: {which}."
 
 
-def _protocol(comparison: Comparison) -> Iterator[str]:
+def quick(comparison: Comparison) -> Iterator[str]:
+    """That its protocol is none to publish figures of."""
     asked = comparison.spec.get("protocol") or {}
     if asked.get("name") == "quick":
         yield "The quick protocol times few steps. Figures to publish need --protocol dlperf."
+
+
+def _protocol(comparison: Comparison) -> Iterator[str]:
+    yield from quick(comparison)
     if any(job.input == "synthetic" for job in comparison.jobs):
         yield "Synthetic input: reading and decoding data is not part of these rates."
     read = [job for job in comparison.jobs if job.input != "synthetic" and job.traits.ranked]

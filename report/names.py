@@ -169,5 +169,10 @@ def short_sizes(jobs: Sequence[Job]) -> list[str]:
     ]
 
 
+def titled(job: Job) -> str:
+    """A row as a heading has it."""
+    return f"{system(job)}, {model(job.model)}, {job.precision}, {size(job)}"
+
+
 def sizes_differ(jobs: Iterable[Job]) -> bool:
     return len({job.work for job in jobs}) > 1

@@ -19,15 +19,7 @@ OTHERS, STOLEN, COUNTED_SECONDS = 0.05, 0.02, 0.1
 
 def caveats(records: Iterable[Record]) -> Iterator[str]:
     done = [record for record in records if record.done]
-    yield from _taken(
-        done, "cpu_others_share", OTHERS, "Other processes took more than {} of the CPUs' time (up to {}) in {}."
-    )
-    yield from _taken(
-        done,
-        "cpu_steal_share",
-        STOLEN,
-        "Other guests of this virtual machine's host took more than {} of the CPUs' time (up to {}) in {}.",
-    )
+    yield from taken(done)
     yield from _moved(done)
     yield from _counted(done, "cpu_throttles", "CPUs were slowed for their temperature ({} times, at most) in {}.")
     yield from _counted(
@@ -38,8 +30,26 @@ def caveats(records: Iterable[Record]) -> Iterator[str]:
         yield f"Clocks, power and temperature of the GPU were not sampled in {_rows(unseen)}: {why}{package}."
     yield from _clocks(done)
     yield from _throttled(done)
-    yield from _counted(done, "gpu_others", "Others' processes computed on the GPU ({} at once, at most) in {}.")
+    yield from shared(done)
     yield from _counted(done, "gpu_ecc_errors", "The GPU's memory had errors (ECC, {} in a run, at most) in {}.")
+
+
+def taken(done: Sequence[Record]) -> Iterator[str]:
+    """Runs that others took CPU time from."""
+    yield from _taken(
+        done, "cpu_others_share", OTHERS, "Other processes took more than {} of the CPUs' time (up to {}) in {}."
+    )
+    yield from _taken(
+        done,
+        "cpu_steal_share",
+        STOLEN,
+        "Other guests of this virtual machine's host took more than {} of the CPUs' time (up to {}) in {}.",
+    )
+
+
+def shared(done: Sequence[Record]) -> Iterator[str]:
+    """Runs during which others computed on their GPU."""
+    yield from _counted(done, "gpu_others", "Others' processes computed on the GPU ({} at once, at most) in {}.")
 
 
 def _taken(records: Sequence[Record], name: str, most: float, sentence: str) -> Iterator[str]:

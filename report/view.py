@@ -29,7 +29,7 @@ def view(comparison: Comparison) -> Report:
     found = summaries_.summarized(comparison)
     finished = _finished(comparison, found)
     parts = _Parts()
-    common = (_repeats(comparison), comparison, obstacles)
+    common = (repeats(comparison), comparison, obstacles)
     sections = [
         parts(f"The section {_section(*group)}", lambda *given: [section(*given)], *group, *common)
         for group in _groups(comparison, found)
@@ -127,8 +127,8 @@ def _progress(comparison: Comparison, finished: bool) -> str:
 
 
 def _finished(comparison: Comparison, found: Mapping[str, Summary]) -> bool:
-    repeats = _repeats(comparison)
-    return not any(summaries_.missing_runs(summary, repeats) for summary in found.values())
+    asked = repeats(comparison)
+    return not any(summaries_.missing_runs(summary, asked) for summary in found.values())
 
 
 # One section per model, precision and device
@@ -151,7 +151,7 @@ def _section(summaries: Sequence[Summary], skips: Sequence[Skip]) -> str:
     return names.section(names.rows((summary.job for summary in summaries), skips)[0])
 
 
-def _repeats(comparison: Comparison) -> int:
+def repeats(comparison: Comparison) -> int:
     """Runs asked of each row: as the request says, else the most that any row has."""
     asked = None if until.stopped(comparison) else _protocol_of(comparison).get("repeats")
     return int(asked or max((record.repeat + 1 for record in comparison.records), default=1))
@@ -270,14 +270,10 @@ def _failures(comparison: Comparison) -> Iterable[Excerpt]:
         job, failure = records[-1].job, records[-1].failure
         assert failure is not None
         yield Excerpt(
-            title=f"{_job_title(job)}: {names.status(kind)}",
+            title=f"{names.titled(job)}: {names.status(kind)}",
             about=f"{_folders(records)}: {text.line(message, 1000) or 'no message'}",
             text=text.last_lines(failure.lines),
         )
-
-
-def _job_title(job: Job) -> str:
-    return f"{names.system(job)}, {names.model(job.model)}, {job.precision}, {names.size(job)}"
 
 
 def _folders(records: Sequence[Record]) -> str:
@@ -296,7 +292,7 @@ def _protocol(comparison: Comparison) -> Iterable[str]:
     if "threads" in comparison.spec:
         yield f"Each framework may use {text.count(comparison.spec['threads'], 'CPU thread')}."
     yield (
-        f"Each row is run {text.count(_repeats(comparison), 'time')}, each time in fresh processes."
+        f"Each row is run {text.count(repeats(comparison), 'time')}, each time in fresh processes."
         f"{_added(comparison)} The runs of all rows are interleaved: every block has one run of each row, in random "
         "order, so that a drift of the machine affects all rows alike. A row that fails twice without a success is not "
         "tried again."
@@ -384,7 +380,7 @@ def _commands(comparison: Comparison) -> Iterable[Excerpt]:
             same = f"; but for the folder the same in {text.listing(others)}" if others else ""
             about = f"{first}/launch.sh{same}."
             anchor = names.command(job) if records is next(iter(shown.values())) else ""
-            yield Excerpt(_job_title(job), about, records[0].command.rstrip("\n"), job.model, anchor)
+            yield Excerpt(names.titled(job), about, records[0].command.rstrip("\n"), job.model, anchor)
 
 
 def _essence(record: Record) -> str:
