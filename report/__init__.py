@@ -26,6 +26,7 @@ from dlperf.schema import SCHEMA, Comparison
 
 __all__ = [
     "figures_text",
+    "place",
     "proof_text",
     "render",
     "results_csv",
@@ -38,6 +39,8 @@ __all__ = [
 ]
 
 TEMPLATES = Path(__file__).parent / "templates"
+#: fields that those published before do not have: left out where they are empty, so that their files stay as they are
+LATER = ("revision", "unmet")
 
 
 def write(comparison: Comparison, folder: Path) -> None:
@@ -46,12 +49,12 @@ def write(comparison: Comparison, folder: Path) -> None:
 
     Each file is written aside and moved into place; those that others refer to come first. OSError when that fails.
     """
-    _place(render(public.unnamed(comparison, folder)), folder)
+    place(render(public.unnamed(comparison, folder)), folder)
 
 
 def write_proof(comparison: Comparison, folder: Path) -> None:
     """Write proof.md, proof.html and certificates.json into `folder`, in the same way."""
-    _place(render_proof(public.unnamed(comparison, folder)), folder)
+    place(render_proof(public.unnamed(comparison, folder)), folder)
 
 
 def write_why(comparison: Comparison, a: Side, b: Side, folder: Path) -> str:
@@ -62,18 +65,19 @@ def write_why(comparison: Comparison, a: Side, b: Side, folder: Path) -> str:
     sides = {"a": dataclasses.asdict(a), "b": dataclasses.asdict(b)}
     files = {"why.json": json.dumps({**said, **sides}, indent=1) + "\n", **drawn}
     files |= {"why.md": _markdown(report, "why.md.j2"), "why.html": _html(report, drawn, "why.html.j2")}
-    _place(files, folder)
+    place(files, folder)
     return "\n".join([report.summary, "", *_columns(report.kinds)])
 
 
-def _place(files: dict[str, str], folder: Path) -> None:
+def place(files: Mapping[str, str], folder: Path) -> None:
+    """Write the files of a report into `folder`, each aside first. OSError when that fails."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".report-", dir=folder) as aside:
         for name, content in files.items():
-            new, place = Path(aside, Path(name).name), folder / name
+            new, old = Path(aside, Path(name).name), folder / name
             new.write_text(content, encoding="utf-8", newline="")
-            place.parent.mkdir(exist_ok=True)
-            os.replace(new, place)
+            old.parent.mkdir(exist_ok=True)
+            os.replace(new, old)
 
 
 def render(comparison: Comparison) -> dict[str, str]:
@@ -178,7 +182,8 @@ def _cell(told: str) -> str:
 
 def results_json(comparison: Comparison) -> str:
     """The whole comparison, a line for each record; `stored.comparison_from` reads it back."""
-    fields = {"schema": SCHEMA, **_fields(comparison)}
+    kept = {name: told for name, told in _fields(comparison).items() if told or name not in LATER}
+    fields = {"schema": SCHEMA, **kept}
     return "{" + ",".join(f"\n{json.dumps(name)}: {_lines(value)}" for name, value in fields.items()) + "\n}\n"
 
 
