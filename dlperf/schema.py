@@ -334,6 +334,7 @@ class Comparison:
     commands: how each environment was made, by "adapter environment". proofs: the certificates of each row, by Job.id.
     seconds: spent besides the runs, by what on. caveats: of its records, what was noticed when they were read.
     revision: see dlperf.revision; of several, joined by " and ", where others made runs later; empty in older ones.
+    unmet: conditions of publishing, in words, that it does not meet and was published without.
     """
 
     spec: Mapping[str, Any]
@@ -349,6 +350,7 @@ class Comparison:
     seconds: Mapping[str, float] = field(default_factory=dict)
     caveats: tuple[str, ...] = ()
     revision: str = ""
+    unmet: tuple[str, ...] = ()
 
     @cached_property
     def runs(self) -> Mapping[str, Sequence[Record]]:

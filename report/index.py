@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,9 @@ to on a GPU that was not there: counted, not measured.
 """
 
 
+#: where the first entry begins
+ENTRY = re.compile(r"^\n## (\[|Why steps differ$)", re.MULTILINE)
+
 WHY = """
 ## Why steps differ
 
@@ -35,6 +39,11 @@ def index(published: Mapping[str, Comparison], explained: Mapping[str, Mapping[s
     return made + WHY + told if told else made
 
 
+def head(page: str) -> str:
+    """What stands above the entries of a list, or all of a page that has none."""
+    return page[: found.start()] if (found := ENTRY.search(page)) else page.rstrip("\n") + "\n"
+
+
 def _explained(name: str, held: Mapping[str, Any]) -> str:
     return f"- **[{markdown.escape(held['title'])}]({name}/why.md)**: {markdown.escape(held['summary'])}\n"
 
@@ -44,4 +53,6 @@ def _entry(name: str, comparison: Comparison) -> str:
     found = "".join(
         f"- **{markdown.escape(one.title)}**: {markdown.escape(one.summary)}\n" for one in made.sections if one.summary
     )
-    return f"\n## [{name}]({name}/report.md)\n\n{markdown.escape(made.title)}. {markdown.escape(made.about)}\n\n{found}"
+    unmet = f" **{markdown.escape(made.unmet)}**" if made.unmet else ""
+    about = f"{markdown.escape(made.title)}. {markdown.escape(made.about)}{unmet}"
+    return f"\n## [{name}]({name}/report.md)\n\n{about}\n\n{found}"

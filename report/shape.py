@@ -265,12 +265,14 @@ class Page:
 
 @dataclass(frozen=True)
 class Report:
-    """overview, pages: of several models; None and empty where all is in one page."""
+    """overview, pages: of several models; None and empty where all is in one page. unmet: a sentence; empty where all
+    conditions of publishing are met, or were not looked at."""
 
     title: str
     about: str
     progress: str
     resume: str
+    unmet: str
     sections: tuple[Section, ...]
     caveats: tuple[str, ...]
     machine: Table

@@ -44,6 +44,9 @@ def view(comparison: Comparison) -> Report:
         about=_about(comparison),
         progress=_progress(comparison, finished),
         resume="" if finished else RESUME,
+        unmet=f"Published although {text.listing(text.line(one) for one in comparison.unmet)}."
+        if comparison.unmet
+        else "",
         sections=made,
         caveats=(*parts.broken, *warned),
         machine=machine(comparison),
