@@ -20,6 +20,7 @@ COMMANDS = {
     "doctor": "say what this machine is, which rows run on it, and what a comparison takes",
     "envs": "list, install and remove the frameworks' environments",
     "images": "build, list, run and inspect the frameworks' images",
+    "publish": "put a comparison that is fit for it among published ones, with its archive",
     "report": "render reports again, and several together",
     "scaling": "hold the model of scaling against DLPerf's published tables",
     "site": "make a site of static pages over a folder of published reports",

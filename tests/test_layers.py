@@ -25,6 +25,7 @@ LAYERS = (
         "doctor",
         "envs.__main__",
         "images",
+        "publish",
         "report.__main__",
         "scaling",
         "table",

@@ -15,7 +15,7 @@ from dlperf.errors import Problem, RunError, UsageError
 from dlperf.planning.plan import file_name
 from dlperf.schema import Comparison
 
-__all__ = ["SUFFIX", "opened", "write"]
+__all__ = ["SUFFIX", "fits", "opened", "write"]
 
 
 def opened(folder: Path) -> tuple[Comparison, Sequence[str]]:
@@ -26,6 +26,11 @@ def opened(folder: Path) -> tuple[Comparison, Sequence[str]]:
     return store.read(folder)
 
 
+def fits(name: str) -> bool:
+    """Whether an archive may have this name."""
+    return bool(name) and not name.startswith((".", "-")) and name == file_name(name)
+
+
 def write(comparison: Comparison, folder: Path, file: Path) -> None:
     """Write the archive of a comparison, which verifies but for its report, to NAME.dlperf.tar.gz. folder: its own.
 
@@ -33,7 +38,7 @@ def write(comparison: Comparison, folder: Path, file: Path) -> None:
     verify. Then the file is as it was.
     """
     name = file.name.removesuffix(SUFFIX)
-    if not file.name.endswith(SUFFIX) or name.startswith((".", "-")) or name != file_name(name) or not name:
+    if not file.name.endswith(SUFFIX) or not fits(name):
         allowed = f"a name of letters, digits and -._=+ that ends in {SUFFIX}"
         raise UsageError([Problem("--output", file, allowed)])
     try:
