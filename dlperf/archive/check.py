@@ -94,7 +94,7 @@ def _windows(mine: Mapping[str, bytes], record: Record) -> Iterator[str]:
     if not record.folder or ranks != record.job.world_size:
         yield f"it has the events of {ranks} of {record.job.world_size} ranks."
         return
-    stream = _read({name: content for name, content in mine.items() if name.endswith(".jsonl")}, ranks)
+    stream = _read(mine, ranks)
     if stream.failure:
         yield f"results.json has figures of it, but by its events it failed: {stream.failure.message}."
         return
@@ -107,10 +107,12 @@ def _windows(mine: Mapping[str, bytes], record: Record) -> Iterator[str]:
                 yield f"{field.name} of window {read.index} is {ours} in results.json, and {theirs} in its events."
 
 
-def _read(written: Mapping[str, bytes], ranks: int) -> Stream:
+def _read(mine: Mapping[str, bytes], ranks: int) -> Stream:
+    """What its ranks told, which is read from files: of all that is in an archive they alone are written."""
+    names = {f"{what}.rank{rank}.jsonl" for what in ("events", "gpu") for rank in range(ranks)}
     with tempfile.TemporaryDirectory(prefix="dlperf-") as folder:
-        for name, content in written.items():
-            Path(folder, name).write_bytes(content)
+        for name in names & mine.keys():
+            Path(folder, name).write_bytes(mine[name])
         return events.read_job(Path(folder), ranks)
 
 
@@ -121,17 +123,15 @@ def _code(files: Mapping[str, bytes], comparison: Comparison) -> Iterator[str]:
         for name, content in files.items()
         if name.startswith(CODE) and name.endswith(".py")
     }
-    ran = {(one.job.adapter, one.code) for one in comparison.records if one.code}
-    proven = [one.trajectory for several in comparison.proofs.values() for one in several]
-    ran |= {(one.adapter, one.code) for one in proven if one.code}
-    for adapter, digest in sorted(ran):
-        own = PurePath("adapters", adapter)
-        of_it = {
-            path: content
-            for path, content in modules.items()
-            if path.parent in (PurePath("models"), PurePath("adapters")) or path.is_relative_to(own)
-        }
-        if bundle.digest_of(of_it) != digest:
+    shared = {path: one for path, one in modules.items() if path.parent in (PurePath("models"), PurePath("adapters"))}
+    ran: dict[str, set[str]] = {}
+    for record in comparison.records:
+        ran.setdefault(record.job.adapter, set()).add(record.code)
+    for trajectory in (one.trajectory for several in comparison.proofs.values() for one in several):
+        ran.setdefault(trajectory.adapter, set()).add(trajectory.code)
+    for adapter, digests in sorted(ran.items()):
+        own = {path: one for path, one in modules.items() if path.is_relative_to(PurePath("adapters", adapter))}
+        if digests - {""} and (not own or digests - {""} != {bundle.digest_of({**shared, **own})}):
             yield f"{CODE}adapters/{adapter} with what is shared is not the code of which results.json has the digest."
 
 

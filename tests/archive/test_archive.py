@@ -188,6 +188,12 @@ def test_other_code_than_ran_is_found(edited):
         path = edited({f"code/dlperf/{name}": lambda data: data + b"\n"})
         says = "code/dlperf/adapters/fake with what is shared is not the code of which results.json has the digest."
         assert archive.verify(path, render=False) == [says]
+    without = {f"code/dlperf/adapters/fake/{name}.py": None for name in ("bert", "resnet", "profiling")}
+    assert archive.verify(edited(without), render=False) == [says]
+
+
+def test_a_name_that_no_file_can_have_is_only_a_name(edited):
+    assert archive.verify(edited({f"{RUN}/{'x' * 999}.jsonl": b""}), render=False) == []
 
 
 def test_a_report_that_results_do_not_give_is_found(edited):
