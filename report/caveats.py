@@ -143,11 +143,22 @@ def _environments(records: Iterable[Record]) -> Iterator[str]:
         yield f"{text.listing(systems)}: files of its environment were changed after it was made: {which}."
 
 
+#: timed steps of a run, or runs of a row, that figures to publish have at least
+STEPS, RUNS = 20, 7
+
+
 def quick(comparison: Comparison) -> Iterator[str]:
-    """That its protocol is none to publish figures of."""
+    """That its protocol is none to publish figures of: few steps say how a run began, and few runs how it drifted."""
     asked = comparison.spec.get("protocol") or {}
-    if asked.get("name") == "quick":
-        yield "The quick protocol times few steps. Figures to publish need --protocol dlperf."
+    steps = asked.get("windows", 0) * asked.get("steps_per_window", 0)
+    ranked = [job for job in comparison.jobs if job.traits.ranked]
+    runs = [sum(record.done for record in comparison.runs.get(job.id, ())) for job in ranked]
+    fewest = min(filter(None, runs), default=RUNS)
+    if asked and steps < STEPS and fewest < RUNS:
+        yield (
+            f"A run times {text.count(steps, 'step')}, and a row has {text.count(fewest, 'run')}. Figures to publish "
+            f"need {STEPS} steps or {RUNS} runs: --protocol dlperf, or --repeats {RUNS}."
+        )
 
 
 def _protocol(comparison: Comparison) -> Iterator[str]:

@@ -15,7 +15,7 @@ from dlperf.schema import Comparison
 LEAST = 3
 #: what a report that was published anyway says of each that is not met
 CONDITIONS = {
-    "protocol": "the quick protocol timed few steps",
+    "protocol": "few steps were timed, and few runs made",
     "runs": f"a ranked row has fewer than {LEAST} runs",
     "load": "the machine was busy when it began",
     "contention": "others took time from its runs",
@@ -37,7 +37,7 @@ def unmet(comparison: Comparison, changed: Sequence[str] = ()) -> list[Unmet]:
     """The conditions that a comparison does not meet. changed: what `store.read` says of its folder."""
     done = [record for record in comparison.records if record.done]
     found: dict[str, Iterable[str]] = {
-        "protocol": (f"{one} Measure again with it." for one in caveats.quick(comparison)),
+        "protocol": caveats.quick(comparison),
         "runs": _runs(comparison),
         "load": (f"{one} Measure again when it is idle." for one in caveats.busy(comparison)),
         "contention": (

@@ -38,7 +38,7 @@ def test_what_does_not_meet_the_conditions_is_not_published(comparison, tmp_path
         f"{comparison} is not published: it does not meet these conditions. --anyway publishes it, and says so in it."
     )
     assert "  proof: Fake, bert_tiny, fp32, 1 node, 1 device, batch 4 per device: no proof: " in said.stderr
-    assert any(one.startswith("  protocol: The quick protocol times few steps.") for one in reasons)
+    assert any(one.startswith("  protocol: A run times 6 steps, and a row has ") for one in reasons)
     assert not list(tmp_path.iterdir())
 
 

@@ -52,9 +52,12 @@ def test_a_comparison_that_is_fit_meets_all(fit: Comparison) -> None:
     assert gate.told([]) == ()
 
 
-def test_the_quick_protocol_times_too_few_steps(fit: Comparison) -> None:
-    quick = {**fit.spec, "protocol": {**fit.spec["protocol"], "name": "quick"}}
-    assert conditions(dataclasses.replace(fit, spec=quick)) == ["protocol"]
+@pytest.mark.parametrize(("steps", "runs", "met"), [(19, 6, False), (20, 6, True), (19, 7, True)])
+def test_few_steps_need_many_runs(fit: Comparison, steps: int, runs: int, met: bool) -> None:
+    few = {**fit.spec, "protocol": {**fit.spec["protocol"], "windows": 1, "steps_per_window": steps, "repeats": runs}}
+    records = tuple(record for record in fit.records if record.repeat < runs)
+    made = dataclasses.replace(fit, spec=few, records=records, planned=len(records))
+    assert conditions(made) == ([] if met else ["protocol"])
 
 
 def test_a_ranked_row_has_three_runs(fit: Comparison) -> None:
