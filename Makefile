@@ -3,13 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # what needs no framework, no second host, no engine of images and no hour
-ALONE := not framework and not cluster and not images and not faults and not long
+ALONE := not framework and not cluster and not images and not faults and not long and not pages
 ARGS ?= --model bert --precision auto
 RESNETS := resnet50,se_resnet50,se_resnext50
 REFERENCE_ARGS := --frameworks pytorch --device cpu --model $(RESNETS),vgg16,vgg16_cifar,bert,gpt2_256,transformer,transformer_post
 
 .PHONY: setup compare doctor site verify reference test test-cluster test-horovod test-images check format types lint lock bench
-.PHONY: test-deviations test-long test-faults test-pythons test-orders test-cpus test-arm test-dali bench-page bench-containers bench-statistics gpu capabilities test-nullgpu nullgpu-table clean
+.PHONY: test-deviations test-long test-faults test-pythons test-orders test-cpus test-arm test-dali test-pages bench-page bench-containers bench-statistics gpu capabilities test-nullgpu nullgpu-table clean
 
 setup: $(VENV)/ready
 
@@ -52,6 +52,11 @@ test-horovod: $(VENV)/ready
 test-images: $(VENV)/ready
 	tests/images/install.sh
 	$(BIN)/python -m pytest -v -m "images or every_image" tests/images $(TEST_ARGS)
+
+# Reports and a site in Chromium, light and dark, wide and narrow. Installs it, which needs root, and axe-core.
+test-pages: $(VENV)/ready
+	tests/pages/install.sh $(BIN)/python
+	$(BIN)/python -m pytest -v -m pages tests/pages $(TEST_ARGS)
 
 # Real workers with tiny models under CPUs that this machine is not, which qemu-user emulates. Installs it, which needs
 # root. One: TEST_ARGS="-k 'Haswell and mxnet'".
