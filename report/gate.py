@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from dlperf.figures import standings, summaries
 from dlperf.report import caveats, names, sampled, text
-from dlperf.report.view import repeats
+from dlperf.report.protocol import repeats
 from dlperf.revision import CHANGED
 from dlperf.schema import Comparison
 

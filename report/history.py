@@ -6,16 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from dlperf import models
 from dlperf.figures import standings
-from dlperf.figures.dlperf2020 import DEVICES_OF_NODE, GPU, TITLES, Published
+from dlperf.figures.dlperf2020 import DEVICES_OF_NODE, GPU, MONTH, Published, job
 from dlperf.figures.statistics import Estimate
 from dlperf.figures.summaries import Summary, summarized
 from dlperf.report import names, proofs, text
 from dlperf.schema import Comparison, Job
 
 #: of DLPerf's tables
-MONTH, MACHINE = "2020-10", f"{GPU}, {DEVICES_OF_NODE} in a node"
+MACHINE = f"{GPU}, {DEVICES_OF_NODE} in a node"
 #: characters of a text from a report that a cell has room for
 ROOM = 200
 
@@ -92,27 +91,8 @@ def entries(source: Source) -> Iterator[Entry]:
 def of_2020(published: Published) -> Iterator[Entry]:
     """One for each number of devices."""
     for devices, rate in published.rates.items():
-        job = Job(
-            id="",
-            system=published.system,
-            adapter=published.framework,
-            title=TITLES[published.framework],
-            model=published.model,
-            family=models.FAMILY_OF[published.model],
-            device="cuda",
-            precision_asked=published.precision,
-            precision={"amp": "amp_fp16"}.get(published.precision, published.precision),
-            batch_size=published.batch_size,
-            input="synthetic",
-            data_dir=None,
-            options={},
-            environment="",
-            nnodes=max(1, devices // DEVICES_OF_NODE),
-            nproc_per_node=min(devices, DEVICES_OF_NODE),
-            kind="imported",
-        )
         yield _entry(
-            job,
+            job(published, devices),
             Estimate(rate, None, None, 0),
             machine=MACHINE,
             version=text.NONE,

@@ -37,13 +37,14 @@ def section(
     same, work, how = effective.tables(summaries)
     table = _throughput(groups, standings, skips, repeats, proofs, of_device) if summaries or skips else None
     noted = {row.label: row.note for row in table.rows} if table else {}
+    named = apart if groups or len(shown) == 1 else ()
     return Section(
         model=first.model,
         anchor=names.anchor(first),
         title=names.section(first),
         about=tuple(_model_facts(first, summaries)),
         summary=" ".join(
-            filter(None, [finding.summary(standings, groups, skips, apart, level), *(one.sentence for one in apart)])
+            filter(None, [finding.summary(standings, groups, skips, apart, level), *(one.sentence for one in named)])
         ),
         rates=overview.rates(names.section(first), standings),
         throughput=table,

@@ -67,7 +67,7 @@ def pages(
     unread: Mapping[str, str],
 ) -> dict[str, str]:
     """The site's own files by name. explained: what a folder's why.json holds. unread: why something is not in it."""
-    found = [entry for source in sources for entry in history.entries(source)]
+    found = [entry for source in sources if _ran(source) for entry in history.entries(source)]
     older = [entry for one in published for entry in history.of_2020(one)]
     every = sorted([*found, *older], key=lambda one: (one.moment, one.source.name if one.source else ""), reverse=True)
     titles = {entry.framework: entry.title for entry in reversed(every)}
@@ -92,6 +92,11 @@ def pages(
     styles = "".join((TEMPLATES / name).read_text(encoding="utf-8") for name in ("report.css", "site.css"))
     files = {page.file: template.render(page=_anchored(page), navigation=around) for page in made}
     return {**files, "style.css": styles, ".nojekyll": ""}
+
+
+def _ran(source: Source) -> bool:
+    """Whether it has rows that were run: a report of what others published, which is older, is listed alone."""
+    return any(job.traits.run for job in source.comparison.jobs)
 
 
 def _files(folder: str, of: Iterable[str]) -> dict[str, str]:

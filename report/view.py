@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from dlperf.figures import peaks, standings, until
+from dlperf.figures import standings, until
 from dlperf.figures import summaries as summaries_
 from dlperf.figures.summaries import Summary
-from dlperf.report import names, overview, proofs, speeds, text
+from dlperf.report import names, overview, proofs, protocol, speeds, text
 from dlperf.report.caveats import caveats
 from dlperf.report.section import section
 from dlperf.report.shape import Column, Excerpt, Report, Row, Table
@@ -29,7 +28,7 @@ def view(comparison: Comparison) -> Report:
     found = summaries_.summarized(comparison)
     finished = _finished(comparison, found)
     parts = _Parts()
-    common = (repeats(comparison), comparison, obstacles)
+    common = (protocol.repeats(comparison), comparison, obstacles)
     sections = [
         parts(f"The section {_section(*group)}", lambda *given: [section(*given)], *group, *common)
         for group in _groups(comparison, found)
@@ -53,7 +52,7 @@ def view(comparison: Comparison) -> Report:
         topo=str(comparison.machine.get("topo", "")).strip("\n"),
         systems=systems(comparison),
         failures=failures,
-        protocol=tuple(_protocol(comparison)),
+        protocol=tuple(protocol.sentences(comparison)),
         environment_commands=tuple(
             Excerpt(title=name, about="", text=command.rstrip("\n")) for name, command in comparison.commands.items()
         ),
@@ -103,9 +102,17 @@ def _about(comparison: Comparison) -> str:
     ]
     place = ", ".join(part for part in parts if part)
     made = f" ({comparison.revision})" if comparison.revision else ""
+    if not _made(comparison):
+        of = _moment(comparison.created)
+        return f"Figures of others, of {of}, put together by dlperf {comparison.version}{made}, which measured none of them."
     return (
         f"Measured with dlperf {comparison.version}{made} on {_moment(comparison.created)}, on this machine: {place}."
     )
+
+
+def _made(comparison: Comparison) -> bool:
+    """Whether any of its rows was to be run, or it has none: others are figures that are known already."""
+    return any(job.traits.run for job in comparison.jobs) or not comparison.jobs
 
 
 def _moment(created: str) -> str:
@@ -119,6 +126,8 @@ def _moment(created: str) -> str:
 def _progress(comparison: Comparison, finished: bool) -> str:
     """How many of the planned runs are there."""
     records = comparison.records
+    if not _made(comparison):
+        return ""
     failed = sum(not record.done for record in records)
     done = f"{text.count(len(records) - failed, 'run')} succeeded" + (f", {failed} failed" if failed else "")
     if not finished:
@@ -130,7 +139,7 @@ def _progress(comparison: Comparison, finished: bool) -> str:
 
 
 def _finished(comparison: Comparison, found: Mapping[str, Summary]) -> bool:
-    asked = repeats(comparison)
+    asked = protocol.repeats(comparison)
     return not any(summaries_.missing_runs(summary, asked) for summary in found.values())
 
 
@@ -152,17 +161,6 @@ def _groups(comparison: Comparison, found: Mapping[str, Summary]) -> list[tuple[
 
 def _section(summaries: Sequence[Summary], skips: Sequence[Skip]) -> str:
     return names.section(names.rows((summary.job for summary in summaries), skips)[0])
-
-
-def repeats(comparison: Comparison) -> int:
-    """Runs asked of each row: as the request says, else the most that any row has."""
-    asked = None if until.stopped(comparison) else _protocol_of(comparison).get("repeats")
-    return int(asked or max((record.repeat + 1 for record in comparison.records), default=1))
-
-
-def _protocol_of(comparison: Comparison) -> Mapping[str, Any]:
-    """name, warmup_steps, windows, steps_per_window and repeats, as the request has them."""
-    return comparison.spec.get("protocol") or {}
 
 
 # Machine and systems
@@ -282,93 +280,6 @@ def _failures(comparison: Comparison) -> Iterable[Excerpt]:
 def _folders(records: Sequence[Record]) -> str:
     """Where these runs have their logs."""
     return text.listing(record.folder for record in records) or "Not started"
-
-
-def _protocol(comparison: Comparison) -> Iterable[str]:
-    asked = _protocol_of(comparison)
-    if asked:
-        windows = f"{text.count(asked['windows'], 'timed window')} of {text.count(asked['steps_per_window'], 'step')}"
-        yield (
-            f"Protocol “{asked['name']}”: each run makes {text.count(asked['warmup_steps'], 'warm-up step')}, then "
-            f"{windows}{_at_least(asked)}. Within a window nothing waits for the device."
-        )
-    if "threads" in comparison.spec:
-        yield f"Each framework may use {text.count(comparison.spec['threads'], 'CPU thread')}."
-    yield (
-        f"Each row is run {text.count(repeats(comparison), 'time')}, each time in fresh processes."
-        f"{_added(comparison)} The runs of all rows are interleaved: every block has one run of each row, in random "
-        "order, so that a drift of the machine affects all rows alike. A row that fails twice without a success is not "
-        "tried again."
-    )
-    if any(job.traits.ranked for job in comparison.jobs):
-        yield "All steps are made at one learning rate: the models have no schedule."
-    yield (
-        "The rate of a run is all samples of its windows divided by all their seconds, those of the slowest rank; "
-        "never a mean of rates. A row shows the median of its runs. What it says is of this session of this machine."
-    )
-    yield (
-        "The interval of a rate holds the median of the runs that this session could have made in 95 % of cases: from "
-        "five runs on it lies between two of them (with five in 94 %), whatever their distribution; with fewer it is "
-        "Student's t on the logarithms of the rates, which assumes that these are normal, and two speeds between "
-        "which a machine changes can stay unseen. The run is the replicate, not the step. n=1 has no interval."
-    )
-    yield (
-        "Ratios are means of the ratios of two rows' runs in the same block, on logarithms, with the 95 % interval of "
-        "this ratio alone, by Student's t; where two rows share fewer than half of their blocks, of all their runs, by "
-        "Welch's t."
-    )
-    yield (
-        "A rank is a range: all that the runs leave open. Of all comparisons in a table together, at most one table in "
-        "twenty calls one of two equal rows slower (min-p of Westfall and Young over blocks; Holm's method where rows "
-        "lack blocks). So two rows can tie whose ratio's interval does not contain 1."
-    )
-    yield (
-        "Peak memory is the largest resident size of one process in any run. CPU time is user and system time within "
-        "the windows; it and the first step, which includes compilation, are medians of runs."
-    )
-    if peaks.ceilings(comparison):
-        yield (
-            "FLOP/s are those of the model's definition, forward and backward. Their share is of the fastest product "
-            "of large matrices in that precision that a run of any system timed: on a CPU before its steps, as did "
-            "NumPy beside it, on a GPU after its windows."
-        )
-    yield from _spent(comparison)
-
-
-def _spent(comparison: Comparison) -> Iterable[str]:
-    """What the comparison took besides its runs."""
-    rest = {what: seconds for what, seconds in comparison.seconds.items() if seconds >= 1}
-    if rest:
-        runs = math.fsum(record.seconds for record in comparison.records)
-        told = text.listing(f"{what} {seconds:,.0f} s" for what, seconds in rest.items())
-        yield f"The runs took {runs:,.0f} s; before them, {told}."
-
-
-#: why no more blocks were made
-STOPPED = {
-    "goal": "; they were",
-    "blocks": "; after as many as --max-blocks allows they were not",
-    "time": "; when the runs had taken as long as --max-time allows they were not",
-}
-
-
-def _added(comparison: Comparison) -> str:
-    """With --until, what it waited for, and whether that came."""
-    goal = comparison.spec.get("until")
-    if not goal:
-        return ""
-    ended = STOPPED.get(until.stopped(comparison), "")
-    return (
-        f" Blocks of runs were added until the half width of each ratio's interval was within {100 * goal:g} %{ended}."
-        " Whether rows differ was not looked at, and the error of the ranking is held for having looked several times."
-    )
-
-
-def _at_least(asked: Mapping[str, Any]) -> str:
-    """`; a row of one rank makes more of both, until warm-up has taken 5 s and a window 2 s`."""
-    taken = {"warm-up has taken": asked.get("warmup_seconds"), "a window": asked.get("window_seconds")}
-    told = [f"{what} {text.number(seconds, 0)} s" for what, seconds in taken.items() if seconds]
-    return f"; a row of one rank makes more steps until {' and '.join(told)}" if told else ""
 
 
 def _commands(comparison: Comparison) -> Iterable[Excerpt]:

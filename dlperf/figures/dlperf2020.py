@@ -6,9 +6,13 @@ import csv
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from dlperf import models
+from dlperf import __version__, models
 from dlperf.models.parameters import count
+from dlperf.planning.plan import file_name
+from dlperf.schema import Comparison, Job, Record, Window
 
+#: when, and where they are from
+MONTH, SOURCE = "2020-10", "DLPerf's report of October 2020"
 #: what they were measured on
 GPU, DEVICES_OF_NODE = "V100-SXM2-16GB", 8
 #: how the names of systems say which framework each is, by the names of adapters
@@ -67,3 +71,48 @@ def _rate(written: str) -> float:
     if not 0 < rate < 1e12:
         raise ValueError(f"a rate is {written}")
     return rate
+
+
+def job(published: Published, devices: int) -> Job:
+    """The row of so many devices, as one of imported figures."""
+    return Job(
+        id=file_name(f"{published.title}, {devices}"),
+        system=published.system,
+        adapter=published.framework,
+        title=TITLES[published.framework],
+        model=published.model,
+        family=models.FAMILY_OF[published.model],
+        device="cuda",
+        precision_asked=published.precision,
+        precision={"amp": "amp_fp16"}.get(published.precision, published.precision),
+        batch_size=published.batch_size,
+        input="synthetic",
+        data_dir=None,
+        options={},
+        environment="",
+        nnodes=max(1, devices // DEVICES_OF_NODE),
+        nproc_per_node=min(devices, DEVICES_OF_NODE),
+        kind="imported",
+        about={"source": SOURCE, **({"differs": published.caution} if published.caution else {})},
+        repeats=1,
+    )
+
+
+def comparison(tables: Iterable[Published]) -> Comparison:
+    """Of all of them, for a report. A published rate is that of one step: nobody tells how many there were."""
+    rows = [(job(one, devices), rate) for one in tables for devices, rate in one.rates.items()]
+    return Comparison(
+        spec={},
+        machine={},
+        created=MONTH,
+        version=__version__,
+        planned=len(rows),
+        jobs=tuple(row for row, _ in rows),
+        records=tuple(_record(row, rate) for row, rate in rows),
+        skips=(),
+    )
+
+
+def _record(row: Job, rate: float) -> Record:
+    window = Window(0, 1, row.global_batch_size, row.global_batch_size / rate, None, None)
+    return Record(row, 0, MONTH, 0.0, "", "", {"kind": "none"}, windows=(window,))

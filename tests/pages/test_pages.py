@@ -94,7 +94,12 @@ def test_axe_finds_what_is_wrong(tmp_path: Path) -> None:
     )
     found = told(page, AXE, tmp_path)
     assert isinstance(found, list)
-    assert [one.partition(":")[0] for one in found] == ["color-contrast", "document-title", "html-has-lang", "image-alt"]
+    assert [one.partition(":")[0] for one in found] == [
+        "color-contrast",
+        "document-title",
+        "html-has-lang",
+        "image-alt",
+    ]
 
 
 @pytest.mark.parametrize("width", [1400, 390])

@@ -22,7 +22,7 @@ from jinja2 import Environment, nodes
 
 from dlperf import machine, report
 from dlperf.adapters import gpu
-from dlperf.figures import ranking, rates, rows, speedup, statistics
+from dlperf.figures import dlperf2020, ranking, rates, rows, speedup, statistics
 from dlperf.figures import summaries as summaries_
 from dlperf.figures.statistics import Estimate
 from dlperf.report import caveats, charts, markdown, sampled, text
@@ -286,6 +286,19 @@ def test_the_report_is_as_its_golden_file(name: str, request: pytest.FixtureRequ
     if request.config.getoption("--update-golden"):
         golden.write_text(made, encoding="utf-8")
     assert made == golden.read_text(encoding="utf-8"), "`pytest --update-golden` rewrites the golden files"
+
+
+@pytest.mark.usefixtures("_undrawn")
+def test_the_published_grid_of_dlperf_is_a_report_that_begins_with_its_tables(request: pytest.FixtureRequest) -> None:
+    folder = places.ROOT / "report" / "published"
+    tables = dlperf2020.read_published((folder / "dlperf-2020.csv").read_text(encoding="utf-8").splitlines())
+    made = report.render(dlperf2020.comparison(tables))
+    if request.config.getoption("--update-golden"):
+        report.place(made, folder / "2020-10-dlperf")
+    assert made["results.json"] == (folder / "2020-10-dlperf" / "results.json").read_text(encoding="utf-8")
+    first = made["report.md"].partition("## ResNet-50 v1.5, fp32, CUDA")[2].partition("![")[0]
+    assert "| 4n32d | 12,412 | 11,332 | 9,515 | 10,917 | 9,580 | 9,418 | 10,021 | 9,348 |" in first
+    assert "| 4n32d | 31.21 | 28.89 | 26.25 | 29.72 | 24.93 | 29.27 | 28.75 | 26.50 |" in first
 
 
 @pytest.mark.usefixtures("_undrawn")
