@@ -103,8 +103,8 @@ def _about(comparison: Comparison) -> str:
     place = ", ".join(part for part in parts if part)
     made = f" ({comparison.revision})" if comparison.revision else ""
     if not _made(comparison):
-        of = _moment(comparison.created)
-        return f"Figures of others, of {of}, put together by dlperf {comparison.version}{made}, which measured none of them."
+        of = f"Figures of others, of {_moment(comparison.created)}"
+        return f"{of}, put together by dlperf {comparison.version}{made}, which measured none of them."
     return (
         f"Measured with dlperf {comparison.version}{made} on {_moment(comparison.created)}, on this machine: {place}."
     )
