@@ -8,23 +8,16 @@ import dlperf.needs  # noqa: F401
 
 import argparse
 import sys
-from collections.abc import Container, Iterator, Mapping, Sequence
-from datetime import datetime
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dlperf import __version__, flags
-from dlperf.cli import Parser, exit_code, heedless
-from dlperf.errors import Problem, UsageError, clean, hold_signals, ignore_signals, interrupts, release_signals
-from dlperf.flags import DEFAULTS
+from dlperf import flags, library
+from dlperf.cli import Parser, exit_code, heedless, say
 
 if TYPE_CHECKING:  # functions import what they use, so that --help and a wrong flag are answered at once
     from dlperf.catalog.adapter import Adapter
-    from dlperf.comparison.store import Store
     from dlperf.planning.plan import Plan
     from dlperf.planning.spec import Spec
-    from dlperf.schema import Comparison
-
 
 EXIT_CODES = (
     "Exit codes: 0 if something ran; 1 if nothing could run; 2 for an invalid request; with --strict, 3 if a row "
@@ -47,34 +40,29 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _compare(arguments: Mapping[str, object]) -> int:
     from dlperf.catalog import reader
-    from dlperf.comparison import dry_run, store
-    from dlperf.planning import checks, plan
+    from dlperf.comparison import dry_run
     from dlperf.planning import spec as spec_
 
     adapters = reader.adapters(str(arguments["frameworks"]).split(","))
     if arguments["resume"]:
-        return _resume(arguments, adapters)
-    given = {name: arguments[name] for name in DEFAULTS if arguments[name] is not None}
-    asked = {**DEFAULTS, **given, **{name: arguments[name] for name in ("dry_run", "output", "retry_failed")}}
-    spec = checks.from_arguments(asked, adapters)
-    if asked["precision"] == spec_.AUTO:
-        print(("# " if arguments["dry_run"] else "") + spec_.chosen_precision(spec, adapters), flush=True)
-    planned = plan.from_spec(spec, adapters)
-    folder = Path(str(arguments["output"] or f"runs/{datetime.now():%Y%m%d-%H%M%S}"))
-    if arguments["dry_run"]:
-        print(dry_run.text(spec, planned, adapters, folder.absolute(), arguments["dry_run"] == "full"))
-        return 0
-    if not (arguments["yes"] or _agreed(spec, planned, adapters)):
+        opened = library.resumed(arguments, adapters)
+    else:
+        spec, plan, folder = library.planned(arguments, adapters)
+        if arguments["precision"] == spec_.AUTO:
+            print(("# " if arguments["dry_run"] else "") + spec_.chosen_precision(spec, adapters), flush=True)
+        if arguments["dry_run"]:
+            print(dry_run.text(spec, plan, adapters, folder.absolute(), arguments["dry_run"] == "full"))
+            return 0
+        if not (arguments["yes"] or _agreed(spec, plan, adapters)):
+            return 1
+        opened = library.created(spec, plan, folder, adapters)
+    with heedless():
+        interrupted = library.run(opened, adapters, arguments, say)
+    if interrupted:
+        return 130
+    if not any(record.done for record in opened.records.values()):
         return 1
-    from dlperf import machine
-    from dlperf.revision import revision
-    from dlperf.runs.execute import now
-
-    created = now()
-    commands = dry_run.environment_commands(spec, planned, adapters)
-    hold_signals()  # what is created has a report in the end
-    made = store.create(folder, spec, planned, commands, machine.describe(), created, __version__, revision())
-    return _run(made, adapters, arguments)
+    return 3 if arguments["strict"] and library.wanting(opened.comparison) else 0
 
 
 #: seconds from which on a terminal is asked
@@ -98,125 +86,6 @@ def _agreed(spec: Spec, planned: Plan, adapters: Mapping[str, Adapter]) -> bool:
     except EOFError:
         answer = ""
     return answer.strip().lower() in ("y", "yes")
-
-
-def _resume(arguments: Mapping[str, object], adapters: Mapping[str, Adapter]) -> int:
-    from dlperf.comparison import store
-    from dlperf.planning import devices
-
-    contradictions = [name for name in [*DEFAULTS, "output", "dry_run"] if arguments[name]]
-    if contradictions:
-        flags = ", ".join("--" + name.replace("_", "-") for name in contradictions)
-        says = f"the comparison keeps what it was started with. Leave out {flags}."
-        raise UsageError([Problem("--resume", arguments["resume"], says=says)])
-    folder = Path(str(arguments["resume"]))
-    opened = store.open_folder(folder)
-    store.no_links(folder)
-    gone = sorted({job.adapter for job in opened.plan.jobs} - set(adapters))
-    if gone:
-        says = f"it has rows of {', '.join(gone)}, but no such adapter is here, or none that can be read. "
-        says += "Set DLPERF_ADAPTERS as it was."
-        raise UsageError([Problem("--resume", arguments["resume"], says=says)])
-    strange = [*_strange(opened)]
-    if strange:
-        says = f"its comparison.json has {', '.join(strange)}, which this dlperf does not know. Start a new comparison."
-        raise UsageError([Problem("--resume", arguments["resume"], says=says)])
-    now = devices.changed(opened.spec)
-    if now:
-        raise UsageError([Problem("--resume", arguments["resume"], says=f"{now}. Start a new comparison.")])
-    return _run(opened, adapters, arguments)
-
-
-def _strange(opened: Store) -> Iterator[str]:
-    """What of a comparison's rows and request names nothing that can be run: "launcher 'x'"."""
-    from dlperf import launchers, models
-    from dlperf.envs.kinds import KINDS
-    from dlperf.precision import TABLE
-
-    jobs = opened.plan.jobs
-    known: dict[str, tuple[Container[str], set[str]]] = {
-        "model": (models.FAMILY_OF, {job.model for job in jobs}),
-        "precision": (TABLE, {job.precision for job in jobs}),
-        "device": (("cpu", "cuda"), {job.device for job in jobs} | {opened.spec.device}),
-        "launcher": (("", *launchers.names()), {job.launcher for job in jobs} | {opened.spec.launcher}),
-        "env": (KINDS, {opened.spec.env}),
-    }
-    for field, (allowed, found) in known.items():
-        yield from (f"{field} {value!r}" for value in sorted(found) if value not in allowed)
-    for job in jobs:
-        if models.FAMILY_OF.get(job.model, job.family) != job.family:
-            yield f"family {job.family!r} of {job.model}"
-
-
-def _run(opened: Store, adapters: Mapping[str, Adapter], arguments: Mapping[str, object]) -> int:
-    """Run, and write the report whatever ends the running."""
-    from dlperf.comparison import progress, store
-    from dlperf.comparison.runner import Runner
-
-    with store.locked(opened.folder), heedless():
-        shown = progress.choose(bool(arguments["quiet"]))
-        for warning in opened.warnings:
-            shown.note(warning)
-        interrupted = False
-        try:
-            release_signals()
-            Runner(opened, adapters, shown, bool(arguments["retry_failed"])).run()
-            ignore_signals()
-        except (KeyboardInterrupt, RuntimeError) as error:
-            if not interrupts(error):
-                raise
-            interrupted = True
-        finally:
-            shown.close()
-        _report(opened, interrupted)
-    if interrupted:
-        return 130
-    if not any(record.done for record in opened.records.values()):
-        return 1
-    return 3 if arguments["strict"] and wanting(opened.comparison) else 0
-
-
-def wanting(comparison: Comparison) -> bool:
-    """Whether a run failed, or a row is not comparable."""
-    from dlperf.figures import standings
-
-    return any(record.failure for record in comparison.records) or bool(standings.obstacles(comparison))
-
-
-def _report(opened: Store, interrupted: bool) -> None:
-    from dlperf import report
-
-    comparison = opened.comparison
-    if interrupted:
-        print(f"Interrupted. Go on with: python -m dlperf.compare --resume {opened.folder}", flush=True)
-    print(clean(summary(comparison)))  # there even where the report cannot be written
-    report.write(comparison, opened.folder)
-    print(f"Report: {opened.folder / 'report.md'} and {opened.folder / 'report.html'}")
-
-
-def summary(comparison: Comparison) -> str:
-    """The figures in a few plain lines, for the end of the command."""
-    from dlperf import models, report
-    from dlperf.figures import rates, summaries
-
-    lines, rows = [report.figures_text(comparison)], summaries.summarized(comparison)
-    several = any(job.world_size > 1 for job in comparison.jobs)
-    for job in comparison.jobs:
-        row = rows[job.id]
-        size = f" {job.nnodes}n{job.nproc_per_node}d" if several else ""
-        what = f"{job.model} {job.precision_asked:<5} {job.system}{size}"
-        if row.throughput and not job.traits.ranked:
-            unit = models.FAMILIES[job.family].RATE_UNIT
-            failed = f", {len(row.failed)} failed" if row.failed else ""
-            told = f"median of {row.throughput.n}{failed}, {job.kind}"
-            lines.append(f"{what:<40} {rates.shown(row.throughput.centre):>9} {unit} ({told})")
-        elif row.failed and row.failed[-1].failure:
-            lines.append(f"{what:<40} {row.failed[-1].failure.kind}: {row.failed[-1].failure.message}")
-        elif not row.throughput:
-            lines.append(f"{what:<40} not run")
-    for skip in comparison.skips:
-        lines.append(f"{skip.model} {skip.precision_asked:<5} {skip.system:<30} {skip.status}: {skip.why}")
-    return "\n".join(filter(None, lines))
 
 
 if __name__ == "__main__":

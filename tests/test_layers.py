@@ -32,6 +32,7 @@ LAYERS = (
         "verify",
         "why",
     ),
+    ("library",),
     ("cli",),
     ("flags",),
     ("archive",),

@@ -20,8 +20,7 @@ from places import ROOT
 from processes import alive, wait_for, working_in
 
 import dlperf
-from dlperf import compare as compare_
-from dlperf import stored
+from dlperf import library, stored
 from dlperf.catalog import reader
 from dlperf.comparison import store
 from dlperf.comparison.progress import Progress
@@ -94,9 +93,9 @@ def test_strict_is_content_with_proven_rows_unless_a_run_failed():
         records=tuple(one for one in found.records if one.job.id not in rows),
     )
     assert sound.jobs
-    assert not compare_.wanting(sound)
+    assert not library.wanting(sound)
     first, *others = sound.records
-    assert compare_.wanting(replace(sound, records=(replace(first, failure=Failure("crash", "it did")), *others)))
+    assert library.wanting(replace(sound, records=(replace(first, failure=Failure("crash", "it did")), *others)))
 
 
 #: of a user's shell, each of which changes how Python or a terminal behaves
