@@ -5,8 +5,11 @@ from __future__ import annotations
 import difflib
 import re
 import signal
+import threading
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import NamedTuple, NoReturn
 
 #: of a value, in a message: paths are no longer on most machines
@@ -138,14 +141,15 @@ def handle_signals() -> None:
 
 def hold_signals() -> None:
     """Have them wait for `release_signals`: what begins now needs an end."""
-    _waiting.clear()
+    if _ours.get():
+        _waiting.clear()
     _turn(_wait)
 
 
 def release_signals() -> None:
     """Heed them again. KeyboardInterrupt if one waited."""
     _turn(_interrupt)
-    if _waiting:
+    if _waiting and _ours.get():
         _waiting.clear()
         _interrupt()
 
@@ -162,13 +166,30 @@ def interrupts(error: BaseException) -> bool:
 
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_ours: ContextVar[Sequence[int]] = ContextVar("_ours", default=ENDING)
 _waiting: list[int] = []
+
+
+@contextmanager
+def lent_signals() -> Iterator[None]:
+    """For what others' programs call: the functions above turn Ctrl-C alone, where Python's own handler was to heed it
+    and this is the main thread, and afterwards it has that again."""
+    usual, main = signal.default_int_handler, threading.current_thread() is threading.main_thread()
+    lent = main and signal.getsignal(signal.SIGINT) is usual
+    token = _ours.set((signal.SIGINT,) if lent else ())
+    try:
+        handle_signals()
+        yield
+    finally:
+        if lent:
+            signal.signal(signal.SIGINT, usual)
+        _ours.reset(token)
 
 
 def _turn(handler: Callable[..., None]) -> None:
     """A handler that does nothing, not SIG_IGN: of a signal that has come and whose handler is taken away before it
     runs Python prints a traceback."""
-    for number in ENDING:
+    for number in _ours.get():
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, handler)
 

@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -46,10 +46,14 @@ LONGEST = 2**20
 NAME = re.compile("[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
-def adapters(named: Iterable[str] = ()) -> dict[str, Adapter]:
-    """All adapters by name, in alphabetical order. One whose adapter.toml is wrong is left out, with a warning on
-    stderr, so that it does not stop the others; where a command line has named it, UsageError says all that is wrong.
-    So does one for each trait of a family that is."""
+def _complain(warning: str) -> None:
+    print(warning, file=sys.stderr)
+
+
+def adapters(named: Iterable[str] = (), warn: Callable[[str], None] = _complain) -> dict[str, Adapter]:
+    """All adapters by name, in alphabetical order. One whose adapter.toml is wrong is left out, with a warning, so that
+    it does not stop the others; where a command line has named it, UsageError says all that is wrong. So does one for
+    each trait of a family that is."""
     if PROBLEMS:
         raise UsageError(Problem(*one) for one in PROBLEMS)
     found: dict[str, Adapter] = {}
@@ -65,7 +69,7 @@ def adapters(named: Iterable[str] = ()) -> dict[str, Adapter]:
         raise UsageError(asked)
     for name, problems in wrong.items():
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        print(f"{name!r} is left out. {problems[0]}{more}", file=sys.stderr)
+        warn(f"{name!r} is left out. {problems[0]}{more}")
     return dict(sorted(found.items()))
 
 
