@@ -33,6 +33,7 @@ __all__ = [
     "results_json",
     "rows",
     "tables",
+    "tables_html",
     "write",
     "write_proof",
     "write_why",
@@ -138,6 +139,12 @@ def tables(comparison: Comparison) -> dict[str, str]:
         section.anchor: f"**{markdown.escape(section.title)}**\n\n{template.render(table=brief).strip()}\n"
         for section, brief, _ in _briefly(comparison)
     }
+
+
+def tables_html(comparison: Comparison) -> str:
+    """The same for a notebook, with the rows that have no figure and why."""
+    template = templates(autoescape=True).get_template("tables.html.j2")
+    return template.render(sections=view(public.cleaned(comparison)).sections)
 
 
 def _briefly(comparison: Comparison) -> Iterator[tuple[Section, Table, list[str]]]:

@@ -29,7 +29,7 @@ def section(
     skips = [skip for skip in skips if skip.traits.ranked]
     groups = _sized(summaries)
     shown = groups or _sized(every)
-    level = ranking.LEVEL_OF_LOOKS if comparison.spec.get("until") else ranking.LEVEL
+    level = ranking.level(comparison.spec)
     standings = [standings_.standings(group, obstacles, level) for group in groups]
     devices = tuple(comparison.spec.get("predict") or ())
     of_device = speeds.columns(comparison, first.device, first.family)

@@ -43,6 +43,11 @@ FITS, LEAST_SHARE = 4, 0.05
 ROUNDING = 1e-9
 
 
+def level(spec: Mapping[str, object]) -> float:
+    """That of a comparison, by its request as it is stored."""
+    return LEVEL_OF_LOOKS if spec.get("until") else LEVEL
+
+
 def ranks(rows: Sequence[Mapping[int, float]], level: float = LEVEL) -> list[tuple[int, int] | None]:
     """The first and the last rank that each row may have: 1 and 3 for each of three rows that are the fastest together.
     None for a row with fewer than two runs, of which nobody knows, and where more than `MOST_RANKED` would be compared,
