@@ -14,10 +14,9 @@ from dlperf.models import ALIASES, FAMILIES, FORMATS, GROUPS
 @dataclass(frozen=True)
 class Flag:
     """help: of compare, with {placeholders} that `add_to` fills. verify: of verify; "" for the same, None where verify
-    has no such flag. compare: whether compare has it. takes: "value", "several" (given again and again), "nothing", or
-    nothing or one of these: "=rows,full".
-    default: the text that stands for "not given", in the spec. asks: whether it is part of what is asked for, so that
-    --resume contradicts it.
+    has no such flag. compare: whether compare has it. takes: "value", "list" (with commas), "several" (given again and
+    again), "nothing", or nothing or one of these: "=rows,full". default: the text that stands for "not given", in the
+    spec. asks: whether it is part of what is asked for, so that --resume contradicts it.
     """
 
     group: str
@@ -33,7 +32,17 @@ class Flag:
     @property
     def key(self) -> str:
         """As argparse and Spec call it: batch_size."""
-        return next(name for name in self.names.split() if name.startswith("--"))[2:].replace("-", "_")
+        return self.keys[0]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Of all its long names."""
+        return tuple(name[2:].replace("-", "_") for name in self.names.split() if name.startswith("--"))
+
+    @property
+    def flag(self) -> str:
+        """As a message calls it: --batch-size."""
+        return "--" + self.key.replace("_", "-")
 
 
 def _models() -> str:
@@ -66,7 +75,7 @@ AGAIN = "rows of each table made twice, to see how far apart equal ones come out
 UNTIL = "instead of --repeats: runs of each row are added until the half width of each ratio is within P, such as 2%%"
 STRICT = "for CI: exit code 3 where a row failed, also in one repeat alone, or is not comparable"
 FLAGS = (
-    Flag(WHAT, "-m --model", "M,...", f"{_models()}; default: {MODELS}", "", default=MODELS),
+    Flag(WHAT, "-m --model", "M,...", f"{_models()}; default: {MODELS}", "", default=MODELS, takes="list"),
     Flag(
         WHAT,
         "--sequence-length",
@@ -74,8 +83,16 @@ FLAGS = (
         "tokens of a row, of models that have several: with 512 bert is bert_base_512",
         "",
     ),
-    Flag(WHAT, "-p --precision", "P,...", PRECISION, "fp64 (default), fp32, tf32, amp, fp16, bf16", default="fp32"),
-    Flag(WHAT, "-f --frameworks", "F,...", "default: all", "", default="all"),
+    Flag(
+        WHAT,
+        "-p --precision",
+        "P,...",
+        PRECISION,
+        "fp64 (default), fp32, tf32, amp, fp16, bf16",
+        default="fp32",
+        takes="list",
+    ),
+    Flag(WHAT, "-f --frameworks", "F,...", "default: all", "", default="all", takes="list"),
     Flag(
         WHAT,
         "-b --batch-size --batch-size-per-device",
@@ -84,11 +101,17 @@ FLAGS = (
     ),
     Flag(WHAT, "--global-batch-size", "N", "over all devices, instead of --batch-size"),
     Flag(WHAT, "--data", "DIR", "synthetic (default), or a folder made by python -m dlperf.data", default="synthetic"),
-    Flag(WHAT, "--input", "I,...", "with --data: native (default: the framework's own pipeline), dali; each a row"),
-    Flag(WHAT, "--format", "F,...", "with --data: {formats}; default: what is there"),
-    Flag(WHAT, "--compile", "on|off", "the framework's compiler; on,off makes a row of each", ""),
+    Flag(
+        WHAT,
+        "--input",
+        "I,...",
+        "with --data: native (default: the framework's own pipeline), dali; each a row",
+        takes="list",
+    ),
+    Flag(WHAT, "--format", "F,...", "with --data: {formats}; default: what is there", takes="list"),
+    Flag(WHAT, "--compile", "on|off", "the framework's compiler; on,off makes a row of each", "", takes="list"),
     Flag(WHAT, "--tuned", "T", TUNED, default="both"),
-    Flag(WHAT, "--source", "DIR", SOURCE),
+    Flag(WHAT, "--source", "DIR", SOURCE, takes="list"),
     Flag(
         WHAT,
         "--set",
@@ -107,24 +130,38 @@ FLAGS = (
         "",
         default="venv",
     ),
-    Flag(WHERE, "--image", "I,...", "for containers: REF, ngc or FRAMEWORK=REF; default: python -m dlperf.images", ""),
+    Flag(
+        WHERE,
+        "--image",
+        "I,...",
+        "for containers: REF, ngc or FRAMEWORK=REF; default: python -m dlperf.images",
+        "",
+        takes="list",
+    ),
     Flag(WHERE, "--container-arg", "KEY=VALUE", "for containers: {arguments}", "", takes="several"),
     Flag(WHERE, "--threads", "N", "CPU threads for each rank; default: all usable CPUs, over the ranks of a node", ""),
     Flag(WHERE, "--allow-reference", "", REFERENCE, takes="nothing"),
     Flag(WHERE, "--emulate-cpu", "CPU", EMULATE),
-    Flag(RANKS, "--nnodes", "N,...", "nodes; several with commas, each with each --nproc-per-node a row"),
+    Flag(RANKS, "--nnodes", "N,...", "nodes; several with commas, each with each --nproc-per-node a row", takes="list"),
     Flag(
         RANKS,
         "--nproc-per-node",
         "N,...",
         "ranks on each node, one device each; default: 1",
         "2 proves that two ranks together do the work of one, too; default: 1",
+        takes="list",
     ),
-    Flag(RANKS, "--hosts", "H,...", "the nodes' names or addresses; NAME:SLOTS limits the ranks there"),
+    Flag(RANKS, "--hosts", "H,...", "the nodes' names or addresses; NAME:SLOTS limits the ranks there", takes="list"),
     Flag(RANKS, "--hostfile", "FILE", "instead: one a line, as Open MPI has it (NAME slots=N)"),
     Flag(RANKS, "--launcher", "L", "auto (default), {launchers}"),
     Flag(RANKS, "--launcher-arg", "KEY=VALUE", "an argument of the launcher: partition=gpu", takes="several"),
-    Flag(RANKS, "--predict", "N,...", "numbers of devices whose throughput the report predicts from the rows"),
+    Flag(
+        RANKS,
+        "--predict",
+        "N,...",
+        "numbers of devices whose throughput the report predicts from the rows",
+        takes="list",
+    ),
     Flag(OFTEN, "--protocol", "P", "dlperf (20 + 100 steps, 7 repeats; default on CUDA) or quick (default on CPU)"),
     Flag(OFTEN, "--warmup-steps", "N", "instead of the protocol's"),
     Flag(OFTEN, "--windows", "N", "instead of the protocol's"),
