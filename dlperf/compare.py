@@ -10,6 +10,7 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
+from types import ModuleType
 
 from dlperf import flags, library
 from dlperf.cli import Parser, exit_code, heedless, say
@@ -87,6 +88,14 @@ def _agreed(spec: Spec, planned: Plan, adapters: Mapping[str, Adapter]) -> bool:
         answer = ""
     return answer.strip().lower() in ("y", "yes")
 
+
+class _Function(ModuleType):
+    """This module is a function, too: `dlperf.compare(model="bert")`, however it was imported before."""
+
+    __call__ = staticmethod(library.compare)
+
+
+sys.modules[__name__].__class__ = _Function
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Container, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, overload
 
-from dlperf import __version__
-from dlperf.errors import Problem, UsageError, clean, hold_signals, ignore_signals, interrupts, release_signals
+from dlperf import __version__, given
+from dlperf.errors import (
+    Problem,
+    RunError,
+    UsageError,
+    clean,
+    hold_signals,
+    ignore_signals,
+    interrupts,
+    lent_signals,
+    release_signals,
+)
 from dlperf.flags import DEFAULTS
 
 if TYPE_CHECKING:  # functions import what they use, so that --help and a wrong flag are answered at once
+    import pandas
+
     from dlperf.catalog.adapter import Adapter
     from dlperf.comparison.store import Store
     from dlperf.planning.plan import Plan
@@ -19,12 +33,107 @@ if TYPE_CHECKING:  # functions import what they use, so that --help and a wrong 
     from dlperf.schema import Comparison
 
 
+@dataclass(frozen=True, repr=False)
+class Compared:
+    """What came of a comparison. folder: absolute. comparison: all that a report shows, see dlperf.schema."""
+
+    folder: Path
+    comparison: Comparison
+
+    @property
+    def report(self) -> Path:
+        return self.folder / "report.html"
+
+    @property
+    def rows(self) -> pandas.DataFrame:
+        """The rows of the report's tables, see dlperf.figures.ranked.rows."""
+        import pandas
+
+        from dlperf.figures import ranked
+
+        return pandas.DataFrame(ranked.rows(self.comparison))
+
+    @property
+    def runs(self) -> pandas.DataFrame:
+        """One row for each run, as dlperf.load has it."""
+        import pandas
+
+        from dlperf.figures.rows import rows
+
+        return pandas.DataFrame(rows(self.comparison))
+
+    def __repr__(self) -> str:
+        return f"{clean(summary(self.comparison))}\nReport: {self.report}"
+
+    def _repr_html_(self) -> str:
+        from dlperf import report
+
+        return report.tables_html(self.comparison)
+
+    def _repr_markdown_(self) -> str:
+        from dlperf import report
+
+        return "\n".join(report.tables(self.comparison).values())
+
+
+@overload
+def compare(*, dry_run: Literal[True], **options: object) -> str: ...
+@overload
+def compare(*, dry_run: Literal[False] | None = None, **options: object) -> Compared: ...
+def compare(**options: object) -> Compared | str:
+    """Train the same models in several frameworks, as the command does, and return who was faster.
+
+    Keywords are the options of `python -m dlperf.compare --help`, with _ for -: model="bert", batch_size=4,
+    frameworks=["pytorch", "jax"], set={"clip_norm": "off"}, resume=folder. It prints nothing, unless quiet=False; with
+    dry_run=True it runs nothing and returns the plan as text.
+
+    UsageError for what cannot be asked; with strict=True RunError where a row failed or is not comparable; a
+    KeyboardInterrupt comes after the report of what had been run.
+    """
+    asked = given.arguments(options, _keyword)
+    asked["quiet"] = options.get("quiet") in (None, True)
+    with lent_signals(), given.named({flag.flag: _keyword(flag.key) for flag in given.OPTIONS.values()}):
+        return _compare(asked)
+
+
+def _keyword(name: str) -> str:
+    """As a message has it."""
+    return f"{name} ({given.OPTIONS[name].flag})" if name in given.OPTIONS else name
+
+
+def _compare(arguments: Mapping[str, object]) -> Compared | str:
+    from dlperf.catalog import reader
+    from dlperf.comparison import dry_run
+
+    adapters = reader.adapters(
+        str(arguments["frameworks"]).split(","), lambda warning: warnings.warn(warning, stacklevel=2)
+    )
+    if arguments["resume"]:
+        opened = resumed(arguments, adapters)
+    else:
+        spec, plan, folder = planned(arguments, adapters)
+        if arguments["dry_run"]:
+            return dry_run.text(spec, plan, adapters, folder.absolute())
+        opened = created(spec, plan, folder.absolute(), adapters)
+    for warning in opened.warnings:
+        warnings.warn(warning, stacklevel=3)
+    interrupted = run(opened, adapters, arguments, (lambda line: None) if arguments["quiet"] else print)
+    if interrupted:
+        stopped = KeyboardInterrupt()
+        stopped.add_note(f"Go on with dlperf.compare(resume={str(opened.folder)!r}).")
+        raise stopped
+    compared = Compared(opened.folder.absolute(), opened.comparison)
+    if arguments["strict"] and wanting(compared.comparison):
+        raise RunError("strict", f"a row failed or is not comparable: {compared.report} says which, and why")
+    return compared
+
+
 def planned(arguments: Mapping[str, object], adapters: Mapping[str, Adapter]) -> tuple[Spec, Plan, Path]:
     """The request that arguments make, its rows, and the folder that it would have; see dlperf.compare.parser."""
     from dlperf.planning import checks, plan
 
-    given = {name: arguments[name] for name in DEFAULTS if arguments[name] is not None}
-    asked = {**DEFAULTS, **given, **{name: arguments[name] for name in ("dry_run", "output", "retry_failed")}}
+    wanted = {name: arguments[name] for name in DEFAULTS if arguments[name] is not None}
+    asked = {**DEFAULTS, **wanted, **{name: arguments[name] for name in ("dry_run", "output", "retry_failed")}}
     spec = checks.from_arguments(asked, adapters)
     folder = Path(str(arguments["output"] or f"runs/{datetime.now():%Y%m%d-%H%M%S}"))
     return spec, plan.from_spec(spec, adapters), folder

@@ -33,6 +33,7 @@ LAYERS = (
         "why",
     ),
     ("library",),
+    ("given",),
     ("cli",),
     ("flags",),
     ("archive",),
@@ -94,7 +95,7 @@ def graph():
     return {
         name: {target for one in imports(path) if one.startswith("dlperf.") for target in [module(one, known)]} - {name}
         for name, path in known.items()
-        if name != "dlperf"  # its one import, of `load`, is made when a user asks for it
+        if name != "dlperf"  # what it imports, it imports when a user asks for it
     }
 
 
