@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from types import ModuleType
 
-from dlperf import flags, library
+from dlperf import flags, given, library
 from dlperf.cli import Parser, exit_code, heedless, say
 
 if TYPE_CHECKING:  # functions import what they use, so that --help and a wrong flag are answered at once
@@ -36,7 +36,13 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """See EXIT_CODES."""
     arguments = vars(parser().parse_args(argv))
-    return exit_code(lambda: _compare(arguments), kept="Finished runs are kept.")
+    return exit_code(lambda: _asked(arguments), kept="Finished runs are kept.")
+
+
+def _asked(arguments: Mapping[str, object]) -> int:
+    whole, places = given.merged(arguments)
+    with given.named(places):
+        return _compare(whole)
 
 
 def _compare(arguments: Mapping[str, object]) -> int:

@@ -74,6 +74,10 @@ EMULATE = "run the workers on a CPU that qemu-user emulates: Haswell; no speed i
 AGAIN = "rows of each table made twice, to see how far apart equal ones come out; default: 1 with dlperf, else 0"
 UNTIL = "instead of --repeats: runs of each row are added until the half width of each ratio is within P, such as 2%%"
 STRICT = "for CI: exit code 3 where a row failed, also in one repeat alone, or is not comparable"
+SPEC = (
+    "a TOML file with these options by their names, or a comparison.json or results.json, whose request it repeats; "
+    "what is given beside it wins"
+)
 FLAGS = (
     Flag(WHAT, "-m --model", "M,...", f"{_models()}; default: {MODELS}", "", default=MODELS, takes="list"),
     Flag(
@@ -120,6 +124,7 @@ FLAGS = (
         "",
         takes="several",
     ),
+    Flag(WHAT, "--spec", "FILE", SPEC, asks=False),
     Flag(WHAT, "--full-size", "", "the real size of the input in any precision: slow in float64", "", False, "nothing"),
     Flag(WHERE, "--device", "D", "auto (default), cpu or cuda", "", default="auto"),
     Flag(

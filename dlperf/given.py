@@ -1,14 +1,20 @@
-"""Options of dlperf.compare that are not on a command line: keywords of Python."""
+"""Options of dlperf.compare that are not on a command line: keywords of Python, and a file."""
 
 from __future__ import annotations
 
 import numbers
 import os
+import re
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from dlperf.cli import unfit
-from dlperf.errors import Problem, UsageError, did_you_mean
+from dlperf.errors import Problem, UsageError, did_you_mean, reason
 from dlperf.flags import FLAGS, Flag
 
 #: by all long names
@@ -45,10 +51,10 @@ def arguments(values: Mapping[str, object], place: Callable[[str], str] = str) -
 def _text(flag: Flag, value: object) -> object:
     """As argparse has it, or a Problem without its field."""
     if flag.takes == "nothing":
-        return value or None if isinstance(value, bool) else Problem("", value, "True, False")
+        return value if isinstance(value, bool) else Problem("", value, "True, False")
     several = flag.takes in ("list", "several")
     if isinstance(value, Mapping) and flag.takes == "several":
-        words: Sequence[object] = [f"{key}={one}" if _is_text(one) else one for key, one in value.items()]
+        words: Sequence[object] = [*_pairs(value)]
     else:
         words = value if isinstance(value, (list, tuple)) and several else [value]
     wrong = [word for word in words if not _is_text(word)]
@@ -59,6 +65,17 @@ def _text(flag: Flag, value: object) -> object:
     if why:
         return Problem("", repr(value), says=why)
     return texts if flag.takes == "several" else ",".join(texts)
+
+
+def _pairs(values: Mapping[str, object], above: str = "") -> Iterator[object]:
+    """KEY=VALUE; of a value that is no text itself. In a mapping of mappings KEY is "pytorch.layout"."""
+    for key, value in values.items():
+        if isinstance(value, Mapping) and not above:
+            yield from _pairs(value, f"{key}.")
+        else:
+            words = value if isinstance(value, (list, tuple)) and value else [value]
+            wrong = [word for word in words if not _is_text(word)]
+            yield wrong[0] if wrong else f"{above}{key}={','.join(map(str, words))}"
 
 
 def _is_text(value: object) -> bool:
@@ -73,3 +90,56 @@ def named(places: Mapping[str, str]) -> Iterator[None]:
         yield
     except UsageError as error:
         raise UsageError(one._replace(field=places.get(one.field, one.field)) for one in error.problems) from None
+
+
+def merged(arguments: Mapping[str, object]) -> tuple[dict[str, object], dict[str, str]]:
+    """Arguments, and of what they leave out that of the file that they name as `spec`; and what a message calls an
+    option of the file, by its flag. A comparison that goes on keeps its request: nothing is read for it."""
+    if not arguments["spec"] or arguments["resume"]:
+        return dict(arguments), {}
+    below, places = from_file(Path(str(arguments["spec"])))
+    taken = [key for key, value in below.items() if value is not None and arguments[key] is None]
+    return (
+        {**arguments, **{key: below[key] for key in taken}},
+        {OPTIONS[key].flag: places[key] for key in taken},
+    )
+
+
+def from_file(path: Path) -> tuple[dict[str, object], dict[str, str]]:
+    """What a file asks for, as `arguments` has it, and by key what a message calls each. It is TOML with the options'
+    names, or the comparison.json or results.json of a comparison, whose request it is. UsageError where it is none."""
+    from dlperf.stored import DAMAGED, content
+
+    try:
+        text = content(path).decode("utf-8")
+    except OSError as error:
+        raise UsageError([Problem("--spec", path, says=f"cannot be read: {error.strerror}.")]) from None
+    except ValueError:
+        raise UsageError([Problem("--spec", path, says="this is no text file. Name a TOML file.")]) from None
+    try:
+        values = _request(text) if path.suffix == ".json" else tomllib.loads(text)
+    except DAMAGED as error:
+        what = "not what dlperf wrote" if path.suffix == ".json" else "cannot be read as TOML"
+        raise UsageError([Problem("--spec", path, says=f"{what} ({reason(error)}).")]) from None
+    places = {key: f"{path}{_line(text, key)}: {key}" for key in values}
+    nested = [Problem(places[key], "", says="a file of options names no other.") for key in values if key == "spec"]
+    if nested:
+        raise UsageError(nested)
+    found = arguments(values, lambda key: places[key])
+    return found, {OPTIONS[key.replace("-", "_")].key: place for key, place in places.items()}
+
+
+def _request(text: str) -> dict[str, object]:
+    """One of DAMAGED where there is none."""
+    from dlperf.planning import again
+    from dlperf.planning.spec import spec_from
+    from dlperf.stored import decoded
+
+    return again.options(spec_from(msgspec.convert(decoded(text), dict[str, Any])["spec"]))
+
+
+def _line(text: str, key: str) -> str:
+    """ ", line 3", where TOML has a key; empty where nobody can tell."""
+    begins = re.compile(rf"""\s*(\[\s*)?["']?{re.escape(key)}["']?\s*[=.\]]""")
+    found = [number for number, line in enumerate(text.splitlines(), 1) if begins.match(line)]
+    return f", line {found[0]}" if len(found) == 1 else ""

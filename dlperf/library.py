@@ -91,8 +91,11 @@ def compare(**options: object) -> Compared | str:
     KeyboardInterrupt comes after the report of what had been run.
     """
     asked = given.arguments(options, _keyword)
-    asked["quiet"] = options.get("quiet") in (None, True)
-    with lent_signals(), given.named({flag.flag: _keyword(flag.key) for flag in given.OPTIONS.values()}):
+    keywords = {flag.flag: _keyword(flag.key) for flag in given.OPTIONS.values()}
+    with given.named(keywords):
+        asked, places = given.merged(asked)
+    asked["quiet"] = options.get("quiet") is not False
+    with lent_signals(), given.named({**keywords, **places}):
         return _compare(asked)
 
 
@@ -157,7 +160,7 @@ def resumed(arguments: Mapping[str, object], adapters: Mapping[str, Adapter]) ->
     from dlperf.comparison import store
     from dlperf.planning import devices
 
-    contradictions = [name for name in [*DEFAULTS, "output", "dry_run"] if arguments[name]]
+    contradictions = [name for name in [*DEFAULTS, "output", "dry_run", "spec"] if arguments[name]]
     if contradictions:
         flags = ", ".join("--" + name.replace("_", "-") for name in contradictions)
         says = f"the comparison keeps what it was started with. Leave out {flags}."
