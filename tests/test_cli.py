@@ -41,6 +41,7 @@ def test_a_flag_that_does_not_exist_is_one_line(name):
         "publish": ["a", "b"],
         "report": ["a"],
         "site": ["a"],
+        "show": ["a"],
         "why": ["a", "b"],
     }
     verb = verbs.get(name, [])
@@ -59,7 +60,7 @@ def test_the_manual_names_no_flag_that_does_not_exist():
     """But for those of other commands, which stand in examples."""
     manual = (ROOT / "dlperf" / "README.md").read_text(encoding="utf-8")
     known = {name for flag in FLAGS for name in flag.names.split()} | {"--help", "--version"}
-    others = {"--write", "--allowed-signers", "--identity", "--anyway", "--name"}
+    others = {"--write", "--allowed-signers", "--identity", "--anyway", "--name", "--json"}
     assert {name for name in re.findall(r"--[a-z][a-z-]*", manual)} <= known | others
 
 

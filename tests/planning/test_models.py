@@ -7,6 +7,7 @@ from types import ModuleType
 import pytest
 from places import ROOT
 
+from dlperf import list as list_
 from dlperf import models
 from dlperf.adapters.api import Job
 from dlperf.adapters.ranks import Ranks
@@ -14,7 +15,6 @@ from dlperf.catalog import reader
 from dlperf.models import resnet, traits
 from dlperf.models.batches import Batches
 from dlperf.models.parameters import Parameter, count, initial
-from dlperf.planning.spec import default_batch_size
 
 #: as their papers and other implementations have them
 TRAINED = {
@@ -49,18 +49,14 @@ def test_a_model_has_the_published_number_of_parameters(model, trained):
 
 def test_readme_lists_the_models():
     page = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
-    frameworks = [adapter for adapter in reader.adapters().values() if adapter.default]
-    for name in models.NAMES:
-        family, config = models.family(name), models.config(name)
-        if name in family.TITLES:
-            assert all(models.FAMILY_OF[name] in adapter.families for adapter in frameworks)
-            one, work = family.SAMPLE.removesuffix("s"), models.flops(name) / models.units(name) / 1e9
-            work = f"{work:,.0f}" if work >= 1000 else f"{work:.3g}"
-            of = f"{work} GFLOP {'an' if one[0] in 'aeiou' else 'a'} {one}"
-            size = str(default_batch_size(name, "cpu", "fp32"))
-            cells = [f"`{name}`", family.TITLES[name], f"{count(family.parameters(config)):,}", of, size]
-            (line,) = (one for one in page if one.startswith(f"| {' | '.join(cells)} | "))
-            assert line.endswith(" | all six |")
+    frameworks = [name for name, adapter in reader.adapters().items() if adapter.default]
+    for row in list_.listed_models(reader.adapters()):
+        assert row["frameworks"] == frameworks
+        one, work = row["sample"], f"{row['gigaflops']:,.10g}"
+        of = f"{work} GFLOP {'an' if one[0] in 'aeiou' else 'a'} {one}"
+        cells = [f"`{row['model']}`", row["title"], f"{row['parameters']:,}", of, str(row["batch_size_on_cpu"])]
+        (line,) = (one for one in page if one.startswith(f"| {' | '.join(cells)} | "))
+        assert line.endswith(" | all six |")
 
 
 def test_a_row_of_text_counts_by_its_tokens():
