@@ -6,6 +6,7 @@ import dlperf.needs  # noqa: F401
 
 # isort: split
 
+import argparse
 import platform
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -221,13 +222,16 @@ def _first_comparison(adapters: Mapping[str, Adapter]) -> list[str]:
     return lines + [f"  not run: {one.title}: {one.why}" for one in planned.skips]
 
 
+def parser() -> argparse.ArgumentParser:
+    made = Parser(prog="python -m dlperf.doctor", description=__doc__)
+    about = "print what frameworks have on which kind of CPU, as Markdown"
+    made.add_argument("--table", action="store_true", help=about)
+    return made
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code 0; 2 for a wrong request."""
-    parser = Parser(prog="python -m dlperf.doctor", description=__doc__)
-    parser.add_argument(
-        "--table", action="store_true", help="print what frameworks have on which kind of CPU, as Markdown"
-    )
-    asked = parser.parse_args(argv)
+    asked = parser().parse_args(argv)
     return exit_code(lambda: _print(table(_native()) if asked.table else screen(reader.adapters()) + "\n"))
 
 

@@ -30,19 +30,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return exit_code(lambda: _command(arguments))
 
 
+def parser() -> Parser:
+    made = Parser(prog="python -m dlperf.images", description="Images of the frameworks.")
+    made.add_argument("verb", choices=["build", "list", "run", "inspect"], help="what to do")
+    made.add_argument("names", nargs="*", metavar="NAME", help="an adapter; default: those of dlperf compare")
+    made.add_argument("--device", choices=DEVICES, help="default: cpu, and to list both")
+    about = "instead of the public image of Python: one that has the adapter's Python, with venv and pip"
+    made.add_argument("--base-image", metavar="REF", default="", help=about)
+    made.add_argument("--builder", choices=BUILDERS, default="docker", help="default: docker")
+    made.add_argument("--dry-run", action="store_true", help="print the commands, run nothing")
+    return made
+
+
 def _command(arguments: Sequence[str] | None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     known = adapters(given)
-    parser = Parser(prog="python -m dlperf.images", description="Images of the frameworks.")
-    parser.add_argument("verb", choices=["build", "list", "run", "inspect"], help="what to do")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="an adapter; default: those of dlperf compare")
-    parser.add_argument("--device", choices=DEVICES, help="default: cpu, and to list both")
-    about = "instead of the public image of Python: one that has the adapter's Python, with venv and pip"
-    parser.add_argument("--base-image", metavar="REF", default="", help=about)
-    parser.add_argument("--builder", choices=BUILDERS, default="docker", help="default: docker")
-    parser.add_argument("--dry-run", action="store_true", help="print the commands, run nothing")
     cut = given.index("--") if "--" in given else len(given)
-    asked = parser.parse_args(given[:cut])
+    asked = parser().parse_args(given[:cut])
     chosen = named(asked.names, known) or [one for one in known.values() if one.default]
     store = BUILDERS[asked.builder]
     if asked.verb == "list":

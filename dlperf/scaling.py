@@ -6,6 +6,7 @@ import dlperf.needs  # noqa: F401
 
 # isort: split
 
+import argparse
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -111,9 +112,13 @@ def _summary(what: str, errors: Sequence[float]) -> str:
     return f"{what}: n={len(sizes)}, {absolute}; mean error {fmean(errors):+.1%}"
 
 
+def parser() -> argparse.ArgumentParser:
+    return Parser(prog="python -m dlperf.scaling", description=__doc__)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """`python -m dlperf.scaling`; returns the exit status."""
-    Parser(prog="python -m dlperf.scaling", description=__doc__).parse_args(arguments)
+    parser().parse_args(arguments)
     file = resources.files("dlperf.report") / "published" / "dlperf-2020.csv"
     published = read_published(file.read_text(encoding="utf-8").splitlines())
     return exit_code(lambda: print(table(published), end=""))

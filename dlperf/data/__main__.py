@@ -27,7 +27,7 @@ between words. Text is lowercased and stripped of accents, as BERT's uncased mod
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 0; 2 for a request that cannot be met; 1 for a failure on the way; 130 when interrupted."""
-    asked = _parser().parse_args(arguments)
+    asked = parser().parse_args(arguments)
 
     def run() -> None:
         asked.run(asked)
@@ -35,9 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return exit_code(run, interrupted=f"Interrupted: nothing was written to {asked.output}.")
 
 
-def _parser() -> Parser:
-    parser = Parser(prog="python -m dlperf.data", description="Prepares real input for the models.")
-    kinds = parser.add_subparsers(dest="kind", required=True, metavar="KIND")
+def parser() -> Parser:
+    made = Parser(prog="python -m dlperf.data", description="Prepares real input for the models.")
+    kinds = made.add_subparsers(dest="kind", required=True, metavar="KIND")
     bert = kinds.add_parser(
         "bert",
         help="BERT pretraining examples from plain text",
@@ -56,7 +56,7 @@ def _parser() -> Parser:
     gpt.add_to(kinds)
     translation.add_to(kinds)
     photos.add_to(kinds)
-    return parser
+    return made
 
 
 if __name__ == "__main__":

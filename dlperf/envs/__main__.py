@@ -8,7 +8,7 @@ import dlperf.needs  # noqa: F401
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dlperf.catalog.adapter import Adapter
 from dlperf.catalog.reader import adapters
@@ -28,20 +28,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return exit_code(lambda: _command(arguments), interrupted="interrupted; nothing half-made is left")
 
 
-def _command(arguments: Sequence[str] | None) -> int:
-    known = adapters(sys.argv[1:] if arguments is None else arguments)
-    every_key = list(dict.fromkeys(key for one in known.values() for key in one.environments))
-    parser = Parser(prog="python -m dlperf.envs", description="Environments of the frameworks.")
-    parser.add_argument("verb", choices=["list", "install", "remove", "check"], help="what to do")
-    parser.add_argument(
+def parser(known: Mapping[str, Adapter]) -> Parser:
+    """known: the adapters by name."""
+    made = Parser(prog="python -m dlperf.envs", description="Environments of the frameworks.")
+    made.add_argument("verb", choices=["list", "install", "remove", "check"], help="what to do")
+    made.add_argument(
         "names", nargs="*", metavar="NAME", help="an adapter (default: all; to install, those of dlperf compare)"
     )
     about = "with a variant, as cpu-horovod, an environment that some options need; default: cpu to install, or all"
-    parser.add_argument("--device", choices=every_key, help=about)
-    asked = parser.parse_args(arguments)
+    made.add_argument("--device", choices=_keys(known), help=about)
+    return made
+
+
+def _keys(known: Mapping[str, Adapter]) -> list[str]:
+    """Of all environments."""
+    return list(dict.fromkeys(key for one in known.values() for key in one.environments))
+
+
+def _command(arguments: Sequence[str] | None) -> int:
+    known = adapters(sys.argv[1:] if arguments is None else arguments)
+    asked = parser(known).parse_args(arguments)
     every = [one for one in known.values() if one.default or asked.verb != "install"]
     chosen = named(asked.names, known) or every
-    keys = [asked.device] if asked.device else ["cpu"] if asked.verb == "install" else every_key
+    keys = [asked.device] if asked.device else ["cpu"] if asked.verb == "install" else _keys(known)
     # an environment may be missing or have no lock, but saying so is due only where one asked for it
     has = Adapter.has_lock if asked.verb != "install" else lambda one, key: bool(asked.names) or key in one.environments
     pairs = [(one, key) for one in chosen for key in keys if has(one, key)]
