@@ -29,6 +29,28 @@ from dlperf.needs import running
 
 Named = TypeVar("Named")
 
+#: of `dlperf COMMAND`, each a module with `parser` and `main`
+COMMANDS = {
+    "archive": "pack a comparison into one file that anybody can check, check it, sign it",
+    "compare": "train the same models in several frameworks and report who was faster",
+    "completion": "print what makes a shell complete commands, options and values",
+    "data": "prepare text for BERT and images for ResNet",
+    "doctor": "say what this machine is, which rows run on it, and what a comparison takes",
+    "envs": "list, install and remove the frameworks' environments",
+    "images": "build, list, run and inspect the frameworks' images",
+    "list": "list frameworks, models, options, and what is supported where",
+    "publish": "put a comparison that is fit for it among published ones, with its archive",
+    "report": "render reports again, and several together",
+    "scaling": "hold the model of scaling against DLPerf's published tables",
+    "show": "show a comparison's rows, or all runs of one row",
+    "site": "make a site of static pages over a folder of published reports",
+    "table": "print the small tables of a comparison as Markdown, or renew them in a page",
+    "verify": "prove that the frameworks do the same work",
+    "why": "tell where the steps of two rows differ",
+}
+#: those that are packages, with a __main__
+PACKAGES = frozenset(["archive", "data", "envs", "report"])
+
 
 class Parser(argparse.ArgumentParser):
     """argparse, with --version, and a suggestion for a flag that does not exist."""

@@ -35,6 +35,7 @@ def test_a_command_says_what_it_does_and_its_version(name):
 def test_a_flag_that_does_not_exist_is_one_line(name):
     verbs = {
         "archive": ["verify", "x"],
+        "completion": ["bash"],
         "data": ["photos", "--output", "x"],
         "envs": ["list"],
         "images": ["list"],

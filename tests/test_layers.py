@@ -21,6 +21,7 @@ LAYERS = (
     (
         "archive.__main__",
         "compare",
+        "completion",
         "data.__main__",
         "doctor",
         "envs.__main__",
