@@ -8,10 +8,13 @@ ARGS ?= --model bert --precision auto
 RESNETS := resnet50,se_resnet50,se_resnext50
 REFERENCE_ARGS := --frameworks pytorch --device cpu --model $(RESNETS),vgg16,vgg16_cifar,bert,gpt2_256,transformer,transformer_post
 
-.PHONY: setup compare doctor site verify reference test test-cluster test-horovod test-images check format types lint lock bench
+.PHONY: setup setup-dev compare doctor site verify reference test test-cluster test-horovod test-images check format types lint lock bench
 .PHONY: test-deviations test-long test-faults test-pythons test-orders test-cpus test-arm test-dali test-pages bench-page bench-containers bench-statistics gpu capabilities test-nullgpu nullgpu-table clean
 
 setup: $(VENV)/ready
+
+# With what tests and checks need.
+setup-dev: $(VENV)/dev
 
 compare: $(VENV)/ready
 	$(BIN)/python -m dlperf.compare $(ARGS)
@@ -35,68 +38,68 @@ reference: $(VENV)/ready
 	$(BIN)/python -m dlperf.verify $(REFERENCE_ARGS) --publish --nproc-per-node 2
 	$(BIN)/python -m dlperf.verify -f numpy -m $(RESNETS),vgg16,vgg16_cifar,resnet_tiny,se_resnext_tiny,vgg_tiny,vgg_cifar_tiny,bert_base,bert_base_512,bert_tiny,gpt2_256,gpt2_512,gpt2,gpt_tiny,bert_large,bert_large_512,transformer,transformer_post,transformer_tiny,transformer_post_tiny -p bf16,fp16 --publish
 
-test: $(VENV)/ready
+test: $(VENV)/dev
 	$(BIN)/python -m pytest $(TEST_ARGS)
 
 # The tests on two hosts: namespaces of this machine, with sshd, Open MPI and Slurm, which it installs. Needs root.
-test-cluster: $(VENV)/ready
+test-cluster: $(VENV)/dev
 	tests/cluster/install.sh
 	$(BIN)/python -m pytest -m cluster $(TEST_ARGS)
 
 # Builds Horovod for PyTorch, TensorFlow and MXNet if it is not there, and tries it. One: TEST_ARGS="-k mxnet".
-test-horovod: $(VENV)/ready
+test-horovod: $(VENV)/dev
 	$(BIN)/python -m pytest -v -m horovod tests/conformance/test_horovod.py $(TEST_ARGS)
 
 # Builds the frameworks' images on a Docker engine of its own, and runs in them. Needs root; installs docker.io, iptables
 # and debootstrap. DLPERF_TEST_DOCKER names a folder that keeps the images.
-test-images: $(VENV)/ready
+test-images: $(VENV)/dev
 	tests/images/install.sh
 	$(BIN)/python -m pytest -v -m "images or every_image" tests/images $(TEST_ARGS)
 
 # Reports and a site in Chromium, light and dark, wide and narrow. Installs it, which needs root, and axe-core.
-test-pages: $(VENV)/ready
+test-pages: $(VENV)/dev
 	tests/pages/install.sh $(BIN)/python
 	$(BIN)/python -m pytest -v -m pages tests/pages $(TEST_ARGS)
 
 # Real workers with tiny models under CPUs that this machine is not, which qemu-user emulates. Installs it, which needs
 # root. One: TEST_ARGS="-k 'Haswell and mxnet'".
-test-cpus: $(VENV)/ready
+test-cpus: $(VENV)/dev
 	tests/cpus/install.sh
 	$(BIN)/python -m pytest -v -rA -m cpus tests/cpus $(TEST_ARGS)
 
 # The tiny models on Arm: in an arm64 Debian under qemu, beside this machine. Needs root; installs qemu-user-static and
 # debootstrap. DLPERF_TEST_ARM names a folder that keeps Debian and the packages. One: TEST_ARGS="-k jax".
-test-arm: $(VENV)/ready
+test-arm: $(VENV)/dev
 	tests/arm/install.sh
 	$(BIN)/python -m pytest -v -s -m arm tests/arm $(TEST_ARGS)
 
 # The CUDA paths, counted on a GPU that does nothing. Makes environments of gigabytes, and needs gcc. TEST_ARGS="-k torch".
-test-nullgpu: $(VENV)/ready
+test-nullgpu: $(VENV)/dev
 	$(BIN)/python -m pytest -v -m nullgpu tests/nullgpu $(TEST_ARGS)
 
 # A row for each step that is counted there: kernels, waits, gigabytes, milliseconds at an H200's limits.
-nullgpu-table: $(VENV)/ready
+nullgpu-table: $(VENV)/dev
 	$(BIN)/python -m pytest -q -s -m nullgpu_table tests/nullgpu $(TEST_ARGS)
 
 # Each deliberate deviation in float32 and in bfloat16, as a row's own precision would see it, and each deviation of a
 # measured run in a second framework. One: TEST_ARGS="-k GELU".
-test-deviations: $(VENV)/ready
+test-deviations: $(VENV)/dev
 	$(BIN)/python -m pytest -v -m deviations tests/conformance $(TEST_ARGS)
 
 # What takes minutes and is in `make test` in part: networks of full size in all frameworks, more models and ranks.
-test-long: $(VENV)/ready
+test-long: $(VENV)/dev
 	$(BIN)/python -m pytest -v -m long $(TEST_ARGS)
 
 # The campaign of faults, N times as long as in `make test`, from a seed, and N * 100,000 inputs to the readers; a table of
 # what was tried and what failed. As root also full and read-only disks. One kind: TEST_ARGS="-k signals".
 test-faults: N ?= 10
 test-faults: SEED ?= 20261124
-test-faults: $(VENV)/ready
+test-faults: $(VENV)/dev
 	$(BIN)/python -m pytest -v -m faults tests/faults --faults $(N) --faults-seed $(SEED) $(TEST_ARGS)
 
 # Every framework's pixels through DALI. Makes environments of gigabytes, and compiles TensorFlow's plug-in with make and
 # g++. One: TEST_ARGS="-k pytorch".
-test-dali: $(VENV)/ready
+test-dali: $(VENV)/dev
 	$(BIN)/python -m pytest -v -m dali tests/conformance/test_pixels.py $(TEST_ARGS)
 
 # The part to run before each commit, in less than a minute: format, lint, types, and the tests that start few processes,
@@ -111,17 +114,17 @@ test-pythons:
 
 # The same tests in N random orders, until one fails. `make test TEST_ARGS=--randomly-seed=SEED` has the same order.
 test-orders: N ?= 30
-test-orders: $(VENV)/ready
+test-orders: $(VENV)/dev
 	@for seed in $$(shuf -i 1-999999 -n $(N)); do \
 	  echo "order of seed $$seed"; \
 	  $(BIN)/python -m pytest -q --randomly-seed=$$seed -m "$(ALONE)" $(TEST_ARGS) || exit 1; \
 	done
 
-lint: $(VENV)/ready
+lint: $(VENV)/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 
-format: $(VENV)/ready
+format: $(VENV)/dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
@@ -152,19 +155,23 @@ bench-containers: $(VENV)/ready
 
 # mypy does not know setup.cfg's package_dir, so links lay the folders out as the package that they are; of adapters/ only
 # what adapters share, since frameworks are not installed beside the core.
-types: $(VENV)/ready
+types: $(VENV)/dev
 	@rm -rf .typing/dlperf && mkdir -p .typing/dlperf/adapters
 	@cd .typing/dlperf && ln -s ../../dlperf/*.py $$(ls -d ../../dlperf/*/) ../../models ../../launchers ../../report ../../docker .
 	@cd .typing/dlperf/adapters && ln -s ../../../adapters/*.py .
 	cd .typing && ../$(BIN)/mypy --config-file ../pyproject.toml -p dlperf
 
-# `ready` is touched last, so that an interrupted set-up is never taken for a finished one.
+# `ready` and `dev` are touched last, so that an interrupted set-up is never taken for a finished one.
 $(VENV)/ready: setup.cfg pyproject.toml
 	@[ "$$(uname -s)" = Linux ] || { echo "dlperf needs Linux; on macOS or Windows run it in a Linux container or" \
 	  "virtual machine (on Windows: WSL 2)"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "dlperf needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/dev: $(VENV)/ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 

@@ -1,7 +1,7 @@
 """Tests with every Python here from 3.11 on: `python tests/pythons.py PYTEST'S ARGUMENTS`.
 
-The newest of each minor version, and the system's own. Each has a copy of the tree, set up by `make setup`, in a path
-with a space, with another locale, time zone, umask and width of the terminal; if root runs this, the system's own
+The newest of each minor version, and the system's own. Each has a copy of the tree, set up by `make setup-dev`, in a
+path with a space, with another locale, time zone, umask and width of the terminal; if root runs this, the system's own
 Python runs as nobody. Standard library only. The exit code is 1 if one fails.
 """
 
@@ -68,7 +68,10 @@ def run(python: Path, number: int, folder: Path, words: list[str]) -> bool:
             os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
         environ = {**environ, "HOME": str(folder)}
     who = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if nobody else {}
-    for command in (["make", "--silent", "setup", f"PYTHON={python}"], [".venv/bin/python", "-m", "pytest", *words]):
+    for command in (
+        ["make", "--silent", "setup-dev", f"PYTHON={python}"],
+        [".venv/bin/python", "-m", "pytest", *words],
+    ):
         if subprocess.run(command, cwd=tree, env={**os.environ, **environ}, umask=umask, **who).returncode:
             return False
     return True
