@@ -7,6 +7,7 @@ import dlperf.needs  # noqa: F401
 # isort: split
 
 import argparse
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from types import ModuleType
 
 from dlperf import flags, given, library
 from dlperf.cli import Parser, exit_code, heedless, say
+from dlperf.errors import clean
 
 if TYPE_CHECKING:  # functions import what they use, so that --help and a wrong flag are answered at once
     from dlperf.catalog.adapter import Adapter
@@ -40,7 +42,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _asked(arguments: Mapping[str, object]) -> int:
-    whole, places = given.merged(arguments)
+    for warning in given.slips(os.environ):
+        print(clean(warning), file=sys.stderr)
+    whole, places = given.merged(arguments, os.environ)
+    for name in given.VARIABLES:  # they are for this command, not for what it starts
+        os.environ.pop(name, None)
     with given.named(places):
         return _compare(whole)
 

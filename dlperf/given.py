@@ -1,10 +1,12 @@
-"""Options of dlperf.compare that are not on a command line: keywords of Python, and a file."""
+"""Options of dlperf.compare that are not on a command line: keywords of Python, a file, and variables."""
 
 from __future__ import annotations
 
+import difflib
 import numbers
 import os
 import re
+import shlex
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +21,14 @@ from dlperf.flags import FLAGS, Flag
 
 #: by all long names
 OPTIONS: Mapping[str, Flag] = {key: flag for flag in FLAGS if flag.compare for key in flag.keys}
+#: of dlperf besides. DLPERF_SET, DLPERF_HOSTS and DLPERF_LAUNCHER are what scripts tell workers, so the options of
+#: these names have no variable
+OURS = frozenset(f"DLPERF_{name}" for name in ("ADAPTERS", "CACHE", "DROPPED", "HOSTS", "LAUNCHER", "ROLE", "SET"))
+VARIABLES: Mapping[str, Flag] = {
+    name: flag for key, flag in OPTIONS.items() if (name := f"DLPERF_{key.upper()}") not in OURS
+}
+#: what a variable of an option without a value may be
+SWITCH = {"1": True, "true": True, "0": False, "false": False}
 #: what one of a value's texts may be, in words
 TEXTS = "a text, a number or a path"
 
@@ -92,17 +102,70 @@ def named(places: Mapping[str, str]) -> Iterator[None]:
         raise UsageError(one._replace(field=places.get(one.field, one.field)) for one in error.problems) from None
 
 
-def merged(arguments: Mapping[str, object]) -> tuple[dict[str, object], dict[str, str]]:
-    """Arguments, and of what they leave out that of the file that they name as `spec`; and what a message calls an
-    option of the file, by its flag. A comparison that goes on keeps its request: nothing is read for it."""
-    if not arguments["spec"] or arguments["resume"]:
-        return dict(arguments), {}
-    below, places = from_file(Path(str(arguments["spec"])))
-    taken = [key for key, value in below.items() if value is not None and arguments[key] is None]
-    return (
-        {**arguments, **{key: below[key] for key in taken}},
-        {OPTIONS[key].flag: places[key] for key in taken},
-    )
+def merged(
+    arguments: Mapping[str, object], environ: Mapping[str, str] | None = None
+) -> tuple[dict[str, object], dict[str, str]]:
+    """Arguments, below them what the file asks for that they name as `spec`, and below that the variables; and what a
+    message calls an option that is not of the arguments, by its flag. For a comparison that goes on, which keeps its
+    request, no file is read and no variable that would contradict it."""
+    values, names = from_environment(environ or {})
+    if arguments["resume"] or values["resume"]:
+        asks = [key for key in values if OPTIONS[key].asks or key in ("output", "dry_run", "spec")]
+        layers = [({**values, **dict.fromkeys(asks)}, names)]
+    else:
+        layers = [(values, names)]
+        spec = arguments["spec"] or values["spec"]
+        if spec:
+            with named({} if arguments["spec"] else {"--spec": names["spec"]}):
+                layers.insert(0, from_file(Path(str(spec))))
+    found, places = dict(arguments), dict[str, str]()
+    for below, called in layers:
+        taken = [key for key, value in below.items() if value is not None and found[key] is None]
+        found |= {key: below[key] for key in taken}
+        places |= {OPTIONS[key].flag: called[key] for key in taken}
+    return found, places
+
+
+def from_environment(environ: Mapping[str, str]) -> tuple[dict[str, object], dict[str, str]]:
+    """What variables ask for, as `arguments` has it, and by key the name of each. One that is empty is not given; where
+    an option may be given again and again, its values are words as a shell has them."""
+    values: dict[str, object] = {}
+    places: dict[str, str] = {}
+    problems: list[Problem] = []
+    for name, flag in VARIABLES.items():
+        text = environ.get(name, "")
+        if not text:
+            continue
+        places[flag.key] = name
+        if flag.takes == "nothing" and text.lower() not in SWITCH:
+            problems.append(Problem(name, text, ", ".join(SWITCH)))
+        elif flag.takes == "several":
+            try:
+                values[flag.key] = shlex.split(text)
+            except ValueError as error:
+                problems.append(Problem(name, text, says=f"a shell cannot split it into words: {error}."))
+        else:
+            values[flag.key] = SWITCH[text.lower()] if flag.takes == "nothing" else text
+    try:
+        found = arguments(values, lambda key: places[key])
+    except UsageError as error:
+        problems += error.problems
+    if problems:
+        raise UsageError(problems)
+    return found, places
+
+
+def slips(environ: Mapping[str, str]) -> Iterator[str]:
+    """A warning for each variable that is none of dlperf's, and nearly one of an option's."""
+    for name in sorted(environ):
+        if name.startswith("DLPERF_") and name not in OURS and name not in VARIABLES:
+            near = difflib.get_close_matches(name.removeprefix("DLPERF_"), _suffixes(), n=1, cutoff=0.75)
+            if near:
+                yield f"{name} is no variable of dlperf. Did you mean 'DLPERF_{near[0]}'?"
+
+
+def _suffixes() -> list[str]:
+    return [name.removeprefix("DLPERF_") for name in VARIABLES]
 
 
 def from_file(path: Path) -> tuple[dict[str, object], dict[str, str]]:

@@ -10,6 +10,7 @@ import pytest
 from processors import BF16
 
 from dlperf.adapters import cpu
+from dlperf.given import VARIABLES
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -28,7 +29,7 @@ def _nobodys_settings() -> Iterator[None]:
     """Tests have neither the user's settings of git, nor the repository of a hook or the allocation that runs them."""
     with pytest.MonkeyPatch.context() as patch:
         foreign = ("GIT_", "DLPERF_ADAPTERS", "DLPERF_LAUNCHER", "NNODES", "NODE_RANK")
-        for name in [name for name in os.environ if name.startswith(foreign)]:
+        for name in [name for name in os.environ if name.startswith(foreign) or name in VARIABLES]:
             patch.delenv(name)
         patch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
         patch.setenv("GIT_CONFIG_NOSYSTEM", "1")
