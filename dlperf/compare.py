@@ -10,8 +10,8 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from dlperf import flags, given, library
 from dlperf.cli import Parser, exit_code, heedless, say

@@ -193,7 +193,7 @@ FLAGS = (
     Flag(
         OUTPUT,
         "--dry-run",
-        "",
+        "full",
         "print the plan and the command of each row, run nothing; full: every command, as a script",
         "print every command, run nothing",
         takes="=rows,full",
@@ -244,8 +244,8 @@ def add_to(parser: argparse.ArgumentParser, command: str, only: Container[str] |
         if flag.takes == "nothing":
             group.add_argument(*flag.names.split(), action="store_true", default=None, help=help)
         elif flag.takes.startswith("="):
-            choices = flag.takes[1:].split(",")
-            group.add_argument(*flag.names.split(), nargs="?", const=choices[0], choices=choices, help=help)
+            usual = flag.takes[1:].partition(",")[0]
+            group.add_argument(*flag.names.split(), nargs="?", const=usual, metavar=flag.metavar, help=help)
         else:
             action = "append" if flag.takes == "several" else "store"
             group.add_argument(*flag.names.split(), action=action, metavar=flag.metavar, help=help)

@@ -62,6 +62,8 @@ def _text(flag: Flag, value: object) -> object:
     """As argparse has it, or a Problem without its field."""
     if flag.takes == "nothing":
         return value if isinstance(value, bool) else Problem("", value, "True, False")
+    if flag.takes.startswith("=") and isinstance(value, bool):
+        return flag.takes[1:].partition(",")[0] if value else None
     several = flag.takes in ("list", "several")
     if isinstance(value, Mapping) and flag.takes == "several":
         words: Sequence[object] = [*_pairs(value)]
@@ -145,7 +147,8 @@ def from_environment(environ: Mapping[str, str]) -> tuple[dict[str, object], dic
             except ValueError as error:
                 problems.append(Problem(name, text, says=f"a shell cannot split it into words: {error}."))
         else:
-            values[flag.key] = SWITCH[text.lower()] if flag.takes == "nothing" else text
+            switch = flag.takes == "nothing" or flag.takes.startswith("=")
+            values[flag.key] = SWITCH.get(text.lower(), text) if switch else text
     try:
         found = arguments(values, lambda key: places[key])
     except UsageError as error:

@@ -77,7 +77,7 @@ class Compared:
 
 
 @overload
-def compare(*, dry_run: Literal[True], **options: object) -> str: ...
+def compare(*, dry_run: Literal[True, "rows", "full"], **options: object) -> str: ...
 @overload
 def compare(*, dry_run: Literal[False] | None = None, **options: object) -> Compared: ...
 def compare(**options: object) -> Compared | str:
@@ -85,7 +85,7 @@ def compare(**options: object) -> Compared | str:
 
     Keywords are the options of `python -m dlperf.compare --help`, with _ for -: model="bert", batch_size=4,
     frameworks=["pytorch", "jax"], set={"clip_norm": "off"}, resume=folder. It prints nothing, unless quiet=False; with
-    dry_run=True it runs nothing and returns the plan as text.
+    dry_run=True it runs nothing and returns the plan as text; "full": every command.
 
     UsageError for what cannot be asked; with strict=True RunError where a row failed or is not comparable; a
     KeyboardInterrupt comes after the report of what had been run.
@@ -116,7 +116,7 @@ def _compare(arguments: Mapping[str, object]) -> Compared | str:
     else:
         spec, plan, folder = planned(arguments, adapters)
         if arguments["dry_run"]:
-            return dry_run.text(spec, plan, adapters, folder.absolute())
+            return dry_run.text(spec, plan, adapters, folder.absolute(), arguments["dry_run"] == "full")
         opened = created(spec, plan, folder.absolute(), adapters)
     for warning in opened.warnings:
         warnings.warn(warning, stacklevel=3)

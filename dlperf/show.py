@@ -11,7 +11,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from dlperf.cli import Parser, columns, exit_code
+from dlperf.cli import Parser, exit_code
+from dlperf.columns import columns
 from dlperf.errors import Problem, UsageError, clean, did_you_mean
 from dlperf.schema import Comparison, Job, Record
 

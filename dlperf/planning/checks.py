@@ -57,6 +57,8 @@ def from_arguments(
 ) -> Spec:
     """Check the command line's texts and make a Spec. precisions: those allowed. UsageError lists every wrong field."""
     checker = _Checker(arguments)
+    if arguments["dry_run"] not in (None, False, True, "rows", "full"):
+        checker.wrong("dry_run", arguments["dry_run"], "rows, full")
     frameworks = checker.frameworks(adapters)
     device = checker.device([adapters[name] for name in frameworks])
     protocol = checker.protocol(device)

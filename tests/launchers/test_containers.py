@@ -294,7 +294,7 @@ def test_every_image_of_nvidia_s_is_of_its_registry():
 
 
 def dry(*words):
-    return call("compare", "--dry-run", "-m", "bert", "-r", 1, "--no-verify", *words, PATH="/usr/bin:/bin")
+    return call("compare", "--dry-run=full", "-m", "bert", "-r", 1, "--no-verify", *words, PATH="/usr/bin:/bin")
 
 
 def test_dry_run_prints_the_commands_without_an_engine():

@@ -16,7 +16,7 @@ from dlperf.planning import again, checks
 from dlperf.planning.spec import spec_from
 
 ADAPTERS = reader.adapters()
-PUBLISHED = sorted((ROOT / "report" / "published").glob("*/results.json"))
+PUBLISHED = sorted((ROOT / "report" / "published").glob("2026-*/results.json"))
 
 
 @pytest.fixture(autouse=True)

@@ -409,7 +409,7 @@ def test_golden_launch_scripts(name, model, precision, size, request):
 
 def test_the_command_of_the_issue_prints_commands_on_a_machine_without_a_gpu():
     words = ["--frameworks", "ngc-pytorch,ngc-mxnet,ngc-tensorflow1", "--model", "resnet50", "--precision", "amp"]
-    ended = call("compare", *words, "--dry-run", PATH="/usr/bin:/bin")
+    ended = call("compare", *words, "--dry-run=full", PATH="/usr/bin:/bin")
     assert ended.returncode == 0, ended.stderr
     for image in ("pytorch:20.03-py3", "mxnet:20.03-py3", "tensorflow:20.03-tf1-py3"):
         assert f"docker pull nvcr.io/nvidia/{image}" in ended.stdout
