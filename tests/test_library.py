@@ -10,6 +10,7 @@ import pytest
 from places import ROOT
 
 import dlperf
+from dlperf import given
 from dlperf.comparison import store
 from dlperf.errors import ENDING, RunError, UsageError
 from dlperf.figures import ranked
@@ -104,6 +105,7 @@ INTERRUPTED = """
 import os, signal, sys, threading, time
 from pathlib import Path
 import dlperf
+from dlperf import given
 out = Path(sys.argv[1])
 
 def interrupt():
@@ -177,8 +179,8 @@ def test_all_that_is_wrong_comes_at_once(tmp_path, monkeypatch):
     assert [one.field for one in raised.value.problems] == ["modle", "strict (--strict)"]
 
 
-def test_none_is_as_if_it_were_not_given(tmp_path):
-    assert dlperf.compare(**FAKE, seed=None, strict=None, dry_run=True) == dlperf.compare(**FAKE, dry_run=True)
+def test_none_is_as_if_it_were_not_given():
+    assert given.arguments({**FAKE, "seed": None, "strict": None}) == given.arguments(FAKE)
 
 
 def test_an_adapter_that_is_left_out_is_a_warning(tmp_path, monkeypatch, capfd):

@@ -30,13 +30,14 @@ ODD = {
     "hosts": (",", "a,a", "a;b", "-x", "a:0", "a:-1", "a:" + "9" * 5000, "a..b", "h" * 300, "\u202ea"),
     "hostfile": (*NO_FOLDER, "full", "pipe", "/dev/zero", "binary"),
     "image": (",", "Mine Own", "a:1,b:1", "torch=a:1"),
+    "spec": ("nowhere", "file/x", "x" * 300, "full", "pipe", "/dev/zero", "binary", "file.json"),
     "until": ("0", "0%", "100%", "2", "-2%", "\uff12%", "9" * 5000 + "%", "nan%"),
     "set": NO_PAIR,
     "container_arg": NO_PAIR,
     "launcher_arg": NO_PAIR,
 }
 #: what stands alone: it is told before others are looked at, or contradicts them
-ALONE = {"output", "resume"}
+ALONE = {"output", "resume", "spec"}
 
 
 def wrong(flag, random):
