@@ -85,7 +85,7 @@ def told_apart(rows: Sequence[Mapping[int, float]], level: float = LEVEL) -> NDA
         apart, sign = _stepped_down(logs, level), np.sign(_differences(logs)[0])
     else:
         centres, p_values = _pairs(rows)
-        apart, sign = _holm(p_values[first, second], level), np.sign(centres[first, second])
+        apart, sign = holm(p_values[first, second], level), np.sign(centres[first, second])
     faster[first, second] = apart & (sign > 0)
     faster[second, first] = apart & (sign < 0)
     return faster
@@ -177,7 +177,9 @@ def _pairs(rows: Sequence[Mapping[int, float]]) -> tuple[Floats, Floats]:
     return centres, np.where(centres == 0, 1.0, p_values)
 
 
-def _holm(p_values: Floats, level: float) -> NDArray[np.bool_]:
+def holm(p_values: Floats, level: float) -> NDArray[np.bool_]:
+    """Which of several tests find something, so that the chance that one of them does by error is at most `level`
+    (Holm 1979), however they depend on each other."""
     import numpy as np
 
     order = np.argsort(p_values)

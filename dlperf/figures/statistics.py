@@ -127,7 +127,11 @@ def contrast(values: Mapping[int, float], reference: Mapping[int, float]) -> Con
 def ratio(values: Mapping[int, float], reference: Mapping[int, float]) -> Estimate:
     """Rates of one row over those of another, both by block: the mean of the ratio's logarithms, with the 95 % interval
     of this ratio alone, by Student's t. See `contrast`."""
-    found = contrast(values, reference)
+    return interval(contrast(values, reference))
+
+
+def interval(found: Contrast) -> Estimate:
+    """Of a contrast, as a ratio, with the 95 % interval of this ratio alone, by Student's t."""
     if found.n < 2:
         return Estimate(math.exp(found.centre), None, None, found.n, found.paired)
     half = _t(found.freedom) * found.error
