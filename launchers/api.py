@@ -3,8 +3,9 @@
 A launcher turns a `Launch` into the text of a shell script, purely. `sh launch.sh` in the run's folder starts all ranks
 and ends when they have ended, with an exit code that is not 0 if one has failed; when it gets SIGTERM, it leaves
 nothing running anywhere. `sh launch.sh rank` is what the engine runs for each rank: it sets the variables and becomes
-the worker. So every run can be repeated by hand, and `start`, `wait` and `stop` are the same for all engines. With a
-container, `sh launch.sh inside` is what runs in it.
+the worker. So every run can be repeated from its script, as `dlperf.repeat` does, and `start`, `wait` and `stop` are
+the same for all engines; in a folder that has a run it does nothing but say so. With a container, `sh launch.sh inside`
+is what runs in it.
 """
 
 from __future__ import annotations
@@ -269,7 +270,7 @@ def single(launch: Launch) -> str:
     """The script of one process on this machine."""
     if launch.container:
         return several(launch, "", worker(launch, {}))
-    return f"#!/bin/sh\n{comment(launch.title)}{worker(launch, {})}"
+    return f"#!/bin/sh\n{comment(launch.title)}{ONCE}{worker(launch, {})}"
 
 
 def several(
@@ -296,7 +297,7 @@ def several(
         start = _container(launch, "inside")
     text = "".join(f"{name})\n{body}exit\n;;\n" for name, body in parts.items() if body)
     head = f"#!/bin/sh\n{head}{comment(launch.title)}"
-    return f'{head}case "$1" in\n{text}esac\n{HERE}rm -f rank*.json versions*.json\n{start}'
+    return f'{head}case "$1" in\n{text}esac\n{ONCE}{HERE}rm -f rank*.json versions*.json\n{start}'
 
 
 BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
@@ -308,6 +309,13 @@ def comment(text: str, mark: str = "#") -> str:
 
 
 HERE = 'cd "$(dirname "$0")" || exit\n'
+#: what a run has told is not written over
+ONCE = """\
+if [ -e "$(dirname "$0")/events.rank0.jsonl" ]; then
+echo "This run was made. Again, in a new folder: python -m dlperf.repeat '$(dirname "$0")'" >&2
+exit 1
+fi
+"""
 
 
 def _container(launch: Launch, part: str, variables: Sequence[str] | None = None) -> str:

@@ -166,11 +166,17 @@ def test_runs_after_an_interruption_are_in_blocks_of_their_own(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_launch_script_repeats_a_run(tmp_path):
+def test_the_launch_script_makes_a_run_and_leaves_one_that_was_made(tmp_path):
     compare(*FAKE, "-r", 1, "-o", tmp_path / "out")
     (script,) = tmp_path.glob("out/runs/*/0/launch.sh")
+    before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    asked = ["sh", str(script.relative_to(tmp_path))]
+    refused = subprocess.run(asked, timeout=300, cwd=tmp_path, capture_output=True, text=True)
+    said = f"This run was made. Again, in a new folder: python -m dlperf.repeat '{script.parent.relative_to(tmp_path)}'"
+    assert (refused.returncode, refused.stderr) == (1, said + "\n")
+    assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()} == before
     (script.parent / "events.rank0.jsonl").unlink()
-    assert subprocess.run(["sh", str(script)], timeout=300).returncode == 0
+    assert subprocess.run(asked, timeout=300, cwd=tmp_path).returncode == 0
     assert events.read(script.parent / "events.rank0.jsonl").end
 
 

@@ -19,6 +19,10 @@ exec python -m dlperf.adapters.spawn 1 sh "$PWD"/launch.sh rank
 exit
 ;;
 esac
+if [ -e "$(dirname "$0")/events.rank0.jsonl" ]; then
+echo "This run was made. Again, in a new folder: python -m dlperf.repeat '$(dirname "$0")'" >&2
+exit 1
+fi
 cd "$(dirname "$0")" || exit
 rm -f rank*.json versions*.json
 name=dlperf-bert-base-fp32-mxnet-b4-r1-4c9762

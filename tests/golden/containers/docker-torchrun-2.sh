@@ -19,6 +19,10 @@ PYTHONPATH="$PWD"/../../../code exec python -m torch.distributed.run --standalon
 exit
 ;;
 esac
+if [ -e "$(dirname "$0")/events.rank0.jsonl" ]; then
+echo "This run was made. Again, in a new folder: python -m dlperf.repeat '$(dirname "$0")'" >&2
+exit 1
+fi
 cd "$(dirname "$0")" || exit
 rm -f rank*.json versions*.json
 root="$(cd ../../.. && pwd)"

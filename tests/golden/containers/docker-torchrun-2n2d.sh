@@ -41,6 +41,10 @@ PYTHONPATH="$PWD"/../../../code exec python -m torch.distributed.run --nnodes 2 
 exit
 ;;
 esac
+if [ -e "$(dirname "$0")/events.rank0.jsonl" ]; then
+echo "This run was made. Again, in a new folder: python -m dlperf.repeat '$(dirname "$0")'" >&2
+exit 1
+fi
 cd "$(dirname "$0")" || exit
 rm -f rank*.json versions*.json
 trap 'kill $pids 2>/dev/null; exit 143' TERM INT

@@ -23,6 +23,10 @@ exec /cache/envs/oneflow-cpu-0123/bin/python -m dlperf.adapters.spawn 2 sh "$PWD
 exit
 ;;
 esac
+if [ -e "$(dirname "$0")/events.rank0.jsonl" ]; then
+echo "This run was made. Again, in a new folder: python -m dlperf.repeat '$(dirname "$0")'" >&2
+exit 1
+fi
 cd "$(dirname "$0")" || exit
 rm -f rank*.json versions*.json
 name=dlperf-bert-base-fp32-oneflow-b4-r1-c515a3

@@ -18,6 +18,10 @@ exec env \
 exit
 ;;
 esac
+if [ -e "$(dirname "$0")/events.rank0.jsonl" ]; then
+echo "This run was made. Again, in a new folder: python -m dlperf.repeat '$(dirname "$0")'" >&2
+exit 1
+fi
 cd "$(dirname "$0")" || exit
 rm -f rank*.json versions*.json
 PYTHONPATH="$PWD"/../../../code exec /cache/envs/oneflow-cpu-0123/bin/python -m dlperf.adapters.spawn 2 sh "$PWD"/launch.sh rank

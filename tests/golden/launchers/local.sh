@@ -1,5 +1,9 @@
 #!/bin/sh
 # bert_base-fp32-oneflow-b4, repeat 1 of 3
+if [ -e "$(dirname "$0")/events.rank0.jsonl" ]; then
+echo "This run was made. Again, in a new folder: python -m dlperf.repeat '$(dirname "$0")'" >&2
+exit 1
+fi
 cd "$(dirname "$0")" &&
 exec env \
   PYTHONPATH="$PWD"/../../../code \

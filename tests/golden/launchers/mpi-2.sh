@@ -19,6 +19,10 @@ exec env \
 exit
 ;;
 esac
+if [ -e "$(dirname "$0")/events.rank0.jsonl" ]; then
+echo "This run was made. Again, in a new folder: python -m dlperf.repeat '$(dirname "$0")'" >&2
+exit 1
+fi
 cd "$(dirname "$0")" || exit
 rm -f rank*.json versions*.json
 exec mpirun $([ "$(id -u)" = 0 ] && echo --allow-run-as-root) -np 2 --bind-to none --oversubscribe sh "$PWD"/launch.sh rank

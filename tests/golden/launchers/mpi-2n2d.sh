@@ -19,6 +19,10 @@ exec env \
 exit
 ;;
 esac
+if [ -e "$(dirname "$0")/events.rank0.jsonl" ]; then
+echo "This run was made. Again, in a new folder: python -m dlperf.repeat '$(dirname "$0")'" >&2
+exit 1
+fi
 cd "$(dirname "$0")" || exit
 rm -f rank*.json versions*.json
 exec mpirun $([ "$(id -u)" = 0 ] && echo --allow-run-as-root) -np 4 --bind-to none --host 10.77.0.1:2,10.77.0.2:2 --map-by ppr:2:node --mca plm_rsh_agent /bed/rsh --mca oob_tcp_if_include 10.77.0.0/24 --mca btl_tcp_if_include 10.77.0.0/24 -x A=1 sh "$PWD"/launch.sh rank
