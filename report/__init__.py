@@ -67,7 +67,7 @@ def write_why(comparison: Comparison, a: Side, b: Side, folder: Path) -> str:
     files = {"why.json": json.dumps({**said, **sides}, indent=1) + "\n", **drawn}
     files |= {"why.md": _markdown(report, "why.md.j2"), "why.html": _html(report, drawn, "why.html.j2")}
     place(files, folder)
-    return "\n".join([report.summary, "", *_columns(report.kinds)])
+    return "\n".join([report.summary, "", *text.in_columns(report.kinds)])
 
 
 def place(files: Mapping[str, str], folder: Path) -> None:
@@ -118,8 +118,8 @@ def proof_text(comparison: Comparison) -> str:
     """The certificates for a terminal."""
     lines = []
     for one in proofs.proofs(public.cleaned(comparison)):
-        lines += [one.title, " ".join(one.about), "", *_columns(one.systems), ""]
-        lines += [*_columns(one.pairs), ""] if one.pairs else []
+        lines += [one.title, " ".join(one.about), "", *text.in_columns(one.systems), ""]
+        lines += [*text.in_columns(one.pairs), ""] if one.pairs else []
         lines += [f"- {note}" for note in one.notes] + ([""] if one.notes else [])
     return "\n".join(lines)
 
@@ -128,7 +128,7 @@ def figures_text(comparison: Comparison) -> str:
     """The ranked rows that have figures for a terminal, best first; of several sizes a row each. Empty without any."""
     lines = []
     for section, brief, notes in _briefly(comparison):
-        lines += [section.title, *_columns(brief), *(f"- {note}" for note in notes), ""]
+        lines += [section.title, *text.in_columns(brief), *(f"- {note}" for note in notes), ""]
     return "\n".join(lines)
 
 
@@ -156,17 +156,6 @@ def _briefly(comparison: Comparison) -> Iterator[tuple[Section, Table, list[str]
         if section.brief and rows:
             notes = [f"{row.label}: {row.note}." for row in rows if row.note]
             yield section, Table(section.brief.columns, tuple(rows)), notes
-
-
-def _columns(table: Table) -> list[str]:
-    """A table in columns of spaces."""
-    cells = [tuple(column.title for column in table.columns), *(row.cells for row in table.rows)]
-    widths = [max(len(row[index]) for row in cells) for index in range(len(table.columns))]
-    lined = [
-        [c.rjust(w) if column.numeric else c.ljust(w) for c, w, column in zip(row, widths, table.columns, strict=True)]
-        for row in cells
-    ]
-    return ["  ".join(row).rstrip() for row in lined]
 
 
 def results_csv(comparison: Comparison) -> str:
