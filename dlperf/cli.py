@@ -35,6 +35,7 @@ COMMANDS = {
     "compare": "train the same models in several frameworks and report who was faster",
     "completion": "print what makes a shell complete commands, options and values",
     "data": "prepare text for BERT and images for ResNet",
+    "diff": "say whether B's rows are slower than A's, what changed, and how sure that is",
     "doctor": "say what this machine is, which rows run on it, and what a comparison takes",
     "envs": "list, install and remove the frameworks' environments",
     "images": "build, list, run and inspect the frameworks' images",

@@ -37,6 +37,7 @@ def test_a_flag_that_does_not_exist_is_one_line(name):
         "archive": ["verify", "x"],
         "completion": ["bash"],
         "data": ["photos", "--output", "x"],
+        "diff": ["a", "b"],
         "envs": ["list"],
         "images": ["list"],
         "publish": ["a", "b"],

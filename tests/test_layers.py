@@ -23,6 +23,7 @@ LAYERS = (
         "compare",
         "completion",
         "data.__main__",
+        "diff",
         "doctor",
         "envs.__main__",
         "images",

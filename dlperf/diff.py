@@ -1,0 +1,150 @@
+"""Whether B's rows are slower than A's, what changed between the two, and how sure that is."""
+
+from __future__ import annotations
+
+import dlperf.needs  # noqa: F401
+
+# isort: split
+
+import argparse
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dlperf.cli import Parser, exit_code
+from dlperf.errors import Problem, UsageError
+
+if TYPE_CHECKING:
+    from dlperf.figures.changes import Changes
+    from dlperf.schema import Comparison
+
+SIDE = "a comparison's folder, a published report's or a results.json; of several sessions, separated by commas"
+FORMATS = ("text", "markdown", "json")
+EXIT_CODES = (
+    "Exit codes: 0 if all rows are decided and none is slower; 1 if one is slower by more than P; 3 if none is, but "
+    "one is undecided or has no run; 2 for a wrong request."
+)
+
+
+def parser() -> argparse.ArgumentParser:
+    made = Parser(prog="python -m dlperf.diff", description=__doc__, epilog=EXIT_CODES)
+    made.add_argument("a", metavar="A", help=SIDE)
+    made.add_argument("b", metavar="B", help="likewise")
+    made.add_argument("--fail-above", metavar="P", default="3%", help="what a row may be slower by; default: 3%%")
+    made.add_argument("--format", metavar="F", default="text", help="text, markdown or json; default: text")
+    made.add_argument("-o", "--output", metavar="FILE", help="write it to this file")
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """See EXIT_CODES."""
+    arguments = vars(parser().parse_args(argv))
+    return exit_code(lambda: _diff(arguments))
+
+
+def _diff(arguments: Mapping[str, Any]) -> int:
+    share = _checked(arguments)
+    sides = [_places(arguments[side]) for side in ("a", "b")]
+    return _told(sides, share, arguments)
+
+
+def _told(sides: Sequence[Sequence[Path]], share: float, arguments: Mapping[str, Any]) -> int:
+    from dlperf.figures.changes import changes
+    from dlperf.report import diff
+
+    read = [[_read(place, side) for place in places] for side, places in zip("AB", sides, strict=True)]
+    _different(sides, read)
+    found = changes(read[0], read[1], share)
+    _some_match(found, read)
+    heads = [_head(places, several) for places, several in zip(sides, read, strict=True)]
+    told = diff.FORMATS[arguments["format"]](found, heads)
+    if arguments["output"]:
+        Path(arguments["output"]).write_text(told, encoding="utf-8")
+        print(diff.conclusion(found))
+    else:
+        print(told, end="")
+    return code(found)
+
+
+def code(found: Changes) -> int:
+    """See EXIT_CODES."""
+    from dlperf.figures.changes import NO_RUN
+    from dlperf.figures.verdicts import SLOWER, UNDECIDED
+
+    return 1 if SLOWER in found.words else 3 if {UNDECIDED, NO_RUN} & set(found.words) else 0
+
+
+def _checked(arguments: Mapping[str, Any]) -> float:
+    """P. UsageError for all that is wrong."""
+    wrong = []
+    percent = re.fullmatch(r"([0-9]{1,2}(?:\.[0-9]{1,18})?)%", arguments["fail_above"])
+    share = float(percent[1]) / 100 if percent else 0.0
+    if not share:
+        allowed = "a share of A's rate above 0 and below 100 %"
+        wrong.append(Problem("--fail-above", arguments["fail_above"], allowed, "Try --fail-above 3%."))
+    if arguments["format"] not in FORMATS:
+        wrong.append(Problem("--format", arguments["format"], ", ".join(FORMATS)))
+    output = Path(arguments["output"] or "x")
+    if output.is_dir() or not output.absolute().parent.is_dir():
+        says = "this is a folder. Name a file." if output.is_dir() else "its folder does not exist. Make it first."
+        wrong.append(Problem("--output", output, says=says))
+    if wrong:
+        raise UsageError(wrong)
+    return share
+
+
+def _places(side: str) -> list[Path]:
+    """A name with a comma is one place if it exists."""
+    return [Path(side)] if Path(side).exists() else [Path(one) for one in side.split(",")]
+
+
+def _read(place: Path, side: str) -> Comparison:
+    """UsageError where there is no comparison, or none of its runs has a rate."""
+    from dlperf.comparison import store
+    from dlperf.report import public
+
+    if not str(place).strip() or not store.holds(place):
+        says = "this is no comparison's folder and no results.json. Separate several sessions with commas."
+        raise UsageError([Problem(side, place, says=says)])
+    found, changed = store.read(place)
+    for warning in changed:
+        print(f"{place}: {warning}", file=sys.stderr)
+    if not any(record.done for record in found.records):
+        failed = next((record.failure for record in reversed(found.records) if record.failure), None)
+        why = f"the last one failed: {failed.kind}: {failed.message}" if failed else "there are none"
+        raise UsageError([Problem(side, place, says=f"no run of it has a rate; {why}.")])
+    return public.cleaned(public.unnamed(found, place if place.is_dir() else place.parent))
+
+
+def _different(sides: Sequence[Sequence[Path]], read: Sequence[Sequence[Comparison]]) -> None:
+    """UsageError where one comparison is named twice, if by a copy: its runs count once."""
+    seen: dict[object, Path] = {}
+    for place, one in zip([*sides[0], *sides[1]], [*read[0], *read[1]], strict=True):
+        runs = one.created, tuple((record.job.id, record.started, record.seconds) for record in one.records)
+        if runs in seen:
+            says = f"this is the same comparison as {seen[runs]}. Name another one."
+            raise UsageError([Problem("B" if place in sides[1] else "A", place, says=says)])
+        seen[runs] = place
+
+
+def _some_match(found: Changes, read: Sequence[Sequence[Comparison]]) -> None:
+    """UsageError where no row is in both."""
+    from dlperf.figures.changes import ONLY_A, ONLY_B
+    from dlperf.report import diff
+
+    if any(row.a and row.b for row in found.rows):
+        return
+    have = [[diff.row(row.job) for row in found.rows if row.word == word] for word in (ONLY_A, ONLY_B)]
+    says = f"no row of it is in A. A has: {'; '.join(have[0])}. B has: {'; '.join(have[1])}."
+    raise UsageError([Problem("B", "", says=says)])
+
+
+def _head(places: Sequence[Path], several: Sequence[Comparison]) -> str:
+    names = [place.resolve().parent.name if place.is_file() else place.resolve().name for place in places]
+    return ", ".join(f"{name} ({one.created}, dlperf {one.version})" for name, one in zip(names, several, strict=True))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
