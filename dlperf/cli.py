@@ -41,6 +41,7 @@ COMMANDS = {
     "images": "build, list, run and inspect the frameworks' images",
     "list": "list frameworks, models, options, and what is supported where",
     "publish": "put a comparison that is fit for it among published ones, with its archive",
+    "repeat": "make a finished run again, in a new folder, and print its rate",
     "report": "render reports again, and several together",
     "scaling": "hold the model of scaling against DLPerf's published tables",
     "show": "show a comparison's rows, or all runs of one row",

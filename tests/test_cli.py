@@ -41,6 +41,7 @@ def test_a_flag_that_does_not_exist_is_one_line(name):
         "envs": ["list"],
         "images": ["list"],
         "publish": ["a", "b"],
+        "repeat": ["a"],
         "report": ["a"],
         "site": ["a"],
         "show": ["a"],

@@ -29,6 +29,7 @@ LAYERS = (
         "images",
         "list",
         "publish",
+        "repeat",
         "report.__main__",
         "scaling",
         "show",

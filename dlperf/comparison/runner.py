@@ -255,7 +255,7 @@ class Runner:
             command, outcome = self._execute(folder, job, spec, repeat, environment, tick)
             stored = system.stored(adapter, job, spec, environment)
             code = self._code(job.adapter) if job.traits.worker else ""
-            made = replace(_record(job, repeat, command, stored, outcome), block=self._first_block + repeat, code=code)
+            made = replace(recorded(job, repeat, command, stored, outcome), block=self._first_block + repeat, code=code)
             if made.done:
                 made = self._work.looked_at(made, environment, outcome.stream, self._expected.get(job.id, 0.0))
         except RunError as error:
@@ -325,7 +325,8 @@ def _not_seen(ended: Exit, stream: Stream, folder: Path, launcher: Launcher) -> 
     return Failure("launcher", ", ".join(seen) or "none")
 
 
-def _record(job: Job, repeat: int, command: str, environment: Mapping[str, str], outcome: Outcome) -> Record:
+def recorded(job: Job, repeat: int, command: str, environment: Mapping[str, str], outcome: Outcome) -> Record:
+    """What came of a run. command: its script. environment: see Environment.stored."""
     stream = outcome.stream
     return Record(
         job=job,

@@ -311,7 +311,7 @@ def open_folder(folder: Path) -> Store:
         raise UsageError([Problem(str(path), "", says=says)]) from None
 
 
-def no_links(folder: Path) -> None:
+def no_links(folder: Path, field: str = "--resume") -> None:
     """UsageError if something in a comparison's folder that its runs are written to, or read from, is a symbolic link:
     none of dlperf's is."""
     runs = (
@@ -320,7 +320,7 @@ def no_links(folder: Path) -> None:
     for path in (*folder.iterdir(), *folder.glob("source/*"), *runs):
         if path.is_symlink():
             says = f"{path} is a symbolic link, and dlperf follows none there. Put what it leads to in its place."
-            raise UsageError([Problem("--resume", folder, says=says)])
+            raise UsageError([Problem(field, folder, says=says)])
 
 
 @contextmanager

@@ -16,6 +16,8 @@ from dlperf.errors import RunError
 if TYPE_CHECKING:
     from dlperf.catalog.adapter import Adapter
 
+VERSION = ".".join(map(str, sys.version_info[:3]))
+
 
 def planned(adapter: Adapter, key: str, chosen: Mapping[str, str]) -> Environment:
     """The environment that `ensure` returns, without its digest."""
@@ -23,8 +25,7 @@ def planned(adapter: Adapter, key: str, chosen: Mapping[str, str]) -> Environmen
 
     spec = adapter.environments.get(key)
     variables = variables_of(spec, Path(sysconfig.get_paths()["purelib"])) if spec else {}
-    version = ".".join(map(str, sys.version_info[:3]))
-    return Environment(adapter.name, key, "current", Path(sys.executable), version, "", None, variables)
+    return Environment(adapter.name, key, "current", Path(sys.executable), VERSION, "", None, variables)
 
 
 def commands(adapter: Adapter, key: str, chosen: Mapping[str, str]) -> list[str]:
@@ -39,9 +40,13 @@ def ensure(adapter: Adapter, key: str, chosen: Mapping[str, str], session: Sessi
         names = " or ".join(adapter.distribution)
         message = f"{adapter.name} {key}: {names} is not installed in the running Python, {sys.executable}"
         raise RunError("environment", f"{message}; install it there, or leave out --env current")
-    made = planned(adapter, key, chosen)
-    packages = (f"{name}=={found[name]}" for name in sorted(found))
-    return replace(made, digest=digest_of(made.python_version, *packages))
+    return replace(planned(adapter, key, chosen), digest=digest())
+
+
+def digest() -> str:
+    """Of this interpreter and the packages that it has."""
+    found = installed()
+    return digest_of(VERSION, *(f"{name}=={found[name]}" for name in sorted(found)))
 
 
 def check(env: Environment) -> None:

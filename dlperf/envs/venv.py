@@ -105,19 +105,32 @@ def _ready(target: Target) -> Environment | None:
     if runs is None:
         return None
     packages = target.folder / "lib" / f"python{pythons.minor(runs.version)}" / "site-packages"
-    changed = changes.since(target.folder)
-    now = [changes.fingerprint(target.folder, changed)] if changed else []
+    digest, changed = _digest(target.folder, target.digest, runs.version)
     return Environment(
         target.adapter.name,
         target.key,
         "venv",
         python,
         runs.version,
-        digest_of(target.digest, runs.version, *now),
+        digest,
         target.folder,
         variables_of(target.spec, packages),
         changed=tuple(changed),
     )
+
+
+def digest_in(folder: Path) -> str:
+    """Of the environment in a folder, as Environment.digest has it, whatever lock it is of; empty where none is whole
+    or its interpreter does not run."""
+    noted, runs = marker_of(folder).get("digest"), pythons.interpreter(str(folder / "bin" / "python"))
+    return _digest(folder, noted, runs.version)[0] if noted and runs else ""
+
+
+def _digest(folder: Path, of_lock: str, version: str) -> tuple[str, list[str]]:
+    """With the files that were changed since it was made."""
+    changed = changes.since(folder)
+    now = [changes.fingerprint(folder, changed)] if changed else []
+    return digest_of(of_lock, version, *now), changed
 
 
 def _make(making: Making) -> Environment:

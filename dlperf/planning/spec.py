@@ -63,7 +63,8 @@ class Spec:
     that run the rows; empty on a CPU, where other machines run them, or nothing tells. until: the half width of a
     ratio's interval, as a share, for which blocks are added; 0: as many as the protocol's repeats. max_time: seconds
     that runs take together, after which none is added; 0: however many. profile: steps of each run that its framework's
-    profiler looks at, after the windows; of dlperf.why.
+    profiler looks at, after the windows; of dlperf.why. turns: of two comparisons whose runs took turns in one session,
+    block by block, what both have; of dlperf.diff --rerun.
     """
 
     models: tuple[str, ...]
@@ -102,6 +103,7 @@ class Spec:
     until: float = 0.0
     max_time: float = 0.0
     profile: int = 0
+    turns: str = ""
 
     @property
     def world_sizes(self) -> list[int]:

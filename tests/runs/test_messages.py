@@ -14,7 +14,7 @@ from odd import ODD, changed, fields
 
 from dlperf import report, stored
 from dlperf.catalog import reader
-from dlperf.comparison.runner import _record
+from dlperf.comparison.runner import recorded
 from dlperf.launchers import find
 from dlperf.runs import bundle, conditions, events, failures, messages
 from dlperf.runs.execute import Exit, Outcome
@@ -44,7 +44,7 @@ def record(folder: Path, lines, world_size=1):
         (folder / f"events.rank{rank}.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
     stream = events.read_job(folder, world_size, WINDOWS)
     failure = failures.failure(Exit(0, False, 60.0, False), stream, folder, find("local"))
-    return _record(JOB, 0, "", {"kind": "venv", "digest": "0"}, Outcome("", 60.0, stream, failure))
+    return recorded(JOB, 0, "", {"kind": "venv", "digest": "0"}, Outcome("", 60.0, stream, failure))
 
 
 @pytest.mark.slow
