@@ -8,13 +8,15 @@ import dlperf.needs  # noqa: F401
 
 import argparse
 import re
+import secrets
 import sys
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dlperf.cli import Parser, exit_code
-from dlperf.errors import Problem, UsageError
+from dlperf.errors import Problem, RunError, UsageError, whole_number
 
 if TYPE_CHECKING:
     from dlperf.figures.changes import Changes
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 SIDE = "a comparison's folder, a published report's or a results.json; of several sessions, separated by commas"
 FORMATS = ("text", "markdown", "json")
+#: of each row on each side, with --rerun
+REPEATS, MOST_REPEATS = 5, 1000
 EXIT_CODES = (
     "Exit codes: 0 if all rows are decided and none is slower; 1 if one is slower by more than P; 3 if none is, but "
     "one is undecided or has no run; 2 for a wrong request."
@@ -35,29 +39,50 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--fail-above", metavar="P", default="3%", help="what a row may be slower by; default: 3%%")
     made.add_argument("--format", metavar="F", default="text", help="text, markdown or json; default: text")
     made.add_argument("-o", "--output", metavar="FILE", help="write it to this file")
+    made.add_argument(
+        "--rerun",
+        action="store_true",
+        help="run the rows that A and B share again, in turns, each with its own code and environment; compare these",
+    )
+    made.add_argument("-r", "--repeats", metavar="N", help="with --rerun: runs of each row on each side; default: 5")
+    made.add_argument("--runs", metavar="DIR", help="with --rerun: a new folder for them; default: runs/diff-DATE")
     return made
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """See EXIT_CODES."""
     arguments = vars(parser().parse_args(argv))
-    return exit_code(lambda: _diff(arguments))
+    return exit_code(lambda: _diff(arguments), kept="Finished runs are kept.")
 
 
 def _diff(arguments: Mapping[str, Any]) -> int:
     share = _checked(arguments)
     sides = [_places(arguments[side]) for side in ("a", "b")]
-    return _told(sides, share, arguments)
+    found, read = _found(sides, share)
+    if arguments["rerun"]:
+        sides = _rerun(found, sides, arguments)
+        found, read = _found(sides, share)
+    return _told(found, sides, read, arguments)
 
 
-def _told(sides: Sequence[Sequence[Path]], share: float, arguments: Mapping[str, Any]) -> int:
+def _found(sides: Sequence[Sequence[Path]], share: float) -> tuple[Changes, Sequence[Sequence[Comparison]]]:
     from dlperf.figures.changes import changes
-    from dlperf.report import diff
 
     read = [[_read(place, side) for place in places] for side, places in zip("AB", sides, strict=True)]
     _different(sides, read)
     found = changes(read[0], read[1], share)
-    _some_match(found, read)
+    _some_match(found)
+    return found, read
+
+
+def _told(
+    found: Changes,
+    sides: Sequence[Sequence[Path]],
+    read: Sequence[Sequence[Comparison]],
+    arguments: Mapping[str, Any],
+) -> int:
+    from dlperf.report import diff
+
     heads = [_head(places, several) for places, several in zip(sides, read, strict=True)]
     told = diff.FORMATS[arguments["format"]](found, heads)
     if arguments["output"]:
@@ -90,6 +115,13 @@ def _checked(arguments: Mapping[str, Any]) -> float:
     if output.is_dir() or not output.absolute().parent.is_dir():
         says = "this is a folder. Name a file." if output.is_dir() else "its folder does not exist. Make it first."
         wrong.append(Problem("--output", output, says=says))
+    for name in ("repeats", "runs"):
+        if arguments[name] and not arguments["rerun"]:
+            wrong.append(
+                Problem(f"--{name}", arguments[name], says="it is of --rerun, which is not given. Leave it out.")
+            )
+    if arguments["repeats"] and whole_number(arguments["repeats"], 2, MOST_REPEATS) is None:
+        wrong.append(Problem("--repeats", arguments["repeats"], f"2 to {MOST_REPEATS}"))
     if wrong:
         raise UsageError(wrong)
     return share
@@ -111,11 +143,18 @@ def _read(place: Path, side: str) -> Comparison:
     found, changed = store.read(place)
     for warning in changed:
         print(f"{place}: {warning}", file=sys.stderr)
-    if not any(record.done for record in found.records):
-        failed = next((record.failure for record in reversed(found.records) if record.failure), None)
-        why = f"the last one failed: {failed.kind}: {failed.message}" if failed else "there are none"
-        raise UsageError([Problem(side, place, says=f"no run of it has a rate; {why}.")])
+    if why := _no_rate(found):
+        raise UsageError([Problem(side, place, says=why)])
     return public.cleaned(public.unnamed(found, place if place.is_dir() else place.parent))
+
+
+def _no_rate(found: Comparison) -> str:
+    """Why there is nothing to compare; empty if there is something."""
+    if any(record.done for record in found.records):
+        return ""
+    failed = next((record.failure for record in reversed(found.records) if record.failure), None)
+    why = f"the last one failed: {failed.kind}: {failed.message}" if failed else "there are none"
+    return f"no run of it has a rate; {why}."
 
 
 def _different(sides: Sequence[Sequence[Path]], read: Sequence[Sequence[Comparison]]) -> None:
@@ -129,7 +168,7 @@ def _different(sides: Sequence[Sequence[Path]], read: Sequence[Sequence[Comparis
         seen[runs] = place
 
 
-def _some_match(found: Changes, read: Sequence[Sequence[Comparison]]) -> None:
+def _some_match(found: Changes) -> None:
     """UsageError where no row is in both."""
     from dlperf.figures.changes import ONLY_A, ONLY_B
     from dlperf.report import diff
@@ -139,6 +178,48 @@ def _some_match(found: Changes, read: Sequence[Sequence[Comparison]]) -> None:
     have = [[diff.row(row.job) for row in found.rows if row.word == word] for word in (ONLY_A, ONLY_B)]
     says = f"no row of it is in A. A has: {'; '.join(have[0])}. B has: {'; '.join(have[1])}."
     raise UsageError([Problem("B", "", says=says)])
+
+
+def _rerun(found: Changes, sides: Sequence[Sequence[Path]], arguments: Mapping[str, Any]) -> list[list[Path]]:
+    """Run the rows that both have again, on this machine. Returns the folders of these runs, of A and of B.
+
+    UsageError, of all rows, where some cannot be: a comparison of the others would be another one.
+    """
+    from dlperf import machine
+    from dlperf.comparison import again, store
+    from dlperf.figures.changes import OTHER_WORK
+
+    several = [",".join(map(str, places)) for places in sides if len(places) > 1]
+    if several:
+        raise UsageError([Problem("--rerun", several[0], says="it runs one comparison of each side. Name one.")])
+    sources = [again.opened(places[0], side) for side, places in zip("AB", sides, strict=True)]
+    both = [(row.a.id, row.b.id) for row in found.rows if row.a and row.b and row.word != OTHER_WORK]
+    if not both:
+        raise UsageError([Problem("--rerun", "", says="no row of B does the work of one of A.")])
+    known = [{job.id: job for job in source.plan.jobs} for source in sources]
+    rows = [[known[0][a], known[1][b]] for a, b in both]
+    wrong = [
+        Problem(side, job.id, says=f"it cannot be run again: {obstacle}.")
+        for row in rows
+        for side, source, job in zip("AB", sources, row, strict=True)
+        if (obstacle := again.obstacle(source, job))
+    ]
+    if wrong:
+        raise UsageError(wrong)
+    folder = Path(arguments["runs"] or f"runs/diff-{datetime.now():%Y%m%d-%H%M%S}")
+    store.claim(folder)
+    repeats, described, turns = int(arguments["repeats"] or REPEATS), machine.describe(), secrets.token_hex(8)
+    made = [
+        again.create(source, folder / name, [row[number] for row in rows], repeats, described, turns)
+        for number, (name, source) in enumerate(zip("ab", sources, strict=True))
+    ]
+    with store.locked(made[0].store.folder), store.locked(made[1].store.folder):
+        again.take_turns(made[0], made[1], rows, repeats, lambda line: print(line, file=sys.stderr, flush=True))
+    print(f"Runs: {folder}", file=sys.stderr)
+    for one in made:
+        if why := _no_rate(one.store.comparison):
+            raise RunError("crash", f"{one.store.folder}: {why}")
+    return [[one.store.folder] for one in made]
 
 
 def _head(places: Sequence[Path], several: Sequence[Comparison]) -> str:

@@ -11,7 +11,7 @@ import pytest
 from commands import FAKE, call, command, run
 from places import ROOT
 
-from dlperf import __version__
+from dlperf import __version__, diff
 from dlperf.__main__ import COMMANDS
 from dlperf.cli import exit_code
 from dlperf.errors import ENDING, hold_signals, ignore_signals, release_signals
@@ -63,6 +63,7 @@ def test_the_manual_names_no_flag_that_does_not_exist():
     """But for those of other commands, which stand in examples."""
     manual = (ROOT / "dlperf" / "README.md").read_text(encoding="utf-8")
     known = {name for flag in FLAGS for name in flag.names.split()} | {"--help", "--version"}
+    known |= {name for action in diff.parser()._actions for name in action.option_strings}
     others = {"--write", "--allowed-signers", "--identity", "--anyway", "--name", "--json"}
     assert {name for name in re.findall(r"--[a-z][a-z-]*", manual)} <= known | others
 

@@ -3,21 +3,26 @@ they ran, in the environments that they had. What is there already is only read.
 
 from __future__ import annotations
 
+import math
+import random
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import msgspec
 
 from dlperf import launchers
 from dlperf.comparison import store as store_
+from dlperf.comparison.progress import duration
 from dlperf.comparison.runner import recorded
 from dlperf.comparison.store import Store
 from dlperf.envs import kept
 from dlperf.errors import Problem, RunError, UsageError
+from dlperf.figures import rates, summaries
 from dlperf.planning.plan import Plan
 from dlperf.proof import audit
 from dlperf.runs import bundle, events, failures
@@ -66,9 +71,7 @@ class Again:
 
 def runs(source: Store, job: Job) -> list[Record]:
     """The finished runs of a row that have a script, in order; those that failed only where there are no others."""
-    made = sorted(
-        (one for one in source.records.values() if one.job.id == job.id and one.command), key=lambda one: one.repeat
-    )
+    made = sorted((one for one in of_row(source, job) if one.command), key=lambda one: one.repeat)
     return [one for one in made if one.done] or made
 
 
@@ -115,6 +118,33 @@ def create(
     store.note_code(bundle.listed(folder / "code"))
     store.prove({job.id: source.proofs[job.id] for job in jobs if job.id in source.proofs})
     return Again(source, store)
+
+
+def take_turns(a: Again, b: Again, rows: Sequence[Sequence[Job]], repeats: int, note: Callable[[str], None]) -> None:
+    """Run each row of both sides in each block: rows in random order, and of each row its two sides, one right after
+    the other. rows: A's job and B's. A row of which a side failed twice without a success is not tried again."""
+    order = random.Random(a.store.spec.turns)
+    once = [
+        median(one.seconds for one in runs(side.source, job))
+        for row in rows
+        for side, job in zip((a, b), row, strict=True)
+    ]
+    note(f"{repeats * len(once)} runs; as many of the finished ones took {duration(repeats * math.fsum(once))}.")
+    for block in range(repeats):
+        for row in order.sample(rows, len(rows)):
+            sides = list(zip("AB", (a, b), row, strict=True))
+            if not any(summaries.given_up(of_row(side.store, job)) for _, side, job in sides):
+                for name, side, job in order.sample(sides, len(sides)):
+                    note(f"block {block + 1} of {repeats}, {name}, {job.id}: {_told(side.run(job, block))}")
+
+
+def _told(record: Record) -> str:
+    failure = record.failure
+    return f"{failure.kind}: {failure.message}" if failure else f"{rates.shown(rates.throughput(record))} samples/s"
+
+
+def of_row(store: Store, job: Job) -> list[Record]:
+    return [record for record in store.records.values() if record.job.id == job.id]
 
 
 def _request(folder: Path) -> Mapping[str, object]:

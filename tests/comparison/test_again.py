@@ -3,27 +3,48 @@ framework that sleeps, whose rates are exact by its own clock."""
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 from commands import FAKE, call, records
+from places import ROOT
 
+from dlperf.comparison import store
 from dlperf.figures import rates
 
+#: what a step of that framework takes
+OF_STEP = "self._seconds = "
 
-def made(folder: Path, *words: object, step: float = 0.25) -> Path:
-    ended = call(
-        "compare", *FAKE, "--set", "clock=virtual", "--set", f"step_seconds={step}", "-q", *words, "-o", folder
-    )
+
+def made(folder: Path, *words: object, times: int = 1) -> Path:
+    """A comparison of one row with two runs. times: longer that a step takes, by the adapter's code."""
+    toy = folder.parent / "adapters" / "toy"
+    shutil.copytree(ROOT / "adapters" / "fake", toy)
+    for name, old, new in (
+        ("bert.py", "adapters.fake", "adapters.toy"),
+        ("resnet.py", OF_STEP, f"{OF_STEP}{times} * "),
+    ):
+        code = (toy / name).read_text()
+        assert old in code
+        (toy / name).write_text(code.replace(old, new))
+    fixed = ("-f", "toy", *FAKE[2:], "--set", "clock=virtual", "--set", "step_seconds=0.25", "-r", 2, "-q")
+    ended = call("compare", *fixed, *words, "-o", folder, DLPERF_ADAPTERS=str(toy.parent))
     assert ended.returncode == 0, ended.stderr
     return folder
 
 
 @pytest.fixture(scope="module")
 def a(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A comparison of one row with two runs at 16 sentences/s; tests only read it."""
-    return made(tmp_path_factory.mktemp("a") / "a", "-b", 4, "-r", 2)
+    """One row at 16 sentences/s; tests only read it, as b."""
+    return made(tmp_path_factory.mktemp("a") / "a", "-b", 4)
+
+
+@pytest.fixture(scope="module")
+def b(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same row, of code that is half as fast."""
+    return made(tmp_path_factory.mktemp("b") / "b", "-b", 4, times=2)
 
 
 def files(folder: Path) -> dict[Path, bytes]:
@@ -48,7 +69,9 @@ def test_a_run_is_made_again_in_a_new_folder_and_nothing_else_is_touched(a: Path
     assert rates.throughput(new) == pytest.approx(16)
     assert (new.code, new.environment, new.versions) == (old.code, old.environment, old.versions)
     assert call("report", out).returncode == 0, "it is the folder of a comparison"
-    assert call("compare", "--resume", out, "-q").returncode == 0
+    adapters = str(a.parent / "adapters")
+    assert call("compare", "--resume", out, "-q", DLPERF_ADAPTERS=adapters).returncode == 0
+    assert len(records(out)) == 1, "nothing of it is missing"
     assert call("repeat", run_of(out), "-o", tmp_path / "third").returncode == 0
 
 
@@ -104,3 +127,58 @@ def test_another_environment_than_the_run_had_is_refused(
     ended = call("repeat", run_of(a), "-o", tmp_path / "out")
     assert (ended.returncode, "it ran in another Python" in ended.stderr) == (2, True)
     assert not (tmp_path / "out").exists()
+
+
+def test_rows_of_two_comparisons_take_turns_and_need_no_control(a: Path, b: Path, tmp_path: Path) -> None:
+    before, out = {**files(a), **files(b)}, tmp_path / "runs"
+    stored = call("diff", a, b)
+    assert (stored.returncode, stored.stdout.splitlines()[-1]) == (3, "undecided: 1 row.")
+    words = ("diff", a, b, "--rerun", "--repeats", 3, "--runs", out, "--format", "json")
+    ended = call(*words)
+    assert ended.returncode == 1, ended.stderr
+    told = json.loads(ended.stdout)
+    (row,) = told["rows"]
+    assert (told["turns"], row["verdict"], row["ratio"]["centre"]) == (True, "slower", pytest.approx(0.5))
+    assert [fact["what"] for fact in row["changed"]] == ["code"]
+    assert {**files(a), **files(b)} == before
+    of_a, of_b = records(out / "a"), records(out / "b")
+    assert [one.block for one in of_a] == [one.block for one in of_b] == [0, 1, 2]
+    assert {one.code for one in of_a} == {records(a)[0].code} != {one.code for one in of_b}
+    lines = ended.stderr.splitlines()
+    assert lines[0].startswith("6 runs; as many of the finished ones took ")
+    assert lines[-1] == f"Runs: {out}"
+    assert {line.rpartition(": ")[2] for line in lines[1:-1] if ", A, " in line} == {"16 samples/s"}
+    assert {line.rpartition(": ")[2] for line in lines[1:-1] if ", B, " in line} == {"8 samples/s"}
+    again = call("diff", out / "a", out / "b", "--format", "json")
+    assert (again.returncode, again.stdout) == (1, ended.stdout), "what was stored tells the same"
+    assert "is not empty" in call(*words).stderr
+    assert store.open_folder(out / "a").warnings == []
+
+
+@pytest.mark.slow
+def test_a_row_that_fails_again_is_told_and_given_up(a: Path, b: Path, tmp_path: Path) -> None:
+    broken, out = copied(b, tmp_path / "broken"), tmp_path / "runs"
+    for path in broken.glob("runs/*/*/job.json"):
+        path.write_text(path.read_text().replace('"behave": "well"', '"behave": "crash"'))
+    ended = call("diff", a, broken, "--rerun", "--runs", out)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.splitlines()[-1].startswith(
+        f"{out / 'b'}: no run of it has a rate; the last one failed: crash: "
+    )
+    assert len(records(out / "b")) == 2
+
+
+@pytest.mark.slow
+def test_what_cannot_be_run_in_turns_is_one_message(a: Path, b: Path, tmp_path: Path) -> None:
+    other = made(tmp_path / "other", "-b", 8)
+    for words, says in (
+        ((a, b / "results.json", "--rerun"), "a published report or a results.json has neither. Name that folder."),
+        ((a, f"{b},{other}", "--rerun"), "it runs one comparison of each side. Name one."),
+        ((a, other, "--rerun"), "no row of B does the work of one of A"),
+        ((a, b, "--repeats", 3), "--repeats 3: it is of --rerun, which is not given. Leave it out."),
+        ((a, b, "--runs", tmp_path / "x"), "it is of --rerun, which is not given"),
+        ((a, b, "--rerun", "--repeats", 1), "--repeats: '1' is not usable; allowed: 2 to 1000."),
+    ):
+        ended = call("diff", *words)
+        assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1), ended.stderr
+        assert says in ended.stderr
