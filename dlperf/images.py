@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dlperf.catalog.adapter import DEVICES, Adapter
 from dlperf.catalog.reader import adapters
 from dlperf.cli import Parser, exit_code, named, say, tell
-from dlperf.columns import columns
 from dlperf.docker import build, dockerfile, engine
 from dlperf.docker.build import BUILDERS
 from dlperf.docker.dockerfile import PREFIX
@@ -23,6 +22,7 @@ from dlperf.errors import Problem, RunError, UsageError
 from dlperf.launchers import containers
 from dlperf.launchers.containers import Container
 from dlperf.shell import quote
+from dlperf.words import columns
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -15,10 +15,10 @@ from dlperf import models
 from dlperf.catalog import locks, reader
 from dlperf.catalog.adapter import INPUTS, Adapter
 from dlperf.cli import Parser, exit_code
-from dlperf.columns import columns
 from dlperf.models.parameters import count
 from dlperf.planning.spec import default_batch_size
 from dlperf.precision import TABLE as PRECISIONS
+from dlperf.words import columns
 
 Row = Mapping[str, object]
 

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from dlperf.cli import Parser, exit_code
-from dlperf.columns import columns
 from dlperf.errors import Problem, UsageError, clean, did_you_mean
 from dlperf.schema import Comparison, Job, Record
+from dlperf.words import columns
 
 
 def parser() -> argparse.ArgumentParser:

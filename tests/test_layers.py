@@ -62,7 +62,7 @@ LAYERS = (
     ("schema",),
     ("kind",),
     ("cache",),
-    ("columns",),
+    ("words",),
     ("shell",),
     ("errors",),
     ("needs",),

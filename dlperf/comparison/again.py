@@ -17,7 +17,6 @@ import msgspec
 
 from dlperf import launchers
 from dlperf.comparison import store as store_
-from dlperf.comparison.progress import duration
 from dlperf.comparison.runner import recorded
 from dlperf.comparison.store import Store
 from dlperf.envs import kept
@@ -29,6 +28,7 @@ from dlperf.runs import bundle, events, failures
 from dlperf.runs.execute import execute, now
 from dlperf.schema import Job, Record, run_folder
 from dlperf.stored import DAMAGED, decoded
+from dlperf.words import duration
 
 
 @dataclass

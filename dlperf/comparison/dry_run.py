@@ -10,7 +10,6 @@ import dlperf.adapters
 import dlperf.models
 from dlperf import shell
 from dlperf.catalog.adapter import Adapter
-from dlperf.columns import columns
 from dlperf.comparison import estimate
 from dlperf.comparison.estimate import Estimate
 from dlperf.envs.environment import Environment
@@ -22,6 +21,7 @@ from dlperf.proof import certify
 from dlperf.schema import Job, run_folder
 from dlperf.systems import kinds as systems
 from dlperf.systems.system import System
+from dlperf.words import columns
 
 
 def text(spec: Spec, planned: Plan, adapters: Mapping[str, Adapter], folder: Path, full: bool = False) -> str:

@@ -20,6 +20,7 @@ from dlperf.planning.spec import Protocol, Spec
 from dlperf.runs import events
 from dlperf.runs.events import Stream
 from dlperf.schema import Job, Record
+from dlperf.words import duration
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -349,14 +350,6 @@ class Display(Progress):
 
     def close(self) -> None:
         self._live.stop()
-
-
-def duration(seconds: float) -> str:
-    """ "40 s", "6 min 05 s", "1 h 20 min"."""
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes >= 60:
-        return f"{minutes // 60} h {minutes % 60:02} min"
-    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
 
 
 def _kind(job: Job) -> tuple[str, str, int]:

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dlperf.catalog.adapter import Adapter
 from dlperf.catalog.reader import adapters
 from dlperf.cli import Parser, exit_code, named, say, tell
-from dlperf.columns import columns
 from dlperf.envs import changes, pythons
 from dlperf.envs.explain import gigabytes
 from dlperf.envs.guard import is_held
@@ -21,6 +20,7 @@ from dlperf.envs.kinds import ensure_all
 from dlperf.envs.target import from_here, marker_of, older_folders, target_of
 from dlperf.envs.venv import remove
 from dlperf.errors import RunError
+from dlperf.words import columns
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

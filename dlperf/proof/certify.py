@@ -27,6 +27,7 @@ from dlperf.runs.events import Stream
 from dlperf.runs.execute import execute, now
 from dlperf.schema import Certificate, Failure, Job, Trajectory
 from dlperf.stored import DAMAGED, arrays
+from dlperf.words import duration
 
 
 @dataclass
@@ -47,7 +48,8 @@ class Certifier:
         self._threads = self.spec.threads * max(self.spec.nproc_per_node)
         self._stopped, self._turn = threading.Event(), threading.Lock()
         self._at_work: dict[str, tuple[Asked, float]] = {}
-        self._waiting = 0
+        self._wanted = self._waiting = 0
+        self._seconds: dict[str, float] = {}
 
     def certificates(
         self, jobs: Sequence[Job], environments: Mapping[str, Environment], **which: bool
@@ -55,9 +57,11 @@ class Certifier:
         """The certificates of each row whose environment there is; both by Job.id. which: see `trajectories`."""
         rows = [job for job in jobs if job.id in environments]
         wanted = {one.name: one for job in rows for one in needed(job, **which)}
-        self._waiting = len(wanted)
+        self._wanted = self._waiting = len(wanted)
+        self._seconds = {}
         evidence = self._all(wanted, environments)
         verdicts = self._judge(wanted, evidence)
+        self._tell(wanted, verdicts)
         return {job.id: tuple(verdicts[one.name] for one in trajectories(job, **which)) for job in rows}
 
     def _all(self, wanted: Mapping[str, Asked], environments: Mapping[str, Environment]) -> dict[str, Evidence]:
@@ -114,6 +118,7 @@ class Certifier:
         """The trajectory from the cache, or a new one."""
         with self._turn:
             self._waiting -= 1
+            number = f"[{self._wanted - self._waiting}/{self._wanted}]"
         blank = self._blank(one, environment)
         found = self._cached(blank)
         if found:
@@ -121,10 +126,29 @@ class Certifier:
         if not self.spec.verify:
             failure = Failure("unproven", "no certificate was asked for (--no-verify), and none is there")
             return Evidence(replace(blank, failure=failure), {})
-        self._say(f"proof of the same work: {one.title}")
+        self._say(f"{number} proof of the same work: {one.title}")
         made = self.run(one, environment, max(1, threads // one.ranks))
         keep(made, self.folder / "proofs" / one.name / "run")
+        self._seconds[one.name] = made.trajectory.seconds
+        failed = made.trajectory.failure
+        ended = f"failed: {failed.kind}" if failed else f"made in {duration(made.trajectory.seconds)}"
+        self._say(f"{number} {one.title}: {ended}{self._left(self._threads // threads)}")
         return made
+
+    def _left(self, at_once: int) -> str:
+        """`; at most about 6 min left`, if those that are left take as long as those that were made. Some may be in the
+        cache."""
+        left = (self._waiting + len(self._at_work)) * fmean(self._seconds.values()) / at_once
+        return f"; at most about {duration(left)} left" if self._waiting else ""
+
+    def _tell(self, wanted: Mapping[str, Asked], verdicts: Mapping[str, Certificate]) -> None:
+        """What came of the trajectories that were made now."""
+        made = {name: verdicts[name] for name in self._seconds}
+        odd = {name: one for name, one in made.items() if one.verdict != "same"}
+        if made:
+            self._say(f"proofs made: {len(made)}; of the same work: {len(made) - len(odd)}")
+        for name, one in odd.items():
+            self._say(f"{wanted[name].title}: {one.verdict}: {one.why}")
 
     def _cached(self, blank: Trajectory) -> Evidence | None:
         folder = place(blank)

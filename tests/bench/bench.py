@@ -18,7 +18,6 @@ from pathlib import Path
 from dlperf import __version__, machine, models, report
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import Adapter
-from dlperf.columns import columns
 from dlperf.comparison import progress, store
 from dlperf.comparison.runner import Runner
 from dlperf.errors import UsageError, handle_signals
@@ -34,6 +33,7 @@ from dlperf.planning.spec import Spec
 from dlperf.report import public
 from dlperf.revision import revision
 from dlperf.schema import Comparison, Job, Skip
+from dlperf.words import columns
 
 HERE = Path(__file__).parent
 PLAIN = "_plain"

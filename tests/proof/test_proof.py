@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import shutil
 import tomllib
 from pathlib import Path
@@ -481,7 +482,11 @@ def test_a_certificate_of_one_processor_is_not_anothers(tmp_path, monkeypatch):
 def test_a_valid_certificate_is_used_again_and_a_hand_edited_one_refused(toys, tmp_path):
     toys("twin")
     words = ("-f", "fake,twin")
-    assert verify(*words).stdout.count("proof of the same work:") == 2
+    first = verify(*words).stdout
+    begun = re.findall(r"^\[(\d)/2\] proof of the same work: (\w+):", first, re.MULTILINE)
+    assert [sorted(one) for one in zip(*begun, strict=True)] == [["1", "2"], ["fake", "twin"]]
+    assert len(re.findall(r"^\[\d/2\] (?:fake|twin): \w+, fp64: made in \d+ s", first, re.MULTILINE)) == 2
+    assert "proofs made: 2; of the same work: 2" in first
     again = verify(*words)
     assert again.returncode == 0
     assert "proof of the same work:" not in again.stdout

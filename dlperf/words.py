@@ -1,4 +1,4 @@
-"""A table as text."""
+"""What a terminal shows: tables, and how long something takes."""
 
 from __future__ import annotations
 
@@ -10,3 +10,11 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def duration(seconds: float) -> str:
+    """ "40 s", "6 min 05 s", "1 h 20 min"."""
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60:02} min"
+    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
