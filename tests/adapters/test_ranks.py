@@ -169,7 +169,7 @@ def test_each_number_of_ranks_is_a_row_with_all_its_samples(tmp_path):
     assert len(found[2].hosts) == 2
     assert found[2].communication["gradient_bytes"] == 4 * found[2].parameter_count
     assert found[2].communication["all_reduce_seconds"] > 0
-    assert re.search(r"^Fake step_seconds=0.1 +1 +2 +4 +8 ", ended.stdout, re.MULTILINE)
+    assert re.search(r"^1n2d +\([\d.,]+\)", ended.stdout, re.MULTILINE), "a rate in brackets, since nothing is proven"
 
 
 @pytest.mark.slow

@@ -163,7 +163,7 @@ def test_launchers_that_come_with_a_framework_start_it(compare, tmp_path, reques
     """Neither is installed here, so only their script is looked at."""
     ended = compare("--nproc-per-node", "2", "--launcher", launcher, *words, "--dry-run")
     assert ended.returncode == 0, ended.stderr
-    script = "# " + ended.stdout.partition("\n\n# ")[2]
+    script = "# " + ended.stdout.partition("\n\n# ")[2].partition("\n\n# --dry-run=full")[0] + "\n"
     script = script.replace(str(tmp_path), "TMP").replace(quote(sys.executable), "python")
     path = SCRIPTS / f"{launcher}.txt"
     if request.config.getoption("--update-golden"):
