@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 
-def columns(rows: Sequence[Sequence[str]]) -> str:
-    """A table as text, its columns aligned."""
+def columns(rows: Sequence[Sequence[str]], numeric: Container[int] = ()) -> str:
+    """A table as text, its columns aligned. numeric: the numbers of those that end at one line."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    sides = [str.rjust if column in numeric else str.ljust for column in range(len(widths))]
+    lines = ["  ".join(side(cell, width) for side, cell, width in zip(sides, row, widths, strict=True)) for row in rows]
     return "\n".join(line.rstrip() for line in lines)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dlperf.errors import clean
 from dlperf.figures.statistics import Estimate
 from dlperf.report.shape import Table
+from dlperf.words import columns
 
 #: stands for a figure that there is none of
 NONE = "–"
@@ -111,9 +112,5 @@ def column(values: Iterable[float | None], digits: int = 3, most: int = 4) -> li
 def in_columns(table: Table) -> list[str]:
     """A table in columns of spaces."""
     cells = [tuple(column.title for column in table.columns), *(row.cells for row in table.rows)]
-    widths = [max(len(row[index]) for row in cells) for index in range(len(table.columns))]
-    lined = [
-        [c.rjust(w) if column.numeric else c.ljust(w) for c, w, column in zip(row, widths, table.columns, strict=True)]
-        for row in cells
-    ]
-    return ["  ".join(row).rstrip() for row in lined]
+    numeric = [number for number, column in enumerate(table.columns) if column.numeric]
+    return columns(cells, numeric).split("\n")
