@@ -260,7 +260,7 @@ def summary(comparison: Comparison) -> str:
     several = any(job.world_size > 1 for job in comparison.jobs)
     for job in comparison.jobs:
         row = rows[job.id]
-        size = f" {job.nnodes}n{job.world_size}d" if several else ""
+        size = f" {job.size}" if several else ""
         what = f"{job.model} {job.precision_asked:<5} {job.system}{size}"
         if row.throughput and not job.traits.ranked:
             unit = models.FAMILIES[job.family].RATE_UNIT

@@ -96,6 +96,11 @@ class Job:
         return self.batch_size * self.world_size
 
     @property
+    def size(self) -> str:
+        """`2n16d`: 2 nodes with 16 devices together."""
+        return f"{self.nnodes}n{self.world_size}d"
+
+    @property
     def work(self) -> tuple[int, int, int, str]:
         """What must be the same for two rates to be compared: nodes, devices on each, batch, and whether it is read
         from files: by what loader is a framework's own matter."""

@@ -25,7 +25,7 @@ COUNTED = (SLOWER, FASTER, SAME, UNDECIDED, CONTROL, NO_RUN, OTHER_WORK, ONLY_A,
 
 def row(job: Job) -> str:
     """ "bert_base fp32 pytorch, CPU, batch 4"."""
-    size = f", {job.nnodes}n{job.world_size}d" if job.world_size > 1 else ""
+    size = f", {job.size}" if job.world_size > 1 else ""
     read = "" if job.input == "synthetic" else f", {job.input} input"
     device = names.device(job.device)
     return text.line(f"{job.model} {job.precision} {job.system}, {device}{size}, batch {job.batch_size}{read}")

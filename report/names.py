@@ -159,10 +159,10 @@ def size(job: Job) -> str:
 
 
 def short_sizes(jobs: Sequence[Job]) -> list[str]:
-    """`2n16d`: 2 nodes with 16 devices together; with batch and input where these differ."""
+    """See Job.size; with batch and input where these differ."""
     batches, inputs = {job.batch_size for job in jobs}, {job.work[-1] for job in jobs}
     return [
-        f"{job.nnodes}n{job.world_size}d"
+        job.size
         + (f" at batch {job.batch_size}" if len(batches) > 1 else "")
         + (f" from {job.work[-1]}" if len(inputs) > 1 else "")
         for job in jobs

@@ -59,8 +59,7 @@ def _table(spec: Spec, planned: Plan, expected: Estimate) -> str:
         to_make = (job.adapter, job.environment) in expected.to_make
         environment = job.image or f"{job.adapter} {job.environment}{' (to make)' if to_make else ''}"
         took = estimate.about(repeats * expected.each[job.id]) if job.id in expected.each else "?"
-        devices = f"{job.nnodes}n{job.world_size}d"
-        lines.append((job.id, devices, str(job.batch_size), steps, str(repeats), environment, took))
+        lines.append((job.id, job.size, str(job.batch_size), steps, str(repeats), environment, took))
     return columns(lines)
 
 
