@@ -163,6 +163,18 @@ def kind(standing: Standing) -> str:
     return "unresolved" if statistics.unresolved(standing.relative) else ""
 
 
+def may_be_first(standing: Standing) -> bool:
+    """Whether it is the fastest, or these runs do not tell it from that."""
+    return kind(standing) in ("fastest", "tie")
+
+
+def rate(summary: Summary, standing: Standing | None, places: int) -> str:
+    """A cell of a table of many systems: in brackets where the row is in no ranking. standing: None of a row whose kind
+    is never ranked, or that has no figure."""
+    shown = text.number(summary.throughput.centre if summary.throughput else None, places)
+    return f"({shown})" if standing and standing.obstacle else shown
+
+
 def failures(summary: Summary) -> str:
     """The kinds of a row's failures; empty without any."""
     return text.listing(names.status(record.failure.kind) for record in summary.failed if record.failure)

@@ -139,7 +139,7 @@ def table(entries: Sequence[Entry], of: int, places: Places) -> Listing:
     comparison = first.source.comparison
     of_job = {one.summary.job.id: one for one in entries if one.summary}
     ranked = [one.summary for one in entries if one.summary and one.summary.job.traits.ranked]
-    level = ranking.LEVEL_OF_LOOKS if comparison.spec.get("until") else ranking.LEVEL
+    level = ranking.level(comparison.spec)
     standing = {s.summary.job.id: s for s in standings.standings(ranked, standings.obstacles(comparison), level)}
     digits = text.decimals(one.estimate for one in entries)
     rows = [

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from dlperf.figures.standings import Standing
-from dlperf.report import names, text
+from dlperf.report import finding, names, text
 from dlperf.report.shape import Column, Excerpt, Overview, Page, Proof, Rates, Row, Section, Table
 
 #: models from which on each has a page of its own
@@ -30,15 +30,9 @@ def _rates(title: str, ranked: Sequence[Standing], several: bool) -> Rates:
         f"{title}, {names.size(job)}" if several else title,
         names.size(job),
         names.rate_unit(job.family),
-        {names.system(s.summary.job): _cell(s, places) for s in ranked},
-        tuple(names.system(s.summary.job) for s in ranked if not s.obstacle and (not s.relative or s.may_be_fastest)),
+        {names.system(s.summary.job): finding.rate(s.summary, s, places) for s in ranked},
+        tuple(names.system(s.summary.job) for s in ranked if finding.may_be_first(s)),
     )
-
-
-def _cell(standing: Standing, places: int) -> str:
-    estimate = standing.summary.throughput
-    rate = text.number(estimate.centre, places) if estimate else text.NONE
-    return f"({rate})" if standing.obstacle else rate
 
 
 def answered(section: Section) -> Section:

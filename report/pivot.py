@@ -65,13 +65,11 @@ class _Cells:
         return {names.system(one.job): self.noted(self._rate(one), names.row(one.job, True)) for one in group}
 
     def _rate(self, summary: Summary) -> str:
-        standing = self.of.get(summary.job.id)
-        rate = text.number(summary.throughput.centre if summary.throughput else None, self.places)
-        return f"({rate})" if standing and standing.obstacle else rate
+        return finding.rate(summary, self.of.get(summary.job.id), self.places)
 
     def best(self, group: Sequence[Summary]) -> set[str]:
         standings = [self.of[one.job.id] for one in group if one.job.id in self.of]
-        return {names.system(s.summary.job) for s in standings if finding.kind(s) in ("fastest", "tie")}
+        return {names.system(s.summary.job) for s in standings if finding.may_be_first(s)}
 
     def noted(self, cell: str, label: str) -> str:
         note = self.labels.get(label, "").removeprefix(finding.TIE).removeprefix("; ")
@@ -83,7 +81,7 @@ class _Cells:
 def _heads(jobs: Sequence[Job]) -> Iterator[tuple[str, Mapping[str, str]]]:
     """What tells sizes apart: by title, of each job's id the cell. Devices always, the others where they differ."""
     found = {
-        "devices": {job.id: f"{job.nnodes}n{job.world_size}d" for job in jobs},
+        "devices": {job.id: job.size for job in jobs},
         "batch per device": {job.id: f"{job.batch_size:,}" for job in jobs},
         "input": {job.id: job.work[-1] for job in jobs},
     }
