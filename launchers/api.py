@@ -4,8 +4,8 @@ A launcher turns a `Launch` into the text of a shell script, purely. `sh launch.
 and ends when they have ended, with an exit code that is not 0 if one has failed; when it gets SIGTERM, it leaves
 nothing running anywhere. `sh launch.sh rank` is what the engine runs for each rank: it sets the variables and becomes
 the worker. So every run can be repeated from its script, as `dlperf.repeat` does, and `start`, `wait` and `stop` are
-the same for all engines; in a folder that has a run it does nothing but say so. With a container, `sh launch.sh inside`
-is what runs in it.
+the same for all engines; in a folder that has a run it becomes `dlperf repeat`, or names it where that is not on PATH.
+With a container, `sh launch.sh inside` is what runs in it.
 """
 
 from __future__ import annotations
@@ -312,6 +312,7 @@ HERE = 'cd "$(dirname "$0")" || exit\n'
 #: what a run has told is not written over
 ONCE = """\
 if [ -e "$(dirname "$0")/events.rank0.jsonl" ]; then
+command -v dlperf >/dev/null && exec dlperf repeat "$(dirname "$0")"
 echo "This run was made. Again, in a new folder: python -m dlperf.repeat '$(dirname "$0")'" >&2
 exit 1
 fi

@@ -166,17 +166,29 @@ def test_runs_after_an_interruption_are_in_blocks_of_their_own(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_launch_script_makes_a_run_and_leaves_one_that_was_made(tmp_path):
+def test_the_launch_script_makes_a_run_and_one_that_was_made_in_a_new_folder(tmp_path):
     compare(*FAKE, "-r", 1, "-o", tmp_path / "out")
     (script,) = tmp_path.glob("out/runs/*/0/launch.sh")
     before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
     asked = ["sh", str(script.relative_to(tmp_path))]
-    refused = subprocess.run(asked, timeout=300, cwd=tmp_path, capture_output=True, text=True)
+
+    def sh(path: str) -> subprocess.CompletedProcess[str]:
+        environ = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
+        return subprocess.run(asked, timeout=300, cwd=tmp_path, capture_output=True, text=True, env=environ)
+
+    refused = sh("/usr/bin:/bin")
     said = f"This run was made. Again, in a new folder: python -m dlperf.repeat '{script.parent.relative_to(tmp_path)}'"
     assert (refused.returncode, refused.stderr) == (1, said + "\n")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "dlperf").write_text(f'#!/bin/sh\nexec {sys.executable} -m dlperf "$@"\n')
+    (tmp_path / "bin" / "dlperf").chmod(0o755)
+    again = sh(f"{tmp_path}/bin:/usr/bin:/bin")
+    assert (again.returncode, again.stderr) == (0, "")
+    assert " sentences/s (the finished run: " in again.stdout
+    assert len(list(tmp_path.glob("runs/repeat-*/runs/*/0/events.rank0.jsonl"))) == 1
     assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()} == before
     (script.parent / "events.rank0.jsonl").unlink()
-    assert subprocess.run(asked, timeout=300, cwd=tmp_path).returncode == 0
+    assert sh("/usr/bin:/bin").returncode == 0
     assert events.read(script.parent / "events.rank0.jsonl").end
 
 

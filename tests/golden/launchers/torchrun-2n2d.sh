@@ -25,6 +25,7 @@ exit
 ;;
 esac
 if [ -e "$(dirname "$0")/events.rank0.jsonl" ]; then
+command -v dlperf >/dev/null && exec dlperf repeat "$(dirname "$0")"
 echo "This run was made. Again, in a new folder: python -m dlperf.repeat '$(dirname "$0")'" >&2
 exit 1
 fi
