@@ -136,8 +136,9 @@ def _code(files: Mapping[str, bytes], comparison: Comparison) -> Iterator[str]:
 
 
 def _report(files: Mapping[str, bytes], comparison: Comparison, packed: Packed) -> tuple[list[str], list[str]]:
-    """What of the report results.json does not give; and whether its charts were left out, because another version of
-    matplotlib draws with other digits."""
+    """What of the report results.json does not give; and what was not compared: charts, where another version of
+    matplotlib draws with other digits, and all that another dlperf rendered and this one would not, so that archives
+    verify for as long as they are read."""
     try:
         made = report.render(comparison)
     except Exception as error:  # of figures that nobody thought of
@@ -147,6 +148,7 @@ def _report(files: Mapping[str, bytes], comparison: Comparison, packed: Packed) 
     redrawn = packed["matplotlib"] == own["matplotlib"]
     others = {store.RESULTS, PACKED, tar.MANIFEST}
     held = {name for name in files if not name.startswith(ASIDE) and name not in others}
+    notes = list[str]()
     problems = [f"{name} is no part of the report that results.json gives." for name in sorted(held - made.keys())]
     for name, content in made.items():
         if name not in files:
@@ -158,9 +160,8 @@ def _report(files: Mapping[str, bytes], comparison: Comparison, packed: Packed) 
         if theirs != content:
             problems.append(f"{name} is not what results.json gives.")
     if problems and packed["revision"] != own["revision"]:
-        problems.append(
-            f"The report was rendered by dlperf {packed['revision']}, and this is {own['revision']}: verify with that "
-            "one to tell an edit from a change of dlperf."
-        )
+        says = f"The report was rendered by dlperf {packed['revision']}, and this is {own['revision']}, which words it "
+        says += "otherwise; only that one tells an edit from a change of dlperf: "
+        problems, notes = [], [says + " ".join(problems)]
     drawn = f"matplotlib {packed['matplotlib']} drew them, and here is {own['matplotlib']}"
-    return problems, [] if redrawn else [f"The charts were not compared: {drawn}."]
+    return problems, notes if redrawn else [*notes, f"The charts were not compared: {drawn}."]
