@@ -8,19 +8,17 @@ import dlperf.needs  # noqa: F401
 
 import argparse
 import hashlib
-import importlib
 import json
 import os
 import shutil
 import sys
-import tarfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from dlperf.cli import Parser, exit_code
-from dlperf.errors import Problem, RunError, UsageError, reason
+from dlperf.errors import Problem, UsageError, reason
 
 if TYPE_CHECKING:
     from dlperf.figures.dlperf2020 import Published
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
 RESULTS, EXPLAINED, TABLES_2020 = "results.json", "why.json", "dlperf-2020.csv"
 #: what of a report's folder is in the site, beside its archive
 OF_REPORT = ("*.html", "*.md", "*.svg", "results.csv", RESULTS, EXPLAINED, "charts/*.svg")
-ARCHIVE, SIGNATURE, MANIFEST = "*.dlperf.tar.gz", ".sig", "MANIFEST.sha256"
 #: in the site: the list of the files that this command wrote
 MARKER = ".dlperf-site"
 
@@ -133,6 +130,7 @@ def _folders(folder: Path, out: Path) -> list[Path]:
 
 def _report(place: Path, found: Found, known: dict[str, str]) -> None:
     """known: names of reports, by the digests of their results."""
+    from dlperf.archive import signature
     from dlperf.comparison import store
     from dlperf.report.history import Source
 
@@ -151,8 +149,9 @@ def _report(place: Path, found: Found, known: dict[str, str]) -> None:
         return
     known[digest] = name
     archive, files = _archive(place, digest, comparison), _files(place)
-    for beside in ("", SIGNATURE) if archive.file else ():
-        files += [path] if _plain(path := place / (archive.file + beside)) else []
+    if archive.file:
+        packed = place / archive.file
+        files += filter(_plain, (packed, signature.beside(packed)))
     page = "report.html" if place / "report.html" in files else RESULTS
     if page == RESULTS:
         print(f"{place} has no report.html; `python -m dlperf.report {place}` makes it", file=sys.stderr)
@@ -185,47 +184,31 @@ def _plain(path: Path) -> bool:
 
 def _archive(place: Path, digest: str, comparison: Comparison) -> Archive:
     """Of a report with these results; of several archives the last by name."""
+    from dlperf import archive
+    from dlperf.archive.tar import SUFFIX
     from dlperf.report.history import Archive
 
-    files = sorted(filter(_plain, place.glob(ARCHIVE)))
+    files = sorted(filter(_plain, place.glob(f"*{SUFFIX}")))
     if not files:
         return Archive()
     try:
-        problems = _verify()(files[-1], render=False) or _of_another(files[-1], digest, comparison)
-    except (UsageError, RunError, OSError) as error:
-        problems = [reason(error) if isinstance(error, OSError) else str(error)]
+        problems = archive.verify(files[-1], render=False) or _of_another(files[-1], digest, comparison)
+    except OSError as error:
+        problems = [reason(error)]
     return Archive(files[-1].name, " ".join(problems))
 
 
-class _Verify(Protocol):
-    def __call__(self, path: Path, render: bool = ...) -> list[str]: ...
-
-
-def _verify() -> _Verify:
-    """What verifies an archive."""
-    try:
-        verify: _Verify = importlib.import_module("dlperf.archive").verify
-        return verify
-    except ModuleNotFoundError as error:
-        if error.name != "dlperf.archive":
-            raise
-        return lambda path, render=True: ["This version of dlperf cannot verify archives."]
-
-
 def _of_another(path: Path, digest: str, comparison: Comparison) -> list[str]:
-    """Whether an archive that verifies is of other results: of those that its manifest lists with this digest it is
-    not; else they are read, since later versions of dlperf write the same results with more keys."""
+    """Whether an archive that verifies is of other results: with those of this digest it is not; else they are read,
+    since later versions of dlperf write the same results with more keys."""
+    from dlperf.archive import tar
     from dlperf.stored import DAMAGED, comparison_from, decoded
 
     try:
-        with tarfile.open(path, "r|gz") as archive:
-            for member in archive:
-                name, content = member.name.partition("/")[2], archive.extractfile(member)
-                if content and name == MANIFEST and f"{digest}  {RESULTS}" in content.read().decode().splitlines():
-                    return []
-                if content and name == RESULTS and comparison_from(decoded(content.read())) == comparison:
-                    return []
-    except (tarfile.TarError, EOFError, *DAMAGED) as error:
+        results = tar.unpacked(path)[RESULTS]
+        if hashlib.sha256(results).hexdigest() == digest or comparison_from(decoded(results)) == comparison:
+            return []
+    except (tar.Refused, KeyError, *DAMAGED) as error:
         return [f"Its {RESULTS} cannot be read ({reason(error)})."]
     return [f"It is the archive of another comparison: its {RESULTS} is not that of this report."]
 
