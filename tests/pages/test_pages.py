@@ -112,6 +112,37 @@ def test_a_page_is_as_wide_as_its_window_and_its_letters_can_be_read(page: str, 
     assert told(page, script, tmp_path, width) == [width, True, []]
 
 
+#: targets of fingers that are too close, by WCAG 2.2, 2.5.8: a circle of 24 px around the centre of one that is smaller
+#: touches another one. A link within a sentence is exempt.
+TARGETS = """
+const targets = [...document.querySelectorAll("a[href], button, input, summary")].filter((one) =>
+  one.getClientRects().length && getComputedStyle(one).visibility === "visible" && one.getBoundingClientRect().top >= 0
+  && !(one.tagName === "A" && one.parentElement.innerText.trim() !== one.innerText.trim()));
+const boxes = targets.map((one) => one.getBoundingClientRect());
+const small = (box) => box.width < 24 || box.height < 24;
+const beyond = (at, low, high) => Math.max(low - at, 0, at - high);
+const away = (x, y, box) => Math.hypot(beyond(x, box.left, box.right), beyond(y, box.top, box.bottom));
+const close = targets.filter((one, i) => small(boxes[i]) && boxes.some((box, j) => {
+  const x = (boxes[i].left + boxes[i].right) / 2, y = (boxes[i].top + boxes[i].bottom) / 2;
+  const apart = Math.hypot(x - (box.left + box.right) / 2, y - (box.top + box.bottom) / 2);
+  return i !== j && (away(x, y, box) < 12 || (small(box) && apart < 24));
+}));
+return close.map((one) => one.outerHTML.slice(0, 100));
+"""
+
+
+def test_targets_are_large_enough_for_a_finger(page: str, tmp_path: Path) -> None:
+    assert told(page, TARGETS, tmp_path, 390) == []
+
+
+def test_targets_that_are_too_close_are_found(tmp_path: Path) -> None:
+    page = "<html><body><ul style='font-size: 12px; line-height: 14px'><li><a href='#a'>a</a><li><a href='#b'>b</a>"
+    assert told(f"{page}</ul></body></html>", TARGETS, tmp_path, 390) == [
+        '<a href="#a">a</a>',
+        '<a href="#b">b</a>',
+    ]
+
+
 def test_a_telephone_shows_system_rate_and_what_it_is_of_the_fastest(tmp_path: Path) -> None:
     page = (PUBLISHED / REPORTS[0]).read_text(encoding="utf-8")
     script = """
