@@ -41,7 +41,8 @@ def unmet(comparison: Comparison, changed: Sequence[str] = ()) -> list[Unmet]:
         "runs": _runs(comparison),
         "load": (f"{one} Measure again when it is idle." for one in caveats.busy(comparison)),
         "contention": (
-            f"{one} Measure again when nothing else runs." for one in (*sampled.taken(done), *sampled.shared(done))
+            f"{one} Measure again when nothing else runs."
+            for one in (*sampled.taken_from_rows(done), *sampled.shared(done))
         ),
         "proof": _proof(comparison),
         "failures": _failures(comparison),

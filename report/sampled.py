@@ -15,6 +15,10 @@ FELL = 0.05
 #: of a host's CPU time in a run's windows, what others may take, and other guests of its host; and the seconds from
 #: which on such shares are known
 OTHERS, STOLEN, COUNTED_SECONDS = 0.05, 0.02, 0.1
+TAKERS = (
+    ("cpu_others_share", OTHERS, "Other processes"),
+    ("cpu_steal_share", STOLEN, "Other guests of this virtual machine's host"),
+)
 
 
 def caveats(records: Iterable[Record]) -> Iterator[str]:
@@ -36,15 +40,17 @@ def caveats(records: Iterable[Record]) -> Iterator[str]:
 
 def taken(done: Sequence[Record]) -> Iterator[str]:
     """Runs that others took CPU time from."""
-    yield from _taken(
-        done, "cpu_others_share", OTHERS, "Other processes took more than {} of the CPUs' time (up to {}) in {}."
-    )
-    yield from _taken(
-        done,
-        "cpu_steal_share",
-        STOLEN,
-        "Other guests of this virtual machine's host took more than {} of the CPUs' time (up to {}) in {}.",
-    )
+    for taker, found in _taken([[record] for record in done]):
+        yield f"{taker} in {_rows(one for each in found for one in each)}."
+
+
+def taken_from_rows(done: Sequence[Record]) -> Iterator[str]:
+    """Rows that others took CPU time from, over all their runs: as much as a row's rate may be too low."""
+    runs: dict[str, list[Record]] = {}
+    for record in done:
+        runs.setdefault(record.job.id, []).append(record)
+    for taker, found in _taken(list(runs.values())):
+        yield f"{taker} in all runs together of {_systems(each[0] for each in found)}."
 
 
 def shared(done: Sequence[Record]) -> Iterator[str]:
@@ -52,19 +58,20 @@ def shared(done: Sequence[Record]) -> Iterator[str]:
     yield from _counted(done, "gpu_others", "Others' processes computed on the GPU ({} at once, at most) in {}.")
 
 
-def _taken(records: Sequence[Record], name: str, most: float, sentence: str) -> Iterator[str]:
-    """Runs in whose windows together a share was larger than it may be."""
-    found = [(share, record) for record in records if (share := _share(record, name)) > most]
-    if found:
-        yield sentence.format(
-            _percent(most), _percent(max(share for share, _ in found)), _rows(one for _, one in found)
-        )
+def _taken(groups: Sequence[Sequence[Record]]) -> Iterator[tuple[str, list[Sequence[Record]]]]:
+    """Who took a larger share of the CPUs' time than they may, and of which groups of runs."""
+    for name, most, who in TAKERS:
+        found = [(share, group) for group in groups if (share := _share(group, name)) > most]
+        if found:
+            largest, taken = _percent(max(share for share, _ in found)), [one for _, one in found]
+            yield f"{who} took more than {_percent(most)} of the CPUs' time (up to {largest})", taken
 
 
-def _share(record: Record, name: str) -> float:
+def _share(records: Sequence[Record], name: str) -> float:
     """Over all windows; 0 where it is not known, or is of less time than can be counted."""
-    seconds = math.fsum(window.seconds for window in record.windows)
-    taken = math.fsum(window.seconds * window.conditions.get(name, 0.0) for window in record.windows)
+    windows = [window for record in records for window in record.windows]
+    seconds = math.fsum(window.seconds for window in windows)
+    taken = math.fsum(window.seconds * window.conditions.get(name, 0.0) for window in windows)
     return taken / seconds if taken > COUNTED_SECONDS else 0.0
 
 
@@ -137,5 +144,8 @@ def _grouped(records: Iterable[Record], why: Callable[[Record], str]) -> dict[st
 def _rows(records: Iterable[Record]) -> str:
     """`3 runs of PyTorch (amp) and JAX (amp)`."""
     records = list(records)
-    rows = text.listing(f"{names.system(record.job)} ({record.job.precision_asked})" for record in records)
-    return f"{text.count(len(records), 'run')} of {rows}"
+    return f"{text.count(len(records), 'run')} of {_systems(records)}"
+
+
+def _systems(records: Iterable[Record]) -> str:
+    return text.listing(f"{names.system(record.job)} ({record.job.precision_asked})" for record in records)
