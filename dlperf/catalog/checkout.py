@@ -128,6 +128,11 @@ def _inside(folder: Path, name: str | Path) -> Path:
 
 
 def _edit(source: Source, folder: Path, needed: Iterable[str]) -> None:
+    for name, other in source.copies.items():
+        if _within(name, needed):
+            if not (folder / name).is_file():
+                raise RunError("environment", f"there is no {name} at {source.short} to copy")
+            shutil.copyfile(folder / name, _inside(folder, other))
     for change in source.replace:
         if not _within(change.file, needed):
             continue

@@ -30,7 +30,7 @@ class Foreign(Tables):
     def source(self, table: keys.Source) -> Source:
         if not re.fullmatch(r"[\w][\w./-]*", table["commit"]):
             self.wrong("source.commit", table["commit"], "a commit's hash, or if that is unknown a tag or branch")
-        return Source(table["repository"], table["commit"], replacements(table))
+        return Source(table["repository"], table["commit"], replacements(table), table.get("copy", {}))
 
     def script(self, model: str, table: keys.Script) -> Script:
         where = f"script.{model}."

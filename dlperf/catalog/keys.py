@@ -96,6 +96,7 @@ class Option(TypedDict, total=False):
 class Source(TypedDict, total=False):
     repository: Required[Text]
     commit: Required[Text]
+    copy: dict[Text, Text]
     replace: list[Replace]
 
 

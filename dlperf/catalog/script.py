@@ -19,12 +19,14 @@ RATES = ("all", "node", "device", "step", "node step")
 class Source:
     """Where a script that is not ours comes from. It is given by --source, checked and copied, never kept here.
 
-    commit: its hash, or where nobody tells it a tag or branch. replace: edits of the copy.
+    commit: its hash, or where nobody tells it a tag or branch. replace: edits of the copy. copies: files -> what they
+    are also called, as they are before the edits.
     """
 
     repository: str
     commit: str
     replace: tuple[Replacement, ...] = ()
+    copies: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def short(self) -> str:
