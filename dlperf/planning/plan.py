@@ -205,7 +205,8 @@ def _supported(adapter: Adapter, model: str, device: str, precision: str, input:
         has = dict.fromkeys(f"{one.model} {one.precision} on {one.device}" for one in adapter.imported)
         return "never", f"its figures are of {', '.join(has)}"
     if adapter.scripts and model not in adapter.scripts:
-        return "never", f"its scripts train {' and '.join(adapter.scripts)}"
+        *first, last = adapter.scripts
+        return "never", f"its scripts train {' and '.join(filter(None, (', '.join(first), last)))}"
     support = adapter.support_of(models.FAMILY_OF[model], device, precision, input)
     return support.status, support.why
 

@@ -356,6 +356,7 @@ def test_commands_agree_with_those_that_dlperf_documents(asked, document, expect
 BATCH_ARGUMENTS = {
     ("ngc-pytorch", "resnet50"): ("-b", "32"),
     ("ngc-pytorch", "bert_base"): ("--train_batch_size", "32"),
+    ("ngc-pytorch", "bert_large"): ("--train_batch_size", "32"),
     ("ngc-mxnet", "resnet50"): ("--batch-size", "512"),
     ("ngc-tensorflow1", "resnet50"): ("--batch_size", "32"),
     ("ngc-tensorflow1", "bert_base"): ("--train_batch_size", "32"),
@@ -483,7 +484,7 @@ def test_a_script_is_skipped_where_it_cannot_run():
     on_gpu = plan.from_spec(checks.from_arguments({**given, "device": "cuda"}, ADAPTERS), ADAPTERS)
     assert [job.adapter for job in on_gpu.jobs] == ["ngc-pytorch"]
     assert {skip.why for skip in on_gpu.skips if skip.model == "resnet_tiny"} == {
-        "its scripts train resnet50 and bert_base",
+        "its scripts train resnet50, bert_base and bert_large",
         "its scripts train resnet50",
     }
 
@@ -619,6 +620,7 @@ def nanogpt(count, batch):
 FORMATS = {
     ("ngc-pytorch", "resnet50"): [ngc_pytorch_resnet, ngc_pytorch_resnet_newer],
     ("ngc-pytorch", "bert_base"): [ngc_pytorch_bert],
+    ("ngc-pytorch", "bert_large"): [ngc_pytorch_bert],
     ("ngc-tensorflow1", "resnet50"): [ngc_tensorflow1_resnet],
     ("ngc-tensorflow1", "bert_base"): [ngc_tensorflow1_bert],
     ("ngc-mxnet", "resnet50"): [ngc_mxnet],
@@ -921,14 +923,19 @@ def test_what_a_script_does_not_need_may_be_missing(checkout, tmp_path):
 def test_edits_are_made_in_the_copy_alone(checkout, tmp_path):
     folder, adapter = checkout
     change = Replacement("imagenet/main.py", "'one'", "'two'")
-    adapter = dataclasses.replace(adapter, source=dataclasses.replace(adapter.source, replace=(change,)))
+    copies = {"imagenet/main.py": "imagenet/other.py"}
+    adapter = dataclasses.replace(adapter, source=dataclasses.replace(adapter.source, replace=(change,), copies=copies))
     checkout_.copy(adapter, folder, tmp_path / "copy", ["resnet50"])
     assert (tmp_path / "copy/imagenet/main.py").read_text() == "print('two')\n"
+    assert (tmp_path / "copy/imagenet/other.py").read_text() == "print('one')\n"
     assert (folder / "imagenet/main.py").read_text() == "print('one')\n"
     assert checkout_.edited(adapter, "resnet50") == ["imagenet/main.py"]
     gone = dataclasses.replace(adapter.source, replace=(dataclasses.replace(change, old="'three'"),))
     with pytest.raises(Exception, match="has no text \"'three'\" to replace"):
         checkout_.copy(dataclasses.replace(adapter, source=gone), folder, tmp_path / "again", ["resnet50"])
+    gone = dataclasses.replace(adapter.source, copies={"imagenet/none.py": "imagenet/other.py"})
+    with pytest.raises(Exception, match=r"there is no imagenet/none\.py at .* to copy"):
+        checkout_.copy(dataclasses.replace(adapter, source=gone), folder, tmp_path / "third", ["resnet50"])
 
 
 def test_a_checkout_is_copied_as_it_is_committed(checkout, tmp_path):
