@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _report(arguments: Mapping[str, Any]) -> int:
     from dlperf import report
     from dlperf.comparison import store
-    from dlperf.report.index import index
+    from dlperf.report.index import listing
 
     sources = [Path(source) for source in arguments["sources"]]
     found = [store.read(source) for source in sources]  # all of them, before anything is written
@@ -53,7 +53,7 @@ def _report(arguments: Mapping[str, Any]) -> int:
     if len(places) > 1 and arguments["output"]:
         list_ = Path(arguments["output"]) / "README.md"
         made = {place.name: comparison for place, (comparison, _) in zip(places, found, strict=True)}
-        list_.write_text(index(made, {}, "# Reports\n"), encoding="utf-8")
+        list_.write_text(listing(made), encoding="utf-8")
         print(f"List: {list_}")
     return 0
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dlperf.report import markdown, public
+from dlperf.report import gate, markdown, public, text
 from dlperf.report.view import view
 from dlperf.schema import Comparison
 
@@ -21,7 +21,14 @@ to on a GPU that was not there: counted, not measured.
 
 
 #: where the first entry begins
-ENTRY = re.compile(r"^\n## (\[|Why steps differ$)", re.MULTILINE)
+ENTRY = re.compile(r"^\n## (\[|Why steps differ$|Without all conditions$)", re.MULTILINE)
+
+ANYWAY = """
+## Without all conditions
+
+Made before `dlperf.publish` had conditions, or published although some are not met.
+
+"""
 
 WHY = """
 ## Why steps differ
@@ -32,11 +39,24 @@ By `python -m dlperf.why`, which sorts what each framework's profiler saw of a s
 
 
 def index(published: Mapping[str, Comparison], explained: Mapping[str, Mapping[str, Any]], head: str = HEAD) -> str:
-    """The newest first, each with what its sections found. published: by the name of the folder. explained: what a
-    folder's why.json holds."""
-    made = head + "".join(_entry(name, published[name]) for name in sorted(published, reverse=True))
-    told = "".join(_explained(name, explained[name]) for name in sorted(explained, reverse=True))
-    return made + WHY + told if told else made
+    """The newest first, each with what its sections found; behind them a line for each of ours that does not meet the
+    conditions of publishing. published: by the name of the folder. explained: what a folder's why.json holds."""
+    unmet = {
+        name: gate.told(one.condition for one in gate.unmet(comparison))
+        for name, comparison in published.items()
+        if any(job.traits.worker for job in comparison.jobs)
+    }
+    names = sorted(published, reverse=True)
+    parts = [head, *(_entry(name, published[name]) for name in names if not unmet.get(name))]
+    anyway = [_anyway(name, published[name], unmet[name]) for name in names if unmet.get(name)]
+    parts += [ANYWAY, *anyway] if anyway else []
+    told = [_explained(name, explained[name]) for name in sorted(explained, reverse=True)]
+    return "".join([*parts, WHY, *told] if told else parts)
+
+
+def listing(made: Mapping[str, Comparison]) -> str:
+    """Of reports that are not published, whatever their conditions."""
+    return "# Reports\n" + "".join(_entry(name, made[name]) for name in sorted(made, reverse=True))
 
 
 def head(page: str) -> str:
@@ -53,6 +73,11 @@ def _entry(name: str, comparison: Comparison) -> str:
     found = "".join(
         f"- **{markdown.escape(one.title)}**: {markdown.escape(one.summary)}\n" for one in made.sections if one.summary
     )
-    unmet = f" **{markdown.escape(made.unmet)}**" if made.unmet else ""
-    about = f"{markdown.escape(made.title)}. {markdown.escape(made.about)}{unmet}"
+    about = f"{markdown.escape(made.title)}. {markdown.escape(made.about)}"
     return f"\n## [{name}]({name}/report.md)\n\n{about}\n\n{found}"
+
+
+def _anyway(name: str, comparison: Comparison, unmet: Iterable[str]) -> str:
+    made = view(public.cleaned(comparison))
+    why = markdown.escape(text.listing(unmet))
+    return f"- [{name}]({name}/report.md): {markdown.escape(made.title)}. {markdown.escape(made.about)} But {why}.\n"

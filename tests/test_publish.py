@@ -23,7 +23,7 @@ def comparison(tmp_path_factory):
 @pytest.fixture
 def fit(monkeypatch):
     """Whatever it is, it meets the conditions."""
-    monkeypatch.setattr(gate, "unmet", lambda comparison, changed: [])
+    monkeypatch.setattr(gate, "unmet", lambda comparison, changed=(): [])
 
 
 def files(folder):
@@ -73,7 +73,11 @@ def test_published_anyway_it_says_so_and_renders_to_the_same_bytes(comparison, t
     assert said.returncode == 0, said.stderr
     mark = f"**Published although {gate.CONDITIONS['protocol']}, "
     assert mark in (tmp_path / "other" / "report.md").read_text()
-    assert mark in (tmp_path / "README.md").read_text()
+    listed = (tmp_path / "README.md").read_text()
+    assert "\n## Without all conditions\n\n" in listed
+    assert f" no GPU. But {gate.CONDITIONS['protocol']}, " in listed
+    assert call("publish", comparison, tmp_path, "--anyway", "--name", "another").returncode == 0
+    assert (tmp_path / "README.md").read_text().count("## Without all conditions") == 1
     assert archive.verify(tmp_path / "other" / "other.dlperf.tar.gz") == []
     assert call("report", tmp_path / "other" / "results.json", "-o", tmp_path / "again").returncode == 0
     for name in ("report.md", "report.html", "results.json", "results.csv"):
