@@ -1,4 +1,4 @@
-"""Prints the small tables of a comparison as Markdown, or renews them in a page, between two marks."""
+"""Prints the small tables of a comparison as Markdown, or renews them and its charts in a page, between two marks."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ import argparse
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
 
 from dlperf.cli import Parser, exit_code
 from dlperf.errors import Problem, UsageError, did_you_mean
 
-#: around a table in a page: which results, relative to the page, and which section of them
-MARKED = re.compile(r"(<!-- dlperf table (\S+) (\S+) -->\n).*?(<!-- end of the table -->)", re.DOTALL)
+if TYPE_CHECKING:
+    from dlperf.schema import Comparison
+
+#: around a table or a chart in a page: which results, relative to the page, and which section of them
+MARKED = re.compile(r"(<!-- dlperf (table|chart) (\S+) (\S+) -->\n).*?(<!-- end of the \2 -->)", re.DOTALL)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -27,7 +30,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--write",
         metavar="PAGE",
-        help="renew what stands in a page between <!-- dlperf table RUN SECTION --> and <!-- end of the table -->",
+        help="renew what stands in a page between <!-- dlperf table RUN SECTION --> and <!-- end of the table -->, and "
+        "the same of a chart",
     )
     return made
 
@@ -55,20 +59,41 @@ def _table(arguments: Mapping[str, Any]) -> int:
 
 
 def renewed(page: str, folder: Path) -> str:
-    """A page with the tables that its marks name. folder: the page's. UsageError where one does not exist."""
+    """A page with the tables and charts that its marks name. folder: the page's. UsageError where one does not
+    exist."""
 
-    def table(found: re.Match[str]) -> str:
-        head, source, section, tail = found.groups()
-        return f"{head}{_of(_tables(folder / source), section)}{tail}"
+    def made(found: re.Match[str]) -> str:
+        head, kind, source, section, tail = found.groups()
+        place = folder / source
+        return f"{head}{_of(_tables(place) if kind == 'table' else _charts(place, source), section)}{tail}"
 
-    return MARKED.sub(table, page)
+    return MARKED.sub(made, page)
 
 
 def _tables(source: Path) -> Mapping[str, str]:
     from dlperf import report
+
+    return report.tables(_comparison(source))
+
+
+def _charts(source: Path, named: str) -> Mapping[str, str]:
+    """The line that shows each chart of a report. named: the source as its page names it."""
+    from dlperf import report
+
+    folder = source if source.is_dir() else source.parent
+    seen = named.rstrip("/") if source.is_dir() else str(PurePosixPath(named).parent)
+    shown = report.pictures(_comparison(source), seen)
+    lost = [name for name in shown if not (folder / "charts" / f"{name}.svg").is_file()]
+    if lost:
+        says = f"it has no charts/{lost[0]}.svg beside it. Render its report: python -m dlperf.report {named}"
+        raise UsageError([Problem("RUN", named, says=says)])
+    return shown
+
+
+def _comparison(source: Path) -> Comparison:
     from dlperf.comparison import store
 
-    return report.tables(store.read(source)[0])
+    return store.read(source)[0]
 
 
 def _of(tables: Mapping[str, str], section: str) -> str:

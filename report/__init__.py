@@ -26,6 +26,7 @@ from dlperf.schema import SCHEMA, Comparison
 
 __all__ = [
     "figures_text",
+    "pictures",
     "place",
     "proof_text",
     "render",
@@ -139,6 +140,14 @@ def tables(comparison: Comparison) -> dict[str, str]:
         section.anchor: f"**{markdown.escape(section.title)}**\n\n{template.render(table=brief).strip()}\n"
         for section, brief, _ in _briefly(comparison)
     }
+
+
+def pictures(comparison: Comparison, folder: str) -> dict[str, str]:
+    """The line of Markdown that shows the chart of each section, by its anchor. folder: the report's, as seen from the
+    page."""
+    sections = view(public.cleaned(comparison)).sections
+    charts = {section.anchor: section.chart for section in sections if section.chart}
+    return {anchor: f"![{markdown.escape(chart.alt)}]({folder}/{chart.file})\n" for anchor, chart in charts.items()}
 
 
 def tables_html(comparison: Comparison) -> str:
