@@ -1,0 +1,134 @@
+"""Figures that others published: report/published/SOURCE/figures.csv, a line for each cell of their tables. Pure."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+
+#: what a cell tells
+QUANTITIES = ("throughput", "speedup", "efficiency", "time_to_train", "other")
+#: how it was made of what was measured, by its source or the scripts there; empty for what is no measurement
+ESTIMATORS = (
+    *("samples_over_seconds", "mean_of_rates", "median_of_runs", "mean_of_runs", "one_run", "last_printed", "unknown"),
+    "",
+)
+#: what its batch size is of
+BATCHES = ("device", "global", "tokens per device", "unknown", "")
+#: where it stands: what was read off a chart is never computed with
+ORIGINS = ("table", "text", "chart")
+PRECISIONS = ("fp32", "tf32", "amp", "fp16", "bf16", "")
+#: a number as tables have it: 1,234.50, 97 %, 3.02x
+NUMBER = re.compile(r"[+~]?(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)\s*(?:[%xX]|min|ms|h)?")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One cell.
+
+    table: of its source, see source.toml. row, column: its labels, and printed: it, to the letter. quantity, estimator,
+    batch_of, origin, precision: see above. unit: as it is meant, also where the label is wrong. system, framework,
+    version: empty where the source does not say. options: what else tells rows apart. nodes, devices: of all nodes
+    together, None where unknown. batch, steps: as stated. path, line: of the document or file in its repository.
+    doubt: what is known to be wrong, unclear or not like for like.
+    """
+
+    table: str
+    row: str
+    column: str
+    printed: str
+    quantity: str
+    unit: str
+    estimator: str
+    model: str
+    system: str
+    framework: str
+    version: str
+    precision: str
+    options: Mapping[str, str]
+    nodes: int | None
+    devices: int | None
+    device: str
+    batch: str
+    batch_of: str
+    steps: str
+    origin: str
+    path: str
+    line: int | None
+    doubt: str
+
+    @property
+    def value(self) -> float | None:
+        """None for a blank, `OOM`, and whatever else is no number."""
+        found = NUMBER.fullmatch(self.printed.strip())
+        return float(found[1].replace(",", "")) if found else None
+
+
+COLUMNS = [field.name for field in fields(Figure)]
+CLOSED = {
+    "quantity": QUANTITIES,
+    "estimator": ESTIMATORS,
+    "batch_of": BATCHES,
+    "origin": ORIGINS,
+    "precision": PRECISIONS,
+}
+
+
+def read(lines: Iterable[str]) -> list[Figure]:
+    """The figures of a figures.csv, in the order of its tables. ValueError, which names line and column, for one that
+    is not as Figure has it, and for a cell that stands there twice."""
+    found: list[Figure] = []
+    seen: set[tuple[str, ...]] = set()
+    reader = csv.DictReader(lines, strict=True)
+    if (columns := reader.fieldnames or []) != COLUMNS:
+        raise ValueError(f"line 1: its columns are {','.join(columns)!r}; allowed: {','.join(COLUMNS)}")
+    for row in reader:
+        try:
+            figure = _figure(row)
+        except ValueError as error:
+            raise ValueError(f"line {reader.line_num}: {error}") from None
+        cell = (figure.table, figure.row, figure.column, figure.quantity)
+        if cell in seen:
+            raise ValueError(f"line {reader.line_num}: {' / '.join(cell)} stands there twice")
+        seen.add(cell)
+        found.append(figure)
+    return found
+
+
+def _figure(row: Mapping[str, str]) -> Figure:
+    if len(row) != len(COLUMNS) or None in row.values():
+        raise ValueError(f"it has other than {len(COLUMNS)} columns")
+    for name, allowed in CLOSED.items():
+        if row[name] not in allowed:
+            raise ValueError(f"{name} is {row[name]!r}; allowed: {', '.join(filter(None, allowed))}, or nothing")
+    whole = {name: _whole(name, row[name]) for name in ("nodes", "devices", "line")}
+    return Figure(**{**row, **whole, "options": dict(_option(one) for one in row["options"].split())})  # type: ignore[arg-type]
+
+
+def _whole(name: str, told: str) -> int | None:
+    if told and not re.fullmatch(r"[1-9]\d{0,8}", told):
+        raise ValueError(f"{name} is {told!r}; allowed: a whole number from 1, or nothing")
+    return int(told) if told else None
+
+
+def _option(told: str) -> tuple[str, str]:
+    name, equals, value = told.partition("=")
+    if not (name and equals):
+        raise ValueError(f"options has {told!r}; allowed: NAME=VALUE, with spaces between")
+    return name, value
+
+
+def tables(figures: Iterable[Figure]) -> dict[str, tuple[list[str], dict[str, list[str]]]]:
+    """By table its columns, and of each row what is printed in them, as the source has it: a second quantity in
+    brackets, as `263.29 (78.64%)`; blank where there is no cell."""
+    cells: dict[str, dict[str, dict[str, str]]] = {}
+    for one in figures:
+        row = cells.setdefault(one.table, {}).setdefault(one.row, {})
+        row[one.column] = f"{row[one.column]} ({one.printed})" if one.column in row else one.printed
+    return {name: _table(rows) for name, rows in cells.items()}
+
+
+def _table(rows: Mapping[str, Mapping[str, str]]) -> tuple[list[str], dict[str, list[str]]]:
+    columns = list(dict.fromkeys(column for row in rows.values() for column in row))
+    return columns, {label: [row.get(column, "") for column in columns] for label, row in rows.items()}
