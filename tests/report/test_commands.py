@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,7 @@ def test_what_is_no_run_or_has_other_files_is_one_message(tmp_path: Path, capsys
 
 def test_tables_of_the_readme_are_what_their_results_give() -> None:
     page = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert len(table.MARKED.findall(page)) == 3
+    assert [found[1] for found in table.MARKED.findall(page)] == ["table", "chart", "table"]
     assert table.renewed(page, ROOT) == page, "`python -m dlperf.table --write README.md` renews them"
 
 
@@ -66,6 +67,21 @@ def test_a_table_is_printed_or_renewed_between_its_marks(tmp_path: Path, capsys:
     printed = capsys.readouterr().out
     assert printed in told
     assert "| PyTorch+inductor | 2 | 4,233.6 | [4,227.6, 4,239.6] | 1 | – | 1 | same work: " in printed
+
+
+def test_a_chart_is_shown_as_seen_from_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(BERT, tmp_path / "bert")
+    page, mark = tmp_path / "page.md", "<!-- dlperf chart {} bert_base-amp-cuda -->\n<!-- end of the chart -->\n"
+    page.write_text(mark.format("bert/results.json") + mark.format("bert"))
+    for _ in range(2):  # the second time in place of the first
+        assert table.main(["--write", str(page)]) == 0
+    shown = [line for line in page.read_text().splitlines() if line.startswith("!")]
+    (own,) = (line for line in (BERT / "report.md").read_text().splitlines() if line.startswith("!"))
+    assert shown == 2 * [own.replace("(charts/", "(bert/charts/")]
+    (tmp_path / "bert" / "charts" / "bert_base-amp-cuda.svg").unlink()
+    assert table.main(["--write", str(page)]) == 2
+    said = "RUN bert/results.json: it has no charts/bert_base-amp-cuda.svg beside it. Render its report"
+    assert said in capsys.readouterr().err
 
 
 def test_a_section_that_is_not_there_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
