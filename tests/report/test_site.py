@@ -236,8 +236,11 @@ def test_pages_are_sound_and_need_nothing_from_elsewhere(tmp_path: Path) -> None
 def test_published_reports_make_a_site_without_broken_links(tmp_path: Path) -> None:
     read = made(PUBLISHED, tmp_path / "out")
     assert not list(broken_links(tmp_path / "out", read))
-    listed = [cells[0] for _, cells in read["index.html"].rows if cells[-1] == "no archive"]
-    assert {path.parent.name for path in PUBLISHED.glob("*/results.json")} < set(listed)
+    listed = {cells[0]: cells[-1] for _, cells in read["index.html"].rows}
+    packed = {path.parent.name for path in PUBLISHED.glob(f"*/*{tar.SUFFIX}")}
+    assert packed
+    for name in {path.parent.name for path in PUBLISHED.glob("*/results.json")}:
+        assert listed[name] == ("verified" if name in packed else "no archive")
     assert "Why steps differ" in read["index.html"].text
 
 
