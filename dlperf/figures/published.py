@@ -19,8 +19,8 @@ BATCHES = ("device", "global", "tokens per device", "unknown", "")
 #: where it stands: what was read off a chart is never computed with
 ORIGINS = ("table", "text", "chart")
 PRECISIONS = ("fp32", "tf32", "amp", "fp16", "bf16", "")
-#: a number as tables have it: 1,234.50, 97 %, 3.02x
-NUMBER = re.compile(r"[+~]?(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)\s*(?:[%xX]|min|ms|h)?")
+#: a number as tables have it: 1,234.50, 97 %, 3.02x, x1.60, ~5 hours
+NUMBER = re.compile(r"[~x]?(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)\s*(?:%|[A-Za-z/]+)?")
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,10 @@ def test_a_cell_is_read_with_the_digits_that_it_has() -> None:
 
 @pytest.mark.parametrize(
     ("printed", "value"),
-    [("1234", 1234.0), ("97%", 97.0), ("3.02x", 3.02), ("~5 h", 5.0), ("-", None), ("", None), ("OOM", None)],
+    [
+        *(("1234", 1234.0), ("97 %", 97.0), ("3.02x", 3.02), ("x1.60", 1.6), ("~5 hours", 5.0), ("1024 img/s", 1024.0)),
+        *(("-", None), ("", None), ("OOM", None), ("NaN", None), ("1.15.2", None), ("1 node 8 devices", None)),
+    ],
 )
 def test_what_is_no_number_has_no_value(printed: str, value: float | None) -> None:
     [one] = published.read([HEAD, CELL.replace('"2,846.93"', printed)])
