@@ -30,8 +30,9 @@ class Figure:
     table: of its source, see source.toml. row, column: its labels, and printed: it, to the letter. quantity, estimator,
     batch_of, origin, precision: see above. unit: as it is meant, also where the label is wrong. system, framework,
     version: empty where the source does not say. options: what else tells rows apart. nodes, devices: of all nodes
-    together, None where unknown. batch, steps: as stated. path, line: of the document or file in its repository.
-    doubt: what is known to be wrong, unclear or not like for like.
+    together, None where unknown. batch, steps: as stated. path, line: of the document or file in its repository, at the
+    commit that source.toml has, or as `owner/name@commit:path`. doubt: what is known to be wrong, unclear or not like
+    for like.
     """
 
     table: str
