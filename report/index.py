@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dlperf.report import gate, markdown, public, text
-from dlperf.report.view import view
+from dlperf.report.view import about, title, view
 from dlperf.schema import Comparison
 
 HEAD = """\
@@ -44,7 +44,7 @@ def index(published: Mapping[str, Comparison], explained: Mapping[str, Mapping[s
     """The newest first, each with what its sections found; behind them a line for each of ours that does not meet the
     conditions of publishing. published: by the name of the folder. explained: what a folder's why.json holds."""
     unmet = {
-        name: gate.told(one.condition for one in gate.unmet(comparison))
+        name: dict.fromkeys((*comparison.unmet, *gate.told(one.condition for one in gate.unmet(comparison))))
         for name, comparison in published.items()
         if any(job.traits.worker for job in comparison.jobs)
     }
@@ -75,11 +75,12 @@ def _entry(name: str, comparison: Comparison) -> str:
     found = "".join(
         f"- **{markdown.escape(one.title)}**: {markdown.escape(one.summary)}\n" for one in made.sections if one.summary
     )
-    about = f"{markdown.escape(made.title)}. {markdown.escape(made.about)}"
-    return f"\n## [{name}]({name}/report.md)\n\n{about}\n\n{found}"
+    unmet = f" **{markdown.escape(made.unmet)}**" if made.unmet else ""
+    first = f"{markdown.escape(made.title)}. {markdown.escape(made.about)}{unmet}"
+    return f"\n## [{name}]({name}/report.md)\n\n{first}\n\n{found}"
 
 
 def _anyway(name: str, comparison: Comparison, unmet: Iterable[str]) -> str:
-    made = view(public.cleaned(comparison))
-    why = markdown.escape(text.listing(unmet))
-    return f"- [{name}]({name}/report.md): {markdown.escape(made.title)}. {markdown.escape(made.about)} But {why}.\n"
+    made = public.cleaned(comparison)
+    told = f"{title(made)}. {about(made)} But {text.listing(map(text.line, unmet))}."
+    return f"- [{name}]({name}/report.md): {markdown.escape(told)}\n"

@@ -39,8 +39,8 @@ def view(comparison: Comparison) -> Report:
     made = tuple(overview.answered(one) for several in sections for one in several)
     commands, rates = tuple(_commands(comparison)), overview.overview(made)
     return Report(
-        title=_title(comparison),
-        about=_about(comparison),
+        title=title(comparison),
+        about=about(comparison),
         progress=_progress(comparison, finished),
         resume="" if finished else RESUME,
         unmet=f"Published although {text.listing(text.line(one) for one in comparison.unmet)}."
@@ -82,7 +82,7 @@ class _Parts:
 # The head of the report
 
 
-def _title(comparison: Comparison) -> str:
+def title(comparison: Comparison) -> str:
     rows = names.rows(comparison.jobs, comparison.skips)
     if not rows:
         return "Comparison of deep-learning frameworks"
@@ -91,7 +91,7 @@ def _title(comparison: Comparison) -> str:
     return f"Training throughput on {devices}: {found}"
 
 
-def _about(comparison: Comparison) -> str:
+def about(comparison: Comparison) -> str:
     machine = comparison.machine
     gpus = [str(gpu.get("name")) for gpu in machine.get("gpus", ())]
     parts = [

@@ -78,11 +78,24 @@ def test_published_anyway_it_says_so_and_renders_to_the_same_bytes(comparison, t
     assert f" no GPU. But {gate.CONDITIONS['protocol']}, " in listed
     assert call("publish", comparison, tmp_path, "--anyway", "--name", "another").returncode == 0
     assert (tmp_path / "README.md").read_text().count("## Without all conditions") == 1
+    assert call("report", tmp_path / "other", tmp_path / "another", "-o", tmp_path / "listed").returncode == 0
+    assert (tmp_path / "listed" / "README.md").read_text().count(mark) == 2
     assert archive.verify(tmp_path / "other" / "other.dlperf.tar.gz") == []
     assert call("report", tmp_path / "other" / "results.json", "-o", tmp_path / "again").returncode == 0
     for name in ("report.md", "report.html", "results.json", "results.csv"):
         assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
     assert store.open_folder(comparison).comparison.unmet == ()
+
+
+def test_what_only_its_folder_told_stays_in_the_list(comparison, tmp_path, monkeypatch):
+    """That records were changed is told by the folder of a comparison, and no more by what is published of it."""
+    said = gate.Unmet("records", "A record was changed.")
+    monkeypatch.setattr(gate, "unmet", lambda comparison, changed=None: [said] if changed is not None else [])
+    assert call("publish", comparison, tmp_path, "--anyway", "--name", "one").returncode == 0
+    assert call("publish", comparison, tmp_path, "--anyway", "--name", "two").returncode == 0
+    listed = (tmp_path / "README.md").read_text()
+    assert listed.count(f" But {gate.CONDITIONS['records']}.\n") == 2
+    assert "\n## [" not in listed
 
 
 @pytest.mark.usefixtures("fit")
