@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dlperf.cli import Parser, exit_code
 from dlperf.errors import Problem, UsageError, did_you_mean
@@ -19,6 +19,7 @@ from dlperf.errors import Problem, UsageError, did_you_mean
 if TYPE_CHECKING:
     from dlperf.schema import Comparison
 
+T = TypeVar("T")
 #: around a table or a chart in a page: which results, relative to the page, and which section of them
 MARKED = re.compile(r"(<!-- dlperf (table|chart) (\S+) (\S+) -->\n).*?(<!-- end of the \2 -->)", re.DOTALL)
 
@@ -65,7 +66,7 @@ def renewed(page: str, folder: Path) -> str:
     def made(found: re.Match[str]) -> str:
         head, kind, source, section, tail = found.groups()
         place = folder / source
-        return f"{head}{_of(_tables(place) if kind == 'table' else _charts(place, source), section)}{tail}"
+        return f"{head}{_of(_tables(place), section) if kind == 'table' else _chart(place, source, section)}{tail}"
 
     return MARKED.sub(made, page)
 
@@ -76,18 +77,18 @@ def _tables(source: Path) -> Mapping[str, str]:
     return report.tables(_comparison(source))
 
 
-def _charts(source: Path, named: str) -> Mapping[str, str]:
-    """The line that shows each chart of a report. named: the source as its page names it."""
+def _chart(source: Path, named: str, section: str) -> str:
+    """The line that shows a report's chart of a section. named: the source as its page names it."""
     from dlperf import report
 
-    folder = source if source.is_dir() else source.parent
-    seen = named.rstrip("/") if source.is_dir() else str(PurePosixPath(named).parent)
-    shown = report.pictures(_comparison(source), seen)
-    lost = [name for name in shown if not (folder / "charts" / f"{name}.svg").is_file()]
-    if lost:
-        says = f"it has no charts/{lost[0]}.svg beside it. Render its report: python -m dlperf.report {named}"
+    words, file = _of(report.pictures(_comparison(source)), section)
+    folder, seen = source, PurePosixPath(named)
+    if not source.is_dir():
+        folder, seen = folder.parent, seen.parent
+    if not (folder / file).is_file():
+        says = f"it has no {file} beside it. Render its report: python -m dlperf.report {named}"
         raise UsageError([Problem("RUN", named, says=says)])
-    return shown
+    return f"![{words}]({seen / file})\n"
 
 
 def _comparison(source: Path) -> Comparison:
@@ -96,7 +97,7 @@ def _comparison(source: Path) -> Comparison:
     return store.read(source)[0]
 
 
-def _of(tables: Mapping[str, str], section: str) -> str:
+def _of(tables: Mapping[str, T], section: str) -> T:
     if section not in tables:
         step = did_you_mean(section, tables)
         raise UsageError([Problem("SECTION", section, ", ".join(tables) or "none, since no row has a figure", step)])

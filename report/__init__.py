@@ -142,12 +142,10 @@ def tables(comparison: Comparison) -> dict[str, str]:
     }
 
 
-def pictures(comparison: Comparison, folder: str) -> dict[str, str]:
-    """The line of Markdown that shows the chart of each section, by its anchor. folder: the report's, as seen from the
-    page."""
-    sections = view(public.cleaned(comparison)).sections
-    charts = {section.anchor: section.chart for section in sections if section.chart}
-    return {anchor: f"![{markdown.escape(chart.alt)}]({folder}/{chart.file})\n" for anchor, chart in charts.items()}
+def pictures(comparison: Comparison) -> dict[str, tuple[str, str]]:
+    """The chart of each section, by its anchor: in words, for Markdown, and its file, relative to the report."""
+    charts = {section.anchor: section.chart for section in view(public.cleaned(comparison)).sections}
+    return {anchor: (markdown.escape(chart.alt), chart.file) for anchor, chart in charts.items() if chart}
 
 
 def tables_html(comparison: Comparison) -> str:
