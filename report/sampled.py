@@ -12,13 +12,13 @@ from dlperf.schema import Record
 
 #: of its clock that a GPU loses between two windows of a run, from which on they are not alike
 FELL = 0.05
-#: of a host's CPU time in a run's windows, what others may take, and other guests of its host; and the seconds from
-#: which on such shares are known
-OTHERS, STOLEN, COUNTED_SECONDS = 0.05, 0.02, 0.1
+#: shares of a host's CPU time in windows: how much of it they may be, and who takes it
 TAKERS = (
-    ("cpu_others_share", OTHERS, "Other processes"),
-    ("cpu_steal_share", STOLEN, "Other guests of this virtual machine's host"),
+    ("cpu_others_share", 0.05, "Other processes"),
+    ("cpu_steal_share", 0.02, "Other guests of this virtual machine's host"),
 )
+#: seconds from which on such a share is known
+COUNTED_SECONDS = 0.1
 
 
 def caveats(records: Iterable[Record]) -> Iterator[str]:
