@@ -148,7 +148,7 @@ def _report(place: Path, found: Found, known: dict[str, str]) -> None:
         found.unread[name] = f"its {RESULTS} is that of {known[digest]}, so it would count twice. Remove one."
         return
     known[digest] = name
-    archive, files = _archive(place, digest, comparison), _files(place)
+    archive, files = _archive(place, comparison), _files(place)
     if archive.file:
         packed = place / archive.file
         files += filter(_plain, (packed, signature.beside(packed)))
@@ -182,9 +182,10 @@ def _plain(path: Path) -> bool:
     return path.is_file() and not path.is_symlink()
 
 
-def _archive(place: Path, digest: str, comparison: Comparison) -> Archive:
-    """Of a report with these results; of several archives the last by name."""
-    from dlperf import archive
+def _archive(place: Path, comparison: Comparison) -> Archive:
+    """Of a report; of several archives the last by name. What is in it is compared, not its digest: later versions of
+    dlperf write the same results with more keys."""
+    from dlperf.archive.check import check
     from dlperf.archive.tar import SUFFIX
     from dlperf.report.history import Archive
 
@@ -192,25 +193,13 @@ def _archive(place: Path, digest: str, comparison: Comparison) -> Archive:
     if not files:
         return Archive()
     try:
-        problems = archive.verify(files[-1], render=False) or _of_another(files[-1], digest, comparison)
+        found = check(files[-1], render=False)
     except OSError as error:
-        problems = [reason(error)]
+        return Archive(files[-1].name, reason(error))
+    problems = found.problems
+    if not problems and found.comparison != comparison:
+        problems = (f"It is the archive of another comparison: its {RESULTS} is not that of this report.",)
     return Archive(files[-1].name, " ".join(problems))
-
-
-def _of_another(path: Path, digest: str, comparison: Comparison) -> list[str]:
-    """Whether an archive that verifies is of other results: with those of this digest it is not; else they are read,
-    since later versions of dlperf write the same results with more keys."""
-    from dlperf.archive import tar
-    from dlperf.stored import DAMAGED, comparison_from, decoded
-
-    try:
-        results = tar.unpacked(path)[RESULTS]
-        if hashlib.sha256(results).hexdigest() == digest or comparison_from(decoded(results)) == comparison:
-            return []
-    except (tar.Refused, KeyError, *DAMAGED) as error:
-        return [f"Its {RESULTS} cannot be read ({reason(error)})."]
-    return [f"It is the archive of another comparison: its {RESULTS} is not that of this report."]
 
 
 # What is written

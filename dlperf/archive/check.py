@@ -29,10 +29,12 @@ CHART = re.compile(r"<svg.*?</svg>", re.DOTALL)
 
 @dataclass(frozen=True)
 class Checked:
-    """problems: a sentence for each; empty when it verifies. notes: what was not looked at."""
+    """problems: a sentence for each; empty when it verifies. notes: what was not looked at. comparison: what it is of,
+    None where that cannot be read."""
 
     problems: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    comparison: Comparison | None = None
 
 
 def check(path: Path, render: bool = True) -> Checked:
@@ -58,7 +60,7 @@ def check(path: Path, render: bool = True) -> Checked:
     if render:
         found, said = _report(files, comparison, packed)
         problems, notes = problems + found, notes + said
-    return Checked(tuple(map(clean, problems)), tuple(map(clean, notes)))
+    return Checked(tuple(map(clean, problems)), tuple(map(clean, notes)), comparison)
 
 
 def _runs(files: Mapping[str, bytes], comparison: Comparison) -> Iterator[str]:
