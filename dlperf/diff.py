@@ -111,10 +111,14 @@ def _checked(arguments: Mapping[str, Any]) -> float:
         wrong.append(Problem("--fail-above", arguments["fail_above"], allowed, "Try --fail-above 3%."))
     if arguments["format"] not in FORMATS:
         wrong.append(Problem("--format", arguments["format"], ", ".join(FORMATS)))
-    output = Path(arguments["output"] or "x")
-    if output.is_dir() or not output.absolute().parent.is_dir():
-        says = "this is a folder. Name a file." if output.is_dir() else "its folder does not exist. Make it first."
-        wrong.append(Problem("--output", output, says=says))
+    if arguments["output"]:
+        output = Path(arguments["output"])
+        if output.is_dir():
+            wrong.append(Problem("--output", output, says="this is a folder. Name a file."))
+        elif output.exists():
+            wrong.append(Problem("--output", output, says="this file exists. Name another, or remove it."))
+        elif not output.absolute().parent.is_dir():
+            wrong.append(Problem("--output", output, says="its folder does not exist. Make it first."))
     for name in ("repeats", "runs"):
         if arguments[name] and not arguments["rerun"]:
             wrong.append(

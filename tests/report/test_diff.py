@@ -224,6 +224,7 @@ def test_what_cannot_be_compared_is_one_message(tmp_path: Path) -> None:
         ((a, b, "--fail-above", "-3%"), "--fail-above"),
         ((a, b, "--format", "html"), "--format: 'html' is not usable; allowed: text, markdown, json."),
         ((a, b, "-o", tmp_path), "this is a folder"),
+        ((a, b, "-o", ROOT / "setup.cfg"), "this file exists"),
         ((a, b, "-o", tmp_path / "no" / "x"), "its folder does not exist"),
     ):
         ended = call("diff", *words)
