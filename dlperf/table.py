@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 #: around a table or a chart in a page: which results, relative to the page, and which section of them
-MARKED = re.compile(r"(<!-- dlperf (table|chart) (\S+) (\S+) -->\n).*?(<!-- end of the \2 -->)", re.DOTALL)
+MARK = re.compile(r"<!-- dlperf (?:table|chart) \S+ \S+ -->\n")
+MARKED = re.compile(
+    r"(<!-- dlperf (table|chart) (\S+) (\S+) -->\n)(?:(?!<!-- dlperf ).)*?(<!-- end of the \2 -->)", re.DOTALL
+)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -53,6 +56,8 @@ def _table(arguments: Mapping[str, Any]) -> int:
         except OSError as error:
             says = f"cannot be read or written: {error.strerror}."
             raise UsageError([Problem("--write", page, says=says)]) from None
+        except UnicodeDecodeError as error:
+            raise UsageError([Problem("--write", page, says=f"is not UTF-8 (byte {error.start}).")]) from None
         return 0
     found = _tables(Path(arguments["source"]))
     print("\n".join(_of(found, name) for name in arguments["sections"] or found), end="")
@@ -60,8 +65,19 @@ def _table(arguments: Mapping[str, Any]) -> int:
 
 
 def renewed(page: str, folder: Path) -> str:
-    """A page with the tables and charts that its marks name. folder: the page's. UsageError where one does not
-    exist."""
+    """A page with the tables and charts that its marks name. folder: the page's. UsageError where one does not exist, a
+    mark is not followed by its end, and where there is none."""
+    whole = {found.start() for found in MARKED.finditer(page)}
+    for mark in MARK.finditer(page):
+        if mark.start() not in whole:
+            line = page.count("\n", 0, mark.start()) + 1
+            says = (
+                f"line {line}: no <!-- end of the table --> or <!-- end of the chart --> follows before the next mark."
+            )
+            raise UsageError([Problem(mark[0].strip(), "", says=says)])
+    if not whole:
+        says = "the page has no <!-- dlperf table RUN SECTION --> with <!-- end of the table --> behind it. Add them."
+        raise UsageError([Problem("--write", "", says=says)])
 
     def made(found: re.Match[str]) -> str:
         head, kind, source, section, tail = found.groups()

@@ -84,6 +84,22 @@ def test_a_chart_is_shown_as_seen_from_the_page(tmp_path: Path, capsys: pytest.C
     assert said in capsys.readouterr().err
 
 
+def test_a_page_whose_marks_are_not_whole_is_left_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page, whole = tmp_path / "page.md", MARK.format(BERT, "bert_base-amp-cuda")
+    for text, says in (
+        (
+            b"a\n" + whole.replace("<!-- end", "<!-- and").encode() + b"mine\n" + whole.encode(),
+            "line 2: no <!-- end of",
+        ),
+        (b"nothing", "the page has no <!-- dlperf table RUN SECTION -->"),
+        (b"a\xff", "is not UTF-8 (byte 1)"),
+    ):
+        page.write_bytes(text)
+        assert table.main(["--write", str(page)]) == 2
+        assert says in capsys.readouterr().err
+        assert page.read_bytes() == text
+
+
 def test_a_section_that_is_not_there_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "page.md"
     page.write_text(MARK.format(BERT, "bert_base-amp-cud"))
