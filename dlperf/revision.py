@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from collections.abc import Iterable, Iterator
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,7 +19,8 @@ CHANGED = " with changes"
 
 def revision() -> str:
     """ "ebe69e0"; "ebe69e0 with changes" where files that git tracks differ from that commit; "sha256:0123456789ab", of
-    the package's own files, where git does not track them."""
+    the package's own files, where git does not track them, with changes where they are not as installed.
+    """
     folder = Path(dlperf.__file__).parent
     tracked, _ = git(
         folder, "ls-files", "--error-unmatch", "--", "__init__.py"
@@ -25,8 +28,25 @@ def revision() -> str:
     head, _ = git(folder, "rev-parse", "--short=7", "HEAD")
     changed, _ = git(folder, "status", "--porcelain", "--untracked-files=no")
     if tracked is None or head is None or changed is None:
-        return f"sha256:{_digest([('.', folder), *_beside()])[:12]}"
+        return f"sha256:{_digest([('.', folder), *_beside()])[:12]}{'' if _as_installed() else CHANGED}"
     return head + (CHANGED if changed else "")
+
+
+def _as_installed() -> bool:
+    """Whether what a wheel installed has the digests that its RECORD lists; a package without one is taken as it is."""
+    try:
+        files = metadata.files("dlperf") or ()
+    except metadata.PackageNotFoundError:
+        return True
+    for file in files:
+        if file.hash and file.suffix == ".py":
+            try:
+                found = hashlib.new(file.hash.mode, Path(str(file.locate())).read_bytes()).digest()
+            except OSError:
+                return False
+            if base64.urlsafe_b64encode(found).rstrip(b"=").decode() != file.hash.value:
+                return False
+    return True
 
 
 def _beside() -> Iterator[tuple[str, Path]]:

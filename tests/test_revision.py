@@ -1,10 +1,13 @@
 """Which dlperf a comparison was made by: a commit, or the digest of its files."""
 
+import base64
+import hashlib
 import json
 import os
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 from commands import FAKE, call
@@ -56,6 +59,22 @@ def test_elsewhere_it_is_the_digest_of_the_files(package, monkeypatch):
     assert revision.revision() != first
     monkeypatch.setenv("PATH", os.devnull)  # no git
     assert revision.revision().startswith("sha256:")
+
+
+def test_what_a_wheel_installed_is_held_to_its_record(tmp_path, monkeypatch):
+    site = tmp_path / "site-packages"
+    (site / "dlperf").mkdir(parents=True)
+    (site / "dlperf-1.0.dist-info").mkdir()
+    (site / "dlperf" / "a.py").write_text("a = 1\n")
+    digest = base64.urlsafe_b64encode(hashlib.sha256(b"a = 1\n").digest()).rstrip(b"=").decode()
+    (site / "dlperf-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: dlperf\nVersion: 1.0\n")
+    (site / "dlperf-1.0.dist-info" / "RECORD").write_text(f"dlperf/a.py,sha256={digest},6\n")
+    monkeypatch.setattr(sys, "path", [str(site)])
+    assert revision._as_installed()
+    (site / "dlperf" / "a.py").write_text("a = 2\n")
+    assert not revision._as_installed()
+    (site / "dlperf" / "a.py").unlink()
+    assert not revision._as_installed()
 
 
 def test_a_project_that_does_not_track_dlperf_is_not_its_checkout(package):
