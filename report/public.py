@@ -9,6 +9,7 @@ import os
 import pwd
 import re
 import socket
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -67,7 +68,11 @@ def _places(comparison: Comparison, folder: Path) -> Iterator[tuple[str, str]]:
     """Folders with what stands for them, as scripts have them too."""
     spec, home = comparison.spec, pwd.getpwuid(os.getuid()).pw_dir if _user() else ""
     named: list[tuple[str | Path, str]] = [(folder, "<comparison>"), (cache.folder(), "<cache>")]
-    named += [(Path(__file__).parents[1], "<dlperf>")]
+    ours = Path(__file__).parents[1]
+    named += [(ours, "<dlperf>")]
+    named += (
+        [(sys.prefix, "<venv>")] if sys.prefix != sys.base_prefix and not Path(sys.prefix).is_relative_to(ours) else []
+    )
     named += [(path, "<source>") for path in (spec.get("sources") or {}).values()]
     named += [(path, "<adapters>") for path in os.environ.get("DLPERF_ADAPTERS", "").split(os.pathsep) if path]
     named += [(spec["data"], "<data>")] if os.path.isabs(spec.get("data", "")) else []
