@@ -65,8 +65,15 @@ def _table(spec: Spec, planned: Plan, expected: Estimate) -> str:
 
 def _first(spec: Spec, planned: Plan, adapters: Mapping[str, Adapter], folder: Path) -> Iterator[str]:
     """Environments, the code that runs, and proofs."""
+    jobs = {f"{job.adapter} {job.image or job.environment}": job for job in planned.jobs}
     for name, commands in environment_commands(spec, planned, adapters).items():
-        yield from ("", f"# environment of {name}, unless it is there already", commands)
+        made = _planned(spec, jobs[name], adapters)
+        place = None if isinstance(made, RunError) else made.folder
+        if place:  # a step that fails leaves no environment that looks whole
+            yield from ("", f"# environment of {name}, unless it is there already", f"[ -e {shell.quote(place)} ] || (")
+            yield from ("set -e", commands, ") || exit")
+        else:
+            yield from ("", f"# environment of {name}", commands)
     code = shell.quote(folder / "code" / "dlperf")
     side = " ".join(shell.quote(Path(str(part.__file__)).parent) for part in (dlperf.models, dlperf.adapters))
     yield from ("", f"mkdir -p {code}", f"cp {shell.quote(Path(dlperf.__file__))} {code}", f"cp -r {side} {code}")

@@ -57,7 +57,7 @@ def commands(adapter: Adapter, key: str, chosen: Mapping[str, str]) -> list[str]
         _venv(target, target.spec.python[0]),
         _install(target),
         *build_commands(target),
-        ["mv", str(target.building), str(target.folder)],
+        ["mv", "-T", str(target.building), str(target.folder)],
     ]
     ours = [pythons.uv(), *map(str, target.spec.locks)]
     return [" ".join(quote(from_here(word) if word in ours else word) for word in line) for line in lines]

@@ -47,7 +47,7 @@ def commands(adapter: Adapter, key: str) -> list[str]:
         ["mkdir", "-p", str(target.building)],
         ["cp", str(target.spec.lock), str(target.building / LOCKED)],
         download,
-        ["mv", str(target.building), str(target.folder)],
+        ["mv", "-T", str(target.building), str(target.folder)],
     ]
     return [
         " ".join(quote(from_here(word) if word == str(target.spec.lock) else word) for word in line) for line in lines
