@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from dlperf.figures.published import Source
 from dlperf.report import gate, markdown, public, text
 from dlperf.report.view import about, title, view
 from dlperf.schema import Comparison
@@ -29,6 +30,11 @@ ANYWAY = """
 ## Without all conditions
 
 Made before `dlperf.publish` had conditions, or published although some are not met.
+
+"""
+
+OTHERS = """
+## Published by others
 
 """
 
@@ -56,9 +62,19 @@ def index(published: Mapping[str, Comparison], explained: Mapping[str, Mapping[s
     return "".join([*parts, WHY, *told] if told else parts)
 
 
-def listing(made: Mapping[str, Comparison]) -> str:
-    """Of reports that are not published, whatever their conditions."""
-    return "# Reports\n" + "".join(_entry(name, made[name]) for name in sorted(made, reverse=True))
+def listing(made: Mapping[str, Comparison | Source]) -> str:
+    """Of reports that are not published, whatever their conditions; behind them what others published."""
+    ours = {name: one for name, one in made.items() if isinstance(one, Comparison)}
+    others = {name: one for name, one in made.items() if isinstance(one, Source)}
+    entries = [*(_entry(name, ours[name]) for name in sorted(ours, reverse=True))]
+    told = "".join(others_entry(name, others[name]) for name in sorted(others))
+    return "".join(["# Reports\n", *entries, *([f"{OTHERS}{told}"] if told else [])])
+
+
+def others_entry(name: str, source: Source) -> str:
+    title = markdown.escape(text.line(source.title))
+    by = ", ".join(filter(None, (source.told.publisher, source.told.date)))
+    return f"- [{name}]({name}/report.md): {title}{f' ({markdown.escape(text.line(by))})' if by else ''}\n"
 
 
 def head(page: str) -> str:
