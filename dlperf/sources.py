@@ -16,6 +16,7 @@ from dlperf.errors import Problem, UsageError, did_you_mean, reason
 from dlperf.figures.published import Source, Told, read
 
 FIGURES, TOLD = "figures.csv", "source.toml"
+DLPERF = "dlperf-v1.0"
 #: no source is larger
 BYTES = 2**26
 
@@ -51,6 +52,11 @@ def find(name: str, field: str) -> Path:
         return place.parent if place.is_file() else place
     says = f"no such source, and no folder with {FIGURES}. {did_you_mean(name, known)} Sources: {', '.join(known)}."
     raise UsageError([Problem(field, name, says=" ".join(says.split()))])
+
+
+def dlperf_v1() -> Source:
+    """DLPerf's report of 2020, whose tables the model of scaling and the site show again."""
+    return read_source(published() / DLPERF)
 
 
 def read_source(place: Path) -> Source:

@@ -72,9 +72,8 @@ def listing(made: Mapping[str, Comparison | Source]) -> str:
 
 
 def others_entry(name: str, source: Source) -> str:
-    title = markdown.escape(text.line(source.title))
-    by = ", ".join(filter(None, (source.told.publisher, source.told.date)))
-    return f"- [{name}]({name}/report.md): {title}{f' ({markdown.escape(text.line(by))})' if by else ''}\n"
+    by = f" ({markdown.escape(text.line(source.by))})" if source.by else ""
+    return f"- [{name}]({name}/report.md): {markdown.escape(text.line(source.title))}{by}\n"
 
 
 def head(page: str) -> str:

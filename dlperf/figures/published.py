@@ -116,6 +116,11 @@ class Source:
     def title(self) -> str:
         return self.told.title or self.id
 
+    @property
+    def by(self) -> str:
+        """Who published it, and when."""
+        return ", ".join(filter(None, (self.told.publisher, self.told.date)))
+
 
 COLUMNS = [field.name for field in fields(Figure)]
 CLOSED = {
