@@ -16,10 +16,12 @@ HEAD = """\
 # Published reports
 
 Each folder holds the whole report (`report.md`, `report.html`), its data (`results.csv`, `results.json`) and charts.
-`dlperf-2020.csv` has the tables that DLPerf published in 2020. [h200-counted.md](h200-counted.md) is what a step comes
-to on a GPU that was not there: counted, not measured. Folders with `figures.csv` are not reports: they hold what others
-published (DLPerf, NVIDIA, PaddlePaddle, MLPerf and more), a line for each cell with its file, line and known doubts,
-and in `source.toml` what was measured and how.
+[h200-counted.md](h200-counted.md) is what a step comes to on a GPU that was not there: counted, not measured. Folders
+with `figures.csv` hold what others published (DLPerf, NVIDIA, PaddlePaddle, MLPerf and more), a line for each cell with
+its file, line and known doubts, and in `source.toml` what was measured and how: `python -m dlperf.report --published
+NAME -o DIR` makes a report of it. [DLPerf's report V1.0](dlperf-v1.0/report.md) is there cell for cell, with its charts
+and notes. Beside the closest of its rows stand ours: [float32 on a CPU](2026-11-27-cpu-fp32/against.md) and
+[ResNet-50 on an H200](2026-11-27-h200-fp16-resnet50/against.md), also beside NVIDIA's, with all that differs.
 """
 
 
