@@ -79,7 +79,7 @@ def _sides(comparison: Comparison, row: Summary, unit: str, one: Figure) -> Iter
     yield "framework", f"{names.system(job)} {version}".strip(), _framework(one)
     yield "hardware", *_hardware(comparison, row, one)
     yield "devices", _devices(job.nnodes, job.world_size), _devices(one.nodes, one.devices)
-    yield "batch", f"{job.batch_size} per device", source.batch(one)
+    yield "batch", f"{job.batch_size} per device", names.printed_batch(one)
     yield "unit", unit, closest.UNITS.get(one.unit, one.unit)
     yield "estimator", _our_estimator(row), _estimator(one)
     yield "steps timed in a run", _steps(row), one.steps

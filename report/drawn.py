@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from dlperf.figures.published import Figure, Headed
-from dlperf.report import scaling, text
+from dlperf.figures.published import Figure
+from dlperf.report import names, scaling, text
 from dlperf.report.shape import Bar, Chart, Column, Line, LineChart, Panel, Point, Row, Table
 
 PRINTED = "as printed"
@@ -15,9 +15,7 @@ COMPUTED = "computed from the printed rates"
 BARS, LINES = 40, 14
 
 
-def drawn(
-    head: Headed, figures: Iterable[Figure], anchor: str
-) -> tuple[tuple[Chart | LineChart, ...], tuple[Line, ...]]:
+def drawn(title: str, figures: Iterable[Figure], anchor: str) -> tuple[tuple[Chart | LineChart, ...], tuple[Line, ...]]:
     """The charts of one table, and the lines of speedups in them."""
     by_unit: dict[str, list[Figure]] = {}
     for one in figures:
@@ -27,7 +25,6 @@ def drawn(
     found: list[Line] = []
     for unit, mine in by_unit.items():
         file = f"charts/{anchor}" + (f"-{text.slug(unit)}" if len(by_unit) > 1 else "")
-        title = text.line(head.title or head.id)
         if bars := _bars(mine, f"{file}.svg", title, text.line(unit)):
             charts.append(bars)
         lines = _lines(mine)
@@ -93,10 +90,25 @@ def _panels(figures: Sequence[Figure]) -> tuple[Panel, ...]:
 
 
 def _labels(figures: Sequence[Figure]) -> list[str]:
-    """Each by its column, or by its row, or by both: the first that tells all apart."""
-    columns, rows = ([text.line(getattr(one, name)) for one in figures] for name in ("column", "row"))
-    both = [f"{column}, {row}" for column, row in zip(columns, rows, strict=True)]
-    return next(each for each in (columns, rows, both) if len(set(each)) == len(each) or each is both)
+    """Each by its column, its row, or its column with what else sets it apart: the first that tells all apart."""
+    columns, rows = ([getattr(one, name) for one in figures] for name in ("column", "row"))
+    more = ([_batch(one) for one in figures], [_sequence(one) for one in figures], rows)
+    tried = [
+        columns,
+        rows,
+        *([f"{column}, {part}" for column, part in zip(columns, parts, strict=True)] for parts in more),
+    ]
+    return [
+        text.line(label) for label in next(each for each in tried if len(set(each)) == len(each) or each is tried[-1])
+    ]
+
+
+def _batch(one: Figure) -> str:
+    return f"batch {told}" if (told := names.printed_batch(one)) else ""
+
+
+def _sequence(one: Figure) -> str:
+    return f"sequence {told}" if (told := one.options.get("sequence", "")) else ""
 
 
 # Speedups
@@ -112,9 +124,7 @@ def _lines(figures: Sequence[Figure]) -> tuple[Line, ...]:
     twice = set()
     for one in figures:
         label = one.row if by_row else one.column
-        of = " ".join(filter(None, (one.batch, one.batch_of)))
-        sequence = one.options.get("sequence", "")
-        key = (label, one.model, of and f"batch {of}", sequence and f"sequence {sequence}", one.precision, one.device)
+        key = (label, one.model, _batch(one), _sequence(one), one.precision, one.device)
         if one.devices:
             if one.devices in groups.setdefault(key, {}):
                 twice.add(key)

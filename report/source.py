@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from dlperf.errors import clean
 from dlperf.figures.published import Figure, Headed, Source, Told, tables
-from dlperf.report import drawn, text
+from dlperf.report import drawn, names, text
 from dlperf.report.shape import Column, Excerpt, Printed, PrintedTable, Row, SourceReport, Table
 
 ESTIMATORS = {
@@ -18,7 +18,7 @@ ESTIMATORS = {
     "mean_of_runs": "a mean of runs",
     "one_run": "one run",
     "last_printed": "the last rate that was printed",
-    "unknown": "an estimator that is not known",
+    "unknown": "not known",
 }
 CHART = "Read off a chart: in no chart here, and never computed with."
 #: groups of cells that a table tells apart
@@ -32,12 +32,13 @@ def source_report(source: Source) -> SourceReport:
     heads = {one.id: one for one in told.table}
     order = [name for name in heads if name in by_table] + [name for name in by_table if name not in heads]
     anchors = anchored(order)
+    titles = _titles([heads.get(name, Headed(name)) for name in order])
     return SourceReport(
         title=text.line(source.title),
         about=text.line(told.about, LONG),
         facts=tuple(_facts(told)),
         tables=tuple(
-            _table(heads.get(name, Headed(name, title=name)), by_table[name], anchors[name], told) for name in order
+            _table(heads.get(name, Headed(name)), titles[name], by_table[name], anchors[name], told) for name in order
         ),
         hardware=_listed(told.hardware, ("topology", "topology_line")),
         software=_listed(told.software, ()),
@@ -56,6 +57,13 @@ def anchored(titles: Iterable[str]) -> dict[str, str]:
             slug = f"{base}-{len(found) + 1}"
         found[title] = slug
     return found
+
+
+def _titles(heads: Sequence[Headed]) -> dict[str, str]:
+    """By the tables' ids, with these where several have one title."""
+    told = {one.id: text.line(one.title or one.id, CELL) for one in heads}
+    every = list(told.values())
+    return {name: title if every.count(title) == 1 else f"{title} ({text.line(name)})" for name, title in told.items()}
 
 
 def _by_table(figures: Iterable[Figure]) -> dict[str, list[Figure]]:
@@ -138,7 +146,7 @@ def _cited(cited: Iterable[Mapping[str, str]]) -> Iterator[Printed]:
 # A table
 
 
-def _table(head: Headed, figures: Sequence[Figure], anchor: str, told: Told) -> PrintedTable:
+def _table(head: Headed, title: str, figures: Sequence[Figure], anchor: str, told: Told) -> PrintedTable:
     columns, printed = tables(figures)[head.id]
     cells: dict[tuple[str, str], list[Figure]] = {}
     for one in figures:
@@ -157,10 +165,10 @@ def _table(head: Headed, figures: Sequence[Figure], anchor: str, told: Told) -> 
     numbers = [_numeric([one for one in figures if one.column == column]) for column in columns]
     shown = [Column(text.line(column, CELL), numeric) for column, numeric in zip(columns, numbers, strict=True)]
     about, differ = _shared(figures)
-    charts, lines = drawn.drawn(head, figures, anchor)
+    charts, lines = drawn.drawn(title, figures, anchor)
     return PrintedTable(
         anchor=anchor,
-        title=text.line(head.title or head.id, CELL),
+        title=title,
         where=_stands(head, told),
         about=tuple(filter(None, (about, remark, *_columns(head)))),
         columns=(*(Column(title, whole=True) for title in titles), *shown, Column("where it stands", whole=True)),
@@ -225,20 +233,12 @@ def _where(head: Headed, figures: Sequence[Figure], told: Told) -> Printed:
     lines = sorted({one.line for one in figures if one.path == paths[0] and one.line})
     span = f"{lines[0]}" + (f" to {lines[-1]}" if lines[-1] > lines[0] else "") if lines else ""
     at = f"{'lines' if len(lines) > 1 else 'line'} {span}" if lines else ""
-    names = [path for path in paths if path != head.path or not lines]
-    said = ", ".join(filter(None, (text.listing(names), at)))
+    files = [path for path in paths if path != head.path or not lines]
+    said = ", ".join(filter(None, (text.listing(files), at)))
     return Printed(text.line(said, CELL) or text.NONE, place(told, paths[0], lines))
 
 
 # What its cells share, and what not
-
-
-def batch(one: Figure) -> str:
-    """In words."""
-    if not one.batch:
-        return "not stated" if one.batch_of == "unknown" else ""
-    of = {"device": " per device", "global": " in all", "tokens per device": " tokens per device", "unknown": ""}
-    return one.batch + of.get(one.batch_of, "") + (", of what is not stated" if one.batch_of == "unknown" else "")
 
 
 def _kinds(one: Figure) -> dict[str, str]:
@@ -251,7 +251,7 @@ def _kinds(one: Figure) -> dict[str, str]:
         "framework": " ".join(filter(None, (one.framework, one.version))),
         "precision": one.precision,
         "hardware": one.device,
-        "batch": batch(one),
+        "batch": names.printed_batch(one),
         "steps": one.steps,
         "options": ", ".join(f"{name}={value}" for name, value in one.options.items()),
     }

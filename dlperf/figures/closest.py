@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 
 from dlperf import models
+from dlperf.errors import whole_number
 from dlperf.figures.published import Figure
 from dlperf.schema import Job
 
@@ -64,11 +65,12 @@ def other_work(job: Job, one: Figure) -> bool:
 
 
 def batch_per_device(one: Figure) -> float | None:
-    if not one.batch.isdigit():
+    batch = whole_number(one.batch)
+    if batch is None or one.batch_of not in ("global", "device"):
         return None
-    if one.batch_of == "global":
-        return int(one.batch) / one.devices if one.devices else None
-    return float(one.batch) if one.batch_of == "device" else None
+    if one.batch_of == "device":
+        return float(batch)
+    return batch / one.devices if one.devices else None
 
 
 def clips(told: str) -> bool | None:
