@@ -42,7 +42,7 @@ COMMANDS = {
     "list": "list frameworks, models, options, and what is supported where",
     "publish": "put a comparison that is fit for it among published ones, with its archive",
     "repeat": "make a finished run again, in a new folder, and print its rate",
-    "report": "render reports again, and several together",
+    "report": "render reports again, also of what others published",
     "scaling": "hold the model of scaling against DLPerf's published tables",
     "show": "show a comparison's rows, or all runs of one row",
     "site": "make a site of static pages over a folder of published reports",

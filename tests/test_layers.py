@@ -43,6 +43,7 @@ LAYERS = (
     ("flags",),
     ("archive",),
     ("report",),
+    ("sources",),
     ("comparison",),
     ("systems",),
     ("upstream",),

@@ -66,6 +66,62 @@ class Figure:
         return float(found[1].replace(",", "")) if found else None
 
 
+@dataclass(frozen=True)
+class Headed:
+    """One table, as source.toml has it. line: of its title. row, columns: what labels its rows and its columns."""
+
+    id: str
+    title: str = ""
+    path: str = ""
+    line: int | None = None
+    row: str = ""
+    columns: str = ""
+    footnotes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Told:
+    """A source.toml; empty where a source has none. doubt: each with `what`, `seen` or `how`, and `where`."""
+
+    id: str = ""
+    title: str = ""
+    publisher: str = ""
+    date: str = ""
+    url: str = ""
+    repository: str = ""
+    commit: str = ""
+    licence: str = ""
+    about: str = ""
+    hardware: tuple[Mapping[str, str | int], ...] = ()
+    software: tuple[Mapping[str, str | int], ...] = ()
+    table: tuple[Headed, ...] = ()
+    doubt: tuple[Mapping[str, str], ...] = ()
+    cited: tuple[Mapping[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Source:
+    """name: of its folder. files: figures.csv and, where it has one, source.toml, as they are."""
+
+    name: str
+    told: Told
+    figures: tuple[Figure, ...]
+    files: Mapping[str, str]
+
+    @property
+    def id(self) -> str:
+        return self.told.id or self.name
+
+    @property
+    def title(self) -> str:
+        return self.told.title or self.id
+
+    @property
+    def by(self) -> str:
+        """Who published it, and when."""
+        return ", ".join(filter(None, (self.told.publisher, self.told.date)))
+
+
 COLUMNS = [field.name for field in fields(Figure)]
 CLOSED = {
     "quantity": QUANTITIES,
