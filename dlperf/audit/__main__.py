@@ -63,10 +63,10 @@ def _audit(arguments: Mapping[str, Any]) -> int:
     found = audit_all(subjects)
     if arguments["write"]:
         _write(reading.PUBLISHED, {PAGE: page.markdown(found, links=True)})
-    elif arguments["output"]:
+        return 0
+    if arguments["output"]:
         _write(Path(arguments["output"]), {PAGE: page.markdown(found), "audit.json": page.as_json(found)})
-    if not arguments["write"]:
-        print(page.as_json(found) if arguments["json"] else page.text(found), end="")
+    print(page.as_json(found) if arguments["json"] else page.text(found), end="")
     return int(any(one.severity == "error" for several in found.values() for one in several))
 
 

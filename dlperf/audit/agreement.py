@@ -155,7 +155,8 @@ def two_rates(subject: Subject) -> Iterator[Finding]:
     for cells in _configurations(subject).values():
         rows: dict[tuple[str, str], list[Cell]] = {}
         for one in cells:
-            rows.setdefault((one.figure.table, one.figure.row), []).append(one)
+            if one.runs is None:  # a system may be there twice, to see how far it comes out apart
+                rows.setdefault((one.figure.table, one.figure.row), []).append(one)
         for row in rows.values():
             for a, b in combinations(row, 2):
                 steps = [one.figure.options["step"] for one in (a, b) if "step" in one.figure.options]

@@ -201,7 +201,9 @@ def _rows(comparison: Comparison, name: str) -> Iterator[Cell]:
         figure = Figure(
             table=f"{job.model}-{job.precision_asked}-{job.device}",
             row=f"{job.size}-b{job.batch_size}" + ("" if job.input == "synthetic" else f"-{job.input}"),
-            column=job.id.removeprefix(job.duplicate_of).lstrip("-") or job.system if job.duplicate_of else job.system,
+            column=job.system + job.id.removeprefix(job.duplicate_of).replace("-again", "#")
+            if job.duplicate_of
+            else job.system,
             printed=rates.shown(found.centre),
             quantity="throughput",
             unit=models.family(job.model).RATE_UNIT if known else "samples/s",

@@ -75,24 +75,21 @@ def ratios(subject: Subject) -> list[list[Ratio]]:
         rows: dict[str, list[Cell]] = {}
         for one in cells:
             rows.setdefault(one.figure.row, []).append(one)
-        sizes = len({one.size for one in cells if one.size})
         for one in cells:
             if one.figure.quantity in ("speedup", "efficiency", "other") and one.value is not None:
-                made = _ratios(one, rows[one.figure.row], loose, subject, sizes > 1)
+                made = _ratios(one, rows[one.figure.row], loose, subject)
                 if made:
                     found.append(made)
     return found
 
 
-def _ratios(
-    one: Cell, row: Sequence[Cell], loose: Mapping[int, Sequence[Cell]], subject: Subject, scales: bool
-) -> list[Ratio]:
+def _ratios(one: Cell, row: Sequence[Cell], loose: Mapping[int, Sequence[Cell]], subject: Subject) -> list[Ratio]:
     rates = [other for other in row if other.figure.quantity == "throughput" and other.number]
     figure = one.figure
     if figure.quantity == "other":
         overhead = len(rates) > 1 and re.search("overhead", figure.column, re.IGNORECASE)
         return [Ratio(one, rates[0], rates[1], _percent(one), 1.0)] if overhead else []
-    if figure.quantity == "speedup" and _of_precision(one, scales):
+    if figure.quantity == "speedup" and _of_precision(one):
         return _over_precision(one, rates)
     own = _own(one, rates)
     if own is None:
@@ -104,13 +101,9 @@ def _ratios(
     return made if known else []
 
 
-def _of_precision(one: Cell, scales: bool) -> bool:
+def _of_precision(one: Cell) -> bool:
     over = one.figure.options.get("over", "")
-    if over:
-        return over in PRECISIONS
-    column = one.figure.column
-    words = NARROW.findall(column)
-    return len(words) >= 2 or (bool(words) and not scales and not re.search("scal", column, re.IGNORECASE))
+    return over in PRECISIONS if over else len(NARROW.findall(one.figure.column)) > 1
 
 
 def _over_precision(one: Cell, rates: Sequence[Cell]) -> list[Ratio]:

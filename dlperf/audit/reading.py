@@ -50,10 +50,11 @@ def file(path: Path, name: str = "") -> Subject:
     lines = _lines(path)
     try:
         if path.suffix.lower() not in (".md", ".markdown") and is_figures(lines):
+            sizes = "devices" not in lines[0].lower()
             found = published.numbered(lines, partial=True)
-            if path.parent.name and path.name == FIGURES and not name:
-                name = path.parent.name
-            cells = [of(wide.completed(figure, path.stem), name, f"{path.name}:{line}") for line, figure in found]
+            cells = [
+                of(wide.completed(figure, path.stem, sizes), name, f"{path.name}:{line}") for line, figure in found
+            ]
             return Subject(name, cells, plain=True)
         tables = wide.tables(lines, path.suffix.lower())
         figures, labels = wide.figures(tables, path)

@@ -11,18 +11,19 @@ from pathlib import Path
 from dlperf.audit.cells import model_of
 from dlperf.figures.published import NUMBER, Figure
 
-#: what a column is, by its heading, the first that fits; all others are rates
+#: what a column is, by its heading with spaces for underscores, the first that fits; all others are figures
+_DEVICES = r"(gpus?|devices?|accelerators?|cards?|trainers?|workers?|chips?|ranks?)"
 KINDS = (
     ("global_batch", r"global.*batch|total.*batch|effective batch"),
     ("accumulated", r"accumulated.*batch"),
     ("accumulation", r"accumulat"),
     ("batch", r"batch|\bbs\b|\bbsz\b"),
-    ("per_node", r"(gpus?|devices?|accelerators?|cards?|ranks?)\s*(/|per)\s*(node|machine|host)"),
-    ("nodes", r"\bnodes?\b|\bnum_nodes\b|machines?|hosts?"),
-    ("devices", r"^(num|number|no|n|#|\s|_|of|\.)*(gpus?|devices?|accelerators?|cards?|trainers?|workers?|chips?)\.?$"),
-    ("device", r"^(gpu|device|accelerator|hardware)\s*(type|name|model)$|^hardware$"),
-    ("sequence", r"seq(uence)?[ _]?len|^seq(uence)?$"),
-    ("model", r"^model$|^network$"),
+    ("per_node", rf"{_DEVICES}( num)? ?(/|per) ?(node|machine|host)"),
+    ("nodes", r"^(num |number of |no\.? )?(of )?(nodes?|machines?|hosts?)( num| number| count)?$"),
+    ("devices", rf"^(num |number of |no\.? |# ?)?(of )?{_DEVICES}( num| number| count)?$"),
+    ("device", r"^(gpu|device|accelerator|hardware) (type|name|model)$|^hardware$"),
+    ("sequence", r"seq(uence)? ?len|^seq(uence)?$"),
+    ("model", r"^(model|network)$"),
     ("framework", r"^framework$"),
     ("system", r"^(system|implementation)$"),
     ("precision", r"^(precision|dtype|data ?type)$"),
@@ -32,16 +33,23 @@ KINDS = (
     ("runs", r"^(runs|repeats|repetitions|n)$"),
     ("unit", r"^units?$"),
 )
+#: what a figure is, likewise; a rate, if a table has a number of devices or a batch, or a heading names a rate
 QUANTITIES = (
+    ("other", r"(time|latency).*speed ?-?up"),
     ("efficiency", r"efficien"),
-    ("speedup", r"speed ?-?up|scaling|\baccel"),
-    ("time_to_train", r"time.to.(train|accuracy)|training time|\btime\b.*\(?(h|min|hours?|minutes)\)?$"),
+    ("speedup", r"speed ?-?up|scaling"),
+    ("time_to_train", r"time.to.(train|accuracy)|training time|\btime\b.*\(?(h|hrs|min|hours?|minutes)\)?$"),
     (
         "other",
-        r"latency|overhead|memory|loss|accuracy|\bauc\b|(ms|s|sec|seconds)\s*(/|per)\s*(step|it|batch)|step time",
+        r"late?ncy|lantency|overhead|\bmem|loss|accuracy|\bauc\b|util|usage|vocab|embedding|classes|flop|hidden|"
+        r"layers|ratio|parallel|seed|\bstd|deviation|heads|parameter|length|%|"
+        r"(ms|s|sec|seconds) ?(/|per) ?(step|it|batch)|step time",
     ),
 )
+RATE = re.compile(r"throughput|throuthput|\brates?\b|\bips\b", re.IGNORECASE)
 SIZE = re.compile(r"(\d+)\s*n(?:odes?)?\s*[x_\- ]*\s*(\d+)\s*([gd])(?:pus?|evices?)?", re.IGNORECASE)
+#: a heading that says how many devices
+SIZED = re.compile(r"x?\d+\s*(x|gpus?|devices?|nodes?|n\d+[gd])?", re.IGNORECASE)
 PRECISION = (
     ("tf32", r"\btf32\b"),
     ("amp", r"\bamp\b|mixed"),
@@ -54,6 +62,8 @@ UNITS = re.compile(
     r"(?:/|per)\s*(?:s|sec|second)\b(?:\s*(?:/|per)\s*(gpu|device|card|chip))?",
     re.IGNORECASE,
 )
+#: what makes the figures of a table rates
+SIZES = {"devices", "nodes", "per_node", "batch"}
 TIMES = re.compile(r"\b(ms|sec(?:onds)?|s|min(?:utes)?|h(?:ours)?)\b", re.IGNORECASE)
 SYNONYMS = {"sec": "s", "seconds": "s", "minutes": "min", "hours": "h"}
 MODELS = re.compile(
@@ -68,7 +78,8 @@ DEVICES = re.compile(
 
 @dataclass(frozen=True)
 class Table:
-    """title: what stands above it. head: its columns. rows: with their line in the file."""
+    """title: the headings of the sections that it is in, and the line above it. head: its columns. rows: with their
+    line in the file."""
 
     title: str
     head: Sequence[str]
@@ -107,20 +118,33 @@ def _whole(head: Sequence[str], rows: Sequence[tuple[int, Sequence[str]]]) -> No
 
 
 def _markdown(lines: Sequence[str]) -> list[Table]:
-    found, title, block = [], "", []
+    """Of a page; rows that are too short or long are filled or cut, as renderers do."""
+    found: list[Table] = []
+    headings, note, block = list[tuple[int, str]](), "", list[tuple[int, list[str]]]()
     for number, line in enumerate([*lines, ""], 1):
         if line.lstrip().startswith("|"):
-            cells = [one.strip().strip("*` ") for one in re.split(r"(?<!\\)\|", line.strip().strip("|"))]
-            block.append((number, cells))
+            told = line.strip().removeprefix("|").removesuffix("|")
+            block.append((number, [_plain(one) for one in re.split(r"(?<!\\)\|", told)]))
             continue
         if len(block) > 2 and all(re.fullmatch(r":?-+:?", one) for one in block[1][1]):
-            _whole(block[0][1], block[2:])
-            found.append(Table(title, block[0][1], block[2:]))
+            head = block[0][1]
+            rows = [(at, (row + [""] * len(head))[: len(head)]) for at, row in block[2:]]
+            above = [text for _, text in headings]
+            title = " ".join(dict.fromkeys(filter(None, (*above, note))))
+            found.append(Table(title, head, rows))
         if block:
             block = []
         elif line.strip():
-            title = line.strip("#* \n") if line.startswith(("#", "**")) or not found else title
+            note = _plain(line.strip("#-* \n"))[:200]
+            if level := len(line) - len(line.lstrip("#")):
+                headings = [*(one for one in headings if one[0] < level), (level, note)]
     return found
+
+
+def _plain(told: str) -> str:
+    """A cell of Markdown without links, breaks and stars."""
+    told = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(r"<br ?/?>", " ", told))
+    return re.sub(r"\s+", " ", told).strip(" *`\t")
 
 
 def figures(made: Sequence[Table], path: Path) -> tuple[list[Figure], dict[str, str]]:
@@ -147,22 +171,33 @@ def figures(made: Sequence[Table], path: Path) -> tuple[list[Figure], dict[str, 
 
 def _kinds(table: Table) -> list[str]:
     """What each column is: a name of KINDS, `label`, or `figure`."""
-    found = []
+    found: list[str] = []
     for at, head in enumerate(table.head):
-        kind = next((kind for kind, pattern in KINDS if re.search(pattern, head.strip(), re.IGNORECASE)), "")
-        if UNITS.search(head) or re.search(r"throughput|speed|scaling|efficien|samples?/s", head, re.IGNORECASE):
+        plain = head.strip().replace("_", " ")
+        kind = next((kind for kind, pattern in KINDS if re.search(pattern, plain, re.IGNORECASE)), "")
+        named = UNITS.search(plain) or RATE.search(plain) or _quantity(head)
+        if named and kind not in ("sequence", "per_node", "devices", "nodes"):
             kind = "figure"
         numbers = sum(bool(NUMBER.fullmatch(row[at])) for _, row in table.rows)
+        if kind == "batch" and (re.search(r"=\s*\w", head) or any("." in row[at] for _, row in table.rows)):
+            kind = "figure"
         found.append(kind or ("figure" if at and numbers else "label"))
     return found
 
 
+def _quantity(head: str) -> str:
+    plain = head.replace("_", " ")
+    return next((kind for kind, pattern in QUANTITIES if re.search(pattern, plain, re.IGNORECASE)), "")
+
+
 def _told(table: Table, kinds: Sequence[str], row: Sequence[str]) -> dict[str, str]:
-    """What a row says of all its figures."""
+    """What a row says of all its figures; of batches also the heading, as `batch head`."""
     told: dict[str, str] = {}
+    sharded = any("parallel" in head for head in table.head)  # a model's parts share a batch
     for at, kind in enumerate(kinds):
-        if kind not in ("figure", "label") and row[at]:
+        if kind not in ("figure", "label") and row[at] and not (sharded and "batch" in kind):
             told.setdefault(kind, row[at])
+            told.setdefault(f"{kind} head", table.head[at])
         elif kind == "label" and (size := SIZE.search(row[at])):
             told["nodes"], told["per_node"] = size[1], size[2]
             if size[3] in "dD":
@@ -176,24 +211,25 @@ def _figure(
     name: str, label: str, table: Table, at: int, printed: str, told: Mapping[str, str], path: Path, line: int
 ) -> Figure:
     head = table.head[at]
-    words = f"{head} {label}"
+    sized = SIZED.fullmatch(head) and not re.search("batch", f"{table.head[0]} {table.title}", re.IGNORECASE)
+    rated = any(UNITS.search(one) or RATE.search(one) for one in table.head) or sized or told.keys() & SIZES
     options = {key: told[key] for key in ("sequence", "global_batch", "accumulated", "runs", "ran") if key in told}
     made = Figure(
         table=name,
         row=label,
         column=head,
         printed=printed,
-        quantity="",
+        quantity=_quantity(head) or ("throughput" if rated else "other"),
         unit=told.get("unit", ""),
         estimator=told.get("estimator", "").lower().replace(" ", "_"),
         model=model_of(told.get("model", "")),
-        system=told.get("system", ""),
+        system=told.get("system", table.title if SIZED.fullmatch(head) else f"{table.title} {head}".strip()),
         framework=told.get("framework", ""),
         version="",
         precision="",
         options=options,
         nodes=_whole_number(told.get("nodes", "")),
-        devices=_devices(told),
+        devices=_devices(told) or (_whole_number(head) if sized and "nodes" not in told else None),
         device=told.get("device", ""),
         batch="",
         batch_of="",
@@ -203,32 +239,29 @@ def _figure(
         line=line,
         doubt="",
     )
-    made = completed(made, f"{table.title} {path.stem}")
+    made = completed(made, f"{table.title} {path.stem}", sizes=False)
     made = replace(made, precision=precision(told.get("precision", "")) or made.precision)
     if "accumulation" in told:
-        made = replace(made, options={**made.options, "accumulation": _of(made, told["accumulation"], table, at)})
+        of = _of(made, told["accumulation"], told["accumulation head"])
+        made = replace(made, options={**made.options, "accumulation": of})
     if "batch" in told:
-        batch = _of(made, told["batch"], table, at)
-        heading = next((one for one in table.head if re.search(r"batch", one, re.IGNORECASE)), "")
-        is_global = re.search("global|total", heading, re.IGNORECASE)
-        made = replace(made, batch=batch, batch_of="global" if is_global else "device" if batch else "")
-    elif found := re.search(r"\b(?:bsz?|batch(?: size)?)\s*[=:]?\s*(\d+)", words, re.IGNORECASE):
-        made = replace(made, batch=found[1], batch_of="device")
-    return made
+        batch = _of(made, told["batch"], told["batch head"])
+        return replace(made, batch=batch, batch_of="device" if batch else "")
+    words = f"{head} {label} {table.title}"
+    found = re.search(r"\b(?:bsz?|batch(?:[ _]size)?)\s*[=:]?\s*(\d+)", words, re.IGNORECASE)
+    return replace(made, batch=found[1], batch_of="device") if found else made
 
 
-def completed(figure: Figure, title: str = "") -> Figure:
-    """A figure with what its labels say where its fields are empty: quantity, unit, precision, size, model, device, and
-    other names of models."""
+def completed(figure: Figure, title: str = "", sizes: bool = True) -> Figure:
+    """A figure with what its labels say where its fields are empty: quantity, unit, precision, model, device, and other
+    names of models. sizes: also nodes and devices."""
     words = f"{figure.column} {figure.row}"
-    quantity = figure.quantity or next(
-        (kind for kind, pattern in QUANTITIES if re.search(pattern, figure.column, re.IGNORECASE)), "throughput"
-    )
+    quantity = figure.quantity or _quantity(figure.column) or "throughput"
     nodes, devices = figure.nodes, figure.devices
-    if devices is None and (size := SIZE.search(words)):
+    if devices is None and sizes and (size := SIZE.search(words)):
         nodes = nodes or int(size[1])
         devices = int(size[2]) * (int(size[1]) if size[3] in "gG" else 1)
-    elif devices is None and nodes is None:
+    elif devices is None and nodes is None and sizes:
         number = re.match(r"(?:x ?)?(\d{1,5})\s*(?:x|gpus?|devices?)?\s*(?:$|\|)", figure.row.strip(), re.IGNORECASE)
         number = number or re.fullmatch(r"(\d{1,5})\s*(?:x|gpus?|devices?)?", figure.column.strip(), re.IGNORECASE)
         devices = int(number[1]) if number and int(number[1]) else None
@@ -284,14 +317,14 @@ def _digits(told: str) -> str:
     return "".join(re.findall(r"^\d+", told.replace(",", "")))
 
 
-def _of(figure: Figure, told: str, table: Table, at: int) -> str:
-    """Of a cell with a number for each precision, as `64 , 32`, the one of a figure's."""
-    numbers = re.findall(r"\d+", re.sub(r"(?<=\d),(?=\d{3}\b)", "", told))
-    if len(numbers) != 2:
-        return numbers[0] if len(numbers) == 1 else ""
-    order = [narrow for head in table.head for narrow in _order(head) if len(_order(head)) == 2] or [True, False]
-    mine = figure.precision not in ("fp32", "tf32", "")
-    return numbers[order.index(mine)] if figure.precision else ""
+def _of(figure: Figure, told: str, head: str) -> str:
+    """Of a cell with a number for each precision, as `64 , 32`, the one of a figure's; empty where that is open."""
+    order = _order(head)
+    numbers = re.findall(r"\d+", told if len(order) == 2 else re.sub(r"(?<=\d),(?=\d{3}\b)", "", told))
+    if len(numbers) == 1:
+        return str(numbers[0])
+    mine = figure.precision not in ("fp32", "tf32")
+    return str(numbers[order.index(mine)]) if len(numbers) == len(set(order)) == 2 and figure.precision else ""
 
 
 def _order(head: str) -> list[bool]:

@@ -80,9 +80,9 @@ def test_other_batches_and_systems_are_no_series() -> None:
 
 
 def test_a_step_may_be_uneven() -> None:
-    up = figure("400"), figure("2800", 8), figure("5800", 16)
+    up = figure("400"), figure("2800", 8), figure("6100", 16)
     assert told(of(*up)) == [("step beyond proportional", WARNING)]
-    assert told(of(*up[:2], figure("6200", 16))) == [("step beyond proportional", ERROR)]
+    assert told(of(*up[:2], figure("6300", 16))) == [("step beyond proportional", ERROR)]
 
 
 def test_times_to_train_may_need_fewer_epochs() -> None:
