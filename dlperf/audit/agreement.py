@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from itertools import combinations
 
 from dlperf.audit.cells import NOTES, Cell, Subject, counted
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, of
@@ -19,7 +18,8 @@ RARE = 0.05
 
 def tables_disagree(subject: Subject) -> Iterator[Finding]:
     for cells in _configurations(subject).values():
-        for a, b in combinations(_first_of_tables(cells), 2):
+        a, *others = _first_of_tables(cells) or [cells[0]]
+        for b in others:
             if _is_log(a) != _is_log(b) or _estimators_differ(a, b):
                 continue
             apart = _apart(a, b)
@@ -98,7 +98,8 @@ def two_models(subject: Subject) -> Iterator[Finding]:
             holders.setdefault(digits, []).append(number)
     shared: dict[tuple[int, int], int] = {}
     for numbers in holders.values():
-        for pair in combinations(numbers, 2):
+        for number in numbers[1:]:
+            pair = numbers[0], number
             shared[pair] = shared.get(pair, 0) + 1
     for (a, b), count in sorted(shared.items()):
         ((_, model_a, table_a), first), ((_, model_b, _), second) = full[a], full[b]
@@ -158,7 +159,8 @@ def two_rates(subject: Subject) -> Iterator[Finding]:
             if one.runs is None:  # a system may be there twice, to see how far it comes out apart
                 rows.setdefault((one.figure.table, one.figure.row), []).append(one)
         for row in rows.values():
-            for a, b in combinations(row, 2):
+            a, *others = row
+            for b in others:
                 steps = [one.figure.options["step"] for one in (a, b) if "step" in one.figure.options]
                 same = len(set(steps)) < 2
                 if a.figure.column != b.figure.column and same and not _estimators_differ(a, b) and _apart(a, b):

@@ -97,7 +97,7 @@ def _in_a_step(row: Sequence[Cell]) -> Iterator[Finding]:
         unit = one.figure.unit.lower()
         per = re.fullmatch(r"(ms|s|sec|seconds)(/(step|it|iter|iteration|batch))?", unit)
         column = one.figure.column
-        steps = "/" in unit or re.search(r"latency|step|iter|batch time", column, re.IGNORECASE)
+        steps = "/" in unit or bool(re.search(r"latency|step|iter|batch time", column, re.IGNORECASE))
         steps = steps and not re.search(r"\d ?%|p\d\d|max|min\b", column, re.IGNORECASE)
         if one.figure.quantity != "other" or not per or not steps or not one.number:
             continue
@@ -286,7 +286,8 @@ RULES = (
         "warm-up or epoch end",
         "The steps that are timed come after a warm-up and end with no epoch.",
         WARNING,
-        "DLPerf's protocol leaves 20 steps out; the first epochs in MLPerf's logs of ResNet-50 are up to 42 % slower than later ones",
+        "DLPerf's protocol leaves 20 steps out; the first epochs in MLPerf's logs of ResNet-50 are up to 42 % slower "
+        "than later ones",
         window,
     ),
     Rule(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from dlperf.audit.cells import SECONDS, Cell, Subject, model_of
 from dlperf.audit.findings import ERROR, LAST_DIGIT, WARNING, Finding, Rule, merged, of
@@ -12,6 +13,8 @@ from dlperf.figures.published import PRECISIONS
 
 #: training images of ImageNet (ILSVRC 2012)
 IMAGENET = 1_281_167
+#: rows within which a swapped cell is looked for
+NEAR = 5
 #: above what its epochs take at the printed rate a time has something else in it; below it cannot be
 LONGER = 0.25
 NARROW = re.compile(r"fp32|tf32|fp16|bf16|amp|mixed", re.IGNORECASE)
@@ -67,9 +70,14 @@ class Ratio:
         return f"{number}: {over}{shares}"
 
 
+@lru_cache(maxsize=1)  # several rules ask for those of one subject
 def ratios(subject: Subject) -> list[list[Ratio]]:
     """Of each derived cell, the ratios of the source's own cells that it may be, the likeliest first."""
     loose = {id(one): several for several in subject.any_batch for one in several}
+    alone: dict[Hashable, list[Cell]] = {}
+    for rate in subject.rates:
+        if rate.figure.devices == 1 and rate.value:
+            alone.setdefault(_kind(rate), []).append(rate)
     found = []
     for cells in subject.tables.values():
         rows: dict[str, list[Cell]] = {}
@@ -77,13 +85,15 @@ def ratios(subject: Subject) -> list[list[Ratio]]:
             rows.setdefault(one.figure.row, []).append(one)
         for one in cells:
             if one.figure.quantity in ("speedup", "efficiency", "other") and one.value is not None:
-                made = _ratios(one, rows[one.figure.row], loose, subject)
+                made = _ratios(one, rows[one.figure.row], loose, alone)
                 if made:
                     found.append(made)
     return found
 
 
-def _ratios(one: Cell, row: Sequence[Cell], loose: Mapping[int, Sequence[Cell]], subject: Subject) -> list[Ratio]:
+def _ratios(
+    one: Cell, row: Sequence[Cell], loose: Mapping[int, Sequence[Cell]], alone: Mapping[Hashable, Sequence[Cell]]
+) -> list[Ratio]:
     rates = [other for other in row if other.figure.quantity == "throughput" and other.number]
     figure = one.figure
     if figure.quantity == "other":
@@ -94,7 +104,7 @@ def _ratios(one: Cell, row: Sequence[Cell], loose: Mapping[int, Sequence[Cell]],
     own = _own(one, rates)
     if own is None:
         return []
-    bases = [base for base in (*loose.get(id(own), [own])[:1], *_alone(own, subject))]
+    bases = [base for base in (*loose.get(id(own), [own])[:1], *_alone(own, alone))]
     made = [Ratio(one, own, base, _scale(one, own, base)) for base in {id(base): base for base in bases}.values()]
     single = own.size == 1 or figure.options.get("over") == "1_node"
     known = single or any(base is not own for base in bases)
@@ -140,17 +150,14 @@ def _before(one: Cell, found: Sequence[Cell]) -> Cell | None:
     return named[0] if len(named) == 1 else None
 
 
-def _alone(own: Cell, subject: Subject) -> Iterator[Cell]:
+def _alone(own: Cell, alone: Mapping[Hashable, Sequence[Cell]]) -> Iterator[Cell]:
     """The same setting on one device, in another table; what serves several devices is not part of it there."""
-    mine = own.figure
-    for rate in subject.rates:
-        one = rate.figure
-        same = (one.model, one.framework, one.precision, one.device, one.unit) == (
-            *(mine.model, mine.framework, mine.precision, mine.device),
-            mine.unit,
-        )
-        if same and one.table != mine.table and one.devices == 1 and rate.batch == own.batch and rate.number:
-            yield rate
+    yield from (rate for rate in alone.get(_kind(own), ()) if rate.figure.table != own.figure.table)
+
+
+def _kind(rate: Cell) -> Hashable:
+    one = rate.figure
+    return one.model, one.framework, one.precision, one.device, one.unit, rate.batch
 
 
 def _scale(one: Cell, own: Cell, base: Cell) -> float:
@@ -165,13 +172,13 @@ def _percent(one: Cell) -> float:
 
 def not_the_ratio(subject: Subject) -> Iterator[Finding]:
     every = ratios(subject)
-    first = {id(several[0].cell): several[0] for several in every}
+    rows, columns = _lines(every)
     for several in every:
         if any(one.rounds for one in several):
             continue
         best = min(several, key=lambda one: abs(one.number - one.cell.number))
         if not (best.near or best.cut):
-            why = _moved(best, first)
+            why = _moved(best, [*rows[_row(best)], *_beside(best, columns[_column(best)])])
             severity = WARNING if best.possible and not why else ERROR
             may = " (rates before rounding may give it)" if best.possible else ""
             yield of(best.cell, severity, f"{several[0].told if not why else best.told}{may}", _printed(best.cell, why))
@@ -193,17 +200,35 @@ def last_digit(subject: Subject) -> Iterator[Finding]:
             yield of(one.cell, LAST_DIGIT, one.told, f"{one.cell.figure.printed}: {kind}{may}")
 
 
-def _moved(wrong: Ratio, first: Mapping[int, Ratio]) -> str:
+def _lines(every: Sequence[Sequence[Ratio]]) -> tuple[dict[Hashable, list[Ratio]], dict[Hashable, list[Ratio]]]:
+    """The likeliest ratios by row and by column."""
+    rows: dict[Hashable, list[Ratio]] = {}
+    columns: dict[Hashable, list[Ratio]] = {}
+    for one, *_ in every:
+        rows.setdefault(_row(one), []).append(one)
+        columns.setdefault(_column(one), []).append(one)
+    return rows, columns
+
+
+def _row(one: Ratio) -> Hashable:
+    return one.cell.figure.table, one.cell.figure.row
+
+
+def _column(one: Ratio) -> Hashable:
+    return one.cell.figure.table, one.cell.figure.column
+
+
+def _beside(one: Ratio, column: Sequence[Ratio]) -> Sequence[Ratio]:
+    """Of its column those at most NEAR rows away."""
+    at = next(number for number, other in enumerate(column) if other.cell is one.cell)
+    return column[max(0, at - NEAR) : at + NEAR + 1]
+
+
+def _moved(wrong: Ratio, lines: Sequence[Ratio]) -> str:
     """Where a wrong cell's digits belong: to another of its row or column with which it is swapped, or whose it
     repeats."""
     mine = wrong.cell
-    near = [
-        other
-        for other in first.values()
-        if other.cell is not mine
-        and other.cell.figure.table == mine.figure.table
-        and (other.cell.figure.row == mine.figure.row or other.cell.figure.column == mine.figure.column)
-    ]
+    near = [other for other in lines if other.cell is not mine]
     for other in near:
         if _fits(mine, other) and _fits(other.cell, wrong) and mine.figure.printed != other.cell.figure.printed:
             return f", swapped with {_place(other.cell, mine)}"

@@ -96,6 +96,8 @@ line of the document at the commit that `source.toml` names.
 
 How it was checked: each rule below was applied to every cell; values that were read off a chart are in no arithmetic.
 *error*: it cannot stand as it is printed. *warning*: it may, with a reason. *last digit*: a ratio that was cut instead
-of rounded, or computed of rates with more digits than are printed. Every error was then looked up in the document
-itself, where a copy of it could be had; slips of ours were corrected in `figures.csv`.
+of rounded, or computed of rates with more digits than are printed. For each error the document was then opened at the
+commit that `source.toml` names: the digits of its cells, and the batches of its row, stand in the lines named here, so
+that none is a slip of this transcription. A rate on several devices that is called too high may as well be one on few
+that is too low: the audit does not know which.
 """

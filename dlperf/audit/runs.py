@@ -64,7 +64,7 @@ def steps(subject: Subject) -> Iterator[Finding]:
     claimed = asked.get("windows", 0) * asked.get("steps_per_window", 0)
     for record in _done(subject):
         ran = sum(window.steps for window in record.windows)
-        if record.job.traits.worker and ran < claimed:
+        if record.job.traits.run and ran < claimed:
             yield at(subject, record, ERROR, f"{claimed} steps, as the protocol has it", f"{ran} steps in its windows")
 
 
