@@ -87,28 +87,40 @@ def clocks(subject: Subject) -> Iterator[Finding]:
     comparison = subject.comparison
     if comparison is None:
         return
-    for record in comparison.records:
-        timed = rates.seconds(record)
-        if any(window.seconds <= 0 for window in record.windows):
-            yield at(subject, record, ERROR, "windows of more than no time", "one that ends before it begins")
-        elif record.seconds and timed > record.seconds + SLACK:
-            expected = f"at most {record.seconds:.6g} s, which the whole run took"
-            yield at(subject, record, ERROR, expected, f"{timed:.6g} s in its windows")
-        began, created = _moment(record.started), _moment(comparison.created)
-        if began and created and began + timedelta(seconds=SLACK) < created:
-            expected = f"a start after {comparison.created}, when the comparison began"
-            yield at(subject, record, ERROR, expected, record.started)
+    done = [one for one in comparison.records if one.windows]
+    backwards = [one for one in done if any(window.seconds <= 0 for window in one.windows)]
+    yield from _each(
+        subject, ERROR, "windows of more than no time", lambda one: "one that ends before it begins", backwards
+    )
+    longer = [one for one in done if one.seconds and rates.seconds(one) > one.seconds + SLACK and one not in backwards]
+    yield from _each(subject, ERROR, "windows within the run's seconds", _longer, longer)
+    created = _moment(comparison.created)
+    early = [one for one in comparison.records if created and _before(one, created)]
+    expected = f"a start after {comparison.created}, when the comparison began"
+    yield from _each(subject, ERROR, expected, lambda one: one.started, early)
     yield from _together(subject, comparison)
 
 
+def _longer(record: Record) -> str:
+    return f"{rates.seconds(record):.6g} s of {record.seconds:.6g} s"
+
+
+def _before(record: Record, created: datetime) -> bool:
+    began = _moment(record.started)
+    return began is not None and began + timedelta(seconds=SLACK) < created
+
+
 def _together(subject: Subject, comparison: Comparison) -> Iterator[Finding]:
-    """Runs that began while another was under way."""
+    """Runs that began while another was under way: one finding."""
     timed = [(began, record) for record in comparison.records if record.seconds and (began := _moment(record.started))]
+    found = []
     for (before, first), (began, record) in pairwise(sorted(timed, key=lambda one: one[0])):
         over = (before + timedelta(seconds=first.seconds) - began).total_seconds()
         if over > SLACK:
-            expected = f"a start after the run of {first.job.system} before it ended"
-            yield at(subject, record, WARNING, expected, f"{over:.3g} s before")
+            found.append((first, record, over))
+    for first, record, over in found[:1]:
+        expected = f"a start after the run of {first.job.system} before it ended"
+        yield at(subject, record, WARNING, expected, f"{over:.3g} s before", len(found) - 1)
 
 
 def _moment(told: str) -> datetime | None:
