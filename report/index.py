@@ -18,7 +18,7 @@ Each folder holds the whole report (`report.md`, `report.html`), its data (`resu
 `dlperf-2020.csv` has the tables that DLPerf published in 2020. [h200-counted.md](h200-counted.md) is what a step comes
 to on a GPU that was not there: counted, not measured. Folders with `figures.csv` are not reports: they hold what others
 published (DLPerf, NVIDIA, PaddlePaddle, MLPerf and more), a line for each cell with its file, line and known doubts,
-and in `source.toml` what was measured and how.
+and in `source.toml` what was measured and how. [AUDIT.md](AUDIT.md) is what does not fit in their tables.
 """
 
 
