@@ -14,7 +14,7 @@ WORK = ("clip", "loss_scale", "data", "task", "asp", "dgc", "optimizer", "vocabu
 #: the names under which options say how many steps ran
 RAN = ("ran", "ran_steps", "steps_run", "steps_ran", "logged_steps")
 FEW = 3
-NUMBERS = re.compile(r"\d+(?:\.\d+)?")
+NUMBERS = re.compile(r"\d{1,12}(?:\.\d+)?")
 
 
 def global_batch(subject: Subject) -> Iterator[Finding]:
@@ -78,7 +78,7 @@ def _of_precision(precision: str, head: str, numbers: list[float]) -> list[float
 
 def _number(told: str) -> float | None:
     plain = told.replace(",", "")
-    return float(plain) if re.fullmatch(r"\d+(\.\d+)?", plain) else None
+    return float(plain) if re.fullmatch(r"\d{1,12}(\.\d+)?", plain) else None
 
 
 def samples_in_a_step(subject: Subject) -> Iterator[Finding]:

@@ -36,6 +36,8 @@ COUNTED = {
     **dict.fromkeys(("step", "steps", "it", "iter", "iters", "iterations", "batch", "batches"), "steps"),
     **dict.fromkeys(("line", "lines"), "lines"),
 }
+#: digits that a float holds, and what no figure is larger than
+SHARPEST, LARGEST = 15, 1e18
 SECONDS = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "seconds": 1.0, "min": 60.0, "minutes": 60.0, "h": 3600.0, "hours": 3600.0}
 
 
@@ -77,7 +79,7 @@ class Cell:
     def digits(self) -> int:
         """How many of them its number has, without leading and trailing zeros."""
         found = NUMBER.fullmatch(self.figure.printed.strip())
-        return len(re.sub(r"\D", "", found[1]).strip("0")) if found else 0
+        return min(SHARPEST, len(re.sub(r"\D", "", found[1]).strip("0"))) if found else 0
 
     @cached_property
     def ulp(self) -> float:
@@ -95,7 +97,7 @@ class Cell:
     def batch(self) -> tuple[str, float | None]:
         """Of each device, as far as it is known."""
         one = self.figure
-        number = float(one.batch) if re.fullmatch(r"\d+(\.\d+)?", one.batch) else None
+        number = float(one.batch) if re.fullmatch(r"\d{1,12}(\.\d+)?", one.batch) else None
         if one.batch_of == "global" and number and one.devices:
             return "device", number / one.devices
         return one.batch_of or "unknown", number
@@ -142,6 +144,7 @@ class Subject:
 def cell(figure: Figure, source: str, where: str) -> Cell:
     """As printed: its digits leave half of the last one open."""
     value = None if figure.origin == "chart" else figure.value
+    value = value if value is None or value < LARGEST else None
     made = Cell(figure, source, where, value)
     if value is None:
         return made

@@ -299,8 +299,8 @@ def hours(subject: Subject) -> Iterator[Finding]:
         loose.setdefault((rate.figure.device, rate.figure.system, rate.size, rate.figure.precision), []).append(rate)
     for one in subject.cells:
         figure = one.figure
-        epochs = figure.options.get("epochs", "") or "".join(re.findall(r"\((\d+)E\)", figure.column)[:1])
-        if figure.quantity != "time_to_train" or not one.number or not epochs.isdigit():
+        epochs = figure.options.get("epochs", "") or "".join(re.findall(r"\(([0-9]+)E\)", figure.column)[:1])
+        if figure.quantity != "time_to_train" or not one.number or not re.fullmatch("[0-9]{1,6}", epochs):
             continue
         beside = loose.get((figure.device, figure.system, one.size, figure.precision), [])
         rate_ = rates.get((figure.table, figure.row, figure.precision)) or (beside[0] if len(beside) == 1 else None)
