@@ -30,7 +30,10 @@ def tables_disagree(subject: Subject) -> Iterator[Finding]:
             odd = f", {times:.4g} times" if devices > 1 and abs(times / devices - 1) < NOISE else ""
             expected = f"{a.figure.printed}, as in {a.figure.table} ({a.where})"
             found = f"{b.figure.printed}, {100 * apart:.1f} % apart{odd}"
-            yield of(b, ERROR if apart > NOISE else WARNING, expected, found)
+            severity = (
+                ERROR if apart > NOISE and b.figure.model else WARNING
+            )  # without a model nobody knows what it is of
+            yield of(b, severity, expected, found)
 
 
 def not_in_the_log(subject: Subject) -> Iterator[Finding]:
@@ -60,7 +63,8 @@ def _against(one: Cell, logs: Sequence[Cell]) -> Iterator[Finding]:
 
 def _logged(one: Cell) -> Hashable:
     figure = one.figure
-    return figure.model, figure.precision, counted(figure.unit), figure.options.get("sequence", ""), one.batch, one.size
+    told = figure.options.get("sequence", ""), figure.precision, counted(figure.unit)
+    return figure.model or figure.table, told, one.batch, one.size
 
 
 def _system(one: Cell) -> str:
@@ -202,7 +206,7 @@ def _configurations(subject: Subject, of: Callable[[Cell], Hashable] | None = No
     """Rates that are of the same configuration, as far as their source tells."""
     found: dict[Hashable, list[Cell]] = {}
     for one in subject.rates:
-        if one.size and one.number and one.figure.model:
+        if one.size and one.number:
             found.setdefault((of or _configuration)(one), []).append(one)
     return {key: cells for key, cells in found.items() if len(cells) > 1}
 
@@ -210,7 +214,7 @@ def _configurations(subject: Subject, of: Callable[[Cell], Hashable] | None = No
 def _configuration(one: Cell) -> Hashable:
     figure = one.figure
     options = tuple(sorted((k, v) for k, v in figure.options.items() if k not in NOTES))
-    accumulation = figure.options.get("accumulation", "")
+    accumulation = figure.options.get("accumulation", ""), figure.model or figure.table
     return (*one.setting[:-1], options, accumulation, one.batch, figure.devices, figure.nodes)
 
 
@@ -218,7 +222,8 @@ def _loosely(one: Cell) -> Hashable:
     """Whatever the system and its version."""
     figure = one.figure
     told = figure.options.get("sequence", ""), figure.options.get("data", "")
-    return figure.model, figure.precision, counted(figure.unit), told, one.batch, one.size, figure.framework
+    model = figure.model or figure.table
+    return model, figure.precision, counted(figure.unit), told, one.batch, one.size, figure.framework
 
 
 def _first_of_tables(cells: Sequence[Cell]) -> list[Cell]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dlperf.audit import agreement, batches, derived, peak, runs, scaling
+from dlperf.audit import agreement, batches, derived, logged, peak, runs, scaling
 from dlperf.audit.cells import Subject
 from dlperf.audit.findings import SEVERITIES, Finding, Rule
 
@@ -17,6 +17,7 @@ RULES: Sequence[Rule] = (
     *derived.RULES,
     *agreement.RULES,
     *batches.RULES,
+    *logged.RULES,
     *runs.RULES,
 )
 

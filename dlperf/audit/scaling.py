@@ -15,6 +15,8 @@ NOISE = 0.02
 #: of one step of several, where the smaller size may be the slow one: in DLPerf's READMEs 4 GPUs do up to 6 % more than
 #: twice what 2 do, and 8 up to 7.5 % more than twice 4, all less than their share of one
 UNEVEN = 0.10
+#: what more devices may do less where something else is the limit, as a loader: 2.3 % in DLPerf's README of ArcFace
+PLATEAU = 0.05
 #: share of its devices' that a step may lose before it is told: the input, the network or the smaller size is at fault
 COLLAPSE = 0.5
 #: a time to train has its own batch and number of epochs at each size, so that more devices may need fewer: MLPerf's
@@ -56,7 +58,7 @@ def slower(subject: Subject) -> Iterator[Finding]:
         for one in rates[1:]:
             if one.high < best.low:
                 loss = 1 - one.number / best.number
-                severity = ERROR if loss > NOISE and one.runs is None else WARNING
+                severity = ERROR if loss > PLATEAU and one.runs is None else WARNING
                 yield of(
                     one,
                     severity,
@@ -150,8 +152,8 @@ RULES = (
         "more devices slower",
         "More devices with the same batch do not do less.",
         ERROR,
-        "the devices that are added could stand idle; 2 % is noise, as for super-linear; what was measured in several "
-        "runs here is a warning, since it may be the network's",
+        "the devices that are added could stand idle; up to 5 % they may wait for the input (2.3 % in DLPerf's README "
+        "of ArcFace); what was measured in several runs here is a warning, since it may be the network's",
         slower,
     ),
 )

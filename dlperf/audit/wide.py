@@ -28,6 +28,8 @@ KINDS = (
     ("system", r"^(system|implementation)$"),
     ("precision", r"^(precision|dtype|data ?type)$"),
     ("estimator", r"^estimator$"),
+    ("epoch_steps", r"(steps|iterations|batches) ?(per|in an?|/) ?epoch|epoch (steps|length)"),
+    ("warmup", r"^warm-? ?up( steps)?$"),
     ("ran", r"steps? (run|ran|logged|measured|executed)|(ran|logged|executed) steps?"),
     ("steps", r"^(num |number of )?(steps|iterations|iters)$"),
     ("runs", r"^(runs|repeats|repetitions|n)$"),
@@ -39,6 +41,8 @@ QUANTITIES = (
     ("efficiency", r"efficien"),
     ("speedup", r"speed ?-?up|scaling"),
     ("time_to_train", r"time.to.(train|accuracy)|training time|\btime\b.*\(?(h|hrs|min|hours?|minutes)\)?$"),
+    ("other", r"^(total |elapsed )?(samples|images|sentences|sequences|tokens)$"),
+    ("other", r"^(total |elapsed )?(seconds|elapsed|time|timestamp|clock)( time)?( ?[(\[]s(ec|econds)?[)\]])?$"),
     (
         "other",
         r"late?ncy|lantency|overhead|\bmem|loss|accuracy|\bauc\b|util|usage|vocab|embedding|classes|flop|hidden|"
@@ -62,6 +66,14 @@ UNITS = re.compile(
     r"(?:/|per)\s*(?:s|sec|second)\b(?:\s*(?:/|per)\s*(gpu|device|card|chip))?",
     re.IGNORECASE,
 )
+#: how a figure was made, by its heading
+ESTIMATED = (
+    ("mean_of_rates", r"mean of (the )?(\w+ )?(rates|speeds)|(average|mean) (rate|speed)s?|per-step mean"),
+    ("samples_over_seconds", r"samples? (over|/|by) (seconds|time|elapsed)|elapsed|total samples"),
+)
+OPTIONS = ("sequence", "global_batch", "accumulated", "runs", "ran", "epoch_steps", "warmup")
+#: a first column of numbers that are no devices
+STEPS = re.compile(r"step|iter|epoch|pass\b|time|seed|run", re.IGNORECASE)
 #: what makes the figures of a table rates
 SIZES = {"devices", "nodes", "per_node", "batch"}
 TIMES = re.compile(r"\b(ms|sec(?:onds)?|s|min(?:utes)?|h(?:ours)?)\b", re.IGNORECASE)
@@ -202,7 +214,12 @@ def _told(table: Table, kinds: Sequence[str], row: Sequence[str]) -> dict[str, s
             told["nodes"], told["per_node"] = size[1], size[2]
             if size[3] in "dD":
                 told["devices"] = told.pop("per_node")
-        elif kind == "label" and not at and (number := re.fullmatch(r"x?(\d+)\s*(x|gpus?|devices?)?", row[at], re.I)):
+        elif (
+            kind == "label"
+            and not at
+            and not STEPS.search(table.head[at])
+            and (number := re.fullmatch(r"x?(\d+)\s*(x|gpus?|devices?)?", row[at], re.I))
+        ):
             told.setdefault("devices", number[1])
     return told
 
@@ -212,8 +229,11 @@ def _figure(
 ) -> Figure:
     head = table.head[at]
     sized = SIZED.fullmatch(head) and not re.search("batch", f"{table.head[0]} {table.title}", re.IGNORECASE)
+    estimated = next((name for name, pattern in ESTIMATED if re.search(pattern, head, re.IGNORECASE)), "")
+    logged = bool(re.search(r"\blogs?\b|\blogged\b", head, re.IGNORECASE))
+    aside = SIZED.fullmatch(head) or estimated or logged
     rated = any(UNITS.search(one) or RATE.search(one) for one in table.head) or sized or told.keys() & SIZES
-    options = {key: told[key] for key in ("sequence", "global_batch", "accumulated", "runs", "ran") if key in told}
+    options = {key: told[key] for key in OPTIONS if key in told}
     made = Figure(
         table=name,
         row=label,
@@ -221,9 +241,9 @@ def _figure(
         printed=printed,
         quantity=_quantity(head) or ("throughput" if rated else "other"),
         unit=told.get("unit", ""),
-        estimator=told.get("estimator", "").lower().replace(" ", "_"),
+        estimator=told.get("estimator", "").lower().replace(" ", "_") or estimated,
         model=model_of(told.get("model", "")),
-        system=told.get("system", table.title if SIZED.fullmatch(head) else f"{table.title} {head}".strip()),
+        system=told.get("system", table.title if aside else f"{table.title} {head}".strip()),
         framework=told.get("framework", ""),
         version="",
         precision="",
@@ -234,7 +254,7 @@ def _figure(
         batch="",
         batch_of="",
         steps=_digits(told.get("steps", "")),
-        origin="table",
+        origin="log" if logged else "table",
         path=path.name,
         line=line,
         doubt="",

@@ -63,7 +63,7 @@ def test_digits_leave_half_of_the_last_one_open() -> None:
         ("3240", "super-linear", WARNING),
         ("3300", "super-linear", ERROR),
         ("395", "more devices slower", WARNING),
-        ("390", "more devices slower", ERROR),
+        ("375", "more devices slower", ERROR),
         ("400", "super-linear", None),
     ],
 )
@@ -358,3 +358,30 @@ def test_swapped_and_copied_cells_of_a_series_are_found() -> None:
             missed += [(a.figure.table, a.figure.column)] if not swapped else []
     assert tried > 70
     assert missed == []
+
+
+# What stands beside a rate, and logs as tables
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (
+            "GPUs,batch,img/s (samples over seconds),img/s (mean of rates)\n1,64,400.0,438.8\n",
+            [("mean of rates beside the total", ERROR), ("mean of rates", WARNING), ("estimators mixed", WARNING)],
+        ),
+        ("GPUs,samples,seconds,img/s\n1,6400,16.0,400.0\n", []),
+        ("GPUs,samples,seconds,img/s\n1,6400,16.0,403.0\n", [("samples over seconds", WARNING)]),
+        ("GPUs,samples,seconds,img/s\n1,6400,16.0,438.8\n", [("samples over seconds", ERROR)]),
+        (
+            "GPUs,steps,steps run,published img/s,img/s of its log\n8,100,30,3089.74,2478.59\n",
+            [("not in its log", ERROR), ("steps that never ran", ERROR)],
+        ),
+        ("step,loss,time (s),img/s\n20,7.1,10.0,400\n40,6.9,19.0,410\n60,6.6,30.0,405\n", []),
+        ("step,loss,time (s),img/s\n20,7.1,10.0,400\n40,6.9,9.0,410\n", [("clock of a log", ERROR)]),
+        ("step,loss,img/s\n20,7.1,400\n40,nan,410\n", [("losses of a log", ERROR)]),
+        ("step,loss,img/s\n20,7.1,400\n40,7.2,410\n60,7.3,410\n", [("losses of a log", WARNING)]),
+    ],
+)
+def test_what_stands_beside_a_rate(tmp_path: Path, text: str, found: list[tuple[str, str]]) -> None:
+    assert told(audit(table(tmp_path, text))) == found
