@@ -178,18 +178,19 @@ def units_change(subject: Subject) -> Iterator[Finding]:
     told: set[tuple[str, str, str]] = set()
     for one in subject.cells:
         figure = one.figure
-        if figure.quantity != "throughput" or not figure.model or not figure.unit:
+        of_what = figure.model or figure.system
+        if figure.quantity != "throughput" or not of_what or not figure.unit:
             continue
-        before = first.setdefault(figure.model, one)
+        before = first.setdefault(of_what, one)
         a, b = counted(before.figure.unit), counted(figure.unit)
-        if a != b and (figure.model, figure.table, b) not in told:
-            told.add((figure.model, figure.table, b))
+        if a != b and (of_what, figure.table, b) not in told:
+            told.add((of_what, figure.table, b))
             here = any(
-                counted(other.figure.unit) == a and other.figure.model == figure.model
+                counted(other.figure.unit) == a and (other.figure.model or other.figure.system) == of_what
                 for other in subject.tables[figure.table]
             )
             expected = f"{before.figure.unit}, as in {before.figure.table} ({before.where})"
-            yield of(one, ERROR if here else WARNING, expected, f"{figure.unit} for {figure.model}")
+            yield of(one, ERROR if here else WARNING, expected, f"{figure.unit} for {of_what}")
 
 
 def twice(subject: Subject) -> Iterator[Finding]:

@@ -36,6 +36,8 @@ COUNTED = {
     **dict.fromkeys(("step", "steps", "it", "iter", "iters", "iterations", "batch", "batches"), "steps"),
     **dict.fromkeys(("line", "lines"), "lines"),
 }
+#: of a unit that is not of seconds
+SLOW = {"minute": ("min", "minute", "minutes"), "hour": ("h", "hour", "hours")}
 #: digits that a float holds, and what no figure is larger than
 SHARPEST, LARGEST = 15, 1e18
 SECONDS = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "seconds": 1.0, "min": 60.0, "minutes": 60.0, "h": 3600.0, "hours": 3600.0}
@@ -235,11 +237,13 @@ def _rows(comparison: Comparison, name: str) -> Iterator[Cell]:
 
 
 def counted(unit: str) -> str:
-    """What a rate counts: rows, tokens, steps, lines, or the unit itself; with `per device`, where it says so."""
+    """What a rate counts: rows, tokens, steps, lines, or the unit itself; with `a minute` and `per device`, where it
+    says so."""
     words = re.split(r"[\s/]+|\bper\b", unit.strip().lower())
     what = COUNTED.get(words[0], unit)
     each = any(re.fullmatch(r"(gpu|device|card|chip|core)s?", word) for word in words[1:])
-    return f"{what} per device" if each else what
+    slow = next((f" a {name}" for name in ("minute", "hour") if any(word in SLOW[name] for word in words[1:])), "")
+    return f"{what}{slow} per device" if each else f"{what}{slow}"
 
 
 def model_of(name: str) -> str:

@@ -240,9 +240,9 @@ def test_units() -> None:
     assert told(of(figure("15.4", unit="steps/s", **text, table="u"), words)) == [("unit changes", WARNING)]
     assert told(of(figure("15.4", unit="steps/s", **text, column="y"), words)) == [("unit changes", ERROR)]
     assert of(figure("15.4", unit="sequences/s", **text, column="y"), replace(words, unit="sentences/s", row="z")) == []
-    assert [counted(one) for one in ("img/s", "images/sec", "samples per second", "seq/s/GPU", "furlongs")] == [
-        *("rows", "rows", "rows", "rows per device", "furlongs")
-    ]
+    assert [
+        counted(one) for one in ("img/s", "images/sec", "samples per second", "seq/s/GPU", "img/min", "furlongs")
+    ] == [*("rows", "rows", "rows", "rows per device", "rows a minute", "furlongs")]
     assert [model_of(one) for one in ("ResNet-50 v1.5", "BERT-Large", "bert_base", "Q")] == [
         *("resnet50", "bert_large", "bert_base", "Q")
     ]
