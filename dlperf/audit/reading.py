@@ -11,8 +11,9 @@ from dlperf.audit.cells import Cell, Subject, cell
 from dlperf.errors import Problem, UsageError, did_you_mean
 from dlperf.figures import published
 
-#: where published sources are, as seen from the root of a checkout
-PUBLISHED = Path("report", "published")
+#: where published sources are: below the working folder, or else in the checkout that dlperf is run from
+_BELOW = Path("report", "published")
+PUBLISHED = _BELOW if _BELOW.is_dir() else Path(__file__).parents[2] / _BELOW
 FIGURES, SOURCE = "figures.csv", "source.toml"
 #: bytes of a file that is read
 MOST = 2**27
