@@ -32,6 +32,7 @@ Named = TypeVar("Named")
 #: of `dlperf COMMAND`, each a module with `parser` and `main`
 COMMANDS = {
     "archive": "pack a comparison into one file that anybody can check, check it, sign it",
+    "audit": "look for what is wrong in published figures, tables and comparisons",
     "compare": "train the same models in several frameworks and report who was faster",
     "completion": "print what makes a shell complete commands, options and values",
     "data": "prepare text for BERT and images for ResNet",
@@ -51,7 +52,7 @@ COMMANDS = {
     "why": "tell where the steps of two rows differ",
 }
 #: those that are packages, with a __main__
-PACKAGES = frozenset(["archive", "data", "envs", "report"])
+PACKAGES = frozenset(["archive", "audit", "data", "envs", "report"])
 
 
 class Parser(argparse.ArgumentParser):

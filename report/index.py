@@ -22,6 +22,7 @@ its file, line and known doubts, and in `source.toml` what was measured and how:
 NAME -o DIR` makes a report of it. [DLPerf's report V1.0](dlperf-v1.0/report.md) is there cell for cell, with its charts
 and notes. Beside the closest of its rows stand ours: [float32 on a CPU](2026-11-27-cpu-fp32/against.md) and
 [ResNet-50 on an H200](2026-11-27-h200-fp16-resnet50/against.md), also beside NVIDIA's, with all that differs.
+[AUDIT.md](AUDIT.md) is what does not fit in published tables.
 """
 
 

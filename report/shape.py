@@ -269,9 +269,18 @@ class Page:
 
 
 @dataclass(frozen=True)
+class Audit:
+    """What `dlperf.audit` found: a sentence, and a table where there is something."""
+
+    about: str
+    table: Table | None
+
+
+@dataclass(frozen=True)
 class Report:
-    """overview, pages: of several models; None and empty where all is in one page. unmet: a sentence; empty where all
-    conditions of publishing are met, or were not looked at."""
+    """audits: one; none where it could not be made, or of nothing. overview, pages: of several models; None and empty
+    where all is in one page. unmet: a sentence; empty where all conditions of publishing are met, or were not
+    looked at."""
 
     title: str
     about: str
@@ -289,6 +298,7 @@ class Report:
     commands: tuple[Excerpt, ...]
     proofs: tuple[Proof, ...]
     proof_about: tuple[str, ...]
+    audits: tuple[Audit, ...]
     overview: Overview | None
     pages: tuple[Page, ...]
 

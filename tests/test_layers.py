@@ -20,6 +20,7 @@ LAYERS = (
     ("site",),
     (
         "archive.__main__",
+        "audit.__main__",
         "compare",
         "completion",
         "data.__main__",
@@ -43,6 +44,7 @@ LAYERS = (
     ("flags",),
     ("archive",),
     ("report",),
+    ("audit",),
     ("sources",),
     ("comparison",),
     ("systems",),

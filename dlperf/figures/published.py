@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 #: what a cell tells
@@ -16,8 +16,8 @@ ESTIMATORS = (
 )
 #: what its batch size is of
 BATCHES = ("device", "global", "tokens per device", "unknown", "")
-#: where it stands: what was read off a chart is never computed with
-ORIGINS = ("table", "text", "chart")
+#: where it stands: what was read off a chart is never computed with; of a log, its own or what is counted there
+ORIGINS = ("table", "text", "chart", "log")
 PRECISIONS = ("fp32", "tf32", "amp", "fp16", "bf16", "")
 #: a number as tables have it: 1,234.50, 97 %, 3.02x, x1.60, ~5 hours
 NUMBER = re.compile(r"[~x]?(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)\s*(?:%|[A-Za-z/]+)?")
@@ -123,6 +123,8 @@ class Source:
 
 
 COLUMNS = [field.name for field in fields(Figure)]
+#: without which nothing can be told of a figure
+NEEDED = {"row", "column", "printed"}
 CLOSED = {
     "quantity": QUANTITIES,
     "estimator": ESTIMATORS,
@@ -137,27 +139,42 @@ def read(lines: Iterable[str]) -> list[Figure]:
     is not as Figure has it, and for a cell that stands there twice."""
     found: list[Figure] = []
     seen: set[tuple[str, ...]] = set()
-    reader = csv.DictReader(lines, strict=True)
-    if (columns := reader.fieldnames or []) != COLUMNS:
-        raise ValueError(f"line 1: its columns are {','.join(columns)!r}; allowed: {','.join(COLUMNS)}")
-    for row in reader:
-        try:
-            figure = _figure(row)
-        except ValueError as error:
-            raise ValueError(f"line {reader.line_num}: {error}") from None
+    for number, figure in numbered(lines):
         cell = (figure.table, figure.row, figure.column, figure.quantity)
         if cell in seen:
-            raise ValueError(f"line {reader.line_num}: {' / '.join(cell)} stands there twice")
+            raise ValueError(f"line {number}: {' / '.join(cell)} stands there twice")
         seen.add(cell)
         found.append(figure)
     return found
 
 
-def _figure(row: Mapping[str, str]) -> Figure:
-    if len(row) != len(COLUMNS) or None in row.values():
-        raise ValueError(f"it has other than {len(COLUMNS)} columns")
+def numbered(lines: Iterable[str], partial: bool = False) -> Iterator[tuple[int, Figure]]:
+    """The same with their lines, whether or not a cell stands there twice. partial: columns but for NEEDED may be
+    missing, in any order, and are empty then."""
+    reader = csv.DictReader(lines, strict=True)
+    try:
+        columns = [*(reader.fieldnames or [])]
+        if partial:
+            reader.fieldnames = columns = [one.strip().lower() for one in columns]
+        usable = len(set(columns)) == len(columns) and NEEDED <= set(columns) <= set(COLUMNS) if partial else False
+        if columns != COLUMNS and not usable:
+            needed = f"; needed: {', '.join(one for one in COLUMNS if one in NEEDED)}" if partial else ""
+            raise ValueError(f"line 1: its columns are {','.join(columns)!r}; allowed: {','.join(COLUMNS)}{needed}")
+        for row in reader:
+            try:
+                yield reader.line_num, _figure(row, columns, partial)
+            except ValueError as error:
+                raise ValueError(f"line {reader.line_num}: {error}") from None
+    except csv.Error as error:
+        raise ValueError(f"line {reader.line_num}: {error}") from None
+
+
+def _figure(told: Mapping[str, str], columns: Sequence[str], partial: bool) -> Figure:
+    if len(told) != len(columns) or None in told.values():
+        raise ValueError(f"it has other than {len(columns)} columns")
+    row = {**dict.fromkeys(COLUMNS, ""), **told}
     for name, allowed in CLOSED.items():
-        if row[name] not in allowed:
+        if row[name] not in allowed and not (partial and not row[name]):
             raise ValueError(f"{name} is {row[name]!r}; allowed: {', '.join(filter(None, allowed))}, or nothing")
     whole = {name: _whole(name, row[name]) for name in ("nodes", "devices", "line")}
     return Figure(**{**row, **whole, "options": dict(_option(one) for one in row["options"].split())})  # type: ignore[arg-type]

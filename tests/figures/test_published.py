@@ -76,7 +76,7 @@ def test_a_table_is_built_again_from_its_cells() -> None:
     [
         (",throughput,", ",speed,", "line 2: quantity is 'speed'; allowed: throughput, speedup, efficiency, "),
         (",unknown,resnet50", ",guess,resnet50", "line 2: estimator is 'guess'; allowed: "),
-        (",table,README", ",image,README", "line 2: origin is 'image'; allowed: table, text, chart, or nothing"),
+        (",table,README", ",image,README", "line 2: origin is 'image'; allowed: table, text, chart, log, or nothing"),
         (",1,8,V100", ",1,-8,V100", "line 2: devices is '-8'; allowed: a whole number from 1, or nothing"),
         ("dali=on", "dali", "line 2: options has 'dali'; allowed: NAME=VALUE, with spaces between"),
         (",README.md,7,", "", "line 2: it has other than 23 columns"),
