@@ -100,13 +100,16 @@ def _octaves(ours: float, theirs: float | None) -> float:
 
 def no_ratio(job: Job, unit: str, one: Figure) -> str:
     """Why ours over theirs would say nothing; empty where it may stand, with what differs beside it. unit: ours."""
-    devices = one.devices == job.world_size
-    why = [
-        *(["model"] if related(job, one) else []),
-        *(["unit"] if UNITS.get(one.unit, one.unit) != unit else []),
-        *(["work"] if other_work(job, one) else []),
-        *(["precision"] if precision_apart(job, one) > 1 else []),
-        *([] if devices else ["number of devices"]),
-    ]
-    told = [f"another {', '.join(why)}"] if why else []
-    return "; ".join([*told, *(["read off a chart"] if one.origin == "chart" else [])])
+    apart = precision_apart(job, one)
+    other = {
+        "model": bool(related(job, one)),
+        "unit": UNITS.get(one.unit, one.unit) != unit,
+        "work": other_work(job, one),
+        "precision": apart == 3,
+        "number of devices": one.devices not in (None, job.world_size),
+    }
+    unsaid = {"precision": apart == 2, "number of devices": one.devices is None}
+    told = [("another ", other, ""), ("", unsaid, " not stated")]
+    parts = [(head, ", ".join(name for name, true in of.items() if true), tail) for head, of, tail in told]
+    why = [f"{head}{names}{tail}" for head, names, tail in parts if names]
+    return "; ".join([*why, *(["read off a chart"] if one.origin == "chart" else [])])

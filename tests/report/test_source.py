@@ -349,7 +349,8 @@ def test_no_ratio_stands_where_it_would_say_nothing() -> None:
         (figure(precision="amp", device="V100"), ""),
         (figure(precision="amp", unit="samples/s"), "another unit"),
         (figure(precision="amp", model="se_resnet50", devices=8), "another model, number of devices"),
-        (figure(precision="amp", devices=None), "another number of devices"),
+        (figure(precision="amp", devices=None), "number of devices not stated"),
+        (figure(precision="", devices=4, batch="\u00b2"), "another number of devices; precision not stated"),
         (figure(precision="fp32"), "another precision"),
         (figure(precision="amp", origin="chart"), "read off a chart"),
     ):
