@@ -57,7 +57,7 @@ def _import(arguments: Mapping[str, Any]) -> int:
     if absent := [one for one in places if not one.exists()]:
         raise UsageError(Problem("PATH", one, says="there is no such file or folder.") for one in absent)
     found: list[Figure] = []
-    seen = 0
+    seen, labels = 0, set[str]()
     for place in places:
         for path, name, why in trees.files(place):
             seen += 1
@@ -65,13 +65,15 @@ def _import(arguments: Mapping[str, Any]) -> int:
             try:
                 if why:
                     raise Refused(why)
+                if label in labels:
+                    raise Refused("another log of this name was read. Import them apart")
+                labels.add(label)
                 found += read.read(path, shown(label), forms, arguments["format"], given).figures
             except Refused as refused:
                 print(clean(f"{shown(label)}: not read: {refused}"), file=sys.stderr)
     if not found:
         print("Nothing could be read." if seen else "There is no file in it.", file=sys.stderr)
         return 1
-    found = list({(one.table, one.row, one.column, one.quantity): one for one in found}.values())
     found += runs.medians(found)
     if output:
         _write(output, found, places)

@@ -53,7 +53,7 @@ def _read(path: Path, shown: str, form: Format, head: str, given: Mapping[str, s
         raise Refused(f"it looks like {form.title}, but {form.otherwise}")
     log, matches = _matches(path, form)
     totals = _totals(path, form)
-    events = form.events(_texts(path, form.needle)) if form.events else []
+    events = form.events(_texts(path, [form.needle])) if form.events else []
     if not matches and not totals and not events:
         raise Refused(f"it looks like {form.title}, but no whole line has figures")
     ranks = {rank for _, rank, _ in matches if rank}
@@ -96,10 +96,17 @@ def _has(path: Path, needle: bytes) -> bool:
     return False
 
 
-def _texts(path: Path, needle: bytes) -> Iterator[tuple[int, str]]:
+#: of a line with figures, or of what stands between two carriage returns of it; of more, patterns would take minutes
+LONGEST = 2**14
+
+
+def _texts(path: Path, needles: Sequence[bytes]) -> Iterator[tuple[int, str]]:
+    """The lines with one of these, by their number, and each part of a line between carriage returns."""
     for number, piece in logs.pieces(path):
-        if needle in piece:
-            yield number, piece.decode("utf-8", "replace")
+        if any(needle in piece for needle in needles):
+            for part in piece.split(b"\r"):
+                if len(part) <= LONGEST:
+                    yield number, part.decode("utf-8", "replace")
 
 
 Match = tuple[int, str, re.Match[str]]
@@ -112,10 +119,7 @@ def _matches(path: Path, form: Format) -> tuple[Log | None, list[Match]]:
     found: list[Match] = []
     if not known:
         return None, []
-    for number, piece in logs.pieces(path):
-        if form.needle not in piece:
-            continue
-        text = piece.decode("utf-8", "replace").replace("\r", " ")
+    for number, text in _texts(path, [form.needle]):
         chosen = chosen or next((log for log in known if log.line.search(text)), None)
         if chosen:
             tag = logs.TAG.match(text)
@@ -147,9 +151,9 @@ def _totals(path: Path, form: Format) -> list[tuple[Total, int, re.Match[str]]]:
     """The last line of each."""
     found: dict[str, tuple[Total, int, re.Match[str]]] = {}
     if form.totals:
-        for number, piece in logs.pieces(path):
+        for number, text in _texts(path, [total.needle for total in form.totals]):
             for total in form.totals:
-                if total.needle in piece and (match := total.line.search(piece.decode("utf-8", "replace"))):
+                if match := total.line.search(text):
                     found[total.column] = (total, number, match)
     return list(found.values())
 
@@ -184,6 +188,8 @@ def _of_lines(
     if not lines:
         return []
     made: list[Made] = []
+    if log.rate_of == "device" and job.world_size > 1:
+        doubts.append(f"its rates are of one card, and were multiplied by {job.world_size}")
     theirs = form.publisher(lines, job) if form.publisher else None
     if theirs and 0 < theirs.value < math.inf:
         said = tuple(filter(None, [theirs.doubt]))

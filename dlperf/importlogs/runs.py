@@ -35,7 +35,7 @@ def _of(runs: Sequence[Figure], quantity: str, printed: str, unit: str) -> Figur
     options = {"runs": str(len(runs)), "format": first.options["format"], "of": first.estimator}
     return replace(
         first,
-        row=f"{first.nodes}n{each}g {first.model or first.options['format']} b{first.batch} {first.precision}",
+        row=f"{first.nodes}n{each}g {first.options['format']} {first.model} b{first.batch} {first.precision}",
         printed=printed,
         quantity=quantity,
         unit=unit,

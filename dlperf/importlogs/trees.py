@@ -11,13 +11,17 @@ from pathlib import Path
 def files(place: Path) -> Iterator[tuple[Path, str, str]]:
     """Each file in order: where, its name within the tree, and why it is not read, if so."""
     if not place.is_dir():
-        yield place, place.name, "" if place.is_file() else "it is no regular file"
+        label = str(Path(*place.parts[-2:])) if place.parent.name else place.name
+        yield place, label, "" if place.is_file() else "it is no regular file"
         return
-    for folder, folders, names in os.walk(place):
+    errors: list[OSError] = []
+    for folder, folders, names in os.walk(place, onerror=errors.append):
         folders.sort()
         for name in sorted([*names, *(one for one in folders if os.path.islink(os.path.join(folder, one)))]):
             path = Path(folder, name)
             yield path, str(path.relative_to(place)), _why(path, place)
+    for error in errors:
+        yield Path(error.filename), os.path.relpath(error.filename, place), f"cannot be read: {error.strerror}"
 
 
 def _why(path: Path, place: Path) -> str:

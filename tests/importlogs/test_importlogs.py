@@ -302,9 +302,9 @@ def test_a_tree_of_ten_nodes_and_more_with_medians_and_speedups(tmp_path):
     found = published.read((tmp_path / "made" / "figures.csv").read_text().splitlines(keepends=True))
     runs = [one for one in found if one.estimator == "median_of_runs" and one.column == read.THEIRS]
     assert [(one.row, one.quantity, one.printed) for one in runs] == [
-        ("10n8g resnet50 b32 fp32", "throughput", "7272.73"),
-        ("10n8g resnet50 b32 fp32", "speedup", "80.00"),
-        ("1n1g resnet50 b32 fp32", "throughput", "90.91"),
+        ("10n8g gluon-cv resnet50 b32 fp32", "throughput", "7272.73"),
+        ("10n8g gluon-cv resnet50 b32 fp32", "speedup", "80.00"),
+        ("1n1g gluon-cv resnet50 b32 fp32", "throughput", "90.91"),
     ]
 
 
@@ -349,6 +349,18 @@ def test_whatever_a_log_holds_nothing_else_is_raised(tmp_path, lines):
     except Refused:
         return
     published.read(published.text(made.figures).splitlines(keepends=True))
+
+
+def test_logs_of_one_name_are_not_mixed_up(tmp_path):
+    one, other = written(tmp_path / "a", oneflow()), written(tmp_path / "b", oneflow())
+    ended = call("importlogs", one, other)
+    assert ended.returncode == 0
+    assert "4n8g/r50_b32_fp32_1.log: not read: another log of this name was read" in ended.stderr
+
+
+def test_many_beginnings_of_a_line_take_no_time(tmp_path):
+    line = dll(1, "Epoch: 0 Iteration: 1  ") * 10_000 + "\r"
+    assert figures(written(tmp_path, [line, *CASES["ngc-pytorch-resnet50"][0]]))[read.OURS].value
 
 
 def test_a_line_without_end_is_left_out(tmp_path):
