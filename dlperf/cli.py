@@ -40,6 +40,7 @@ COMMANDS = {
     "doctor": "say what this machine is, which rows run on it, and what a comparison takes",
     "envs": "list, install and remove the frameworks' environments",
     "images": "build, list, run and inspect the frameworks' images",
+    "importlogs": "read the figures in logs of others' training scripts, with file and line of each",
     "list": "list frameworks, models, options, and what is supported where",
     "publish": "put a comparison that is fit for it among published ones, with its archive",
     "repeat": "make a finished run again, in a new folder, and print its rate",
@@ -52,7 +53,7 @@ COMMANDS = {
     "why": "tell where the steps of two rows differ",
 }
 #: those that are packages, with a __main__
-PACKAGES = frozenset(["archive", "audit", "data", "envs", "report"])
+PACKAGES = frozenset(["archive", "audit", "data", "envs", "importlogs", "report"])
 
 
 class Parser(argparse.ArgumentParser):

@@ -40,6 +40,7 @@ def test_a_flag_that_does_not_exist_is_one_line(name):
         "diff": ["a", "b"],
         "envs": ["list"],
         "images": ["list"],
+        "importlogs": ["a"],
         "publish": ["a", "b"],
         "repeat": ["a"],
         "report": ["a"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -146,6 +147,17 @@ def read(lines: Iterable[str]) -> list[Figure]:
         seen.add(cell)
         found.append(figure)
     return found
+
+
+def text(figures: Iterable[Figure]) -> str:
+    """A figures.csv that `read` gives back."""
+    file = io.StringIO()
+    writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for one in figures:
+        blank = {name: "" if getattr(one, name) is None else getattr(one, name) for name in COLUMNS}
+        writer.writerow({**blank, "options": " ".join(f"{name}={value}" for name, value in one.options.items())})
+    return file.getvalue()
 
 
 def numbered(lines: Iterable[str], partial: bool = False) -> Iterator[tuple[int, Figure]]:
