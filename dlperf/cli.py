@@ -32,6 +32,7 @@ Named = TypeVar("Named")
 #: of `dlperf COMMAND`, each a module with `parser` and `main`
 COMMANDS = {
     "archive": "pack a comparison into one file that anybody can check, check it, sign it",
+    "audit": "look for what is wrong in published figures, tables and comparisons",
     "compare": "train the same models in several frameworks and report who was faster",
     "completion": "print what makes a shell complete commands, options and values",
     "data": "prepare text for BERT and images for ResNet",
@@ -39,10 +40,11 @@ COMMANDS = {
     "doctor": "say what this machine is, which rows run on it, and what a comparison takes",
     "envs": "list, install and remove the frameworks' environments",
     "images": "build, list, run and inspect the frameworks' images",
+    "importlogs": "read the figures in logs of others' training scripts, with file and line of each",
     "list": "list frameworks, models, options, and what is supported where",
     "publish": "put a comparison that is fit for it among published ones, with its archive",
     "repeat": "make a finished run again, in a new folder, and print its rate",
-    "report": "render reports again, and several together",
+    "report": "render reports again, also of what others published",
     "scaling": "hold the model of scaling against DLPerf's published tables",
     "show": "show a comparison's rows, or all runs of one row",
     "site": "make a site of static pages over a folder of published reports",
@@ -51,7 +53,7 @@ COMMANDS = {
     "why": "tell where the steps of two rows differ",
 }
 #: those that are packages, with a __main__
-PACKAGES = frozenset(["archive", "data", "envs", "report"])
+PACKAGES = frozenset(["archive", "audit", "data", "envs", "importlogs", "report"])
 
 
 class Parser(argparse.ArgumentParser):

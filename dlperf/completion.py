@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dlperf import models
+from dlperf import models, sources
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import DEVICES
 from dlperf.cli import COMMANDS, PACKAGES, Parser, exit_code
@@ -28,7 +28,10 @@ from dlperf.precision import ASKED
 #: what stands for a file or a folder in --help
 FILES = frozenset(["DIR", "FILE", "PAGE", "RUN", "ROW"])
 #: options whose values are a list with commas
-LISTS = frozenset(name for flag in FLAGS if flag.takes == "list" for name in flag.names.split())
+LISTS = frozenset(name for flag in FLAGS if flag.takes == "list" for name in flag.names.split()) | {
+    "--published",
+    "--against",
+}
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,8 @@ def commands() -> dict[str, Command]:
         "format": FORMATS,
         "names": tuple(adapters),  # of envs and images
         "rows": tuple(adapters),  # of why
+        "published": tuple(sources.names()),  # of report
+        "against": tuple(sources.names()),
     }
     found = {}
     for name in COMMANDS:

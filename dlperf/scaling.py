@@ -10,12 +10,12 @@ import argparse
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from statistics import fmean, median
 
 from dlperf.cli import Parser, exit_code
 from dlperf.figures.dlperf2020 import Published, read_published
 from dlperf.figures.prediction import Link, Step, bracket
+from dlperf.sources import dlperf_v1
 
 #: DLPerf's machines as NCCL 2.7 counts them (src/graph/topo.h and tuning.cc): six NVLinks of 21 GB/s at each V100, and
 #: 12 GB/s for the 100 Gb/s of InfiniBand at each node; latencies of a ring with the simple protocol.
@@ -119,9 +119,7 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """`python -m dlperf.scaling`; returns the exit status."""
     parser().parse_args(arguments)
-    file = resources.files("dlperf.report") / "published" / "dlperf-2020.csv"
-    published = read_published(file.read_text(encoding="utf-8").splitlines())
-    return exit_code(lambda: print(table(published), end=""))
+    return exit_code(lambda: print(table(read_published(dlperf_v1().figures)), end=""))
 
 
 if __name__ == "__main__":

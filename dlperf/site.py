@@ -19,25 +19,39 @@ from typing import TYPE_CHECKING, Any
 
 from dlperf.cli import Parser, exit_code
 from dlperf.errors import Problem, UsageError, reason
+from dlperf.sources import DLPERF, FIGURES, read_source
 
 if TYPE_CHECKING:
     from dlperf.figures.dlperf2020 import Published
+    from dlperf.figures.published import Source as Others
     from dlperf.report.history import Archive, Source
     from dlperf.schema import Comparison
 
-RESULTS, EXPLAINED, TABLES_2020 = "results.json", "why.json", "dlperf-2020.csv"
+RESULTS, EXPLAINED = "results.json", "why.json"
 #: what of a report's folder is in the site, beside its archive
-OF_REPORT = ("*.html", "*.md", "*.svg", "results.csv", RESULTS, EXPLAINED, "charts/*.svg")
+OF_REPORT = (
+    "*.html",
+    "*.md",
+    "*.svg",
+    "results.csv",
+    RESULTS,
+    EXPLAINED,
+    "charts/*.svg",
+    "against.csv",
+    "against.json",
+)
 #: in the site: the list of the files that this command wrote
 MARKER = ".dlperf-site"
 
 
 @dataclass
 class Found:
-    """What a folder of reports holds. files: to be copied, by the report's name. explained: what each why.json holds.
-    unread: why something is not in the site, by its name."""
+    """What a folder of reports holds. files: to be copied, by the report's name. others: what others published, by the
+    folder's name; published: of these the tables of DLPerf. explained: what each why.json holds. unread: why something
+    is not in the site, by its name."""
 
     sources: list[Source] = field(default_factory=list)
+    others: dict[str, Others] = field(default_factory=dict)
     published: list[Published] = field(default_factory=list)
     explained: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     files: dict[str, list[Path]] = field(default_factory=dict)
@@ -69,7 +83,7 @@ def _site(folder: Path, out: Path) -> int:
     if not found.sources:
         says = f"no report in it can be read: it has no folder with a {RESULTS} that dlperf wrote. Name another folder."
         raise UsageError([Problem("DIR", folder, says=says)])
-    pages = site.pages(found.sources, found.published, found.explained, found.unread)
+    pages = site.pages(found.sources, found.published, found.others, found.explained, found.unread)
     copies = {
         f"{REPORTS}/{name}/{path.relative_to(folder / name).as_posix()}": path
         for name, paths in found.files.items()
@@ -85,9 +99,6 @@ def _site(folder: Path, out: Path) -> int:
 
 def _found(folder: Path, out: Path) -> Found:
     """Each report is read once."""
-    from dlperf.figures.dlperf2020 import read_published
-    from dlperf.stored import DAMAGED
-
     found = Found()
     known: dict[str, str] = {}
     for place in _folders(folder, out):
@@ -95,15 +106,27 @@ def _found(folder: Path, out: Path) -> Found:
             found.unread[place.name] = "it is a link, and none is followed. Put the report itself here."
         elif (place / RESULTS).is_file():
             _report(place, found, known)
+        elif (place / FIGURES).is_file():
+            _others(place, found)
         else:
             _explained(place, found)
-    tables = folder / TABLES_2020
-    if tables.is_file():
-        try:
-            found.published = read_published(tables.read_text(encoding="utf-8").splitlines())
-        except (OSError, *DAMAGED) as error:
-            found.unread[TABLES_2020] = f"not DLPerf's tables as dlperf has them ({reason(error)})."
     return found
+
+
+def _others(place: Path, found: Found) -> None:
+    from dlperf.figures.dlperf2020 import read_published
+    from dlperf.stored import DAMAGED
+
+    try:
+        found.others[place.name] = source = read_source(place)
+    except UsageError as error:
+        found.unread[place.name] = " ".join(problem.says for problem in error.problems)
+        return
+    if source.id == DLPERF:
+        try:
+            found.published = read_published(source.figures)
+        except DAMAGED as error:
+            found.unread[place.name] = f"not DLPerf's tables as dlperf has them ({reason(error)})."
 
 
 def _folders(folder: Path, out: Path) -> list[Path]:
@@ -117,7 +140,7 @@ def _folders(folder: Path, out: Path) -> list[Path]:
     places = [
         path
         for path in places
-        if path.resolve() != site and ((path / RESULTS).is_file() or (path / EXPLAINED).is_file())
+        if path.resolve() != site and any((path / name).is_file() for name in (RESULTS, EXPLAINED, FIGURES))
     ]
     by_name: dict[str, Path] = {}
     for path in places:

@@ -8,7 +8,7 @@ import io
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,30 +17,40 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from dlperf.figures.difference import Side
+from dlperf.figures.published import Source
 from dlperf.figures.rows import rows
+from dlperf.report import against as against_
 from dlperf.report import charts, markdown, proofs, public, text
 from dlperf.report import why as why_
-from dlperf.report.shape import Chart, LineChart, Page, Report, Section, Table, Why
+from dlperf.report.shape import AgainstReport, Chart, LineChart, Page, Report, Section, SourceReport, Table, Why
+from dlperf.report.source import source_report
 from dlperf.report.view import view
 from dlperf.schema import SCHEMA, Comparison
 
 __all__ = [
+    "AGAINST",
     "figures_text",
     "pictures",
     "place",
     "proof_text",
     "render",
+    "render_source",
     "results_csv",
     "results_json",
     "rows",
     "tables",
     "tables_html",
     "write",
+    "write_against",
     "write_proof",
     "write_why",
 ]
 
+Shown = Report | Why | SourceReport | AgainstReport
+
 TEMPLATES = Path(__file__).parent / "templates"
+#: the files of our rows beside what others published
+AGAINST = ("against.md", "against.html", "against.csv", "against.json")
 #: fields that those published before do not have: left out where they are empty, so that their files stay as they are
 LATER = ("revision", "unmet")
 
@@ -57,6 +67,11 @@ def write(comparison: Comparison, folder: Path) -> None:
 def write_proof(comparison: Comparison, folder: Path) -> None:
     """Write proof.md, proof.html and certificates.json into `folder`, in the same way."""
     place(render_proof(public.unnamed(comparison, folder)), folder)
+
+
+def write_against(comparison: Comparison, sources: Sequence[Source], folder: Path) -> None:
+    """Write AGAINST into `folder`, in the same way: the rows beside the closest ones of each source."""
+    place(render_against(public.unnamed(comparison, folder), sources), folder)
 
 
 def write_why(comparison: Comparison, a: Side, b: Side, folder: Path) -> str:
@@ -115,6 +130,39 @@ def render_proof(comparison: Comparison) -> dict[str, str]:
     }
 
 
+def render_against(comparison: Comparison, sources: Sequence[Source]) -> dict[str, str]:
+    """The files by name. Pure."""
+    comparison = public.cleaned(comparison)
+    report = against_.against(comparison, sources)
+    told = list(against_.lines(against_.pairs(comparison, sources)))
+    held = {"schema": SCHEMA, "sources": [one.name for one in sources], "rows": tuple(told)}
+    made = (
+        _markdown(report, "against.md.j2"),
+        _html(report, {}, "against.html.j2"),
+        _csv(told, "job"),
+        "{" + ",".join(f"\n{json.dumps(key)}: {_lines(value)}" for key, value in held.items()) + "\n}\n",
+    )
+    return dict(zip(AGAINST, made, strict=True))
+
+
+def render_source(source: Source) -> dict[str, str]:
+    """The files of a report on what others published: Markdown, HTML, charts and all of its figures."""
+    report = source_report(source)
+    drawn = {chart.file: charts.svg(chart, Path(chart.file).stem) for table in report.tables for chart in table.charts}
+    told = {name: value for name, value in dataclasses.asdict(source.told).items() if value}
+    figures = tuple({key: value for key, value in _fields(one).items() if value} for one in source.figures)
+    held = {"schema": SCHEMA, "id": source.id, "source": told, "figures": figures}
+    return {
+        **drawn,
+        **source.files,
+        "figures.json": "{"
+        + ",".join(f"\n{json.dumps(key)}: {_lines(value)}" for key, value in held.items())
+        + "\n}\n",
+        "report.md": _markdown(report, "source.md.j2"),
+        "report.html": _html(report, drawn, "source.html.j2"),
+    }
+
+
 def proof_text(comparison: Comparison) -> str:
     """The certificates for a terminal."""
     lines = []
@@ -167,11 +215,15 @@ def _briefly(comparison: Comparison) -> Iterator[tuple[Section, Table, list[str]
 
 def results_csv(comparison: Comparison) -> str:
     """One line per run, with the columns of `rows`; texts are put on one line."""
-    runs = rows(comparison)
+    return _csv(rows(comparison), "job")
+
+
+def _csv(told: Sequence[Mapping[str, Any]], column: str) -> str:
+    """column: the only one where there is no line."""
     out = io.StringIO()
-    writer = csv.DictWriter(out, fieldnames=list(runs[0]) if runs else ["job"], lineterminator="\n")
+    writer = csv.DictWriter(out, fieldnames=list(told[0]) if told else [column], lineterminator="\n")
     writer.writeheader()
-    for row in runs:
+    for row in told:
         writer.writerow({key: _cell(value) if isinstance(value, str) else value for key, value in row.items()})
     return out.getvalue()
 
@@ -213,17 +265,17 @@ def _names(kind: Any) -> tuple[str, ...]:
 _json = json.JSONEncoder(default=_fields).encode
 
 
-def _markdown(report: Report | Why, template: str = "report.md.j2", page: Page | None = None) -> str:
+def _markdown(report: Shown, template: str = "report.md.j2", page: Page | None = None) -> str:
     return _markdown_environment().get_template(template).render(report=report, page=page)
 
 
 def _markdown_environment() -> Environment:
     environment = templates(finalize=markdown.escape)
-    environment.filters["fence"] = markdown.fence
+    environment.filters |= {"fence": markdown.fence, "ready": markdown.Verbatim}
     return environment
 
 
-def _html(report: Report | Why, drawn: dict[str, str], template: str = "report.html.j2") -> str:
+def _html(report: Shown, drawn: dict[str, str], template: str = "report.html.j2") -> str:
     # Only our own drawings, style sheet and script are marked as ready: all else is escaped.
     pictures = {file: Markup(picture) for file, picture in drawn.items()}
     style, script = (Markup((TEMPLATES / f"report.{kind}").read_text(encoding="utf-8")) for kind in ("css", "js"))

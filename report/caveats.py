@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from dlperf.figures import peaks, rates, standings, steady
+from dlperf.figures import peaks, rates, standings, steady, summaries
 from dlperf.figures.steady import Unsettled
 from dlperf.kind import KINDS
 from dlperf.report import names, sampled, text
@@ -143,21 +143,13 @@ def _environments(records: Iterable[Record]) -> Iterator[str]:
         yield f"{text.listing(systems)}: files of its environment were changed after it was made: {which}."
 
 
-#: timed steps of a run, or runs of a row, that figures to publish have at least
-STEPS, RUNS = 20, 7
-
-
 def quick(comparison: Comparison) -> Iterator[str]:
     """That its protocol is none to publish figures of: few steps say how a run began, and few runs how it drifted."""
-    asked = comparison.spec.get("protocol") or {}
-    steps = asked.get("windows", 0) * asked.get("steps_per_window", 0)
-    ranked = [job for job in comparison.jobs if job.traits.ranked]
-    runs = [sum(record.done for record in comparison.runs.get(job.id, ())) for job in ranked]
-    fewest = min(filter(None, runs), default=RUNS)
-    if asked and steps < STEPS and fewest < RUNS:
+    few = summaries.few(comparison)
+    if few:
         yield (
-            f"A run times {text.count(steps, 'step')}, and a row has {text.count(fewest, 'run')}. Figures to publish "
-            f"need {STEPS} steps or {RUNS} runs: --protocol dlperf, or --repeats {RUNS}."
+            f"A run times {text.count(few[0], 'step')}, and a row has {text.count(few[1], 'run')}. Figures to publish "
+            f"need {summaries.STEPS} steps or {summaries.RUNS} runs: --protocol dlperf, or --repeats {summaries.RUNS}."
         )
 
 

@@ -115,7 +115,7 @@ def _draw_bars(figure: Any, chart: Chart) -> None:
         _draw_panel(each, panel)
         _title(each, panel.title)
     drawn = [each for each, panel in zip(axes, chart.panels, strict=True) if panel.bars]
-    drawn[-1].set_xlabel(f"{chart.unit}: median of n runs, its 95 % interval, and each run as a dot")
+    drawn[-1].set_xlabel(f"{chart.unit}: {chart.axis or 'median of n runs, its 95 % interval, and each run as a dot'}")
 
 
 def _title(axes: Any, title: str) -> None:
@@ -126,7 +126,12 @@ def _draw_panel(axes: Any, panel: Panel) -> None:
     bars, missing = panel.bars, panel.missing
     ends = [(bar.high or bar.value) if _fits(bar, bars) else bar.value for bar in bars]
     right = max(ends, default=1.0)
-    axes.barh(range(len(bars)), [bar.value for bar in bars], height=0.62, color=[colour(bar.label) for bar in bars])
+    axes.barh(
+        range(len(bars)),
+        [bar.value for bar in bars],
+        height=0.62,
+        color=[colour(bar.system or bar.label) for bar in bars],
+    )
     for row, bar in enumerate(bars):
         if len(bar.runs) > 1:
             dots = {"color": INK, "markeredgecolor": PAPER, "markeredgewidth": 0.6}
@@ -245,7 +250,7 @@ def _frame_lines(axes: Any, chart: LineChart, devices: list[int], top: float) ->
     if chart.percent:
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.set_xlabel("devices")
-    axes.set_ylabel(f"{chart.unit}, median and 95 % interval")
+    axes.set_ylabel(f"{chart.unit}, {chart.axis or 'median and 95 % interval'}")
     axes.grid(axis="y", color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
     _title(axes, chart.about)

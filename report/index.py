@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from dlperf.figures.published import Source
 from dlperf.report import gate, markdown, public, text
 from dlperf.report.view import about, title, view
 from dlperf.schema import Comparison
@@ -15,10 +16,13 @@ HEAD = """\
 # Published reports
 
 Each folder holds the whole report (`report.md`, `report.html`), its data (`results.csv`, `results.json`) and charts.
-`dlperf-2020.csv` has the tables that DLPerf published in 2020. [h200-counted.md](h200-counted.md) is what a step comes
-to on a GPU that was not there: counted, not measured. Folders with `figures.csv` are not reports: they hold what others
-published (DLPerf, NVIDIA, PaddlePaddle, MLPerf and more), a line for each cell with its file, line and known doubts,
-and in `source.toml` what was measured and how.
+[h200-counted.md](h200-counted.md) is what a step comes to on a GPU that was not there: counted, not measured. Folders
+with `figures.csv` hold what others published (DLPerf, NVIDIA, PaddlePaddle, MLPerf and more), a line for each cell with
+its file, line and known doubts, and in `source.toml` what was measured and how: `python -m dlperf.report --published
+NAME -o DIR` makes a report of it. [DLPerf's report V1.0](dlperf-v1.0/report.md) is there cell for cell, with its charts
+and notes. Beside the closest of its rows stand ours: [float32 on a CPU](2026-11-27-cpu-fp32/against.md) and
+[ResNet-50 on an H200](2026-11-27-h200-fp16-resnet50/against.md), also beside NVIDIA's, with all that differs.
+[AUDIT.md](AUDIT.md) is what does not fit in published tables.
 """
 
 
@@ -29,6 +33,11 @@ ANYWAY = """
 ## Without all conditions
 
 Made before `dlperf.publish` had conditions, or published although some are not met.
+
+"""
+
+OTHERS = """
+## Published by others
 
 """
 
@@ -56,9 +65,18 @@ def index(published: Mapping[str, Comparison], explained: Mapping[str, Mapping[s
     return "".join([*parts, WHY, *told] if told else parts)
 
 
-def listing(made: Mapping[str, Comparison]) -> str:
-    """Of reports that are not published, whatever their conditions."""
-    return "# Reports\n" + "".join(_entry(name, made[name]) for name in sorted(made, reverse=True))
+def listing(made: Mapping[str, Comparison | Source]) -> str:
+    """Of reports that are not published, whatever their conditions; behind them what others published."""
+    ours = {name: one for name, one in made.items() if isinstance(one, Comparison)}
+    others = {name: one for name, one in made.items() if isinstance(one, Source)}
+    entries = [*(_entry(name, ours[name]) for name in sorted(ours, reverse=True))]
+    told = "".join(others_entry(name, others[name]) for name in sorted(others))
+    return "".join(["# Reports\n", *entries, *([f"{OTHERS}{told}"] if told else [])])
+
+
+def others_entry(name: str, source: Source) -> str:
+    by = f" ({markdown.escape(text.line(source.by))})" if source.by else ""
+    return f"- [{name}]({name}/report.md): {markdown.escape(text.line(source.title))}{by}\n"
 
 
 def head(page: str) -> str:

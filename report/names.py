@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from dlperf import models
 from dlperf.errors import clean
+from dlperf.figures.published import Figure
 from dlperf.precision import TABLE
 from dlperf.report.text import count, slug
 from dlperf.schema import Job, Skip, Trajectory
@@ -156,6 +157,14 @@ def size(job: Job) -> str:
     """`1 node, 2 devices, batch 16 per device`."""
     places = f"{count(job.nnodes, 'node')}, {count(job.world_size, 'device')}"
     return f"{places}, batch {job.batch_size} per device"
+
+
+def printed_batch(one: Figure) -> str:
+    """What a published batch is of, in words; empty where there is none."""
+    if not one.batch:
+        return "not stated" if one.batch_of == "unknown" else ""
+    of = {"device": " per device", "global": " in all", "unknown": ", of what is not stated"}
+    return one.batch + of.get(one.batch_of, f" {one.batch_of}".rstrip())
 
 
 def short_sizes(jobs: Sequence[Job]) -> list[str]:

@@ -3,22 +3,13 @@ Pure."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from dlperf.figures import disturbances
+from dlperf.figures.disturbances import FELL, TAKERS
 from dlperf.report import names, text
 from dlperf.runs import conditions
 from dlperf.schema import Record
-
-#: of its clock that a GPU loses between two windows of a run, from which on they are not alike
-FELL = 0.05
-#: shares of a host's CPU time in windows: how much of it they may be, and who takes it
-TAKERS = (
-    ("cpu_others_share", 0.05, "Other processes"),
-    ("cpu_steal_share", 0.02, "Other guests of this virtual machine's host"),
-)
-#: seconds from which on such a share is known
-COUNTED_SECONDS = 0.1
 
 
 def caveats(records: Iterable[Record]) -> Iterator[str]:
@@ -61,24 +52,16 @@ def shared(done: Sequence[Record]) -> Iterator[str]:
 def _taken(groups: Sequence[Sequence[Record]]) -> Iterator[tuple[str, list[Sequence[Record]]]]:
     """Who took a larger share of the CPUs' time than they may, and of which groups of runs."""
     for name, most, who in TAKERS:
-        found = [(share, group) for group in groups if (share := _share(group, name)) > most]
+        found = [(much, group) for group in groups if (much := disturbances.share(group, name)) > most]
         if found:
-            largest, taken = _percent(max(share for share, _ in found)), [one for _, one in found]
+            largest, taken = _percent(max(much for much, _ in found)), [one for _, one in found]
             yield f"{who} took more than {_percent(most)} of the CPUs' time (up to {largest})", taken
 
 
-def _share(records: Sequence[Record], name: str) -> float:
-    """Over all windows; 0 where it is not known, or is of less time than can be counted."""
-    windows = [window for record in records for window in record.windows]
-    seconds = math.fsum(window.seconds for window in windows)
-    taken = math.fsum(window.seconds * window.conditions.get(name, 0.0) for window in windows)
-    return taken / seconds if taken > COUNTED_SECONDS else 0.0
-
-
 def _moved(records: Sequence[Record]) -> Iterator[str]:
-    found = [record for record in records if _fall(record, "cpu_mhz") > FELL]
+    found = [record for record in records if disturbances.fall(record, "cpu_mhz") > FELL]
     if found:
-        most = _percent(max(_fall(record, "cpu_mhz") for record in found))
+        most = _percent(max(disturbances.fall(record, "cpu_mhz") for record in found))
         yield (
             f"The CPU's clock fell by more than {_percent(FELL)} between windows of a run (by up to {most}) in "
             f"{_rows(found)}."
@@ -86,23 +69,13 @@ def _moved(records: Sequence[Record]) -> Iterator[str]:
 
 
 def _clocks(records: Sequence[Record]) -> Iterator[str]:
-    falls = [(fall, record) for record in records if (fall := _fall(record, "gpu_mhz_median")) > FELL]
+    falls = [(lost, record) for record in records if (lost := disturbances.fall(record, "gpu_mhz_median")) > FELL]
     if falls:
-        most, rows = _percent(max(fall for fall, _ in falls)), _rows(record for _, record in falls)
+        most, rows = _percent(max(lost for lost, _ in falls)), _rows(record for _, record in falls)
         yield (
             f"The GPU's clock fell by more than {_percent(FELL)} between windows of a run (by up to {most}) in {rows}: "
             "it got hot, or ran out of power."
         )
-
-
-def _fall(record: Record, clock: str) -> float:
-    """Share of its highest clock so far that a device lost in a later window, at the most."""
-    highest, most = 0.0, 0.0
-    for window in record.windows:
-        mhz = window.conditions.get(clock, highest)
-        highest = max(highest, mhz)
-        most = max(most, 1 - mhz / highest if highest else 0.0)
-    return most
 
 
 def _throttled(records: Sequence[Record]) -> Iterator[str]:
@@ -114,18 +87,13 @@ def _throttled(records: Sequence[Record]) -> Iterator[str]:
 
 
 def _why(record: Record) -> str:
-    return text.listing(conditions.reasons(_seen(record, "gpu_throttle_reasons")))
+    return text.listing(conditions.reasons(disturbances.seen(record, "gpu_throttle_reasons")))
 
 
 def _counted(records: Sequence[Record], name: str, sentence: str) -> Iterator[str]:
-    found = [record for record in records if _seen(record, name)]
+    found = [record for record in records if disturbances.seen(record, name)]
     if found:
-        yield sentence.format(f"{max(_seen(record, name) for record in found):,.0f}", _rows(found))
-
-
-def _seen(record: Record, name: str) -> float:
-    """A condition in all windows of a run; 0 where it is not known."""
-    return conditions.together([window.conditions for window in record.windows]).get(name, 0.0)
+        yield sentence.format(f"{max(disturbances.seen(record, name) for record in found):,.0f}", _rows(found))
 
 
 def _percent(share: float) -> str:

@@ -135,10 +135,10 @@ def _charts(lines: Sequence[tuple[str, _Series]], file: str, title: str) -> tupl
     return tuple(
         LineChart(
             file=f"{file}-{what.lower()}.svg",
-            title=_finding(what, drawn),
+            title=finding(what, drawn),
             about=title,
             unit=what.lower(),
-            alt=_alt(what, drawn),
+            alt=alt(what, drawn),
             lines=drawn,
             percent=percent,
         )
@@ -146,7 +146,7 @@ def _charts(lines: Sequence[tuple[str, _Series]], file: str, title: str) -> tupl
     )
 
 
-def _finding(what: str, lines: Sequence[Line]) -> str:
+def finding(what: str, lines: Sequence[Line]) -> str:
     """What was measured on most devices: the lowest and the highest."""
     ends = [(line.label, point) for line in lines for point in line.points if not point.predicted]
     most = max(point.devices for _, point in ends)
@@ -179,7 +179,7 @@ def _shown(value: Estimate, percent: bool) -> str:
     return f"{value.centre * 100:.1f} %" if percent else f"{value.centre:.2f}"
 
 
-def _alt(what: str, lines: Iterable[Line]) -> str:
+def alt(what: str, lines: Iterable[Line]) -> str:
     found = (
         f"{line.label} " + ", ".join(f"{point.text} at {point.devices}" for point in line.points) for line in lines
     )

@@ -46,7 +46,8 @@ class Table:
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar of a chart, the only numbers in the view: for charts.py, not for a template. runs: of each the rate."""
+    """One bar of a chart, the only numbers in the view: for charts.py, not for a template. runs: of each the rate.
+    system: whose colour it has, where its label does not say."""
 
     label: str
     value: float
@@ -54,6 +55,7 @@ class Bar:
     high: float | None
     text: str
     runs: tuple[float, ...] = ()
+    system: str = ""
 
 
 @dataclass(frozen=True)
@@ -67,13 +69,15 @@ class Panel:
 
 @dataclass(frozen=True)
 class Chart:
-    """file: relative to the report. title: what it shows, as a finding. alt: the chart in words."""
+    """file: relative to the report. title: what it shows, as a finding. alt: the chart in words. axis: what a bar is;
+    empty of what dlperf measured."""
 
     file: str
     title: str
     unit: str
     alt: str
     panels: tuple[Panel, ...]
+    axis: str = ""
 
 
 @dataclass(frozen=True)
@@ -127,7 +131,7 @@ class Line:
 @dataclass(frozen=True)
 class LineChart:
     """Values over the number of devices. percent: values are shares, ideally 1; else ideally the number of devices.
-    title: what it shows, as a finding. about: of what."""
+    title: what it shows, as a finding. about: of what. axis: as a Chart's."""
 
     file: str
     title: str
@@ -136,6 +140,7 @@ class LineChart:
     alt: str
     lines: tuple[Line, ...]
     percent: bool
+    axis: str = ""
 
 
 @dataclass(frozen=True)
@@ -264,9 +269,18 @@ class Page:
 
 
 @dataclass(frozen=True)
+class Audit:
+    """What `dlperf.audit` found: a sentence, and a table where there is something."""
+
+    about: str
+    table: Table | None
+
+
+@dataclass(frozen=True)
 class Report:
-    """overview, pages: of several models; None and empty where all is in one page. unmet: a sentence; empty where all
-    conditions of publishing are met, or were not looked at."""
+    """audits: one; none where it could not be made, or of nothing. overview, pages: of several models; None and empty
+    where all is in one page. unmet: a sentence; empty where all conditions of publishing are met, or were not
+    looked at."""
 
     title: str
     about: str
@@ -284,5 +298,74 @@ class Report:
     commands: tuple[Excerpt, ...]
     proofs: tuple[Proof, ...]
     proof_about: tuple[str, ...]
+    audits: tuple[Audit, ...]
     overview: Overview | None
     pages: tuple[Page, ...]
+
+
+@dataclass(frozen=True)
+class Printed:
+    """Something that others printed. link: what it leads to; empty for nothing. notes: numbers of what is said under
+    the table."""
+
+    text: str
+    link: str = ""
+    notes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class PrintedTable:
+    """One table of others, cell for cell; where its rows stand is its last column. where: it stands. about: what all
+    its cells share. footnotes: its own. notes: what is known of single cells, the first being number 1. differ: what
+    its cells do not share; None where that is nothing. speedups: computed from its rates; None without any."""
+
+    anchor: str
+    title: str
+    where: Printed
+    about: tuple[str, ...]
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Printed, ...], ...]
+    footnotes: tuple[str, ...]
+    notes: tuple[str, ...]
+    differ: Table | None
+    charts: tuple[Chart | LineChart, ...]
+    speedups: Table | None
+
+
+@dataclass(frozen=True)
+class SourceReport:
+    """What one source published. facts: where it is. excerpts: verbatim text. doubts: of the source as a whole."""
+
+    title: str
+    about: str
+    facts: tuple[tuple[str, Printed], ...]
+    tables: tuple[PrintedTable, ...]
+    hardware: Table | None
+    software: Table | None
+    excerpts: tuple[Excerpt, ...]
+    doubts: tuple[Excerpt, ...]
+    cited: tuple[Printed, ...]
+
+
+@dataclass(frozen=True)
+class AgainstTable:
+    """Our rows of one section beside those of one source. shared: what differs in all of them. notes: doubts about
+    theirs, the first being number 1."""
+
+    title: str
+    anchor: str
+    shared: tuple[str, ...]
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Printed, ...], ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class AgainstReport:
+    """order: how the closest rows were chosen. ratio: what ours over theirs can say."""
+
+    title: str
+    about: str
+    order: str
+    ratio: str
+    tables: tuple[AgainstTable, ...]

@@ -9,7 +9,8 @@ from typing import Any
 from urllib.parse import quote
 
 from dlperf.figures.dlperf2020 import Published
-from dlperf.report import TEMPLATES, charts, history, listings, templates, text
+from dlperf.figures.published import Source as Others
+from dlperf.report import TEMPLATES, charts, history, listings, render_source, templates, text
 from dlperf.report.history import Entry, Source
 from dlperf.report.listings import INDEX, NOT_OURS, REPORTS, TABLES_2020, Cell, Listing, Places, grouped, report_link
 
@@ -28,6 +29,7 @@ ABOUT_2020 = (
     "node, as github.com/Oneflow-Inc/DLPerf has them. They come without runs, intervals and proofs. Note: what is "
     "known to be wrong or uneven in a row.",
 )
+OF_OTHERS = "Their tables, cell for cell, with where each row stands and what is known of it; not measured by dlperf."
 
 
 @dataclass(frozen=True)
@@ -63,16 +65,18 @@ class Page:
 def pages(
     sources: Sequence[Source],
     published: Sequence[Published],
+    others: Mapping[str, Others],
     explained: Mapping[str, Mapping[str, Any]],
     unread: Mapping[str, str],
 ) -> dict[str, str]:
-    """The site's own files by name. explained: what a folder's why.json holds. unread: why something is not in it."""
+    """The site's own files by name. others: what others published, by the folder's name. explained: what a folder's
+    why.json holds. unread: why something is not in it."""
     found = [entry for source in sources if _ran(source) for entry in history.entries(source)]
     older = [entry for one in published for entry in history.of_2020(one)]
     every = sorted([*found, *older], key=lambda one: (one.moment, one.source.name if one.source else ""), reverse=True)
     titles = {entry.framework: entry.title for entry in reversed(every)}
     places = Places(_files("systems", titles), _files("machines", {entry.machine for entry in every}))
-    made = [_index(sources, found, explained, unread, places, titles)]
+    made = [_index(sources, found, others, explained, unread, places, titles)]
     made += [
         _system(titles[name], places, charts.colour(titles[name]), [e for e in every if e.framework == name])
         for name in titles
@@ -91,7 +95,17 @@ def pages(
     ]
     styles = "".join((TEMPLATES / name).read_text(encoding="utf-8") for name in ("report.css", "site.css"))
     files = {page.file: template.render(page=_anchored(page), navigation=around) for page in made}
-    return {**files, "style.css": styles, ".nojekyll": ""}
+    return {**files, **_of_others(others), "style.css": styles, ".nojekyll": ""}
+
+
+def _of_others(others: Mapping[str, Others]) -> dict[str, str]:
+    """A folder for each, with its page, which has its charts in it, and its data."""
+    return {
+        f"{REPORTS}/{name}/{file}": content
+        for name, source in others.items()
+        for file, content in render_source(source).items()
+        if not file.endswith((".svg", ".md"))
+    }
 
 
 def _ran(source: Source) -> bool:
@@ -128,6 +142,7 @@ def _anchored(page: Page) -> Page:
 def _index(
     sources: Sequence[Source],
     found: Sequence[Entry],
+    others: Mapping[str, Others],
     explained: Mapping[str, Mapping[str, Any]],
     unread: Mapping[str, str],
     places: Places,
@@ -141,6 +156,15 @@ def _index(
     machines = [(Cell(name, file),) for name, file in places.machines.items()]
     parts += [Part("Systems", items=tuple(systems)), Part("Machines", items=tuple(machines))]
     parts.append(Part("Reports", (listings.reports(sources, found),)))
+    if others:
+        each = [
+            (
+                Cell(text.line(one.title), f"{REPORTS}/{quote(name)}/report.html"),
+                Cell(f": {text.line(one.by)}" if one.by else ""),
+            )
+            for name, one in others.items()
+        ]
+        parts.append(Part("Published by others", items=tuple(each), about=OF_OTHERS))
     if explained:
         why = [
             (

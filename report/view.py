@@ -11,6 +11,7 @@ from dlperf.figures import standings, until
 from dlperf.figures import summaries as summaries_
 from dlperf.figures.summaries import Summary
 from dlperf.report import names, overview, proofs, protocol, speeds, text
+from dlperf.report.audits import audits
 from dlperf.report.caveats import caveats
 from dlperf.report.section import section
 from dlperf.report.shape import Column, Excerpt, Report, Row, Table
@@ -36,6 +37,7 @@ def view(comparison: Comparison) -> Report:
     proven = parts("The proof of the same work", proofs.proofs, comparison)
     warned = parts("The list of caveats", caveats, comparison)
     failures = parts("The list of failures", _failures, comparison)
+    audited = parts("The audit", audits, comparison)
     made = tuple(overview.answered(one) for several in sections for one in several)
     commands, rates = tuple(_commands(comparison)), overview.overview(made)
     return Report(
@@ -59,6 +61,7 @@ def view(comparison: Comparison) -> Report:
         commands=commands,
         proofs=proven,
         proof_about=proofs.ABOUT if proven else (),
+        audits=audited,
         overview=rates,
         pages=overview.pages(made, proven, commands) if rates else (),
     )

@@ -40,6 +40,7 @@ def test_a_flag_that_does_not_exist_is_one_line(name):
         "diff": ["a", "b"],
         "envs": ["list"],
         "images": ["list"],
+        "importlogs": ["a"],
         "publish": ["a", "b"],
         "repeat": ["a"],
         "report": ["a"],
@@ -64,7 +65,8 @@ def test_the_manual_names_no_flag_that_does_not_exist():
     manual = (ROOT / "dlperf" / "README.md").read_text(encoding="utf-8")
     known = {name for flag in FLAGS for name in flag.names.split()} | {"--help", "--version"}
     known |= {name for action in diff.parser()._actions for name in action.option_strings}
-    others = {"--write", "--allowed-signers", "--identity", "--anyway", "--name", "--json"}
+    others = {"--against", "--published", "--write", "--allowed-signers", "--identity", "--anyway", "--name", "--json"}
+    others |= {"--rules"}
     assert {name for name in re.findall(r"--[a-z][a-z-]*", manual)} <= known | others
 
 

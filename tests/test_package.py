@@ -99,6 +99,16 @@ def test_an_installed_wheel_runs_without_the_tree(distributions, tmp_path):
     assert all(f"  {name} " in dlperf("--help") for name in COMMANDS)
     assert "\npytorch " in dlperf("list", "frameworks")
     assert "| JAX | 2 | 3,841.4 |" in dlperf("table", H200)
+    assert "Report: " in dlperf("report", "--published", "paddle-parameter-server-2020", "-o", tmp_path / "published")
+    assert (
+        (tmp_path / "published" / "report.md")
+        .read_text()
+        .startswith("# Distributed Training Benchmark For PaddlePaddle")
+    )
+    command = [environment / "bin" / "dlperf", "report", "--published", "dlperf-v1.0"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    says = "--published dlperf-v1.0: its folder belongs to the installed package. Add -o DIR.\n"
+    assert (ended.returncode, ended.stderr) == (2, says)
     assert "Report: " in dlperf("compare", *FAKE, "--set", "clock=virtual", "-r", 1, "-o", tmp_path / "out")
     assert (tmp_path / "out" / "report.html").is_file()
     assert "Fake" in dlperf("show", tmp_path / "out")

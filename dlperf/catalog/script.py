@@ -59,7 +59,8 @@ class Log:
     line: with the named groups `step`, and of `timestamp`, `seconds` and `rate` the one that times it: the moment that
     the step ended, the seconds of the steps since the line before, their rate; `loss` where it is printed.
     first: what the script calls its first step. every: steps from line to line. timestamp: its format, as
-    strptime has it, or "epoch". rate_of: what a rate counts, one of RATES. milliseconds: whether `seconds` are those.
+    strptime has it, "epoch", or "elapsed" of a clock from zero.
+    rate_of: what a rate counts, one of RATES. milliseconds: whether `seconds` are those.
     ranks: "one" if one rank prints, "node" if one of each node does, "all" if each does.
     """
 

@@ -13,8 +13,12 @@ from dlperf.figures.once import once
 from dlperf.schema import Comparison, Job, Record
 
 #: FLOP/s of dense products in 1e12: float32, TF32, 16 bits with sums in float32; 0: it has no such mode. By the name
-#: that nvidia-smi gives, the first that fits. NVIDIA's datasheets of each card; figures with sparsity halved
+#: that nvidia-smi gives, or publishers, the first that fits. NVIDIA's datasheets of each card, figures with sparsity
+#: halved; of K80 one of its two GPUs, at boost; Turing and Ada by the whitepapers of these architectures; of TPUs a
+#: chip, by Google Cloud's page on each version
 PEAKS: tuple[tuple[str, float, float, float], ...] = (
+    (r"K80", 4.37, 0, 0),
+    (r"P100", 10.6, 0, 21.2),
     (r"V100-PCIE", 14.0, 0, 112.0),
     (r"V100", 15.7, 0, 125.0),
     (r"Tesla T4|\bT4\b", 8.1, 0, 65.0),
@@ -24,13 +28,21 @@ PEAKS: tuple[tuple[str, float, float, float], ...] = (
     (r"L40S", 91.6, 183.0, 366.0),
     (r"L40\b", 90.5, 90.5, 181.0),
     (r"L4\b", 30.3, 60.0, 121.0),
-    (r"H100 PCIe", 51.0, 378.0, 756.0),
+    (r"H100( 80GB)? PCIe", 51.0, 378.0, 756.0),
     (r"H100 NVL|H200 NVL", 60.0, 418.0, 836.0),
     (r"H100|H200|H800|GH200", 67.0, 495.0, 990.0),
     (r"B200|GB200", 80.0, 1125.0, 2250.0),
+    (r"RTX 6000 Ada", 91.1, 182.1, 364.2),
+    (r"RTX A6000", 38.7, 77.4, 154.8),
+    (r"Quadro RTX [68]000", 16.3, 0, 130.5),
     (r"RTX 3090 Ti", 40.0, 40.0, 160.0),
     (r"RTX 3090", 35.6, 35.6, 142.0),
     (r"RTX 4090", 82.6, 82.6, 330.0),
+    (r"TPU ?v2", 0, 0, 45.0),
+    (r"TPU ?v3", 0, 0, 123.0),
+    (r"TPU ?v4", 0, 0, 275.0),
+    (r"TPU ?v5e", 0, 0, 197.0),
+    (r"TPU ?v5p", 0, 0, 459.0),
 )
 #: cards run a few per cent over the clock that their datasheet counts with
 OVERCLOCK = 1.1

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 #: what a cell tells
@@ -16,8 +17,8 @@ ESTIMATORS = (
 )
 #: what its batch size is of
 BATCHES = ("device", "global", "tokens per device", "unknown", "")
-#: where it stands: what was read off a chart is never computed with
-ORIGINS = ("table", "text", "chart")
+#: where it stands: what was read off a chart is never computed with; of a log, its own or what is counted there
+ORIGINS = ("table", "text", "chart", "log")
 PRECISIONS = ("fp32", "tf32", "amp", "fp16", "bf16", "")
 #: a number as tables have it: 1,234.50, 97 %, 3.02x, x1.60, ~5 hours
 NUMBER = re.compile(r"[~x]?(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)\s*(?:%|[A-Za-z/]+)?")
@@ -66,7 +67,65 @@ class Figure:
         return float(found[1].replace(",", "")) if found else None
 
 
+@dataclass(frozen=True)
+class Headed:
+    """One table, as source.toml has it. line: of its title. row, columns: what labels its rows and its columns."""
+
+    id: str
+    title: str = ""
+    path: str = ""
+    line: int | None = None
+    row: str = ""
+    columns: str = ""
+    footnotes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Told:
+    """A source.toml; empty where a source has none. doubt: each with `what`, `seen` or `how`, and `where`."""
+
+    id: str = ""
+    title: str = ""
+    publisher: str = ""
+    date: str = ""
+    url: str = ""
+    repository: str = ""
+    commit: str = ""
+    licence: str = ""
+    about: str = ""
+    hardware: tuple[Mapping[str, str | int], ...] = ()
+    software: tuple[Mapping[str, str | int], ...] = ()
+    table: tuple[Headed, ...] = ()
+    doubt: tuple[Mapping[str, str], ...] = ()
+    cited: tuple[Mapping[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Source:
+    """name: of its folder. files: figures.csv and, where it has one, source.toml, as they are."""
+
+    name: str
+    told: Told
+    figures: tuple[Figure, ...]
+    files: Mapping[str, str]
+
+    @property
+    def id(self) -> str:
+        return self.told.id or self.name
+
+    @property
+    def title(self) -> str:
+        return self.told.title or self.id
+
+    @property
+    def by(self) -> str:
+        """Who published it, and when."""
+        return ", ".join(filter(None, (self.told.publisher, self.told.date)))
+
+
 COLUMNS = [field.name for field in fields(Figure)]
+#: without which nothing can be told of a figure
+NEEDED = {"row", "column", "printed"}
 CLOSED = {
     "quantity": QUANTITIES,
     "estimator": ESTIMATORS,
@@ -81,27 +140,53 @@ def read(lines: Iterable[str]) -> list[Figure]:
     is not as Figure has it, and for a cell that stands there twice."""
     found: list[Figure] = []
     seen: set[tuple[str, ...]] = set()
-    reader = csv.DictReader(lines, strict=True)
-    if (columns := reader.fieldnames or []) != COLUMNS:
-        raise ValueError(f"line 1: its columns are {','.join(columns)!r}; allowed: {','.join(COLUMNS)}")
-    for row in reader:
-        try:
-            figure = _figure(row)
-        except ValueError as error:
-            raise ValueError(f"line {reader.line_num}: {error}") from None
+    for number, figure in numbered(lines):
         cell = (figure.table, figure.row, figure.column, figure.quantity)
         if cell in seen:
-            raise ValueError(f"line {reader.line_num}: {' / '.join(cell)} stands there twice")
+            raise ValueError(f"line {number}: {' / '.join(cell)} stands there twice")
         seen.add(cell)
         found.append(figure)
     return found
 
 
-def _figure(row: Mapping[str, str]) -> Figure:
-    if len(row) != len(COLUMNS) or None in row.values():
-        raise ValueError(f"it has other than {len(COLUMNS)} columns")
+def text(figures: Iterable[Figure]) -> str:
+    """A figures.csv that `read` gives back."""
+    file = io.StringIO()
+    writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for one in figures:
+        blank = {name: "" if getattr(one, name) is None else getattr(one, name) for name in COLUMNS}
+        writer.writerow({**blank, "options": " ".join(f"{name}={value}" for name, value in one.options.items())})
+    return file.getvalue()
+
+
+def numbered(lines: Iterable[str], partial: bool = False) -> Iterator[tuple[int, Figure]]:
+    """The same with their lines, whether or not a cell stands there twice. partial: columns but for NEEDED may be
+    missing, in any order, and are empty then."""
+    reader = csv.DictReader(lines, strict=True)
+    try:
+        columns = [*(reader.fieldnames or [])]
+        if partial:
+            reader.fieldnames = columns = [one.strip().lower() for one in columns]
+        usable = len(set(columns)) == len(columns) and NEEDED <= set(columns) <= set(COLUMNS) if partial else False
+        if columns != COLUMNS and not usable:
+            needed = f"; needed: {', '.join(one for one in COLUMNS if one in NEEDED)}" if partial else ""
+            raise ValueError(f"line 1: its columns are {','.join(columns)!r}; allowed: {','.join(COLUMNS)}{needed}")
+        for row in reader:
+            try:
+                yield reader.line_num, _figure(row, columns, partial)
+            except ValueError as error:
+                raise ValueError(f"line {reader.line_num}: {error}") from None
+    except csv.Error as error:
+        raise ValueError(f"line {reader.line_num}: {error}") from None
+
+
+def _figure(told: Mapping[str, str], columns: Sequence[str], partial: bool) -> Figure:
+    if len(told) != len(columns) or None in told.values():
+        raise ValueError(f"it has other than {len(columns)} columns")
+    row = {**dict.fromkeys(COLUMNS, ""), **told}
     for name, allowed in CLOSED.items():
-        if row[name] not in allowed:
+        if row[name] not in allowed and not (partial and not row[name]):
             raise ValueError(f"{name} is {row[name]!r}; allowed: {', '.join(filter(None, allowed))}, or nothing")
     whole = {name: _whole(name, row[name]) for name in ("nodes", "devices", "line")}
     return Figure(**{**row, **whole, "options": dict(_option(one) for one in row["options"].split())})  # type: ignore[arg-type]

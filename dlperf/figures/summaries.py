@@ -20,6 +20,9 @@ from dlperf.figures.rates import (
 from dlperf.figures.statistics import Estimate, estimate, median_of
 from dlperf.schema import Comparison, Job, Record
 
+#: timed steps of a run, or runs of a row, that figures to publish have at least
+STEPS, RUNS = 20, 7
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -103,3 +106,13 @@ def missing_runs(summary: Summary, repeats: int) -> int:
 def rates_of(summary: Summary) -> dict[int, float]:
     """By block."""
     return {record.repeat if record.block is None else record.block: throughput(record) for record in summary.done}
+
+
+def few(comparison: Comparison) -> tuple[int, int] | None:
+    """How many steps a run times and how many runs a row has, where neither is enough to publish figures."""
+    asked = comparison.spec.get("protocol") or {}
+    steps = asked.get("windows", 0) * asked.get("steps_per_window", 0)
+    ranked = [job for job in comparison.jobs if job.traits.ranked]
+    runs = [sum(record.done for record in comparison.runs.get(job.id, ())) for job in ranked]
+    fewest = min(filter(None, runs), default=RUNS)
+    return (steps, fewest) if asked and steps < STEPS and fewest < RUNS else None

@@ -66,17 +66,17 @@ BEYOND = 1e15
 
 def lines(path: Path, log: Log, job: Job) -> Iterator[LogLine]:
     """The lines with figures, those between carriage returns too. One that is cut off at the end is left out."""
-    for number, line in _pieces(path):
+    for number, line in pieces(path):
         text = line.decode("utf-8", "replace")
         tag = TAG.match(text)
         for found in log.line.finditer(text.replace("\r", " ")):
             try:
-                yield _line(number, tag["rank"] if tag else "", found, log, job)
+                yield of_match(number, tag["rank"] if tag else "", found, log, job)
             except (ValueError, OverflowError, ZeroDivisionError):
                 continue  # another rank wrote into the middle of it
 
 
-def _pieces(path: Path) -> Iterator[tuple[int, bytes]]:
+def pieces(path: Path) -> Iterator[tuple[int, bytes]]:
     """The number of each whole line and its bytes, in pieces that end at a carriage return where it is very long. One
     that has none of these either is no line of figures, and is left out: a part of a number is another number."""
     number, rest, skipped = 1, b"", False
@@ -95,7 +95,8 @@ def _pieces(path: Path) -> Iterator[tuple[int, bytes]]:
             rest = b"" if skipped else rest
 
 
-def _line(number: int, rank: str, found: re.Match[str], log: Log, job: Job) -> LogLine:
+def of_match(number: int, rank: str, found: re.Match[str], log: Log, job: Job) -> LogLine:
+    """What a match of a log's line tells. ValueError, OverflowError or ZeroDivisionError where its numbers are none."""
     groups = found.groupdict()
     loss = float(groups["loss"]) if groups.get("loss") else None
     step, time = int(groups["step"]) - log.first + 1, _time(groups, log, job)
@@ -107,6 +108,10 @@ def _line(number: int, rank: str, found: re.Match[str], log: Log, job: Job) -> L
 def _time(groups: Mapping[str, str], log: Log, job: Job) -> float:
     if log.timestamp == "epoch":
         return float(groups["timestamp"])
+    if log.timestamp == "elapsed":
+        return sum(int(part) * 60.0**place for place, part in enumerate(reversed(groups["timestamp"].split(":"))))
+    if log.timestamp.startswith("%Y-%m-%d %H:%M:%S"):  # many times as fast as strptime
+        return datetime.fromisoformat(groups["timestamp"]).replace(tzinfo=UTC).timestamp()
     if log.timestamp:
         return datetime.strptime(groups["timestamp"], log.timestamp).replace(tzinfo=UTC).timestamp()
     if "seconds" in groups:

@@ -20,7 +20,7 @@ SHORT = 300
 LONG = {
     "records": 20, "proofs": 20, "events": 15, "samples of GPUs": 10, "hostfiles": 8, "rows of text": 5, "photos": 5,
     "adapter.toml": 5, "certificates": 3, "comparison.json": 3, "results.json": 2, "records.jsonl": 1, "arguments": 1,
-    "batch_sizes.json": 0.5, "seconds.json": 0.5, "proofs.json": 0.5, "logs": 0.5,
+    "tables": 1, "batch_sizes.json": 0.5, "seconds.json": 0.5, "proofs.json": 0.5, "logs": 0.5,
 }  # fmt: skip
 #: inputs of one example, which share the time to make it
 EACH = 20
@@ -35,6 +35,9 @@ LINES = {
     "hostfiles": st.from_regex(r"\A([\w.:-]{0,9}( (slots|max_slots|x)=\w{0,4})?[ #]?\n){0,4}", fullmatch=False),
     "logs": st.one_of([st.from_regex(script.log.line) for script, _ in readers.scripts()]).map(
         lambda line: line + "\n"
+    ),
+    "tables": st.tuples(st.sampled_from(readers.tables()), st.sampled_from(ODD), st.integers(0, 3000)).map(
+        lambda made: made[0][: made[2]] + made[1] + made[0][made[2] :]
     ),
     "adapter.toml": st.randoms(use_true_random=False).map(
         lambda source: readers.swapped(source.choice(readers.tomls()).decode(), source)

@@ -14,6 +14,7 @@ from dlperf.figures.dlperf2020 import Published, read_published
 from dlperf.figures.prediction import Link, Model, Step, fit
 from dlperf.figures.statistics import Estimate
 from dlperf.schema import Job
+from dlperf.sources import dlperf_v1
 
 GOLDEN = places.GOLDEN / "scaling.txt"
 GRADIENTS = 4 * 25_557_032
@@ -155,8 +156,7 @@ def test_a_fit_with_as_many_parameters_as_rows_says_so() -> None:
 
 
 def published() -> list[Published]:
-    lines = (places.ROOT / "report" / "published" / "dlperf-2020.csv").read_text(encoding="utf-8").splitlines()
-    return read_published(lines)
+    return read_published(dlperf_v1().figures)
 
 
 def test_the_published_tables_are_whole() -> None:

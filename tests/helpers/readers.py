@@ -19,6 +19,7 @@ from places import GOLDEN, ROOT
 from trajectories import SPEC, asked
 
 from dlperf import cache, models, stored
+from dlperf.audit import reading, rules
 from dlperf.catalog import reader
 from dlperf.comparison import store
 from dlperf.envs.environment import Environment
@@ -177,6 +178,21 @@ def certificate(data: bytes) -> None:
 
 
 @functools.cache
+def tables() -> tuple[str, ...]:
+    """The beginnings of tables, as pages, spreadsheets and figures.csv have them."""
+    cells = [path.read_text("utf-8")[:3000] for path in sorted((ROOT / "report" / "published").glob("*/figures.csv"))]
+    page = (ROOT / "README.md").read_text("utf-8").partition("<!-- dlperf table")[2][:1500]
+    return (*cells, page, "GPUs | batch | AMP img/s | speedup\n--|--|--|--\n1|64|400|1\n8|64|3100|7.75\n")
+
+
+def table(data: bytes) -> None:
+    """As each kind of file."""
+    for name in ("tables/t.csv", "tables/t.md"):
+        with suppress(UsageError):
+            rules.audit(reading.file(written(name, data)))
+
+
+@functools.cache
 def tomls() -> tuple[bytes, ...]:
     return tuple(path.read_bytes() for path in sorted((ROOT / "adapters").glob("*/adapter.toml")))
 
@@ -252,6 +268,7 @@ READERS = {
     "photos": Reader(described(photos, "resnet_tiny"), (PHOTOS,)),
     "samples of GPUs": Reader(sampled, SAMPLES),
     "logs": Reader(log),
+    "tables": Reader(table),
 }
 
 

@@ -18,12 +18,14 @@ from places import ROOT
 pytestmark = pytest.mark.pages
 
 PUBLISHED = ROOT / "report" / "published"
-#: reports of one size, of several, of a GPU, and why two rows differ
+#: reports of one size, of several, of a GPU, why two rows differ, what others published, and ours beside it
 REPORTS = (
     "2026-11-21-cpu-fp32/report.html",
     "2026-11-21-cpu-fp32-ranks/report.html",
     "2026-11-27-h200-fp16-bert/report.html",
     "2026-11-25-why-bert-mxnet-oneflow/why.html",
+    "dlperf-v1.0/report.html",
+    "2026-11-27-cpu-fp32/against.html",
 )
 SITE = ("index.html", "systems/pytorch.html", "published/dlperf-2020.html")
 #: a page that holds another one in a frame, as narrow as a browser's window cannot be, and shows what that one tells

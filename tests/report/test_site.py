@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from dlperf.report import charts
 
 PUBLISHED = ROOT / "report" / "published"
 BERT = PUBLISHED / "2026-11-27-h200-fp16-bert"
-TABLES = PUBLISHED / "dlperf-2020.csv"
+TABLES = PUBLISHED / "dlperf-v1.0"
 HOSTILE = "<b>&amp;\"'</b>\x1b[31m"
 
 
@@ -60,8 +60,16 @@ def history(folder: Path) -> Path:
     publish(folder, "old", "2026-10-02T08:00:00+00:00", 0.8, "broken")
     publish(folder, "new", "2026-11-27T09:00:00+00:00", 1.0, "whole")
     publish(folder, "bare", "2026-11-27T07:00:00+00:00", 0.9)
-    shutil.copy(TABLES, folder)
+    (folder / TABLES.name).mkdir()
+    for name in ("figures.csv", "source.toml"):
+        shutil.copy(TABLES / name, folder / TABLES.name)
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Charts of what others published take seconds, and are tested apart."""
+    monkeypatch.setattr(charts, "svg", lambda chart, name: "<svg></svg>\n")
 
 
 @pytest.fixture
@@ -289,7 +297,7 @@ def test_the_same_reports_give_the_same_bytes(tmp_path: Path) -> None:
     for name in ("one", "two"):
         made(folder, tmp_path / name)
     files = [path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*") if path.is_file()]
-    assert len(files) == 30
+    assert len(files) == 34
     for file in files:
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
     before = {file: (tmp_path / "one" / file).read_bytes() for file in files}
@@ -358,7 +366,7 @@ def test_a_folder_without_a_report_is_one_message(tmp_path: Path, capsys: pytest
     (tmp_path / "in" / "other").mkdir(parents=True)
     assert "no report in it can be read" in refused(tmp_path / "in", tmp_path / "out", capsys)
     assert "cannot be read: No such file" in refused(tmp_path / "nowhere", tmp_path / "out", capsys)
-    assert "cannot be read: Not a directory" in refused(TABLES, tmp_path / "out", capsys)
+    assert "cannot be read: Not a directory" in refused(TABLES / "figures.csv", tmp_path / "out", capsys)
     assert not (tmp_path / "out").exists()
 
 
@@ -390,14 +398,36 @@ def test_two_reports_of_one_name_or_one_result(tmp_path: Path, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize(
-    "content", ["", "model,precision\nresnet50,fp32\n", TABLES.read_text().replace("OneFlow", "Caffe"), "\0"]
+    ("change", "says"),
+    [
+        (lambda told: "", "line 1: its columns are ''"),
+        (lambda told: told.partition("\n")[0], "not DLPerf's tables as dlperf has them (ValueError: it has no rates)"),
+        (lambda told: told.replace("OneFlow", "Caffe"), "system is 'Caffe', which names no framework"),
+        (lambda told: told.replace("397.64", "-"), "a rate is -"),
+    ],
 )
-def test_tables_that_are_not_dlperfs_are_named(tmp_path: Path, content: str) -> None:
+def test_tables_that_are_not_dlperfs_are_named(tmp_path: Path, change: Callable[[str], str], says: str) -> None:
     folder = history(tmp_path / "in")
-    (folder / TABLES.name).write_text(content)
+    file = folder / TABLES.name / "figures.csv"
+    file.write_text(change(file.read_text(encoding="utf-8")), encoding="utf-8")
     read = made(folder, tmp_path / "out")
     assert "published/dlperf-2020.html" not in read
-    assert ("dlperf-2020.csv: not DLPerf's tables" in read["index.html"].text) == bool(content.strip("\0"))
+    assert f"dlperf-v1.0: {says}" in re.sub(
+        r"(?<=: )not DLPerf's tables.*?Error: (?!it has)", "", read["index.html"].text
+    )
+
+
+def test_what_others_published_has_a_page_and_is_listed(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    index = made(history(tmp_path / "in"), out)["index.html"]
+    assert "reports/dlperf-v1.0/report.html" in index.links
+    assert "DLPerf Benchmark Test Report V1.0: OneFlow Inc., 2020-10" in index.text
+    page = Read(out / "reports" / "dlperf-v1.0" / "report.html")
+    assert [link for link in page.links if "://" not in link and link[0] != "#"] == ["figures.csv", "figures.json"]
+    assert {f"#{name}" for name in page.ids} >= {link for link in page.links if link[0] == "#"}
+    assert {path.name for path in (out / "reports" / "dlperf-v1.0").iterdir()} == {
+        *("figures.csv", "figures.json", "report.html", "source.toml")
+    }
 
 
 def test_links_are_not_followed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,315 @@
+"""Rules on figures that must be the same, or must not be. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Iterator, Sequence
+
+from dlperf.audit.cells import NOTES, Cell, Subject, counted
+from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, of
+from dlperf.audit.scaling import NOISE
+
+#: cells that two tables have in common by chance: of three digits one in 900
+LEAST_CELLS, LEAST_DIGITS = 4, 3
+ALIKE = 0.8
+#: pairs of cells of a table that may have the same digits by chance, for such a pair to be told
+RARE = 0.05
+
+
+def tables_disagree(subject: Subject) -> Iterator[Finding]:
+    for cells in _configurations(subject).values():
+        a, *others = _first_of_tables(cells) or [cells[0]]
+        for b in others:
+            if _is_log(a) != _is_log(b) or _estimators_differ(a, b):
+                continue
+            apart = _apart(a, b)
+            if not apart:
+                continue
+            times = max(a.number, b.number) / min(a.number, b.number)
+            devices = a.figure.devices or 1
+            odd = f", {times:.4g} times" if devices > 1 and abs(times / devices - 1) < NOISE else ""
+            expected = f"{a.figure.printed}, as in {a.figure.table} ({a.where})"
+            found = f"{b.figure.printed}, {100 * apart:.1f} % apart{odd}"
+            severity = (
+                ERROR if apart > NOISE and b.figure.model else WARNING
+            )  # without a model nobody knows what it is of
+            yield of(b, severity, expected, found)
+
+
+def not_in_the_log(subject: Subject) -> Iterator[Finding]:
+    """A log tells model, precision, batch and devices; its system may go by another name."""
+    for cells in _configurations(subject, _logged).values():
+        logs, others = [one for one in cells if _is_log(one)], [one for one in cells if not _is_log(one)]
+        systems = {_system(one) for one in others}
+        for one in others if logs else ():
+            mine = [log for log in logs if _system(log) in (_system(one), "") or _system(one) == ""]
+            if not mine and len(systems) == 1:
+                mine = logs
+            if mine:
+                yield from _against(one, mine)
+
+
+def _against(one: Cell, logs: Sequence[Cell]) -> Iterator[Finding]:
+    nearest = min(logs, key=lambda log: abs(log.number - one.number))
+    inside = min(log.low for log in logs) <= one.high and one.low <= max(log.high for log in logs)
+    if inside or _estimators_differ(one, nearest):
+        return
+    apart = abs(one.number / nearest.number - 1)
+    above = "above" if one.number > nearest.number else "below"
+    count = f"the nearest of {len(logs)} logs" if len(logs) > 1 else "as its log gives"
+    expected = f"{nearest.figure.printed}, {count} ({nearest.where})"
+    yield of(one, ERROR if apart > NOISE else WARNING, expected, f"{one.figure.printed}, {100 * apart:.1f} % {above}")
+
+
+def _logged(one: Cell) -> Hashable:
+    figure = one.figure
+    told = figure.options.get("sequence", ""), figure.precision, counted(figure.unit)
+    return figure.model or figure.table, told, one.batch, one.size
+
+
+def _system(one: Cell) -> str:
+    return re.sub(r"[^a-z0-9]+", "", (one.figure.system or one.figure.framework).lower())
+
+
+def means_of_rates(subject: Subject) -> Iterator[Finding]:
+    """Both estimators of one run."""
+    for cells in _configurations(subject).values():
+        means = [one for one in cells if one.figure.estimator == "mean_of_rates"]
+        totals = [one for one in cells if one.figure.estimator == "samples_over_seconds"]
+        for one in means:
+            for other in totals[:1]:
+                apart = one.number / other.number - 1
+                if one.low > other.high or one.high < other.low:
+                    severity = ERROR if abs(apart) > NOISE else WARNING
+                    expected = f"{other.figure.printed}: samples over seconds ({other.where})"
+                    yield of(one, severity, expected, f"{one.figure.printed}: a mean of rates, {100 * apart:+.1f} %")
+
+
+def two_models(subject: Subject) -> Iterator[Finding]:
+    """The same digits in two tables: under two models an error, else a warning."""
+    groups: dict[tuple[str, str, str], list[Cell]] = {}
+    for one in subject.rates:
+        figure = one.figure
+        series = figure.precision, figure.model, figure.table
+        groups.setdefault(series, []).append(one)
+    sets = {
+        key: {one.figure.printed: one for one in cells if one.digits >= LEAST_DIGITS} for key, cells in groups.items()
+    }
+    full = [(key, printed) for key, printed in sets.items() if len(printed) >= LEAST_CELLS]
+    holders: dict[str, list[int]] = {}
+    for number, (_, printed) in enumerate(full):
+        for digits in printed:
+            holders.setdefault(digits, []).append(number)
+    shared: dict[tuple[int, int], int] = {}
+    for numbers in holders.values():
+        for number in numbers[1:]:
+            pair = numbers[0], number
+            shared[pair] = shared.get(pair, 0) + 1
+    for (a, b), count in sorted(shared.items()):
+        ((_, model_a, table_a), first), ((_, model_b, _), second) = full[a], full[b]
+        if count < ALIKE * min(len(first), len(second)) or count < LEAST_CELLS:
+            continue
+        same = next(one for one in second if one in first)
+        cell, other = second[same], first[same]
+        if model_a == model_b and _configuration(cell) == _configuration(other):
+            continue
+        what = f"{count} of {len(second)} cells as in {table_a} of {model_a} ({other.where})"
+        expected = f"figures of {model_b} of its own" if model_a != model_b else "figures of its own"
+        yield of(cell, ERROR if model_a != model_b else WARNING, expected, f"the digits of {what}")
+
+
+def repeated_digits(subject: Subject) -> Iterator[Finding]:
+    """One rate, to four digits or more, for two numbers of devices of one series, or in two systems of a row."""
+    for rates in subject.any_batch:
+        seen: dict[str, Cell] = {}
+        for one in rates:
+            before = seen.setdefault(one.figure.printed, one)
+            if before is not one and one.digits >= LEAST_DIGITS + 1:
+                expected = f"another rate than on {before.size}"
+                yield of(one, ERROR, expected, f"{one.figure.printed} on {one.size}, the same digits")
+    for cells in _configurations(subject, _loosely).values():
+        yield from _alike(_telling(cells), "a rate of its own, of another system or version")
+    for table in subject.tables.values():
+        rates_ = [one for one in table if one.figure.quantity == "throughput" and one.number]
+        yield from _alike(_telling(rates_), "a rate of its own")
+
+
+def _telling(cells: Sequence[Cell]) -> list[Cell]:
+    """Those with so many digits that hardly a pair of so many cells has the same ones by chance."""
+    pairs = len(cells) * (len(cells) - 1) / 2
+    return [one for one in cells if pairs / (9 * 10.0 ** max(0, one.digits - 1)) < RARE]
+
+
+def _alike(cells: Sequence[Cell], expected: str) -> Iterator[Finding]:
+    """The same digits in cells that are not of the same configuration, nor of one series."""
+    seen: dict[str, Cell] = {}
+    for one in cells:
+        before = seen.setdefault(one.figure.printed, one)
+        if before is one or one.digits <= LEAST_DIGITS or _configuration(one) == _configuration(before):
+            continue
+        if one.figure.table == before.figure.table and one.figure.model != before.figure.model:
+            continue
+        if one.setting != before.setting or one.size == before.size:
+            place = before.figure
+            at = f"{place.table} / {place.row} / {place.column} ({before.where})"
+            yield of(one, WARNING, expected, f"{one.figure.printed}, the same digits as {at}")
+
+
+def two_rates(subject: Subject) -> Iterator[Finding]:
+    """Of one row: columns that say the same of one run, and print another rate."""
+    for cells in _configurations(subject).values():
+        rows: dict[tuple[str, str], list[Cell]] = {}
+        for one in cells:
+            if one.runs is None:  # a system may be there twice, to see how far it comes out apart
+                rows.setdefault((one.figure.table, one.figure.row), []).append(one)
+        for row in rows.values():
+            a, *others = row
+            for b in others:
+                steps = [one.figure.options["step"] for one in (a, b) if "step" in one.figure.options]
+                same = len(set(steps)) < 2
+                if a.figure.column != b.figure.column and same and not _estimators_differ(a, b) and _apart(a, b):
+                    expected = f"{a.figure.printed}, as “{a.figure.column}” has"
+                    yield of(b, WARNING, expected, f"{b.figure.printed}, {100 * _apart(a, b):.1f} % apart")
+
+
+def units_change(subject: Subject) -> Iterator[Finding]:
+    """What a model's rates count: one finding where it changes in a table, one where it does between tables."""
+    first: dict[str, Cell] = {}
+    told: set[tuple[str, str, str]] = set()
+    for one in subject.cells:
+        figure = one.figure
+        of_what = figure.model or figure.system
+        if figure.quantity != "throughput" or not of_what or not figure.unit:
+            continue
+        before = first.setdefault(of_what, one)
+        a, b = counted(before.figure.unit), counted(figure.unit)
+        if a != b and (of_what, figure.table, b) not in told:
+            told.add((of_what, figure.table, b))
+            here = any(
+                counted(other.figure.unit) == a and (other.figure.model or other.figure.system) == of_what
+                for other in subject.tables[figure.table]
+            )
+            expected = f"{before.figure.unit}, as in {before.figure.table} ({before.where})"
+            yield of(one, ERROR if here else WARNING, expected, f"{figure.unit} for {of_what}")
+
+
+def twice(subject: Subject) -> Iterator[Finding]:
+    seen: dict[Hashable, Cell] = {}
+    for one in subject.cells:
+        figure = one.figure
+        before = seen.setdefault((figure.table, figure.row, figure.column, figure.quantity), one)
+        if before is not one:
+            expected = f"one cell; {before.where} has {before.figure.printed or 'a blank'}"
+            yield of(one, ERROR, expected, f"{figure.printed or 'a blank'} for the same table, row and column")
+
+
+def _configurations(subject: Subject, of: Callable[[Cell], Hashable] | None = None) -> dict[Hashable, list[Cell]]:
+    """Rates that are of the same configuration, as far as their source tells."""
+    found: dict[Hashable, list[Cell]] = {}
+    for one in subject.rates:
+        if one.size and one.number:
+            found.setdefault((of or _configuration)(one), []).append(one)
+    return {key: cells for key, cells in found.items() if len(cells) > 1}
+
+
+def _configuration(one: Cell) -> Hashable:
+    figure = one.figure
+    options = tuple(sorted((k, v) for k, v in figure.options.items() if k not in NOTES))
+    accumulation = figure.options.get("accumulation", ""), figure.model or figure.table
+    return (*one.setting[:-1], options, accumulation, one.batch, figure.devices, figure.nodes)
+
+
+def _loosely(one: Cell) -> Hashable:
+    """Whatever the system and its version."""
+    figure = one.figure
+    told = figure.options.get("sequence", ""), figure.options.get("data", "")
+    model = figure.model or figure.table
+    return model, figure.precision, counted(figure.unit), told, one.batch, one.size, figure.framework
+
+
+def _first_of_tables(cells: Sequence[Cell]) -> list[Cell]:
+    """Of each table the one cell of a configuration; none of a table that has several, which are its repeats."""
+    tables: dict[str, list[Cell]] = {}
+    for one in cells:
+        tables.setdefault(one.figure.table, []).append(one)
+    return [several[0] for several in tables.values() if len(several) == 1]
+
+
+def _is_log(one: Cell) -> bool:
+    path = one.figure.path or ""
+    return one.figure.origin == "log" or bool(re.search(r"\.(log|out|jsonl)$", path))
+
+
+def _estimators_differ(a: Cell, b: Cell) -> bool:
+    """One a mean of rates and the other not: another rule's."""
+    return {a.figure.estimator, b.figure.estimator} >= {"mean_of_rates", "samples_over_seconds"}
+
+
+def _apart(a: Cell, b: Cell) -> float:
+    """By which share; 0 where digits leave it open."""
+    if a.low <= b.high and b.low <= a.high:
+        return 0.0
+    return max(a.number, b.number) / min(a.number, b.number) - 1
+
+
+TWO = "2 % is noise between two measurements of one thing, as for super-linear: a warning"
+
+RULES = (
+    Rule(
+        "tables disagree",
+        "One configuration has one figure in all tables of a source.",
+        ERROR,
+        TWO,
+        tables_disagree,
+    ),
+    Rule(
+        "not in its log",
+        "A figure lies among those of its own logs.",
+        ERROR,
+        TWO,
+        not_in_the_log,
+    ),
+    Rule(
+        "mean of rates beside the total",
+        "A mean of rates is what samples over seconds give.",
+        ERROR,
+        "the mean of rates is never below the harmonic one, which is samples over seconds (Smith 1988, CACM 31:10); "
+        "2 % as for super-linear",
+        means_of_rates,
+    ),
+    Rule(
+        "one table under two models",
+        "Two models, or two configurations, do not have the same digits.",
+        ERROR,
+        "four cells or more of three digits or more, of which 80 % are the same: by chance less than once in 10^9",
+        two_models,
+    ),
+    Rule(
+        "repeated digits",
+        "Two numbers of devices do not have one rate to four digits, nor two systems or rows.",
+        ERROR,
+        "by chance one pair of cells in 9,000, and less than 0.05 pairs in a table of its size",
+        repeated_digits,
+    ),
+    Rule(
+        "two rates of one run",
+        "Columns that print the rate of one run print the same.",
+        WARNING,
+        "none: within the printed digits; what each of them is may be said elsewhere",
+        two_rates,
+    ),
+    Rule(
+        "unit changes",
+        "A model's rates count the same thing in all tables of a source.",
+        ERROR,
+        "none: units are equal or not; an error within one table",
+        units_change,
+    ),
+    Rule(
+        "cell twice",
+        "A cell stands in a table once.",
+        ERROR,
+        "none",
+        twice,
+    ),
+)

@@ -1,0 +1,303 @@
+"""Rules on batches, steps and estimators, as a table states them. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Iterator, Sequence
+
+from dlperf.audit.cells import SECONDS, Cell, Subject
+from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, merged, of
+from dlperf.audit.scaling import NOISE
+
+#: options that change what a step computes
+WORK = ("clip", "loss_scale", "data", "task", "asp", "dgc", "optimizer", "vocabulary", "masked")
+#: the names under which options say how many steps ran
+RAN = ("ran", "ran_steps", "steps_run", "steps_ran", "logged_steps")
+FEW = 3
+NUMBERS = re.compile(r"\d{1,12}(?:\.\d+)?")
+
+
+def global_batch(subject: Subject) -> Iterator[Finding]:
+    """Of each row, once for each precision."""
+    for table, cells in subject.tables.items():
+        heads = [part.strip() for part in subject.labels.get(table, "").split("|")]
+        seen: set[Hashable] = set()
+        for one in cells:
+            figure = one.figure
+            key = figure.row, figure.precision, figure.batch
+            if figure.quantity != "throughput" or figure.batch_of != "device" or key in seen:
+                continue
+            seen.add(key)
+            told = _told(one, heads)
+            batch, accumulated = _number(figure.batch), _number(figure.options.get("accumulation", "")) or None
+            if batch is None:
+                continue
+            for what, numbers in told.items():
+                product, words = batch, f"{figure.batch}"
+                if accumulated:
+                    product, words = product * accumulated, f"{words} x {accumulated:g}"
+                elif what == "accumulated":
+                    continue
+                if what == "global":
+                    if not figure.devices:
+                        continue
+                    product, words = product * figure.devices, f"{words} x {figure.devices} devices"
+                if product not in numbers:
+                    expected = f"{words} = {product:g}"
+                    stated = " or ".join(f"{number:g}" for number in numbers)
+                    yield of(one, ERROR, expected, f"{stated} as {what} batch")
+
+
+def _told(one: Cell, heads: Sequence[str]) -> dict[str, list[float]]:
+    """The batches that a row's label or options state: `global`, or `accumulated` on each device."""
+    found = {
+        what: [number]
+        for what, name in (("global", "global_batch"), ("accumulated", "accumulated"))
+        if (number := _number(one.figure.options.get(name, ""))) is not None
+    }
+    parts = [part.strip() for part in one.figure.row.split("|")]
+    if len(parts) == len(heads) > 1:
+        for head, part in zip(heads, parts, strict=True):
+            what = "global" if re.search("global.*batch", head, re.IGNORECASE) else ""
+            what = "accumulated" if re.search("accumulated batch", head, re.IGNORECASE) else what
+            numbers = [float(number) for number in NUMBERS.findall(part)]
+            if what and numbers:
+                found[what] = _of_precision(one.figure.precision, head, numbers)
+    return found
+
+
+def _of_precision(precision: str, head: str, numbers: list[float]) -> list[float]:
+    """Of several numbers that which the head names for a precision; all where it does not."""
+    names = re.findall(r"mixed precision|FP16|AMP|FP32|TF32|BF16", head)
+    kinds = ["narrow" if name in ("mixed precision", "FP16", "AMP", "BF16") else "wide" for name in names]
+    mine = "wide" if precision in ("fp32", "tf32") else "narrow"
+    if len(kinds) == len(numbers) == len(set(kinds)) and precision:
+        return [numbers[kinds.index(mine)]]
+    return numbers
+
+
+def _number(told: str) -> float | None:
+    plain = told.replace(",", "")
+    return float(plain) if re.fullmatch(r"\d{1,12}(\.\d+)?", plain) else None
+
+
+def samples_in_a_step(subject: Subject) -> Iterator[Finding]:
+    """Where a row has the seconds of a step beside its rate."""
+    for cells in subject.tables.values():
+        rows: dict[str, list[Cell]] = {}
+        for one in cells:
+            rows.setdefault(one.figure.row, []).append(one)
+        for row in rows.values():
+            yield from _in_a_step(row)
+
+
+def _in_a_step(row: Sequence[Cell]) -> Iterator[Finding]:
+    rates = [one for one in row if one.figure.quantity == "throughput" and one.number]
+    for one in row:
+        unit = one.figure.unit.lower()
+        per = re.fullmatch(r"(ms|s|sec|seconds)(/(step|it|iter|iteration|batch))?", unit)
+        column = one.figure.column
+        steps = "/" in unit or bool(re.search(r"latency|step|iter|batch time", column, re.IGNORECASE))
+        steps = steps and not re.search(r"\d ?%|p\d\d|max|min\b", column, re.IGNORECASE)
+        if one.figure.quantity != "other" or not per or not steps or not one.number:
+            continue
+        beside = [rate for rate in rates if rate.figure.system == one.figure.system] or rates
+        if len(beside) != 1:
+            continue
+        rate, number = beside[0], beside[0].global_batch
+        if not number[1] or number[0] != "global" or not rate.number:
+            continue
+        batch = rate.number * one.number * SECONDS[per[1]]
+        low, high = rate.low * one.low * SECONDS[per[1]], rate.high * one.high * SECONDS[per[1]]
+        if not low * (1 - NOISE) <= number[1] <= high * (1 + NOISE):
+            found = f"{batch:.5g}: {rate.figure.printed} times {one.figure.printed} {one.figure.unit}"
+            yield of(rate, ERROR, f"{number[1]:g} samples in a step", f"{found}, {batch / number[1]:.3g} times")
+
+
+def estimators(subject: Subject) -> Iterator[Finding]:
+    yield from _mixed(
+        subject,
+        lambda one: one.figure.estimator if one.figure.estimator not in ("", "unknown") else "",
+        "one estimator in a table",
+    )
+
+
+def batches(subject: Subject) -> Iterator[Finding]:
+    """In one row: what its columns compare."""
+    for cells in subject.tables.values():
+        rows: dict[tuple[object, ...], list[Cell]] = {}
+        for one in cells:
+            figure = one.figure
+            if figure.quantity == "throughput" and one.number and one.batch[1]:
+                key = figure.row, figure.model, figure.precision, figure.options.get("sequence")
+                rows.setdefault(key, []).append(one)
+        odd = [row for row in rows.values() if len({one.batch for one in row}) > 1]
+        if odd:
+            told = ", ".join(dict.fromkeys(f"{one.figure.batch} ({one.figure.column})" for one in odd[0]))
+            cells_ = [row[0] for row in odd]
+            yield from merged(cells_, WARNING, "one batch per device in a row", told)
+
+
+def work(subject: Subject) -> Iterator[Finding]:
+    """Columns of a table that compute something else."""
+    for cells in subject.tables.values():
+        rates = [one for one in cells if one.figure.quantity == "throughput" and one.number]
+        for option in WORK:
+            values: dict[str, list[Cell]] = {}
+            for one in rates:
+                if option in one.figure.options:
+                    values.setdefault(one.figure.options[option], []).append(one)
+            models = {one.figure.model for several in values.values() for one in several}
+            if len(values) > 1 and len(models) == 1:
+                told = "; ".join(
+                    f"{value} in {', '.join(dict.fromkeys(one.figure.column for one in several))}"
+                    for value, several in values.items()
+                )
+                first = next(iter(values.values()))[0]
+                yield of(first, WARNING, f"one setting of {option} in a table", told, others=len(rates) - 1)
+
+
+def _mixed(subject: Subject, kind: Callable[[Cell], str], expected: str) -> Iterator[Finding]:
+    for cells in subject.tables.values():
+        groups: dict[str, list[Cell]] = {}
+        for one in cells:
+            if one.figure.quantity == "throughput" and one.number and (name := kind(one)):
+                groups.setdefault(name, []).append(one)
+        if len(groups) > 1:
+            told = "; ".join(
+                f"{name.replace('_', ' ')} in {', '.join(dict.fromkeys(one.figure.column for one in several))}"
+                for name, several in groups.items()
+            )
+            yield of(next(iter(groups.values()))[0], WARNING, expected, told, sum(map(len, groups.values())) - 1)
+
+
+def mean_of_rates(subject: Subject) -> Iterator[Finding]:
+    """One finding for each table."""
+    found: dict[str, list[Cell]] = {}
+    for one in subject.rates:
+        if one.figure.estimator == "mean_of_rates":
+            found.setdefault(one.figure.table, []).append(one)
+    for cells in found.values():
+        columns = ", ".join(dict.fromkeys(one.figure.column for one in cells))
+        told = f"means of rates, by what their source says, in {columns}"
+        yield from merged(cells, WARNING, "samples over seconds", told)
+
+
+def steps(subject: Subject) -> Iterator[Finding]:
+    """Steps that are claimed against those that ran, by options or a log beside."""
+    logs: dict[Hashable, list[int]] = {}
+    for one in subject.cells:
+        if one.figure.origin == "log" and (ran := _number(one.figure.steps)):
+            logs.setdefault((one.setting, one.size), []).append(int(ran))
+    for one in subject.cells:
+        figure = one.figure
+        claimed = _number(figure.steps)
+        if not claimed or figure.origin == "log":
+            continue
+        told = [number for name in RAN if (number := _number(figure.options.get(name, ""))) is not None]
+        told += [float(number) for number in logs.get((one.setting, one.size), ())]
+        if told and max(told) < claimed:
+            yield of(one, ERROR, f"{claimed:g} steps, as stated", f"{max(told):g} steps ran")
+
+
+def window(subject: Subject) -> Iterator[Finding]:
+    """The warm-up, or the end of an epoch, in what was timed."""
+    for one in subject.rates:
+        options = one.figure.options
+        claimed, epoch = _number(one.figure.steps), _number(options.get("epoch_steps", ""))
+        if claimed and epoch and epoch < claimed:
+            yield of(one, WARNING, f"{claimed:g} steps within an epoch", f"an epoch of {epoch:g} steps")
+        if _number(options.get("warmup", "")) == 0:
+            yield of(one, WARNING, "steps of a warm-up that are left out", "none left out")
+        if options.get("step") == "1" and options.get("key") == "tracked_stats":
+            yield of(one, WARNING, "an epoch after the first", "the first epoch, with the start of the pipeline")
+
+
+def few_runs(subject: Subject) -> Iterator[Finding]:
+    """By what is stated; one finding for each table."""
+    for cells in subject.tables.values():
+        found: dict[str, list[Cell]] = {}
+        for one in cells:
+            figure = one.figure
+            if figure.quantity not in ("throughput", "time_to_train") or one.value is None:
+                continue
+            runs = _number(figure.options.get("runs") or figure.options.get("n") or "")
+            if figure.estimator in ("one_run", "last_printed"):
+                runs = 1
+            if runs is not None and 0 < runs < FEW:
+                found.setdefault(f"{runs:g}", []).append(one)
+        for runs_, several in found.items():
+            yield from merged(several, WARNING, f"{FEW} runs or more", runs_)
+
+
+RULES = (
+    Rule(
+        "batch and global batch",
+        "Batch times accumulation times devices is the global batch that is printed, and without devices the "
+        "accumulated one.",
+        ERROR,
+        "arithmetic",
+        global_batch,
+    ),
+    Rule(
+        "samples in a step",
+        "A rate times the seconds of a step is the batch that is stated.",
+        ERROR,
+        "arithmetic, within the printed digits and 2 %",
+        samples_in_a_step,
+    ),
+    Rule(
+        "mean of rates",
+        "A rate is all samples over all seconds, not a mean of rates.",
+        WARNING,
+        "the mean of rates is never below samples over seconds, and above wherever steps vary (Smith 1988, CACM "
+        "31:10); DLPerf's logs have up to 9.7 %",
+        mean_of_rates,
+    ),
+    Rule(
+        "estimators mixed",
+        "Figures of one table are made in one way.",
+        WARNING,
+        "as for mean of rates",
+        estimators,
+    ),
+    Rule(
+        "batches mixed",
+        "Systems in one row have the same batch on each device.",
+        WARNING,
+        "DLPerf's rule, README of Oneflow-Inc/DLPerf: compared at the same batch size",
+        batches,
+    ),
+    Rule(
+        "work differs",
+        "Systems in one table compute the same: clipping, loss scaling, data, task, sparsity.",
+        WARNING,
+        "none: settings are equal or not",
+        work,
+    ),
+    Rule(
+        "steps that never ran",
+        "As many steps ran as are claimed.",
+        ERROR,
+        "arithmetic",
+        steps,
+    ),
+    Rule(
+        "warm-up or epoch end",
+        "The steps that are timed come after a warm-up and end with no epoch.",
+        WARNING,
+        "DLPerf's protocol leaves 20 steps out; the first epochs in MLPerf's logs of ResNet-50 are up to 42 % slower "
+        "than later ones",
+        window,
+    ),
+    Rule(
+        "few runs",
+        "A figure is of three runs or more.",
+        WARNING,
+        "two runs have no outlier that can be told; DLPerf suggests seven, MLPerf asks for five of ResNet-50",
+        few_runs,
+    ),
+)
+
+#: of these, those that look at several tables
+ACROSS = tuple(rule for rule in RULES if rule.judge is steps)

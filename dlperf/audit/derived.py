@@ -1,0 +1,361 @@
+"""Rules on columns that are computed from others: speedups, efficiencies, overheads, and hours from rates. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from dlperf.audit.cells import SECONDS, Cell, Subject, model_of
+from dlperf.audit.findings import ERROR, LAST_DIGIT, WARNING, Finding, Rule, merged, of
+from dlperf.figures.published import PRECISIONS
+
+#: training images of ImageNet (ILSVRC 2012)
+IMAGENET = 1_281_167
+#: rows within which a swapped cell is looked for
+NEAR = 5
+#: above what its epochs take at the printed rate a time has something else in it; below it cannot be
+LONGER = 0.25
+NARROW = re.compile(r"fp32|tf32|fp16|bf16|amp|mixed", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A printed cell that is one rate over another. scale: 100 of per cent, over the devices of an efficiency."""
+
+    cell: Cell
+    above: Cell
+    below: Cell
+    scale: float
+    less: float = 0.0  # subtracted before scaling: 1 of an overhead
+
+    @property
+    def number(self) -> float:
+        return (self.above.number / self.below.number - self.less) * self.scale
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """What it may be before its rates were rounded."""
+        if self.above is self.below:
+            return self.number, self.number
+        low = (self.above.low / self.below.high - self.less) * self.scale
+        return low, (self.above.high / max(self.below.low, 1e-12) - self.less) * self.scale
+
+    @property
+    def rounds(self) -> bool:
+        return abs(self.number - self.cell.number) <= self.cell.ulp / 2 * (1 + 1e-9)
+
+    @property
+    def cut(self) -> bool:
+        return 0 <= self.number - self.cell.number < self.cell.ulp * (1 - 1e-9)
+
+    @property
+    def near(self) -> bool:
+        """Off by one in the last digit."""
+        return abs(self.number - self.cell.number) < 1.5 * self.cell.ulp
+
+    @property
+    def possible(self) -> bool:
+        """Whether rates that round to what is printed give it."""
+        low, high = self.span
+        value, half = self.cell.number or 0, self.cell.ulp / 2
+        return low <= value + half and value - half <= high
+
+    @property
+    def told(self) -> str:
+        number = f"{self.number:,.{self.cell.decimals + 1}f}"
+        over = f"{self.above.figure.printed} over {self.below.figure.printed}"
+        shares = f", of {self.above.size} devices" if self.scale not in (1.0, 100.0) else ""
+        return f"{number}: {over}{shares}"
+
+
+@lru_cache(maxsize=1)  # several rules ask for those of one subject
+def ratios(subject: Subject) -> list[list[Ratio]]:
+    """Of each derived cell, the ratios of the source's own cells that it may be, the likeliest first."""
+    loose = {id(one): several for several in subject.any_batch for one in several}
+    alone: dict[Hashable, list[Cell]] = {}
+    for rate in subject.rates:
+        if rate.figure.devices == 1 and rate.value:
+            alone.setdefault(_kind(rate), []).append(rate)
+    found = []
+    for cells in subject.tables.values():
+        rows: dict[str, list[Cell]] = {}
+        for one in cells:
+            rows.setdefault(one.figure.row, []).append(one)
+        for one in cells:
+            if one.figure.quantity in ("speedup", "efficiency", "other") and one.value is not None:
+                made = _ratios(one, rows[one.figure.row], loose, alone)
+                if made:
+                    found.append(made)
+    return found
+
+
+def _ratios(
+    one: Cell, row: Sequence[Cell], loose: Mapping[int, Sequence[Cell]], alone: Mapping[Hashable, Sequence[Cell]]
+) -> list[Ratio]:
+    rates = [other for other in row if other.figure.quantity == "throughput" and other.number]
+    figure = one.figure
+    if figure.quantity == "other":
+        overhead = len(rates) > 1 and re.search("overhead", figure.column, re.IGNORECASE)
+        return [Ratio(one, rates[0], rates[1], _percent(one), 1.0)] if overhead else []
+    if figure.quantity == "speedup" and _of_precision(one):
+        return _over_precision(one, rates)
+    own = _own(one, rates)
+    if own is None:
+        return []
+    bases = [base for base in (*loose.get(id(own), [own])[:1], *_alone(own, alone))]
+    made = [Ratio(one, own, base, _scale(one, own, base)) for base in {id(base): base for base in bases}.values()]
+    single = own.size == 1 or figure.options.get("over") == "1_node"
+    known = single or any(base is not own for base in bases)
+    return made if known else []
+
+
+def _of_precision(one: Cell) -> bool:
+    over = one.figure.options.get("over", "")
+    return over in PRECISIONS if over else len(NARROW.findall(one.figure.column)) > 1
+
+
+def _over_precision(one: Cell, rates: Sequence[Cell]) -> list[Ratio]:
+    over = one.figure.options.get("over", "")
+    wide = ("fp32", "tf32")
+    below = [rate for rate in rates if (rate.figure.precision == over if over else rate.figure.precision in wide)]
+    mine = one.figure.precision if one.figure.precision not in ("", over) else ""
+    above = [
+        rate
+        for rate in rates
+        if rate not in below and (rate.figure.precision == mine if mine else rate.figure.precision not in wide)
+    ]
+    if not above or not below:
+        return []
+    return [Ratio(one, above[0], below[0], 1.0)]
+
+
+def _own(one: Cell, rates: Sequence[Cell]) -> Cell | None:
+    """The rate of its row that a derived cell is of: of the same setting, else of the same precision, or system; of
+    several the last before it."""
+    found = list(rates)
+    for same in (
+        lambda rate: rate.figure.precision == one.figure.precision,
+        lambda rate: rate.figure.system == one.figure.system,
+        lambda rate: rate.figure.framework == one.figure.framework and rate.figure.model == one.figure.model,
+        lambda rate: not one.figure.system or one.figure.system in rate.figure.column,
+    ):
+        found = [rate for rate in found if same(rate)] or found
+    return found[-1] if len(found) == 1 else _before(one, found)
+
+
+def _before(one: Cell, found: Sequence[Cell]) -> Cell | None:
+    named = [rate for rate in found if rate.figure.column and rate.figure.column in one.figure.column]
+    return named[0] if len(named) == 1 else None
+
+
+def _alone(own: Cell, alone: Mapping[Hashable, Sequence[Cell]]) -> Iterator[Cell]:
+    """The same setting on one device, in another table; what serves several devices is not part of it there."""
+    yield from (rate for rate in alone.get(_kind(own), ()) if rate.figure.table != own.figure.table)
+
+
+def _kind(rate: Cell) -> Hashable:
+    one = rate.figure
+    return one.model, one.framework, one.precision, one.device, one.unit, rate.batch
+
+
+def _scale(one: Cell, own: Cell, base: Cell) -> float:
+    if one.figure.quantity == "speedup":
+        return 1.0
+    return _percent(one) * max(base.devices, 1) / max(own.devices, 1)
+
+
+def _percent(one: Cell) -> float:
+    return 100.0 if "%" in one.figure.printed + one.figure.unit or one.number > 3 else 1.0
+
+
+def not_the_ratio(subject: Subject) -> Iterator[Finding]:
+    every = ratios(subject)
+    rows, columns = _lines(every)
+    for several in every:
+        if any(one.rounds for one in several):
+            continue
+        best = min(several, key=lambda one: abs(one.number - one.cell.number))
+        if not (best.near or best.cut):
+            why = _moved(best, [*rows[_row(best)], *_beside(best, columns[_column(best)])])
+            severity = WARNING if best.possible and not why else ERROR
+            may = " (rates before rounding may give it)" if best.possible else ""
+            yield of(best.cell, severity, f"{several[0].told if not why else best.told}{may}", _printed(best.cell, why))
+
+
+def last_digit(subject: Subject) -> Iterator[Finding]:
+    """One finding for all of a table, of each kind."""
+    found: dict[tuple[str, str], list[Ratio]] = {}
+    for several in ratios(subject):
+        if any(one.rounds for one in several):
+            continue
+        best = min(several, key=lambda one: abs(one.number - one.cell.number))
+        if best.cut or best.near:
+            kind = "cut instead of rounded" if best.cut else "one more or less in the last digit"
+            found.setdefault((best.cell.figure.table, kind), []).append(best)
+    for (_, kind), several_ in found.items():
+        for one in several_:
+            may = ", or computed of rates before rounding" if one.possible else ""
+            yield of(one.cell, LAST_DIGIT, one.told, f"{one.cell.figure.printed}: {kind}{may}")
+
+
+def _lines(every: Sequence[Sequence[Ratio]]) -> tuple[dict[Hashable, list[Ratio]], dict[Hashable, list[Ratio]]]:
+    """The likeliest ratios by row and by column."""
+    rows: dict[Hashable, list[Ratio]] = {}
+    columns: dict[Hashable, list[Ratio]] = {}
+    for one, *_ in every:
+        rows.setdefault(_row(one), []).append(one)
+        columns.setdefault(_column(one), []).append(one)
+    return rows, columns
+
+
+def _row(one: Ratio) -> Hashable:
+    return one.cell.figure.table, one.cell.figure.row
+
+
+def _column(one: Ratio) -> Hashable:
+    return one.cell.figure.table, one.cell.figure.column
+
+
+def _beside(one: Ratio, column: Sequence[Ratio]) -> Sequence[Ratio]:
+    """Of its column those at most NEAR rows away."""
+    at = next(number for number, other in enumerate(column) if other.cell is one.cell)
+    return column[max(0, at - NEAR) : at + NEAR + 1]
+
+
+def _moved(wrong: Ratio, lines: Sequence[Ratio]) -> str:
+    """Where a wrong cell's digits belong: to another of its row or column with which it is swapped, or whose it
+    repeats."""
+    mine = wrong.cell
+    near = [other for other in lines if other.cell is not mine]
+    for other in near:
+        if _fits(mine, other) and _fits(other.cell, wrong) and mine.figure.printed != other.cell.figure.printed:
+            return f", swapped with {_place(other.cell, mine)}"
+    for other in near:
+        if mine.figure.printed == other.cell.figure.printed and (other.rounds or other.cut or other.near):
+            return f", which repeats {_place(other.cell, mine)}"
+    for other in near:
+        if _fits(mine, other) and mine.digits > 2:
+            return f", which is that of {_place(other.cell, mine)}"
+    return ""
+
+
+def _fits(cell: Cell, ratio: Ratio) -> bool:
+    return abs(ratio.number - cell.number) < 1.5 * cell.ulp
+
+
+def _place(other: Cell, mine: Cell) -> str:
+    if other.figure.row == mine.figure.row:
+        return f"“{other.figure.column}” of the same row"
+    return f"row “{other.figure.row}” of the same column"
+
+
+def _printed(one: Cell, why: str) -> str:
+    return f"{one.figure.printed}{why}"
+
+
+def not_alike(subject: Subject) -> Iterator[Finding]:
+    """Ratios of rates with other batches: one finding for each column."""
+    found: dict[tuple[str, str], list[Ratio]] = {}
+    for several in ratios(subject):
+        one = several[0]
+        known = one.above.batch[1] and one.below.batch[1]
+        if known and one.above.batch != one.below.batch and one.above.global_batch != one.below.global_batch:
+            found.setdefault((one.cell.figure.table, one.cell.figure.column), []).append(one)
+    for ratios_ in found.values():
+        above, below = ratios_[0].above, ratios_[0].below
+        yield from merged(
+            [one.cell for one in ratios_],
+            WARNING,
+            f"one batch size on each device, or in all; {below.figure.printed} has {below.figure.batch}",
+            f"{above.figure.printed} has {above.figure.batch}",
+        )
+
+
+def efficiency(subject: Subject) -> Iterator[Finding]:
+    """Speedups and efficiencies beyond the number of devices, where no rates stand beside them."""
+    known = {id(several[0].cell) for several in ratios(subject)}
+    for one in subject.cells:
+        figure = one.figure
+        if id(one) in known or one.value is None or figure.options.get("over", "1_device") in PRECISIONS:
+            continue
+        if figure.quantity == "efficiency":
+            most, value = _percent(one), one.low
+        elif figure.quantity == "speedup" and one.size and not NARROW.search(figure.column):
+            most, value = float(one.size), one.low
+        else:
+            continue
+        if value > most:
+            severity = ERROR if (one.number / most - 1) > 0.02 else WARNING
+            yield of(one, severity, f"at most {most:g}", figure.printed)
+
+
+def hours(subject: Subject) -> Iterator[Finding]:
+    """Times that are said to be of so many epochs, against the rate of the same row."""
+    rates = {(one.figure.table, one.figure.row, one.figure.precision): one for one in subject.rates}
+    loose: dict[tuple[object, ...], list[Cell]] = {}
+    for rate in subject.rates:
+        loose.setdefault((rate.figure.device, rate.figure.system, rate.size, rate.figure.precision), []).append(rate)
+    for one in subject.cells:
+        figure = one.figure
+        epochs = figure.options.get("epochs", "") or "".join(re.findall(r"\(([0-9]+)E\)", figure.column)[:1])
+        if figure.quantity != "time_to_train" or not one.number or not re.fullmatch("[0-9]{1,6}", epochs):
+            continue
+        beside = loose.get((figure.device, figure.system, one.size, figure.precision), [])
+        rate_ = rates.get((figure.table, figure.row, figure.precision)) or (beside[0] if len(beside) == 1 else None)
+        unit = SECONDS.get(figure.unit)
+        if (
+            rate_ is None
+            or not rate_.number
+            or unit is None
+            or model_of(figure.model or rate_.figure.model) != "resnet50"
+        ):
+            continue
+        least = int(epochs) * IMAGENET / rate_.number / unit
+        told = f"{least:.3g} {figure.unit}: {epochs} epochs of ImageNet at {rate_.figure.printed}"
+        if one.high < least * 0.98:
+            yield of(one, ERROR, f"at least {told}", figure.printed)
+        elif one.low > least * (1 + LONGER):
+            yield of(one, WARNING, f"about {told}", figure.printed)
+
+
+RULES = (
+    Rule(
+        "not the ratio of its cells",
+        "A speedup, an efficiency or an overhead is the ratio of the rates that it is of, and not that of a "
+        "neighbouring column or row.",
+        ERROR,
+        "arithmetic: rates that round to what is printed give a range of ratios; a warning where it reaches the "
+        "printed one",
+        not_the_ratio,
+    ),
+    Rule(
+        "last digit",
+        "A ratio is rounded, not cut, and of the cells that are printed.",
+        LAST_DIGIT,
+        "arithmetic: one unit of the last digit",
+        last_digit,
+    ),
+    Rule(
+        "beyond its devices",
+        "A speedup without rates is at most the number of devices, an efficiency at most 100 %.",
+        ERROR,
+        "as super-linear: 2 % is noise",
+        efficiency,
+    ),
+    Rule(
+        "ratio of unlike batches",
+        "A speedup compares rates with the same batch on each device, or in all.",
+        WARNING,
+        "DLPerf's rule for speedups, README of Oneflow-Inc/DLPerf: of the same batch size and data type",
+        not_alike,
+    ),
+    Rule(
+        "epochs at the printed rate",
+        "A time for so many epochs is what they take at the rate of the same row: not less, nor a quarter more.",
+        ERROR,
+        "ILSVRC 2012 has 1,281,167 images for training; 2 % as for super-linear, 25 % for evaluation and start",
+        hours,
+    ),
+)

@@ -1,0 +1,103 @@
+"""Findings as text, JSON and Markdown. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping, Sequence
+
+from dlperf.audit.findings import ERROR, LAST_DIGIT, SEVERITIES, WARNING, Finding, Rule
+from dlperf.audit.rules import RULES
+from dlperf.errors import clean
+
+
+def text(found: Mapping[str, Sequence[Finding]]) -> str:
+    """A line for each finding, and one that counts them."""
+    lines = []
+    for name, findings in found.items():
+        lines += [_line(one) for one in findings]
+        lines.append(f"{clean(name)}: {counts(findings)}")
+    return "\n".join(lines) + "\n"
+
+
+def _line(one: Finding) -> str:
+    more = f" (and {one.others} more)" if one.others else ""
+    where = f" ({one.where})" if one.where else ""
+    return clean(f"{one.severity}: {one.cell}{where}: {one.rule}: expected {one.expected}; found {one.found}{more}")
+
+
+def counts(findings: Iterable[Finding]) -> str:
+    """`2 errors, 1 warning and 3 last digits, by 31 rules`."""
+    several = list(findings)
+    numbers = {one: sum(finding.severity == one for finding in several) for one in SEVERITIES}
+    words = [f"{number} {one}{'s' if number != 1 else ''}" for one, number in numbers.items()]
+    return f"{', '.join(words[:-1])} and {words[-1]}, by {len(RULES)} rules"
+
+
+def as_json(found: Mapping[str, Sequence[Finding]]) -> str:
+    rules = [{key: getattr(rule, key) for key in ("name", "checks", "severity", "basis")} for rule in RULES]
+    findings = [dataclasses.asdict(one) for several in found.values() for one in several]
+    return json.dumps({"sources": list(found), "rules": rules, "findings": findings}, indent=1) + "\n"
+
+
+def rules() -> str:
+    """The list, for a terminal."""
+    return "".join(f"{one.name} ({one.severity}): {one.checks}\n    Source: {one.basis}.\n" for one in RULES)
+
+
+def markdown(found: Mapping[str, Sequence[Finding]], links: bool = False) -> str:
+    """The page of all sources. links: whether each has a folder beside it."""
+    titles = {name: f"[{name}]({name}/source.toml)" if links else _cell(name) for name in found}
+    lines = [HEAD, "", *_summary(found, titles), "", "## Rules", "", *_rules(RULES)]
+    for name, findings in found.items():
+        if findings:
+            lines += ["", f"## {titles.get(name, name)}", "", *_source(findings)]
+    return "\n".join(lines) + "\n"
+
+
+def _summary(found: Mapping[str, Sequence[Finding]], titles: Mapping[str, str]) -> list[str]:
+    lines = ["| source | errors | warnings | last digits |", "|---|---:|---:|---:|"]
+    for name, findings in found.items():
+        numbers = [sum(1 for one in findings if one.severity == kind) for kind in (ERROR, WARNING, LAST_DIGIT)]
+        lines.append(f"| {titles.get(name, name)} | {' | '.join(map(str, numbers))} |")
+    return lines
+
+
+def _rules(rules: Iterable[Rule]) -> list[str]:
+    rows = (f"| {one.name} | {one.severity} | {_cell(one.checks)} | {_cell(one.basis)} |" for one in rules)
+    return ["| rule | at worst | what is checked | source of the threshold |", "|---|---|---|---|", *rows]
+
+
+def _source(findings: Sequence[Finding]) -> list[str]:
+    lines = ["| severity | rule | cell | where | expected | found |", "|---|---|---|---|---|---|"]
+    for one in findings:
+        place = " / ".join(filter(None, (one.table, one.row, one.column)))
+        more = f" (and {one.others} more)" if one.others else ""
+        cells = (one.severity, one.rule, place, one.where, one.expected, one.found + more)
+        lines.append(f"| {' | '.join(map(_cell, cells))} |")
+    return lines
+
+
+def _cell(told: str) -> str:
+    """Of a table of Markdown."""
+    told = clean(told).replace("\\", "\\\\").replace("|", "\\|")
+    return told.replace("<", "&lt;").replace("*", "\\*").replace("_", "\\_").replace("~", "\\~").replace("[", "\\[")
+
+
+HEAD = """\
+<!-- Made by `python -m dlperf.audit --write`; do not edit. -->
+# Audit of the published figures
+
+What [`python -m dlperf.audit`](../../dlperf/README.md) finds in the sources of this folder: cells that cannot stand
+beside each other as they are printed, and what a reader should know of others. A finding is about a cell, not about its
+authors: most are slips of a spreadsheet, a table that was renewed in part, or a measurement that varied, and any of
+them may have a reason that the source does not say. Cells are as their `figures.csv` has them, with the path and the
+line of the document at the commit that `source.toml` names.
+
+How it was checked: each rule below was applied to every cell; values that were read off a chart are in no arithmetic.
+*error*: it cannot stand as it is printed. *warning*: it may, with a reason. *last digit*: a ratio that was cut instead
+of rounded, or computed of rates with more digits than are printed. For each error the document was then opened at the
+commit that `source.toml` names: the digits of its cells, and the batches of its row, stand in the lines named here, so
+that none is a slip of this transcription. A rate on several devices that is called too high may as well be one on few
+that is too low: the audit does not know which.
+"""

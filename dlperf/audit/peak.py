@@ -1,0 +1,177 @@
+"""Rules on what a device can do: its peak, the share of it that is credible, and rates that are none. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+from dlperf import models
+from dlperf.audit.cells import Cell, Subject, counted, model_of
+from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, merged, of
+from dlperf.figures import peaks
+
+#: share of the peak of tensor cores that nothing published reaches. Convolutional networks: ResNet-50 is at 27 to 29 %
+#: on V100 (DLPerf 2020), 27 % on A100, 18 % on H100, 20 % on H200 (MLPerf 2.0 and 4.0); of products: BERT-base is at
+#: 41 % on V100 (DLPerf)
+CREDIBLE, CREDIBLE_PRODUCTS = 0.35, 0.70
+#: that is of cards whose products are far ahead of their memory; below so many FLOP/s convolutions reach more of them
+WIDE = 100e12
+#: likewise without tensor cores, where convolutions of 3 x 3 by Winograd multiply less than the definition says
+WITHOUT, WITHOUT_PRODUCTS = 2.0, 1.1
+#: and below which the unit is more likely wrong than the system that slow
+SLOW = 1e-4
+#: figures with precision unknown, or that a table calls FP32 where the card has TF32, which it uses by itself
+BY_ITSELF = {"fp32": "tf32"}
+MODES = {"amp": "amp_fp16", "fp16": "amp_fp16", "bf16": "amp_bf16", "fp32": "fp32", "tf32": "tf32"}
+
+
+def above_peak(subject: Subject) -> Iterator[Finding]:
+    for one in subject.rates:
+        needed, peak, mode = _of(one)
+        if needed and peak and needed > peaks.OVERCLOCK * peak * _winograd(one, mode):
+            yield of(one, ERROR, *_told(one, needed, peak, peaks.OVERCLOCK, mode))
+
+
+def share(subject: Subject) -> Iterator[Finding]:
+    for one in subject.rates:
+        needed, peak, mode = _of(one)
+        if not needed or not peak or needed > peaks.OVERCLOCK * peak * _winograd(one, mode):
+            continue
+        credible = _credible(one, mode, peak)
+        if needed > credible * peak:
+            # what a row of text is counted with is its longest length: padding that is left out does not compute
+            padded = not _convolutions(one) and _sequence(one) >= 256
+            yield of(one, WARNING if padded or mode == "fp32" else ERROR, *_told(one, needed, peak, credible, mode))
+        elif 0 < needed < SLOW * peak:
+            yield of(one, WARNING, *_told(one, needed, peak, SLOW, mode, "at least"))
+
+
+def labelled_fp32(subject: Subject) -> Iterator[Finding]:
+    """Rows of float32 that only TF32 explains."""
+    found: dict[str, list[Cell]] = {}
+    for one in subject.rates:
+        peak = peaks.of(one.figure.device, "fp32")
+        needed = _needed(one)
+        known = one.figure.precision == "fp32" and peaks.of(one.figure.device, "tf32")
+        if known and peak and needed and needed > peaks.OVERCLOCK * peak * _winograd(one, "fp32"):
+            found.setdefault(one.figure.table, []).append(one)
+    for cells in found.values():
+        peak, needed = peaks.of(cells[0].figure.device, "fp32") or 0.0, _needed(cells[0]) or 0.0
+        expected = f"at most {peak / 1e12:.3g} TFLOP/s in float32, or the name TF32"
+        yield from merged(cells, WARNING, expected, f"{needed / 1e12:.3g} TFLOP/s")
+
+
+def no_rate(subject: Subject) -> Iterator[Finding]:
+    found: dict[str, list[Cell]] = {}
+    for one in subject.rates:
+        if one.value is not None and one.number <= 0:
+            found.setdefault(one.figure.table, []).append(one)
+    for cells in found.values():
+        yield from merged(cells, ERROR, "a rate above 0, or a blank where none was measured", cells[0].figure.printed)
+
+
+def _of(one: Cell) -> tuple[float | None, float | None, str]:
+    """FLOP/s that a rate takes of each device, the device's peak, and in which mode; None where one is not known."""
+    needed = _needed(one)
+    if needed is None:
+        return None, None, ""
+    asked = one.figure.precision
+    names = [MODES[asked]] if asked in MODES else ["amp_fp16", "tf32", "fp32"]
+    if asked in BY_ITSELF:
+        names.insert(0, BY_ITSELF[asked])
+    for mode in names:
+        if peak := peaks.of(one.figure.device, mode):
+            return needed, peak, mode
+    return needed, None, ""
+
+
+def _needed(one: Cell) -> float | None:
+    figure = one.figure
+    per_device = 1 if counted(figure.unit).endswith("per device") else figure.devices
+    flops = _flops(figure.model, counted(figure.unit).removesuffix(" per device"), _sequence(one))
+    return None if flops is None or not per_device or one.value is None else one.number / per_device * flops
+
+
+@cache
+def _flops(named: str, what: str, sequence: int) -> float | None:
+    """Of one of what is counted. Of text whose length is not known the shortest that dlperf.models has; of tokens of a
+    translation half, since both languages' may be counted."""
+    model = model_of(named)
+    if model not in models.FAMILY_OF or models.FAMILY_OF[model].endswith("cifar"):
+        return None
+    lengths = models.lengths(model)
+    if sequence in lengths:
+        model = lengths[sequence]
+    elif lengths and sequence:
+        model = lengths[max((one for one in lengths if one <= sequence), default=min(lengths))]
+    if what == "rows":
+        return models.flops(model) if models.units(model) == 1 else None
+    if what == "tokens" and models.units(model) > 1:
+        return models.flops(model) / models.units(model) / 2
+    return None
+
+
+def _sequence(one: Cell) -> int:
+    told = one.figure.options.get("sequence") or one.figure.options.get("sequence_length") or ""
+    return int(told) if re.fullmatch(r"\d{1,6}", told) else 0
+
+
+def _convolutions(one: Cell) -> bool:
+    return models.FAMILY_OF.get(model_of(one.figure.model), "") in ("resnet", "vgg", "vgg_cifar")
+
+
+def _winograd(one: Cell, mode: str) -> float:
+    return WITHOUT if mode == "fp32" and _convolutions(one) else 1.0
+
+
+def _credible(one: Cell, mode: str, peak: float) -> float:
+    if mode == "fp32":
+        return 1.0 if _convolutions(one) else WITHOUT_PRODUCTS
+    return CREDIBLE if _convolutions(one) and peak >= WIDE else CREDIBLE_PRODUCTS
+
+
+def _told(one: Cell, needed: float, peak: float, limit: float, mode: str, most: str = "at most") -> tuple[str, str]:
+    device = one.figure.device
+    expected = (
+        f"{most} {limit * peak / 1e12:.3g} TFLOP/s on each {device}, {100 * limit:.3g} % of its peak "
+        f"({peak / 1e12:.4g}, {mode})"
+    )
+    length = f", {_sequence(one)} tokens each" if _sequence(one) else ""
+    found = f"{one.figure.printed} on {one.size} takes {needed / 1e12:.3g} TFLOP/s on each{length}"
+    return expected, f"{found}: {100 * needed / peak:.3g} %"
+
+
+RULES = (
+    Rule(
+        "above the peak",
+        "A rate takes no more FLOP/s than its device has, by the model's definition and the vendor's datasheet.",
+        ERROR,
+        "datasheets, as dlperf/figures/peaks.py cites them, and 10 % for clocks above their base; FLOPs of "
+        "dlperf.models",
+        above_peak,
+    ),
+    Rule(
+        "implausible share of the peak",
+        "A convolutional network stays below 35 % of the peak of tensor cores of 100 TFLOP/s or more, others below "
+        "70 %, and a GPU is not 10,000 times slower than it could be.",
+        ERROR,
+        "the best published ResNet-50: 27 to 29 % on V100 (DLPerf 2020), 27 % on A100, 18 % on H100, 20 % on H200 "
+        "(MLPerf Training 2.0 and 4.0); BERT-base: 41 % on V100 (DLPerf 2020)",
+        share,
+    ),
+    Rule(
+        "FP32 beyond FP32",
+        "What is called FP32 is within the peak of FP32, where the device has TF32 as well.",
+        WARNING,
+        "datasheets, as for above the peak; NVIDIA's libraries take TF32 for float32 unless they are told otherwise",
+        labelled_fp32,
+    ),
+    Rule(
+        "no rate",
+        "A rate that is printed as a number is above zero.",
+        ERROR,
+        "a system that trains nothing has no rate",
+        no_rate,
+    ),
+)

@@ -1,0 +1,57 @@
+"""The list of all rules, and the audit by them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dlperf.audit import agreement, batches, derived, logged, peak, runs, scaling
+from dlperf.audit.cells import Subject
+from dlperf.audit.findings import SEVERITIES, Finding, Rule
+
+#: the name of what several files disagree in
+TOGETHER = "all files together"
+RULES: Sequence[Rule] = (
+    *scaling.RULES,
+    *peak.RULES,
+    *derived.RULES,
+    *agreement.RULES,
+    *batches.RULES,
+    *logged.RULES,
+    *runs.RULES,
+)
+
+
+def audit(subject: Subject, rules: Sequence[Rule] = RULES) -> list[Finding]:
+    """All that the rules find, errors first, each severity in the order of the rules."""
+    found = [one for rule in rules for one in rule.findings(subject)]
+    return sorted(found, key=lambda one: SEVERITIES.index(one.severity))
+
+
+def audit_all(subjects: Sequence[Subject]) -> dict[str, list[Finding]]:
+    """Of each subject, by its name, with a number behind it where another has it too; and what plain files, and the
+    logs of comparisons, that were named together disagree in, as the last."""
+    found: dict[str, list[Finding]] = {}
+    for subject in subjects:
+        taken = sum(name == subject.name or name.startswith(f"{subject.name} (") for name in found)
+        found[f"{subject.name} ({taken + 1})" if taken else subject.name] = audit(subject)
+    files = [one for one in subjects if one.plain or one.comparison]
+    if len(files) > 1 and any(one.plain for one in files):
+        seen = {_what(one) for several in found.values() for one in several}
+        beside = audit(_together(files), [*agreement.RULES, *batches.ACROSS])
+        found[TOGETHER] = [one for one in beside if _what(one) not in seen]
+    return found
+
+
+def _together(subjects: Sequence[Subject]) -> Subject:
+    """Tables of two files are two tables, whatever their names."""
+    cells = [
+        replace(one, figure=replace(one.figure, table=f"{number}: {one.figure.table}" if number else one.figure.table))
+        for number, subject in enumerate(subjects)
+        for one in subject.cells
+    ]
+    return Subject(TOGETHER, cells)
+
+
+def _what(one: Finding) -> tuple[str, ...]:
+    return one.rule, one.severity, one.where, one.found

@@ -1,0 +1,1 @@
+"""Figures from logs of training scripts that others ran."""

@@ -1,0 +1,159 @@
+"""Reads the figures in logs of others' training scripts, single ones or whole trees, with file and line of each."""
+
+from __future__ import annotations
+
+import dlperf.needs  # noqa: F401
+
+# isort: split
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dlperf.cli import Parser, exit_code
+from dlperf.errors import Problem, UsageError, clean, did_you_mean, shown, whole_number
+
+if TYPE_CHECKING:
+    from dlperf.figures.published import Figure
+
+WRITTEN = ("figures.csv", "source.toml")
+
+
+def parser() -> argparse.ArgumentParser:
+    made = Parser(prog="python -m dlperf.importlogs", description=__doc__)
+    made.add_argument(
+        "paths", metavar="PATH", nargs="+", help="a log, or a folder of them such as 4n8g/r50_b128_fp32_1.log"
+    )
+    made.add_argument(
+        "-o", "--output", metavar="DIR", help="write figures.csv and source.toml there; default: print a table"
+    )
+    made.add_argument("--format", metavar="F", help="of all logs; default: the one that each looks like")
+    made.add_argument("--nnodes", metavar="N", help="where neither a log nor its path tells")
+    made.add_argument("--nproc-per-node", metavar="N", help="devices of a node, likewise")
+    made.add_argument("--batch-size", metavar="N", help="per device, likewise")
+    made.add_argument("--precision", metavar="P", help="fp32, tf32, amp, fp16 or bf16, likewise")
+    made.add_argument("--model", metavar="M", help="likewise, such as resnet50")
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """0, with what is not read on stderr; 1 where nothing could be read; 2 for a wrong request."""
+    arguments = vars(parser().parse_args(argv))
+    return exit_code(lambda: _import(arguments))
+
+
+def _import(arguments: Mapping[str, Any]) -> int:
+    from dlperf.importlogs import read, runs, trees
+    from dlperf.importlogs.formats import formats
+    from dlperf.importlogs.recognise import Refused
+
+    forms = formats()
+    given = _given(arguments, forms)
+    output = _output(arguments["output"])
+    places = [Path(one) for one in arguments["paths"]]
+    if absent := [one for one in places if not one.exists()]:
+        raise UsageError(Problem("PATH", one, says="there is no such file or folder.") for one in absent)
+    found: list[Figure] = []
+    seen, labels = 0, set[str]()
+    for place in places:
+        for path, name, why in trees.files(place):
+            seen += 1
+            label = str(Path(place.name, name)) if len(places) > 1 and place.is_dir() else name
+            try:
+                if why:
+                    raise Refused(why)
+                if label in labels:
+                    raise Refused("another log of this name was read. Import them apart")
+                labels.add(label)
+                found += read.read(path, shown(label), forms, arguments["format"], given).figures
+            except Refused as refused:
+                print(clean(f"{shown(label)}: not read: {refused}"), file=sys.stderr)
+    if not found:
+        print("Nothing could be read." if seen else "There is no file in it.", file=sys.stderr)
+        return 1
+    found += runs.medians(found)
+    if output:
+        _write(output, found, places)
+        print(f"{len(found)} figures: {output / 'figures.csv'}")
+    else:
+        print(_table(found))
+    return 0
+
+
+def _given(arguments: Mapping[str, Any], forms: Mapping[str, object]) -> dict[str, str]:
+    """UsageError for all flags that are wrong."""
+    from dlperf.importlogs.size import PRECISIONS
+
+    wrong = []
+    if (form := arguments["format"]) is not None and form not in forms:
+        wrong.append(Problem("--format", form, ", ".join(forms), did_you_mean(form, forms)))
+    numbers = {"nodes": "nnodes", "devices_per_node": "nproc_per_node", "batch": "batch_size"}
+    for name in numbers.values():
+        if arguments[name] is not None and whole_number(arguments[name], most=10**7) is None:
+            wrong.append(Problem(f"--{name.replace('_', '-')}", arguments[name], "a whole number from 1 to 10,000,000"))
+    precision = arguments["precision"]
+    if precision is not None and precision not in PRECISIONS:
+        wrong.append(Problem("--precision", precision, ", ".join(PRECISIONS), did_you_mean(precision, PRECISIONS)))
+    if wrong:
+        raise UsageError(wrong)
+    named = {**numbers, "precision": "precision", "model": "model"}
+    return {key: arguments[name] for key, name in named.items() if arguments[name] is not None}
+
+
+def _output(named: str | None) -> Path | None:
+    if named is None:
+        return None
+    place = Path(named)
+    if place.exists() and not place.is_dir():
+        raise UsageError([Problem("--output", named, says="this is a file. Choose a folder.")])
+    if place.is_dir() and any(one.name not in WRITTEN for one in place.iterdir()):
+        raise UsageError([Problem("--output", named, says="it holds something else. Choose another folder.")])
+    return place
+
+
+def _write(place: Path, found: Sequence[Figure], sources: Sequence[Path]) -> None:
+    from dlperf.figures import published
+
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "figures.csv").write_text(published.text(found), encoding="utf-8")
+    name = place.resolve().name
+    told = ", ".join(shown(one.name or str(one)) for one in sources)
+    lines = [
+        f"id = {json.dumps(name)}",
+        f"title = {json.dumps(f'Logs of {told}')}",
+        'publisher = "not stated"',
+        'url = "not stated"',
+        'about = "Read from logs by dlperf importlogs; path and line are of each log, lines in options its window."',
+    ]
+    for table in dict.fromkeys(one.table for one in found):
+        lines += ["", "[[table]]", f"id = {json.dumps(table)}", f"title = {json.dumps(table)}"]
+    (place / "source.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _table(found: Sequence[Figure]) -> str:
+    head = ["case", "column", "printed", "unit", "estimator", "steps", "where", "doubt"]
+    rows = [
+        [
+            one.row if one.table == "." else f"{one.table}/{one.row}",
+            f"{one.column}{', speedup' if one.quantity == 'speedup' else ''}",
+            one.printed,
+            one.unit,
+            one.estimator,
+            one.steps,
+            f"{one.path}:{one.options.get('lines', one.options.get('runs', '') + ' runs')}",
+            one.doubt,
+        ]
+        for one in found
+    ]
+    widths = [max(len(row[at]) for row in [head, *rows]) for at in range(len(head))]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in [head, *rows]
+    ]
+    return clean("\n".join(lines))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

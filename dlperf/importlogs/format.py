@@ -1,0 +1,192 @@
+"""What a format of logs is, and the arithmetic of those who published figures from it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import NamedTuple
+
+import numpy
+
+from dlperf.catalog.script import Log
+from dlperf.schema import Job
+from dlperf.upstream.logs import LogLine
+
+
+class Line(NamedTuple):
+    """A line with figures. rate: as it is printed, whatever it counts; None where the line has none."""
+
+    mark: LogLine
+    rate: float | None
+
+
+class Told(NamedTuple):
+    """A publisher's figure, samples/s over all devices, and the first and last line that it is made of. doubt: what is
+    to be said of it."""
+
+    value: float
+    since: int
+    until: int
+    doubt: str = ""
+
+
+class Event(NamedTuple):
+    """A figure that a format's own function makes; quantity: "throughput" in samples/s, or "time_to_train" in min."""
+
+    column: str
+    value: float
+    estimator: str
+    since: int
+    until: int
+    steps: str
+    doubt: str
+    quantity: str
+
+
+#: of all lines with figures in the order of the log, and the run; None where they are too few
+Publisher = Callable[[Sequence[Line], Job], Told | None]
+
+
+@dataclass(frozen=True)
+class Total:
+    """A line of a log's end. line: with the group `value`, a rate, or `seconds`, of all steps. of: what the rate
+    counts: "all" devices, a "device" or a "step". estimator: of dlperf.figures.published."""
+
+    column: str
+    line: re.Pattern[str]
+    needle: bytes
+    estimator: str
+    of: str = "all"
+    doubt: str = ""
+
+
+@dataclass(frozen=True)
+class Format:
+    """needle: what each line with figures has. logs: how lines tell, each as `adapter/model` of which adapter.toml has
+    it, or its own; the first that fits a log counts. publisher, estimator: the published arithmetic, and its name in
+    figures.csv; who: whose it is. warmup, steps: of the window that it takes. facts: what the log's arguments are
+    called: nodes, devices_per_node, batch, accumulation, steps, model. batch: what its batch argument is
+    of. demands: what training logs of it have; else `otherwise` is said. totals: see Total. events: of a format
+    without lines of steps, figures from the numbers and texts of lines with the needle.
+    amp: what a log with mixed precision says. whole: whether the publisher takes all
+    steps; else lines long after its window are not read."""
+
+    name: str
+    title: str
+    framework: str
+    unit: str
+    needle: bytes
+    logs: tuple[str | Log, ...]
+    model: str = ""
+    publisher: Publisher | None = None
+    estimator: str = "samples_over_seconds"
+    who: str = ""
+    warmup: int = 20
+    steps: int = 100
+    facts: Mapping[str, str] = field(default_factory=dict)
+    batch: str = "device"
+    demands: bytes = b""
+    otherwise: str = ""
+    totals: tuple[Total, ...] = ()
+    amp: re.Pattern[str] | None = None
+    whole: bool = False
+    events: Callable[[Iterable[tuple[int, str]]], list[Event]] | None = None
+
+
+def labels(start: int, end: int) -> Publisher:
+    """Samples over the difference of the timestamps of two steps; of a step that is told twice, the last."""
+
+    def told(lines: Sequence[Line], job: Job) -> Told | None:
+        marks = {one.mark.step: one.mark for one in lines}
+        if start not in marks or end not in marks:
+            return None
+        a, b = marks[start], marks[end]
+        samples = job.global_batch_size * (end - start)
+        return Told(samples / (b.time - a.time), a.number, b.number) if b.time > a.time else None
+
+    return told
+
+
+def ordinals(start: int, end: int, *, after: int = 0, every_rank: bool = False) -> Publisher:
+    """The same between the start-th and the end-th line, of those of more than `after` complete steps. every_rank:
+    counted in times the number of devices."""
+
+    def told(lines: Sequence[Line], job: Job) -> Told | None:
+        counted = [one.mark for one in lines if one.mark.step > after]
+        times = job.world_size if every_rank else 1
+        if len(counted) < end * times:
+            return None
+        a, b = counted[start * times - 1], counted[end * times - 1]
+        if b.time <= a.time:
+            return None
+        return Told(float(job.global_batch_size) / ((b.time - a.time) / (end - start)), a.number, b.number)
+
+    return told
+
+
+def mean_of(
+    start: int,
+    end: int,
+    rate: Callable[[Line, Job], float],
+    *,
+    every_rank: bool = False,
+    digits: int | None = None,
+    exact: bool = False,
+) -> Publisher:
+    """The mean of rates from the start-th to the end-th line. every_rank: of each step, the median over ranks. digits:
+    to which each rate is rounded. exact: whether the publisher's script needs as many lines as there are, no more."""
+
+    def told(lines: Sequence[Line], job: Job) -> Told | None:
+        times = job.world_size if every_rank else 1
+        if len(lines) <= start * times:
+            return None
+        used = lines[: end * times]
+        rates = [rate(one, job) for one in used]
+        rates = rates if digits is None else [round(one, digits) for one in rates]
+        rows = [median(rates[at : at + times]) for at in range(0, len(rates) - times + 1, times)][start:]
+        if not rows:
+            return None
+        few = f"the mean of {len(rows)} steps, not of {end - start}" if len(rows) < end - start else ""
+        more = "the publisher's script takes no log of more lines" if exact and len(lines) > end * times else ""
+        return Told(
+            float(numpy.mean(rows)),
+            used[start * times].mark.number,
+            used[-1].mark.number,
+            "; ".join({few, more} - {""}),
+        )
+
+    return told
+
+
+def printed(line: Line, job: Job) -> float:
+    """A rate over all devices, as printed."""
+    return line.rate or 0.0
+
+
+def per_device(line: Line, job: Job) -> float:
+    return (line.rate or 0.0) * job.world_size
+
+
+def from_seconds(line: Line, job: Job) -> float:
+    """Of a line that gives a step's seconds."""
+    return job.global_batch_size / line.mark.time
+
+
+def mean_time(start: int, end: int, after: int) -> Publisher:
+    """The global batch over the mean time of lines, of all processes as they are mixed."""
+
+    def told(lines: Sequence[Line], job: Job) -> Told | None:
+        counted = [one.mark for one in lines if one.mark.step > after]
+        used = counted[start:end]
+        if len(used) < end - start:
+            return None
+        seconds = 0.0
+        for one in used:
+            seconds += one.time
+        distinct = len({one.step for one in used})
+        mixed = f"its {len(used)} lines are of several processes: {distinct} steps" if distinct < len(used) else ""
+        return Told(float(job.global_batch_size / (seconds / len(used))), used[0].number, used[-1].number, mixed)
+
+    return told

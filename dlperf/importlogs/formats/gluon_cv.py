@@ -1,0 +1,33 @@
+"""gluon-cv's image classification."""
+
+from __future__ import annotations
+
+import re
+
+from dlperf.catalog.script import Log
+from dlperf.importlogs.format import Format, Total, mean_of, printed
+
+FORMAT = Format(
+    name="gluon-cv",
+    title="gluon-cv's image classification",
+    framework="mxnet",
+    unit="img/s",
+    needle=b"Speed:",
+    logs=(
+        "gluon-cv/resnet50",
+        Log(re.compile(r"Epoch\[\d+\] Batch \[(?P<step>\d+)\]\s+Speed: (?P<rate>[\d.]+) samples/sec"), first=1),
+    ),
+    publisher=mean_of(20, 120, printed, digits=2, exact=True),
+    estimator="mean_of_rates",
+    who="DLPerf's extract_mxnet_logs.py",
+    facts={"batch": "batch_size", "model": "model"},
+    totals=(
+        Total(
+            "speed of an epoch",
+            re.compile(r"Epoch ?\[\d+\]\s+[Ss]peed: (?P<value>[\d.]+) samples/sec"),
+            b"samples/sec",
+            "last_printed",
+            doubt="of a whole epoch, its first steps too",
+        ),
+    ),
+)

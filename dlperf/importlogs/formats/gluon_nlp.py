@@ -1,0 +1,27 @@
+"""gluon-nlp's BERT pre-training, where each rank logs."""
+
+from __future__ import annotations
+
+from dlperf.importlogs.format import Format, Line, mean_of
+from dlperf.schema import Job
+
+
+def rate(line: Line, job: Job) -> float:
+    """Of the latency as DLPerf has it, in tenths of a millisecond."""
+    return 1000.0 / round(line.mark.time * 1000, 1) * job.batch_size * job.nnodes * job.nproc_per_node
+
+
+FORMAT = Format(
+    name="gluon-nlp",
+    title="gluon-nlp's BERT",
+    framework="mxnet",
+    unit="sentences/s",
+    needle=b"ms/batch",
+    logs=("gluon-nlp/bert_base",),
+    publisher=mean_of(100, 200, rate, every_rank=True, exact=True),
+    estimator="mean_of_rates",
+    who="DLPerf's extract_mxnet_logs.py",
+    warmup=100,
+    facts={"batch": "total_batch_size", "accumulation": "accumulate", "steps": "num_steps"},
+    batch="global",
+)

@@ -1,0 +1,94 @@
+"""Where figures that others published lie, and reads them: folders with a figures.csv, and a source.toml where one says
+what was measured and how."""
+
+from __future__ import annotations
+
+import csv
+import io
+import tomllib
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dlperf.errors import Problem, UsageError, did_you_mean, reason
+from dlperf.figures.published import Source, Told, read
+
+FIGURES, TOLD = "figures.csv", "source.toml"
+DLPERF = "dlperf-v1.0"
+#: no source is larger
+BYTES = 2**26
+
+
+def published() -> Path:
+    """The folder of all that dlperf has, in a checkout and where it is installed."""
+    return Path(str(resources.files("dlperf.report"))) / "published"
+
+
+def in_checkout() -> bool:
+    return (published().parents[1] / "setup.cfg").is_file()
+
+
+def own(place: Path) -> bool:
+    """Whether a folder is one of those that dlperf has."""
+    return place.resolve().parent == published().resolve()
+
+
+def names() -> list[str]:
+    return sorted(path.parent.name for path in published().glob(f"*/{FIGURES}"))
+
+
+def holds(place: Path) -> bool:
+    """Whether a source can be read from here: a folder of one, or its figures.csv."""
+    return (place / FIGURES).is_file() or (place.name == FIGURES and place.is_file())
+
+
+def find(name: str, field: str) -> Path:
+    """The folder of a source, by its id or its path. UsageError, which lists the ids, where there is none."""
+    if name in (known := names()):
+        return published() / name
+    if holds(place := Path(name)):
+        return place.parent if place.is_file() else place
+    says = f"no such source, and no folder with {FIGURES}. {did_you_mean(name, known)} Sources: {', '.join(known)}."
+    raise UsageError([Problem(field, name, says=" ".join(says.split()))])
+
+
+def dlperf_v1() -> Source:
+    """DLPerf's report of 2020, whose tables the model of scaling and the site show again."""
+    return read_source(published() / DLPERF)
+
+
+def read_source(place: Path) -> Source:
+    """UsageError, which names the file and the line or field, where it is none."""
+    folder = (place.parent if place.is_file() else place).resolve()
+    text = _text(folder / FIGURES)
+    try:
+        figures = tuple(read(io.StringIO(text, newline="")))
+    except (ValueError, csv.Error) as error:
+        raise UsageError([Problem(str(place / FIGURES), "", says=f"{error}.")]) from None
+    if not (path := folder / TOLD).is_file():
+        return Source(folder.name, Told(), figures, {FIGURES: text})
+    told = _text(path)
+    return Source(folder.name, _told(told, path), figures, {FIGURES: text, TOLD: told})
+
+
+def _told(text: str, path: Path) -> Told:
+    try:
+        data: Any = tomllib.loads(text)
+        return msgspec.convert(data, Told)
+    except (ValueError, RecursionError) as error:  # of tomllib and of msgspec
+        raise UsageError([Problem(str(path), "", says=f"not as a source has it ({reason(error)}).")]) from None
+
+
+def _text(path: Path) -> str:
+    try:
+        with open(path, "rb") as file:
+            held = file.read(BYTES + 1)
+        if len(held) > BYTES:
+            raise UsageError([Problem(str(path), "", says=f"it has more than {BYTES:,} bytes. Name a smaller one.")])
+        return held.decode("utf-8")
+    except OSError as error:
+        raise UsageError([Problem(str(path), "", says=f"cannot be read: {error.strerror}.")]) from None
+    except UnicodeDecodeError as error:
+        raise UsageError([Problem(str(path), "", says=f"is not UTF-8 (byte {error.start}).")]) from None

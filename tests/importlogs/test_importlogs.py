@@ -1,0 +1,368 @@
+# ruff: noqa: E501 - lines of logs
+"""Logs of each format, with invented values: the publisher's figure and samples over seconds against a count by hand."""
+
+import math
+from datetime import datetime, timedelta
+
+import numpy
+import pytest
+from commands import call
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dlperf.figures import published
+from dlperf.importlogs import read
+from dlperf.importlogs.formats import formats
+from dlperf.importlogs.recognise import Refused
+
+FORMS = formats()
+START = datetime(2020, 9, 15, 23, 59, 50)
+
+
+def seconds(step):
+    """Of a step, which vary."""
+    return 0.3 + 0.01 * (step % 7)
+
+
+def clock(step):
+    """After so many steps."""
+    return math.fsum(seconds(one) for one in range(1, step + 1))
+
+
+def stamp(step, mark="."):
+    return (START + timedelta(seconds=round(clock(step), 3))).strftime(f"%Y-%m-%d %H:%M:%S{mark}%f")
+
+
+def moments(start, end):
+    """The time between two steps as the log has it."""
+    return (round(clock(end), 3) * 1000 - round(clock(start), 3) * 1000) / 1000
+
+
+def written(folder, lines, case="4n8g", name="r50_b32_fp32_1.log"):
+    place = folder / "bz32" / case / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text("\n".join(lines) + "\n")
+    return place
+
+
+def figures(path, named=None, **sizes):
+    made = read.read(path, f"{path.parent.name}/{path.name}", FORMS, named, sizes)
+    return {one.column: one for one in made.figures}
+
+
+def oneflow(bert=False):
+    head = ["model = resnet50", "batch_size_per_device = 32", "gpu_num_per_node = 8", "num_nodes = 4"]
+    if bert:
+        return head[1:] + [
+            f"step: {step - 1}, total_loss: 9.1, mlm_loss: 8.0, nsp_loss: 0.7, throughput: 55.1 {1597e6 + clock(step):.7f}"
+            for step in range(20, 141, 20)
+        ]
+    return head + [
+        f"train: epoch 0, iter {step}, loss: 7.0, top_1: 0.0, top_k: 0.1, samples/s: 5917.583 {1597e6 + clock(step):.7f}"
+        for step in range(20, 121, 20)
+    ]
+
+
+def dll(step, text):
+    return f"DLL {stamp(step)} - {text}"
+
+
+def mxnet():
+    """32 ranks, tagged."""
+    return [
+        f"[1,{rank}]<stderr>:{stamp(step, ',')[:-3]}:INFO: Epoch[0] Batch [{step - 1}-{step - 1}]\tSpeed: 392.2 samples/sec"
+        for step in range(1, 121)
+        for rank in range(32)
+    ]
+
+
+def tensorflow1(name="imgs_per_sec"):
+    return [
+        dll(step, f"(0, {step}) {name} : {1024 / seconds(step):.6f}  cross_entropy : 7.0  total_loss : 8.1 ")
+        for step in range(20, 120)
+    ]
+
+
+TIMED = 1024 * 100 / moments(20, 120)
+RATES = [1024 / seconds(step) for step in range(1, 121)]
+MEAN = float(numpy.mean([round(one, 2) for one in RATES[20:]]))
+#: lines, the format, the publisher's figure, samples over seconds; batch 32 on each of 32 devices
+CASES = {
+    "oneflow-resnet50": (oneflow(), TIMED, 1024 * 100 / (clock(120) - clock(20))),
+    "oneflow-bert": (oneflow(bert=True), TIMED, 1024 * 100 / (clock(120) - clock(20))),
+    "ngc-pytorch-resnet50": (
+        [dll(step, f"Epoch: 0 Iteration: {step - 1}  train.loss : 6.8 None train.total_ips : 99.5 images/s") for step in range(1, 151)],
+        1024 * 100 / moments(26, 126),
+        1024 * 100 / moments(26, 126),
+    ),
+    "ngc-pytorch-bert": (
+        [dll(step, f"Training Epoch: 0 Training Iteration: {step}  average_loss : 9.1  step_loss : 9.0 ") for step in range(1, 151)],
+        1024 * 100 / moments(25, 125),
+        1024 * 100 / moments(25, 125),
+    ),
+    "ngc-tensorflow1-resnet50": (
+        tensorflow1(),
+        float(numpy.mean([round(1024 / seconds(step), 2) for step in range(20, 120)])),
+        1024 * 99 / moments(20, 119),
+    ),
+    "ngc-tensorflow1-bert": (
+        [dll(1, f"Iteration: {step}  throughput_train : 790.03 seq/s mlm_loss : 9.0  total_loss : 9.1 ") for step in (1, 1, 1)]
+        + [dll(step, f"Iteration: {step}  throughput_train : 790.03 seq/s mlm_loss : 9.0  total_loss : 9.1 ") for step in range(10, 121, 10)],
+        TIMED,
+        TIMED,
+    ),
+    "ngc-mxnet": (mxnet(), TIMED, TIMED),
+    "ngc-mxnet-dllogger": (
+        [f"[1,0]<stdout>:{dll(step, f'Epoch: 1 Iteration: {step - 1}  train.loss : 6.9  train.ips : {RATES[step - 1]} images/s')}" for step in range(1, 121)],
+        float(numpy.mean(RATES[20:])),
+        TIMED,
+    ),
+    "gluon-cv": (
+        [f"Epoch[0] Batch[{step - 1}]\tSpeed: {RATES[step - 1]:.6f} samples/sec\tlr=0.1" for step in range(1, 121)],
+        MEAN,
+        1024 * 100 / (clock(120) - clock(20)),
+    ),
+    "gluon-nlp": (
+        [
+            f"[step {step}]\tmlm_loss=9.1\tnsp_loss=0.7\tthroughput=19.2K tks/s\tlr=0.1 time=0.2, latency={1000 * seconds(step):.1f} ms/batch"
+            for step in range(1, 201)
+            for _ in range(32)
+        ],
+        float(numpy.mean([1000.0 / round(1000 * seconds(step), 1) * 1024 for step in range(101, 201)])),
+        1024 * 100 / (clock(200) - clock(100)),
+    ),
+    "tensorflow-resnet50": (
+        [
+            f"I0915 14:29:13.47 1 keras_utils.py:145] TimeHistory: {31.7 + at:.2f} seconds, {102400 / (31.7 + at):.2f} examples/second between steps {100 * at} and {100 * at + 100}"
+            for at in range(6)
+        ],
+        float(numpy.mean([round(102400 / (31.7 + at), 2) for at in range(1, 6)])),
+        1024 * 500 / (31.7 * 5 + 15),
+    ),
+    "tensorflow-bert": (
+        [
+            f"I{(START + timedelta(seconds=round(clock(step), 3))).strftime('%m%d %H:%M:%S.%f')} 140 model_training_utils.py:450] Train Step: {step}/120  / loss = 9.1"
+            for step in range(1, 121)
+        ],
+        TIMED,
+        TIMED,
+    ),
+    "pytorch-examples": (
+        [f"Epoch: [0][{step - 1:3d}/313]\tTime  {seconds(step):.3f} ( 2.620)\tData  0.106 ( 0.075)\tLoss 6.9e+00 (6.9e+00)\tAcc@1 0.1" for step in range(1, 151)],
+        1024 / (math.fsum(seconds(step) for step in range(27, 127)) / 100),
+        1024 * 100 / (clock(126) - clock(26)),
+    ),
+    "paddle-resnet50": (
+        [f"[Pass 0, train batch {step - 1}] \tloss 7.0, acc1 0.0078, acc5 0.02, lr 0.001, elapse {seconds(step):.4f} sec" for step in range(1, 121)],
+        float(numpy.mean([round(one, 4) for one in RATES[20:]])),
+        1024 * 100 / (clock(120) - clock(20)),
+    ),
+    "paddle-bert": (
+        [f"epoch: 1, progress: 1/1, step: {step}, loss: 9.0, ppl: 9, next_sent_acc: 0.5, speed: {4 / seconds(step):.6f} steps/s, file: a" for step in range(1, 121)],
+        float(numpy.mean([round(float(f"{4 / seconds(step):.6f}") * 256, 4) for step in range(21, 121)])),
+        1024 * 100 / (clock(120) - clock(20)),
+    ),
+    "paddle-clas": (
+        [f"[2021/06/01 12:00:00] root INFO: [Train][Epoch 1/120][Iter: {step - 1}/5005]lr: 0.1, loss: 7.0, batch_cost: {seconds(step):.5f}s, ips: {32 / seconds(step):.5f} images/sec, eta: 1" for step in range(1, 121)],
+        float(numpy.mean(RATES)),
+        1024 * 100 / (clock(120) - clock(20)),
+    ),
+    "paddle-nlp": (
+        [f"total step: {step}, epoch: 0, batch: 1, loss: 9.1, avg_reader_cost: 0.00008 sec, avg_batch_cost: 0.3 sec, avg_samples: 32.0, ips: {32 / 0.3:.5f} sequences/sec" for step in range(10, 201, 10)],
+        1024 / 0.3,
+        1024 / 0.3,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_log_gives_the_publishers_figure_and_samples_over_seconds(name, tmp_path):
+    lines, theirs, ours = CASES[name]
+    found = figures(written(tmp_path, lines))
+    assert {one.options["format"] for one in found.values()} == {name}
+    assert found[read.THEIRS].printed == f"{round(theirs, 2):.2f}"
+    assert found[read.OURS].value == pytest.approx(ours, rel=1e-3)
+    assert (found[read.OURS].nodes, found[read.OURS].devices, found[read.OURS].batch) == (4, 32, "32")
+    since, until = found[read.OURS].options["lines"].split("-")
+    assert 1 <= int(since) < int(until) == found[read.OURS].line <= len(lines)
+
+
+def test_every_format_has_a_test():
+    assert set(FORMS) == {*CASES, "lightning", "transformers", "tf-cnn-benchmarks", "mllog"}
+
+
+def test_what_a_log_sums_up_itself(tmp_path):
+    cnn = ["Model:       resnet50_v1.5", "Mode:        training", "             64 per device", "Num batches: 100"]
+    cnn += [
+        "Devices:     ['/gpu:0', '/gpu:1']",
+        "1\timages/sec: 245.6 +/- 0.0 (jitter = 0.0)\t8.1",
+        "total images/sec: 244.89",
+    ]
+    found = figures(written(tmp_path, cnn, "1n2g"), precision="fp32")
+    ours = found[read.OURS]
+    assert (ours.printed, ours.batch, ours.model, ours.steps) == ("244.890", "64", "resnet50", "100")
+    hf = [
+        "  Instantaneous batch size per device = 32",
+        "  Gradient Accumulation steps = 2",
+        "  Total optimization steps = 500",
+    ]
+    hf += ["{'train_runtime': 100.0, 'train_samples_per_second': 10200.5, 'train_loss': 1.1, 'epoch': 1.0}"]
+    found = figures(written(tmp_path, hf))
+    assert found[read.OURS].value == 1024 * 2 * 500 / 100
+    assert found["train_samples_per_second"].value == 10200.5
+
+
+def test_mllog(tmp_path):
+    def event(at, key, value="null", more="{}"):
+        return f':::MLLOG {{"time_ms": {at}, "key": "{key}", "value": {value}, "metadata": {more}}}'
+
+    lines = [event(1000, "train_samples", "50000"), event(2000, "run_start"), event(3000, "epoch_start")]
+    lines += [event(13000, "epoch_stop"), event(13500, "epoch_start"), event(23000, "epoch_stop")]
+    lines += [event(62000, "run_stop", more='{"status": "success"}')]
+    found = figures(written(tmp_path, lines))
+    assert found[read.OURS].value == 100000 / 20
+    assert (found["run_start to run_stop"].value, found["run_start to run_stop"].quantity) == (1.0, "time_to_train")
+
+
+def test_a_progress_bar(tmp_path):
+    bar = "\r".join(
+        f"Epoch 0:  10%|█  | {step}/9000 [{step // 5 // 60:02d}:{step // 5 % 60:02d}<03:00,  5.00it/s, v_num=0]"
+        for step in range(5, 6001, 5)
+    )
+    found = figures(written(tmp_path, [bar]))
+    assert found[read.OURS].value == pytest.approx(1024 * 5, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        (["python run_squad.py", *CASES["ngc-tensorflow1-bert"][0]], "fine-tuning, which is not pre-training"),
+        ([line.replace("mlm_loss", "start_loss") for line in oneflow(bert=True)], "fine-tuning"),
+        ([dll(1, "Epoch: 0 Iteration: 1  step_loss : 5.9  learning_rate : 3e-05")], "fine-tuning"),
+        (["mode: inference_benchmark", *tensorflow1("total_ips")], "evaluation or inference"),
+        (
+            [dll(1, "Epoch: 0 Validation Iteration: 4  val.ips : 900.1 images/s")],
+            "of evaluation, which is not training",
+        ),
+        (["Test: [ 0/196]\tTime 1.1"], "of evaluation, which is not training"),
+        ([" iteration 1/ 100 | consumed samples: 16 | elapsed time per iteration (ms): 99.1"], "Megatron-LM's GPT"),
+        ([dll(1, "epoch 1 | iter 1/48 | loss 40.97 | 5730.98 frames/s | took 24.54 s")], "speech synthesis"),
+        (["hello", "world"], "no line is of a format that is known"),
+        (oneflow()[:5], "ends after step 20"),
+        ([], "no line is of"),
+    ],
+)
+def test_what_is_something_else_is_refused(lines, says, tmp_path):
+    with pytest.raises(Refused, match=says):
+        figures(written(tmp_path, lines))
+
+
+def test_another_format_than_the_one_that_is_named_is_refused(tmp_path):
+    with pytest.raises(Refused, match="no line of --format gluon-nlp; it looks like OneFlow"):
+        figures(written(tmp_path, oneflow()), named="gluon-nlp")
+
+
+def test_what_nobody_tells_is_asked_for(tmp_path):
+    path = tmp_path / "a.log"
+    path.write_text("\n".join(CASES["gluon-cv"][0]) + "\n")
+    with pytest.raises(Refused, match="nodes, devices per node, batch, precision; give --nnodes, --nproc-per-node, "):
+        read.read(path, "a.log", FORMS, None, {})
+    given = {"nodes": "4", "devices_per_node": "8", "batch": "32", "precision": "fp32"}
+    assert read.read(path, "a.log", FORMS, None, given).size.nodes == 4
+
+
+def test_what_log_and_path_do_not_agree_on_is_a_doubt(tmp_path):
+    found = figures(written(tmp_path, oneflow(), "1n8g"))
+    assert found[read.OURS].nodes == 4
+    assert "nodes: log 4, path 1" in found[read.OURS].doubt
+
+
+def test_fewer_steps_than_claimed_and_steps_that_were_skipped_are_doubts(tmp_path):
+    found = figures(written(tmp_path, oneflow()[:-2]))
+    assert "60 steps were logged of the 100" in found[read.OURS].doubt
+    found = figures(written(tmp_path, CASES["ngc-tensorflow1-bert"][0]))
+    assert "2 lines tell a step again" in found[read.OURS].doubt
+
+
+def test_a_tree_of_ten_nodes_and_more_with_medians_and_speedups(tmp_path):
+    for case, nodes, each in (("1n1g", 1, 1), ("10n8g", 10, 8)):
+        for run, slow in enumerate((1.0, 1.1, 1.3), 1):
+            lines = [
+                f"Epoch[0] Batch[{step}]\tSpeed: {nodes * each * 100 / slow:.6f} samples/sec" for step in range(120)
+            ]
+            written(tmp_path / "logs", lines, case, f"rn50_b32_fp32_{run}.log")
+    (tmp_path / "logs" / "notes.txt").write_text("nothing\n")
+    (tmp_path / "logs" / "loop").symlink_to(tmp_path / "logs")
+    (tmp_path / "logs" / "out").symlink_to("/etc/passwd")
+    ended = call("importlogs", tmp_path / "logs", "-o", tmp_path / "made")
+    assert ended.returncode == 0, ended.stderr
+    assert "notes.txt: not read: no line is of a format" in ended.stderr
+    assert "out: not read: a link that leaves the tree" in ended.stderr
+    assert "loop: not read: a link" in ended.stderr
+    found = published.read((tmp_path / "made" / "figures.csv").read_text().splitlines(keepends=True))
+    runs = [one for one in found if one.estimator == "median_of_runs" and one.column == read.THEIRS]
+    assert [(one.row, one.quantity, one.printed) for one in runs] == [
+        ("10n8g gluon-cv resnet50 b32 fp32", "throughput", "7272.73"),
+        ("10n8g gluon-cv resnet50 b32 fp32", "speedup", "80.00"),
+        ("1n1g gluon-cv resnet50 b32 fp32", "throughput", "90.91"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["--format", "oneflo"], 2, "--format: 'oneflo' is not usable; allowed: "),
+        (["--nnodes", "0"], 2, "--nnodes: '0' is not usable; allowed: a whole number"),
+        (["--precision", "fp8"], 2, "--precision: 'fp8'"),
+        ([], 1, "There is no file in it."),
+    ],
+)
+def test_wrong_requests_and_an_empty_tree(words, code, says, tmp_path):
+    (tmp_path / "empty").mkdir()
+    ended = call("importlogs", tmp_path / "empty", *words)
+    assert (ended.returncode, ended.stdout) == (code, "")
+    assert says in ended.stderr
+
+
+HOSTILE = st.one_of(
+    st.binary(max_size=200),
+    st.sampled_from([line for lines, _, _ in CASES.values() for line in lines[-3:]])
+    .flatmap(
+        lambda line: st.tuples(
+            st.just(line),
+            st.integers(0, len(line)),
+            st.sampled_from(["1e999", "nan", "-", "<b>", "\x1b[2J", "\r", "\0", "9" * 400]),
+        )
+    )
+    .map(lambda made: (made[0][: made[1]] + made[2] + made[0][made[1] :]).encode()),
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(HOSTILE, max_size=6))
+def test_whatever_a_log_holds_nothing_else_is_raised(tmp_path, lines):
+    path = tmp_path / "1n1g" / "r50_b32_fp32_1.log"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    try:
+        made = read.read(path, "1n1g/r50_b32_fp32_1.log", FORMS, None, {})
+    except Refused:
+        return
+    published.read(published.text(made.figures).splitlines(keepends=True))
+
+
+def test_logs_of_one_name_are_not_mixed_up(tmp_path):
+    one, other = written(tmp_path / "a", oneflow()), written(tmp_path / "b", oneflow())
+    ended = call("importlogs", one, other)
+    assert ended.returncode == 0
+    assert "4n8g/r50_b32_fp32_1.log: not read: another log of this name was read" in ended.stderr
+
+
+def test_many_beginnings_of_a_line_take_no_time(tmp_path):
+    line = dll(1, "Epoch: 0 Iteration: 1  ") * 10_000 + "\r"
+    assert figures(written(tmp_path, [line, *CASES["ngc-pytorch-resnet50"][0]]))[read.OURS].value
+
+
+def test_a_line_without_end_is_left_out(tmp_path):
+    path = written(tmp_path, [*oneflow(), "x" * (3 * 2**20)])
+    assert figures(path)[read.OURS].value
