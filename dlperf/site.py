@@ -155,6 +155,7 @@ def _report(place: Path, found: Found, known: dict[str, str]) -> None:
     """known: names of reports, by the digests of their results."""
     from dlperf.archive import signature
     from dlperf.comparison import store
+    from dlperf.report import gate
     from dlperf.report.history import Source
 
     name = place.name
@@ -178,7 +179,7 @@ def _report(place: Path, found: Found, known: dict[str, str]) -> None:
     page = "report.html" if place / "report.html" in files else RESULTS
     if page == RESULTS:
         print(f"{place} has no report.html; `python -m dlperf.report {place}` makes it", file=sys.stderr)
-    found.sources.append(Source(name, comparison, archive, page))
+    found.sources.append(Source(name, comparison, archive, page, gate.of_published(comparison)))
     found.files[name] = files
 
 

@@ -57,6 +57,14 @@ def told(conditions: Iterable[str]) -> tuple[str, ...]:
     return tuple(CONDITIONS[one] for one in dict.fromkeys(conditions))
 
 
+def of_published(comparison: Comparison) -> tuple[str, ...]:
+    """The same of a published report: those that it was published without, and those that it does not meet. None of a
+    report without rows of our own."""
+    if not any(job.traits.worker for job in comparison.jobs):
+        return ()
+    return tuple(dict.fromkeys((*comparison.unmet, *told(one.condition for one in unmet(comparison)))))
+
+
 def _runs(comparison: Comparison) -> Iterator[str]:
     barred = standings.obstacles(comparison)
     for summary in summaries.summarized(comparison).values():

@@ -29,12 +29,14 @@ class Archive:
 
 @dataclass(frozen=True)
 class Source:
-    """A published report. name: of its folder. page: what a figure leads to, in it: report.html where it has one."""
+    """A published report. name: of its folder. page: what a figure leads to, in it: report.html where it has one.
+    unmet: conditions of publishing that it does not meet, in words."""
 
     name: str
     comparison: Comparison
     archive: Archive
     page: str
+    unmet: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

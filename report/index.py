@@ -52,14 +52,10 @@ By `python -m dlperf.why`, which sorts what each framework's profiler saw of a s
 def index(published: Mapping[str, Comparison], explained: Mapping[str, Mapping[str, Any]], head: str = HEAD) -> str:
     """The newest first, each with what its sections found; behind them a line for each of ours that does not meet the
     conditions of publishing. published: by the name of the folder. explained: what a folder's why.json holds."""
-    unmet = {
-        name: dict.fromkeys((*comparison.unmet, *gate.told(one.condition for one in gate.unmet(comparison))))
-        for name, comparison in published.items()
-        if any(job.traits.worker for job in comparison.jobs)
-    }
+    unmet = {name: gate.of_published(comparison) for name, comparison in published.items()}
     names = sorted(published, reverse=True)
-    parts = [head, *(_entry(name, published[name]) for name in names if not unmet.get(name))]
-    anyway = [_anyway(name, published[name], unmet[name]) for name in names if unmet.get(name)]
+    parts = [head, *(_entry(name, published[name]) for name in names if not unmet[name])]
+    anyway = [_anyway(name, published[name], unmet[name]) for name in names if unmet[name]]
     parts += [ANYWAY, *anyway] if anyway else []
     told = [_explained(name, explained[name]) for name in sorted(explained, reverse=True)]
     return "".join([*parts, WHY, *told] if told else parts)

@@ -121,15 +121,21 @@ VERSION, PROOF, REPORT, ARCHIVE = Column("version", whole=True), *map(Column, ("
 
 
 def newest(found: Sequence[Entry], places: Places) -> list[tuple[str, Listing]]:
-    """Of each topic, machine and size, with the topic. Ranks take long, so they are found of these tables alone; those
-    of as many rows and runs one after the other, since what is drawn for one then serves the next."""
+    """Of each topic, machine and size, with the topic; one without all conditions of publishing only where there is no
+    other. Ranks take long, so they are found of these tables alone; those of as many rows and runs one after the other,
+    since what is drawn for one then serves the next."""
     groups = grouped(found, lambda one: (one.topic, one.machine, one.work, one.size))
-    last = {key: max(each, key=lambda one: (one.moment, one.source.name if one.source else "")) for key, each in groups}
+    last = {key: max(each, key=_precedence) for key, each in groups}
     rows = {key: [entry for entry in each if entry.source is last[key].source] for key, each in groups}
     reports = {key: len({entry.source.name for entry in each if entry.source}) for key, each in groups}
     alike = sorted(rows, key=lambda key: (len(rows[key]), max(one.estimate.n for one in rows[key]), key))
     made = {key: table(rows[key], reports[key], places) for key in alike}
     return [(key[0], made[key]) for key, _ in groups]
+
+
+def _precedence(entry: Entry) -> tuple[bool, str, str]:
+    source = entry.source
+    return not (source and source.unmet), entry.moment, source.name if source else ""
 
 
 def table(entries: Sequence[Entry], of: int, places: Places) -> Listing:
@@ -160,7 +166,7 @@ def table(entries: Sequence[Entry], of: int, places: Places) -> Listing:
         Cell(first.machine, places.machines[first.machine]),
         Cell(f": {first.size}{older}"),
     )
-    return Listing(caption, columns, tuple(rows), note=_missing(first))
+    return Listing(caption, columns, tuple(rows), note=" ".join(filter(None, (_unmet(first.source), _missing(first)))))
 
 
 def _row(entry: Entry, digits: int, places: Places, standing: Standing | None) -> Line:
@@ -170,6 +176,10 @@ def _row(entry: Entry, digits: int, places: Places, standing: Standing | None) -
     cells = (system, rate, interval, *map(Cell, beside), n, Cell(entry.proof), _archive(entry.source))
     kind = finding.kind(standing) if standing else ""
     return Line(cells, f"{kind if kind in ('fastest', 'tie') else ''} {_quiet(entry)}".strip())
+
+
+def _unmet(source: Source) -> str:
+    return f"Without all conditions of publishing: {text.listing(source.unmet)}." if source.unmet else ""
 
 
 def _missing(entry: Entry) -> str:
@@ -258,7 +268,9 @@ def reports(sources: Sequence[Source], found: Sequence[Entry]) -> Listing:
     for source in sorted(sources, key=lambda one: (history.moment(one.comparison.created), one.name), reverse=True):
         mine = topics.get(source.name, [])
         date = Cell(history.date(source.comparison.created))
-        what = Cell(text.listing(one.topic for one in mine) or "no figure")
+        what = Cell(
+            " ".join(filter(None, (f"{text.listing(one.topic for one in mine) or 'no figure'}.", _unmet(source))))
+        )
         on = Cell(text.listing(one.machine for one in mine) or text.NONE)
         archive = _archive(source, 1000)
         kind = "" if archive.text == "verified" else "quiet"
