@@ -251,7 +251,8 @@ def test_an_environment_is_built_aside_moved_into_place_and_removed(tmp_path, ow
 def test_commands_are_what_ensure_runs(tmp_path, own_cache):
     adapter = toy(tmp_path, [wheel(tmp_path / "wheels", "tiny")])
     mkdir, venv, install, move = kinds.commands(adapter, "cpu")
-    building, folder = move.split()[1:]
+    building, folder = move.split()[2:]
+    assert move.split()[:2] == ["mv", "-T"]
     assert mkdir == f"mkdir -p {own_cache}/envs"
     uv, verb, *options = venv.split()
     assert Path(uv).name == "uv"
