@@ -127,9 +127,21 @@ class Manifest(TypedDict):
     revision: NotRequired[str]
 
 
+#: objects and lists in each other, at most
+DEPTH = 50
+
+
 def decoded(text: str | bytes) -> Any:
-    """Of JSON as its standard has it, which knows neither NaN nor infinity. One of DAMAGED where it is not."""
-    return msgspec.json.decode(text)
+    """Of JSON as its standard has it, which knows neither NaN nor infinity. One of DAMAGED where it is not, or is
+    nested deeper than anything of ours: what follows it all the way down would run out of Python's stack."""
+    found = msgspec.json.decode(text)
+    level = [found]
+    for _ in range(DEPTH):
+        inside = [part.values() if isinstance(part, dict) else part for part in level if isinstance(part, (dict, list))]
+        level = [part for parts in inside for part in parts]
+        if not level:
+            return found
+    raise ValueError(f"it is nested more than {DEPTH} deep")
 
 
 def content(path: Path) -> bytes:
