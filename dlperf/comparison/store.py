@@ -300,16 +300,21 @@ def read(place: Path) -> tuple[Comparison, Sequence[str]]:
     return open_results(place if place.is_file() else place / RESULTS), ()
 
 
+def manifest(folder: Path) -> dict[str, Any]:
+    """The content of comparison.json. OSError, or one of DAMAGED, where there is none that dlperf wrote."""
+    held = msgspec.convert(decoded((folder / MANIFEST).read_bytes()), dict[str, Any])
+    if held["schema"] != SCHEMA:
+        says = f"it has schema {held['schema']}; this version of dlperf reads schema {SCHEMA}."
+        raise UsageError([Problem(str(folder / MANIFEST), "", says=says)])
+    msgspec.convert(held, Manifest)
+    return held
+
+
 def open_folder(folder: Path) -> Store:
     """Read a comparison's folder. UsageError if it is none, or its comparison.json is damaged."""
     path = folder / MANIFEST
     try:
-        manifest = decoded(path.read_bytes())
-        if manifest["schema"] != SCHEMA:
-            says = f"it has schema {manifest['schema']}; this version of dlperf reads schema {SCHEMA}."
-            raise UsageError([Problem(str(path), "", says=says)])
-        msgspec.convert(manifest, Manifest)
-        return Store(folder, manifest)
+        return Store(folder, manifest(folder))
     except OSError as error:
         says = f"not the folder of a comparison: {MANIFEST}: {error.strerror}."
         raise UsageError([Problem("--resume", folder, says=says)]) from None
