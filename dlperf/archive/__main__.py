@@ -7,6 +7,7 @@ import dlperf.needs  # noqa: F401
 # isort: split
 
 import argparse
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -98,6 +99,10 @@ def _sign(arguments: Mapping[str, Any]) -> int:
     from dlperf.archive import signature
 
     file, key = _file(arguments["file"], "FILE"), _file(arguments["key"], "--key")
+    made = signature.beside(file)
+    if os.path.lexists(made):
+        says = "it has a signature already. Remove that first, or keep it elsewhere."
+        raise UsageError([Problem("FILE", made, says=says)])
     print(f"Signature: {signature.sign(file, key)}")
     return 0
 

@@ -90,7 +90,7 @@ def check(path: Path, render: bool = True) -> Checked:
         found = _report(files, comparison, packed)
         problems, notes = [*problems, *found.problems], [*notes, *found.notes]
         uncompared += found.uncompared
-    return Checked(*(tuple(map(clean, told)) for told in (problems, uncompared, notes)), comparison)
+    return Checked(tuple(map(clean, problems)), tuple(map(clean, uncompared)), tuple(map(clean, notes)), comparison)
 
 
 def _conditions(comparison: Comparison) -> Iterator[tuple[str, bool]]:

@@ -468,6 +468,11 @@ def test_a_signature_is_made_and_checked(packed, key, tmp_path):
     file = shutil.copy(packed, tmp_path / packed.name)
     said = call("archive", "sign", file, "-k", key)
     assert (said.returncode, said.stdout) == (0, f"Signature: {file}.sig\n")
+    signed = (tmp_path / f"{packed.name}.sig").read_bytes()
+    said = call("archive", "sign", file, "-k", key)
+    assert (said.returncode, said.stdout) == (2, "")
+    assert said.stderr == f"FILE {file}.sig: it has a signature already. Remove that first, or keep it elsewhere.\n"
+    assert (tmp_path / f"{packed.name}.sig").read_bytes() == signed
     by = ("--allowed-signers", tmp_path / "signers", "--identity")
     said = call("archive", "verify", file, *by, "ann@example.org")
     assert (said.returncode, said.stdout) == (0, f"{file}: verified, signed by ann@example.org\n")
@@ -476,8 +481,7 @@ def test_a_signature_is_made_and_checked(packed, key, tmp_path):
     assert "is no signature of it by bob@example.org: " in said.stdout
     assert f"{file}.sig was not looked at" in call("archive", "verify", file).stdout
     whole = file.read_bytes()
-    file.write_bytes(whole[:4] + b"\x01" + whole[5:])  # the hour in gzip's head, which changes nothing else
-    assert archive.verify(file, render=False) == []
+    file.write_bytes(whole[:-1] + b"\x01")
     assert call("archive", "verify", file, *by, "ann@example.org").returncode == 1
     file.write_bytes(whole)
     (tmp_path / f"{packed.name}.sig").unlink()
