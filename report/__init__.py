@@ -97,10 +97,12 @@ def place(files: Mapping[str, str], folder: Path) -> None:
             os.replace(new, old)
 
 
-def render(comparison: Comparison) -> dict[str, str]:
-    """The report's files by name, relative to its folder. Pure."""
+def render(comparison: Comparison, audited: bool = True) -> dict[str, str]:
+    """The report's files by name, relative to its folder. audited: with what the audit found, which reports of older
+    dlperf lack. Pure."""
     comparison = public.cleaned(comparison)
     report = view(comparison)
+    report = report if audited else dataclasses.replace(report, audits=())
     drawn = {chart.file: charts.svg(chart, Path(chart.file).stem) for chart in _charts(report)}
     return {
         **drawn,

@@ -30,12 +30,12 @@ Value = TypeVar("Value")
 def cleaned(comparison: Comparison) -> Comparison:
     """Every text is one that a page can show, see dlperf.errors.clean."""
     change = functools.lru_cache(2**14)(clean)  # thousands of records have the same few
-    return _changed(comparison, change, change)
+    return changed(comparison, change, change)
 
 
 def unnamed(comparison: Comparison, folder: Path) -> Comparison:
     """Without the names of hosts, of the user, and of folders that are this user's. folder: the comparison's."""
-    return _changed(comparison, *redaction(comparison, folder))
+    return changed(comparison, *redaction(comparison, folder))
 
 
 def redaction(comparison: Comparison, folder: Path) -> tuple[Change, Change]:
@@ -47,19 +47,19 @@ def redaction(comparison: Comparison, folder: Path) -> tuple[Change, Change]:
     return folders, said
 
 
-def _changed(value: Value, change: Change, said: Change) -> Value:
+def changed(value: Value, change: Change, said: Change) -> Value:
     """With each text in it changed; `said` is for fields that are SAID."""
     made: Any = value
     if isinstance(value, str):
         return change(value)  # type: ignore[return-value]
     if isinstance(value, (tuple, list)):
-        parts = [_changed(part, change, said) for part in value]
+        parts = [changed(part, change, said) for part in value]
         made = type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
     elif isinstance(value, Mapping):
-        made = {change(key): _changed(part, said if key in SAID else change, said) for key, part in value.items()}
+        made = {change(key): changed(part, said if key in SAID else change, said) for key, part in value.items()}
     elif dataclasses.is_dataclass(value):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        new = {name: _changed(old, said if name in SAID else change, said) for name, old in fields.items()}
+        new = {name: changed(old, said if name in SAID else change, said) for name, old in fields.items()}
         made = dataclasses.replace(value, **new)  # type: ignore[type-var]
     return made  # type: ignore[no-any-return]
 

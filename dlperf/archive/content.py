@@ -3,6 +3,7 @@
 results.json, report.md, report.html, results.csv, charts/, MODEL.md   the report
 runs/<job>/<n>/, proofs/<run>/run/   job.json, launch.sh, events, what samplers and programs wrote
 code/           the code that ran, byte for byte: records hold its digest
+comparison.json  the request, the machine, the rows and the commit, as they were stored when the comparison began
 packed.json     which dlperf and which matplotlib rendered the report
 """
 
@@ -16,7 +17,8 @@ from typing import Any, TypedDict
 
 from dlperf import __version__, report
 from dlperf.archive.tar import LARGEST
-from dlperf.errors import Problem, UsageError
+from dlperf.comparison import store
+from dlperf.errors import Problem, UsageError, clean
 from dlperf.report import public
 from dlperf.report.public import Change
 from dlperf.revision import revision
@@ -26,6 +28,8 @@ from dlperf.schema import Comparison, Record
 PACKED = "packed.json"
 #: of a run's folder
 RUN = ("job.json", "launch.sh", "*.log", "events.*.jsonl", "gpu.*.jsonl")
+#: of events and job.json, what stands in a record as it is there
+RECORDED = frozenset(("versions", "effective", "kernels", "options"))
 #: what stands for names that no code that is packed may have
 MARKS = ("~", "<user>", "<comparison>", "<cache>", "<data>", "<source>")
 
@@ -45,8 +49,10 @@ def contents(comparison: Comparison, folder: Path) -> dict[str, bytes]:
     """The files of an archive by their paths in it. comparison: that of the folder, with its names. UsageError for a
     file that is too large, and for code that names the user or a folder of this machine."""
     folders, said = public.redaction(comparison, folder)
-    rendered = report.render(public.unnamed(comparison, folder))
+    rendered = report.render(public.changed(comparison, folders, said))
     files = {name: content.encode() for name, content in rendered.items()}
+    begun = public.changed(public.changed(store.manifest(folder), folders, said), clean, clean)
+    files[store.MANIFEST] = json.dumps(begun, indent=1).encode() + b"\n"
     files[PACKED] = json.dumps(here(), indent=1).encode() + b"\n"
     for path in _run_files(comparison, folder):
         files[path.relative_to(folder).as_posix()] = _unnamed(path.name, _content(path), folders, said)
@@ -59,12 +65,12 @@ def contents(comparison: Comparison, folder: Path) -> dict[str, bytes]:
 def _run_files(comparison: Comparison, folder: Path) -> Iterator[Path]:
     runs = {record.folder: record for record in comparison.records if record.folder}
     for name, record in runs.items():
-        patterns = (*RUN, *_logs(record))
+        patterns = (*RUN, *logs(record))
         yield from _inside(folder, (path for pattern in patterns for path in (folder / name).glob(pattern)))
     yield from _inside(folder, (path for pattern in RUN for path in folder.glob(f"proofs/*/run/{pattern}")))
 
 
-def _logs(record: Record) -> set[str]:
+def logs(record: Record) -> set[str]:
     """Those of scripts that are not ours, which windows name."""
     return {Path(window.source.rpartition(":")[0]).name for window in record.windows if window.source}
 
@@ -119,10 +125,13 @@ def _json(text: str, folders: Change, said: Change, indent: int | None = None) -
 
 
 def _every(told: Any, folders: Change, said: Change) -> Any:
-    """With the texts changed in what JSON held, but for those by which it is read: a host may be called "window"."""
+    """With the texts changed in what JSON held, but for those by which it is read: a host may be called "window". What
+    a record has of it is changed as there."""
     if isinstance(told, dict):
         return {
-            folders(key): part if key == "event" and part in messages.EVENTS else _every(part, folders, said)
+            folders(key): part
+            if key == "event" and part in messages.EVENTS
+            else _every(part, folders, folders if key in RECORDED else said)
             for key, part in told.items()
         }
     if isinstance(told, list):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from dlperf.archive import tar
@@ -13,6 +14,7 @@ from dlperf.archive.tar import SUFFIX
 from dlperf.comparison import store
 from dlperf.errors import Problem, RunError, UsageError
 from dlperf.planning.plan import file_name
+from dlperf.report import gate
 from dlperf.schema import Comparison
 
 __all__ = ["SUFFIX", "fits", "opened", "write"]
@@ -32,7 +34,8 @@ def fits(name: str) -> bool:
 
 
 def write(comparison: Comparison, folder: Path, file: Path) -> None:
-    """Write the archive of a comparison, which verifies but for its report, to NAME.dlperf.tar.gz. folder: its own.
+    """Write the archive of a comparison, which verifies but for its report, to NAME.dlperf.tar.gz. folder: its own. The
+    report in it says which conditions of publishing it does not meet.
 
     UsageError for another name, or a file of the comparison that cannot be packed; RunError where the archive would not
     verify. Then the file is as it was.
@@ -41,6 +44,7 @@ def write(comparison: Comparison, folder: Path, file: Path) -> None:
     if not file.name.endswith(SUFFIX) or not fits(name):
         allowed = f"a name of letters, digits and -._=+ that ends in {SUFFIX}"
         raise UsageError([Problem("--output", file, allowed)])
+    comparison = replace(comparison, unmet=gate.of_published(comparison) or comparison.unmet)
     try:
         data = tar.packed(name, contents(comparison, folder))
     except ValueError as error:
@@ -48,7 +52,8 @@ def write(comparison: Comparison, folder: Path, file: Path) -> None:
     with tempfile.TemporaryDirectory(prefix=".archive-", dir=file.parent) as aside:
         new = Path(aside, file.name)
         new.write_bytes(data)
-        problems = check(new, render=False).problems
+        found = check(new, render=False)
+        problems = (*found.problems, *found.uncompared)
         if problems:
             raise RunError("archive", f"{folder} makes no archive that verifies.", problems)
         new.replace(file)

@@ -21,6 +21,8 @@ SUFFIX, MANIFEST = ".dlperf.tar.gz", "MANIFEST.sha256"
 FILES, LARGEST, TOTAL = 20_000, 2**27, 2**29
 #: unpacked bytes for each packed one, from so many bytes on; logs have some tens
 RATIO, SMALL = 200, 2**24
+#: of gzip, as Python writes it: no name, no time, no comment
+HEAD = b"\x1f\x8b\x08\0\0\0\0\0\x02\xff"
 LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
 
 
@@ -37,16 +39,19 @@ def packed(name: str, files: Mapping[str, bytes]) -> bytes:
     sizes = [len(data) for data in files.values()]
     if len(sizes) >= FILES or max(sizes, default=0) > LARGEST or sum(sizes) > TOTAL // 2:
         raise ValueError(f"{len(sizes):,} files with {sum(sizes):,} bytes are more than an archive may have")
-    written, out = {**files, MANIFEST: manifest(files)}, io.BytesIO()
-    with (
-        gzip.GzipFile("", "wb", fileobj=out, mtime=0) as zipped,
-        tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as archive,
-    ):
-        for file in sorted(written):
-            member = tarfile.TarInfo(f"{name}/{file}")  # of no owner, made in 1970
-            member.size = len(written[file])
-            archive.addfile(member, io.BytesIO(written[file]))
+    out = io.BytesIO()
+    with gzip.GzipFile("", "wb", fileobj=out, mtime=0) as zipped:
+        _write(name, {**files, MANIFEST: manifest(files)}, cast(BinaryIO, zipped))
     return out.getvalue()
+
+
+def _write(name: str, files: Mapping[str, bytes], out: BinaryIO) -> None:
+    """The tar of an archive; one that is read is to have the same bytes."""
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for file in sorted(files):
+            member = tarfile.TarInfo(f"{name}/{file}")  # of no owner, made in 1970
+            member.size = len(files[file])
+            archive.addfile(member, io.BytesIO(files[file]))
 
 
 def manifest(files: Mapping[str, bytes]) -> bytes:
@@ -73,11 +78,13 @@ def _plain(name: str) -> bool:
 
 
 def unpacked(path: Path) -> dict[str, bytes]:
-    """The files of an archive by their paths in it, the manifest too. Refused for what is none of dlperf's; OSError
-    where it cannot be read."""
+    """The files of an archive by their paths in it, the manifest too. Refused for what is none of dlperf's, or has more
+    in it than their content; OSError where it cannot be read."""
     with open(path, "rb") as file:
+        head = file.read(len(HEAD))
+        file.seek(0)
         most = min(TOTAL, max(SMALL, RATIO * os.fstat(file.fileno()).st_size))
-        stream = _Bounded(cast(BinaryIO, gzip.GzipFile(fileobj=file)), most)
+        stream = _Unzipped(file, most)
         try:
             with tarfile.open(fileobj=cast(BinaryIO, stream), mode="r|", bufsize=2**16) as archive:
                 found = dict(_members(archive))
@@ -85,12 +92,16 @@ def unpacked(path: Path) -> dict[str, bytes]:
                 while rest := archive.fileobj.read(2**20):
                     if rest.strip(b"\0"):
                         raise Refused("something stands behind its last file")
-        except (tarfile.TarError, zlib.error, EOFError, gzip.BadGzipFile, UnicodeError, OverflowError) as error:
+        except (tarfile.TarError, zlib.error, EOFError, UnicodeError, OverflowError) as error:
             raise Refused(f"it is no archive of dlperf's, or is damaged ({shortened(str(error))})") from None
     tops = {name.partition("/")[0] for name in found}
     if len(tops) > 1:
         raise Refused(f"it has several folders: {', '.join(sorted(tops)[:5])}")
-    return {name.partition("/")[2]: data for name, data in found.items()}
+    files, again = {name.partition("/")[2]: data for name, data in found.items()}, _Digest()
+    _write("".join(tops), files, cast(BinaryIO, again))
+    if head != HEAD or stream.digest.hexdigest() != again.digest.hexdigest():
+        raise Refused("it holds more than its files: dlperf packs these in other bytes (order, padding or heads)")
+    return files
 
 
 def _members(archive: tarfile.TarFile) -> Iterator[tuple[str, bytes]]:
@@ -105,23 +116,64 @@ def _members(archive: tarfile.TarFile) -> Iterator[tuple[str, bytes]]:
             raise Refused(f"{shortened(name)} is there twice")
         if len(seen) == FILES or not 0 <= member.size <= LARGEST:
             raise Refused(f"{shortened(name)} has {member.size:,} bytes, or is one of more than {FILES:,} files")
+        if odd := _odd(member):
+            raise Refused(f"{shortened(name)} has {odd}, and no file that dlperf packs has")
         seen.add(name)
         content = archive.extractfile(member)
         assert content is not None, name
         yield name, content.read()
 
 
-class _Bounded:
-    """A stream that ends in Refused when it gives more bytes than it may."""
+def _odd(member: tarfile.TarInfo) -> str:
+    """What a file has besides name and content, which unpacking would set, or could hide something in."""
+    plain = tarfile.TarInfo()
+    more = sorted(member.pax_headers.keys() - {"path"})
+    if more:
+        return f"a header {shortened(ascii(more[0]))}"
+    if member.mode != plain.mode:
+        return f"the mode {member.mode:o}"
+    if (member.uid, member.gid, member.uname, member.gname, member.mtime) != (0, 0, "", "", 0):
+        return "an owner or a time"
+    return ""
 
-    def __init__(self, stream: BinaryIO, most: int):
-        self._stream, self._most, self._given = stream, most, 0
+
+class _Digest:
+    """A file of which only its digest is kept."""
+
+    def __init__(self) -> None:
+        self.digest, self._size = hashlib.sha256(), 0
+
+    def write(self, data: bytes) -> int:
+        self.digest.update(data)
+        self._size += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self._size
+
+
+class _Unzipped:
+    """What a file of gzip unpacks to. It ends in Refused when that is more than it may be, and when something stands
+    behind it. digest: of what was read."""
+
+    def __init__(self, file: BinaryIO, most: int):
+        self._file, self._most, self._given = file, most, 0
+        self._unzip, self._rest, self.digest = zlib.decompressobj(wbits=31), b"", hashlib.sha256()
 
     def read(self, size: int) -> bytes:
-        data = self._stream.read(max(0, min(size, self._most - self._given + 1)))
+        data = b""
+        while size > 0 and not data and not self._unzip.eof:
+            self._rest = self._rest or self._file.read(2**16)
+            if not self._rest:
+                raise EOFError("it ends too early")
+            data = self._unzip.decompress(self._rest, min(size, self._most - self._given + 1))
+            self._rest = self._unzip.unconsumed_tail
+        if self._unzip.eof and (self._unzip.unused_data or self._file.read(1)):
+            raise Refused("something stands behind its end")
         self._given += len(data)
         if self._given > self._most:
             raise Refused(f"it unpacks to more than {self._most:,} bytes")
+        self.digest.update(data)
         return data
 
 

@@ -84,9 +84,9 @@ class Store:
         """Every whole line. One that is half-written, by a crash, or was changed is passed over: its run counts as not
         done."""
         path, noted = self.folder / RECORDS, self._read_json(LAST, dict[str, str])
-        found = chain.read(
-            RECORDS, path.read_bytes() if path.exists() else b"", noted.get("digest", ""), "code" not in self.manifest
-        )
+        held = path.read_bytes() if path.exists() else b""
+        begun = MANIFEST, _digests(self.manifest)
+        found = chain.read(RECORDS, held, noted.get("digest", ""), "code" not in self.manifest, begun)
         self._last, self.warnings, self._caveats = found.last, found.warnings, tuple(found.caveats)
         self.records = {(record.job.id, record.repeat): record for record in found.records}
 
@@ -166,7 +166,7 @@ class Store:
                 file.seek(-1, os.SEEK_END)
                 if file.read(1) != b"\n":  # a half-written line stays a line of its own
                     file.write(b"\n")
-            line, own = chain.line(record, self._last)
+            line, own = chain.line(record, self._last, checksum(self.manifest))
             file.write(line)
             file.flush()
             os.fsync(file.fileno())
@@ -192,6 +192,13 @@ class Store:
             caveats=self._caveats,
             revision=self.manifest.get("revision", ""),
         )
+
+
+def _digests(manifest: Mapping[str, Any]) -> list[str]:
+    """Those of comparison.json as it is, and as it was before another dlperf went on, which is noted in it."""
+    revisions = manifest.get("revision", "").split(AND)
+    before = [AND.join(revisions[:count]) for count in range(1, len(revisions))]
+    return [checksum(manifest), *(checksum({**manifest, "revision": one}) for one in before)]
 
 
 def _prove(certificates: Sequence[Certificate], records: Sequence[Record]) -> bool:
@@ -293,16 +300,21 @@ def read(place: Path) -> tuple[Comparison, Sequence[str]]:
     return open_results(place if place.is_file() else place / RESULTS), ()
 
 
+def manifest(folder: Path) -> dict[str, Any]:
+    """The content of comparison.json. OSError, or one of DAMAGED, where there is none that dlperf wrote."""
+    held = msgspec.convert(decoded((folder / MANIFEST).read_bytes()), dict[str, Any])
+    if held["schema"] != SCHEMA:
+        says = f"it has schema {held['schema']}; this version of dlperf reads schema {SCHEMA}."
+        raise UsageError([Problem(str(folder / MANIFEST), "", says=says)])
+    msgspec.convert(held, Manifest)
+    return held
+
+
 def open_folder(folder: Path) -> Store:
     """Read a comparison's folder. UsageError if it is none, or its comparison.json is damaged."""
     path = folder / MANIFEST
     try:
-        manifest = decoded(path.read_bytes())
-        if manifest["schema"] != SCHEMA:
-            says = f"it has schema {manifest['schema']}; this version of dlperf reads schema {SCHEMA}."
-            raise UsageError([Problem(str(path), "", says=says)])
-        msgspec.convert(manifest, Manifest)
-        return Store(folder, manifest)
+        return Store(folder, manifest(folder))
     except OSError as error:
         says = f"not the folder of a comparison: {MANIFEST}: {error.strerror}."
         raise UsageError([Problem("--resume", folder, says=says)]) from None

@@ -264,7 +264,7 @@ def _told(made: Trajectory, stream: Stream, folder: Path) -> Evidence:
         _merge(folder, made.ranks)
     made = replace(
         made,
-        losses=_mean_losses(stream),
+        losses=mean_losses(stream),
         gradient_norms=tuple(told["gradient_norms"]),
         step_seconds=tuple(told["step_seconds"]),
         read_seconds=tuple(told["read_seconds"]),
@@ -274,7 +274,7 @@ def _told(made: Trajectory, stream: Stream, folder: Path) -> Evidence:
     return whole(Evidence(made, arrays(folder / FROM_WORKER)))
 
 
-def _mean_losses(stream: Stream) -> tuple[float, ...]:
+def mean_losses(stream: Stream) -> tuple[float, ...]:
     """Of each step: each rank's loss is of its own part of the batch."""
     told = [rank.trajectory["losses"] for rank in stream.ranks or (stream,) if rank.trajectory]
     return tuple(fmean(losses) for losses in zip(*told, strict=True))

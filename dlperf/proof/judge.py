@@ -20,7 +20,7 @@ those (an eps, a momentum) shows there as 1e-2 or more; `dlperf.proof.bars` says
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING
@@ -231,6 +231,28 @@ def _certificate(
         "" if anchor else ", and no two systems that agree outnumber the others"
     )
     return Certificate(trajectory, "different", why, against.loss, differences, exceptions)
+
+
+def contradictions(certificate: Certificate) -> Iterator[str]:
+    """Where the verdict "same" does not follow from the figures that stand beside it."""
+    trajectory = certificate.trajectory
+    if certificate.verdict != "same":
+        return
+    one, bars = Evidence(trajectory, {}), bars_for(trajectory)
+    if wrong := fault(one):
+        yield f"its verdict is same, and {wrong}"
+    elif bars is None:
+        wide = [bound.what for bound in certificate.bounds if not bound.least <= bound.found <= bound.most]
+        yield from (f"its verdict is same, and {what} are outside of their bound" for what in wide)
+        if not certificate.bounds:
+            yield "its verdict is same, and it has no bounds"
+    elif not any(_within(found, _widest(trajectory, bars)) for found in certificate.differences):
+        yield "its verdict is same, and it is within the bars of no other"
+
+
+def _widest(trajectory: Trajectory, bars: Bars) -> Bars:
+    """Those of a pair of which nobody knows whether the other has constants in float32."""
+    return replace(bars, statistic=max(bars.statistic or 0.0, _decay_error(trajectory)))
 
 
 def _parting(found: Difference, bars: Bars) -> str:

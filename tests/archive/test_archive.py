@@ -12,10 +12,12 @@ from commands import FAKE, call
 from dlperf import archive, report
 from dlperf.archive import content, pack, signature, tar
 from dlperf.archive.check import check
+from dlperf.comparison import store
 from dlperf.errors import RunError, UsageError
-from dlperf.report import public
+from dlperf.report import gate, public
 
 RUN = "runs/bert_tiny-fp32-fake-b4/0"
+LOOKED = "proofs/bert_tiny-fp32-fake-b4-from-revealing-weights/run"
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +97,8 @@ def test_it_holds_report_runs_and_code_and_no_chain(packed):
         assert f"{RUN}/{name}" in files
     for name in ("fake/adapter.toml", "fake/requirements.cpu.txt", "worker.py"):
         assert f"code/dlperf/adapters/{name}" in files
-    assert not {"comparison.json", "records.jsonl", "last_record.json", "lock"} & files.keys()
+    assert "comparison.json" in files
+    assert not {"records.jsonl", "last_record.json", "lock"} & files.keys()
     assert not [name for name in files if name.endswith((".npz", ".pyc"))]
 
 
@@ -120,6 +123,9 @@ def test_files_that_are_missing_or_too_many_are_named(edited):
     ]
 
 
+SAME = {"verdict": "same", "steps": 8}
+
+
 def faster(record):
     record["windows"][1]["seconds"] /= 2
 
@@ -140,6 +146,25 @@ def shorter(record):
         (shorter, "it has 2 windows in results.json, and 3 in its events."),
         (lambda record: record["windows"][0].update(samples=9), "samples of window 0 is 9 in results.json, and 8 in "),
         (lambda record: record.update(command="rm"), "its command in results.json is not launch.sh."),
+        (lambda record: record["versions"].update(numpy="9"), "numpy in versions is 9 in results.json, and "),
+        (lambda record: record["effective"].update(precision="x"), "precision in effective is x in results.json, and "),
+        (lambda record: record.update(peak_memory_bytes=1), "peak_memory_bytes is 1 in results.json, and "),
+        (lambda record: record.update(parameter_count=1), "parameter_count is 1 in results.json, and "),
+        (lambda record: record.update(first_step_seconds=1e-9), "first_step_seconds is 1e-09 in results.json, and "),
+        (lambda record: record["stages"].update(build=0), "build in stages is 0 in results.json, and "),
+        (
+            lambda record: record["work"].update(SAME, audited=9),
+            "audited is 9 in results.json, and missing in its events.",
+        ),
+        (
+            lambda record: record["work"].update(SAME, revealed=9),
+            "results.json has it looked at from revealing weights, and ",
+        ),
+        (
+            lambda record: record["work"].update(SAME, placed=True),
+            "results.json has the places of its dropout looked at, and ",
+        ),
+        (lambda record: record.update(started="2020-01-01T00:00:00+00:00"), "it started 2020-01-01T00:00:00+00:00 in "),
     ],
 )
 def test_a_figure_that_its_events_do_not_give_is_found(edited, change, says):
@@ -147,6 +172,91 @@ def test_a_figure_that_its_events_do_not_give_is_found(edited, change, says):
     found = archive.verify(edited({"results.json": results(change)}), render=False)
     assert len(found) == 1
     assert found[0].startswith(f"{RUN}: {says}")
+
+
+def everywhere(change):
+    """results.json, with a row changed wherever it stands."""
+
+    def edit(data):
+        whole = json.loads(data)
+        for job in (*whole["jobs"], *(record["job"] for record in whole["records"])):
+            change(job)
+        return json.dumps(whole).encode()
+
+    return edit
+
+
+def fields(**more):
+    return lambda data: json.dumps({**json.loads(data), **more}).encode()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (everywhere(lambda job: job.update(batch_size=8)), f"{RUN}: batch_size is 8 in results.json, and 4 in its job"),
+        (
+            everywhere(lambda job: job.update(precision="fp64")),
+            f"{RUN}: precision is fp64 in results.json, and fp32 in ",
+        ),
+        (everywhere(lambda job: job["options"].update(behave="x")), f"{RUN}: options is "),
+        (
+            lambda data: data.replace(b'"repeats": 1', b'"repeats": 3'),
+            "repeats in protocol in spec is 3 in results.json",
+        ),
+        (
+            lambda data: data.replace(b'"seed": 1,', b'"seed": 2,'),
+            f"{RUN}: seed is 2 in results.json, and 1 in its job.",
+        ),
+        (fields(revision="1234567"), "revision is 1234567 in results.json, and "),
+        (fields(created="2020"), "created is 2020 in results.json, and "),
+        (fields(planned=1), "planned is 1 in results.json, and 4 in comparison.json."),
+        (fields(machine={"cpu": "x", "load_average": [0.0]}), "cpu in machine is x in results.json, and "),
+        (fields(unmet=[]), "results.json does not say what it gives: few steps were timed, and few runs made."),
+        (
+            lambda data: results(lambda record: record.update(job={**record["job"], "title": "x"}))(data),
+            f"{RUN}: its row is",
+        ),
+    ],
+)
+def test_what_the_request_and_the_start_have_otherwise_is_found(edited, change, says):
+    found = archive.verify(edited({"results.json": change}), render=False)
+    assert any(one.startswith(says) for one in found), found
+
+
+def test_a_run_that_was_taken_out_everywhere_is_missing(edited):
+    def less(data):
+        whole = json.loads(data)
+        whole["records"] = [one for one in whole["records"] if one["folder"] != RUN]
+        return json.dumps(whole).encode()
+
+    names = ("job.json", "launch.sh", "events.rank0.jsonl", "stdout.log", "stderr.log")
+    gone = edited({"results.json": less, **{f"{RUN}/{name}": None for name in names}})
+    says = f"results.json does not say what it gives: {gate.CONDITIONS['failures']}."
+    assert says in archive.verify(gone, render=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("code/dlperf/adapters/fake/more.txt", "code/dlperf/adapters/fake/more.txt is not in code/files.json."),
+        ("code/more", "code/more is not in code/files.json."),
+        (f"{RUN}/more.txt", f"{RUN}: more.txt is no file of a run."),
+        ("proofs/more/run/job.json", "proofs/more/run is of no row of results.json."),
+        (f"{LOOKED}/more", f"{LOOKED}: more is no file of a run."),
+    ],
+)
+def test_files_that_no_list_has_are_named(edited, name, says):
+    assert archive.verify(edited({name: b"{}"}), render=False) == [says]
+
+
+def test_without_what_was_stored_at_the_start_it_says_so(edited):
+    found = check(edited({"comparison.json": None}), render=False)
+    assert (found.problems, found.uncompared) == ((), ())
+    assert found.notes[0].startswith("It has no comparison.json, as those that older dlperf packed: ")
+    (found,) = archive.verify(edited({"code/files.json": None}), render=False)
+    assert found == "code/files.json is missing."
+    (found,) = archive.verify(edited({"comparison.json": b"{}"}), render=False)
+    assert found.startswith("comparison.json is not what dlperf wrote (")
 
 
 def test_a_failed_run_with_figures_is_found(edited):
@@ -174,7 +284,8 @@ def test_runs_that_are_left_out_told_twice_or_without_events_are_found(edited):
         whole["records"] += [one for one in whole["records"] if one["folder"] == RUN]
         return json.dumps(whole).encode()
 
-    assert archive.verify(edited({"results.json": less}), False) == [f"{RUN} is of a run that results.json lacks."]
+    found = archive.verify(edited({"results.json": less}), False)
+    assert found[0] == f"{RUN} is of a run that results.json lacks."
     assert archive.verify(edited({"results.json": twice}), False) == [f"results.json has the run {RUN} twice."]
     assert archive.verify(edited({f"{RUN}/events.rank0.jsonl": None}), False) == [
         f"{RUN}: it has the events of 0 of 1 ranks."
@@ -187,13 +298,14 @@ def test_other_code_than_ran_is_found(edited):
     for name in ("adapters/fake/bert.py", "adapters/worker.py", "models/bert.py"):
         path = edited({f"code/dlperf/{name}": lambda data: data + b"\n"})
         says = "code/dlperf/adapters/fake with what is shared is not the code of which results.json has the digest."
-        assert archive.verify(path, render=False) == [says]
+        listed = f"code/dlperf/{name} is not as code/files.json has it."
+        assert archive.verify(path, render=False) == [says, listed]
     without = {f"code/dlperf/adapters/fake/{name}.py": None for name in ("bert", "resnet", "profiling")}
-    assert archive.verify(edited(without), render=False) == [says]
+    assert archive.verify(edited(without), render=False)[0] == says
 
 
 def test_a_name_that_no_file_can_have_is_only_a_name(edited):
-    assert archive.verify(edited({f"{RUN}/{'x' * 999}.jsonl": b""}), render=False) == []
+    assert archive.verify(edited({f"{RUN}/events.{'x' * 999}.jsonl": b""}), render=False) == []
 
 
 def test_a_report_that_results_do_not_give_is_found(edited):
@@ -214,14 +326,30 @@ def test_charts_of_another_matplotlib_are_not_compared_and_all_else_is(edited):
     assert found.problems == ("report.html is not what results.json gives.",)
 
 
-def test_a_report_of_another_dlperf_is_a_note(edited):
+def test_a_report_of_another_dlperf_is_not_compared(edited):
     other = {"packed.json": replaced(content.here()["revision"], "1234567")}
     assert archive.verify(edited(other)) == []
-    found = check(edited({**other, "report.md": b"x"}))
+    file = edited({**other, "report.md": b"x"})
+    found = check(file)
     assert found.problems == ()
-    (told,) = found.notes
-    assert told.startswith("The report was rendered by dlperf 1234567, and this is ")
+    (told,) = found.uncompared
+    assert told.startswith("The report was not compared: dlperf 1234567 rendered the report, and this is ")
     assert told.endswith(": report.md is not what results.json gives.")
+    said = call("archive", "verify", file, file)
+    assert (said.returncode, said.stdout.splitlines()[1::2]) == (3, [f"{file}: verified in part"] * 2)
+    found = check(edited({**other, "report.md": b"x", "results.csv": replaced(",4,", ",8,")}))
+    assert "is not what results.json gives." in found.problems[0]
+    found = check(edited({**other, "results.csv": b"a,b\n"}))
+    assert found.problems == ("results.csv has not the rows of results.json.",)
+
+
+def test_sections_that_are_new_since_are_no_other_report(comparison, edited):
+    whole = store.results(tar.unpacked(edited({}))["results.json"], "")
+    older = {name: text.encode() for name, text in report.render(whole, audited=False).items()}
+    assert b"## Audit" not in older["report.md"]
+    found = check(edited({"packed.json": replaced(content.here()["revision"], "1234567"), **older}))
+    assert (found.problems, found.uncompared) == ((), ())
+    assert found.notes[0].endswith("which adds what its audit finds; all else is the same.")
 
 
 @pytest.mark.parametrize("name", ["results.json", "packed.json"])
@@ -340,6 +468,11 @@ def test_a_signature_is_made_and_checked(packed, key, tmp_path):
     file = shutil.copy(packed, tmp_path / packed.name)
     said = call("archive", "sign", file, "-k", key)
     assert (said.returncode, said.stdout) == (0, f"Signature: {file}.sig\n")
+    signed = (tmp_path / f"{packed.name}.sig").read_bytes()
+    said = call("archive", "sign", file, "-k", key)
+    assert (said.returncode, said.stdout) == (2, "")
+    assert said.stderr == f"FILE {file}.sig: it has a signature already. Remove that first, or keep it elsewhere.\n"
+    assert (tmp_path / f"{packed.name}.sig").read_bytes() == signed
     by = ("--allowed-signers", tmp_path / "signers", "--identity")
     said = call("archive", "verify", file, *by, "ann@example.org")
     assert (said.returncode, said.stdout) == (0, f"{file}: verified, signed by ann@example.org\n")
@@ -348,8 +481,7 @@ def test_a_signature_is_made_and_checked(packed, key, tmp_path):
     assert "is no signature of it by bob@example.org: " in said.stdout
     assert f"{file}.sig was not looked at" in call("archive", "verify", file).stdout
     whole = file.read_bytes()
-    file.write_bytes(whole[:4] + b"\x01" + whole[5:])  # the hour in gzip's head, which changes nothing else
-    assert archive.verify(file, render=False) == []
+    file.write_bytes(whole[:-1] + b"\x01")
     assert call("archive", "verify", file, *by, "ann@example.org").returncode == 1
     file.write_bytes(whole)
     (tmp_path / f"{packed.name}.sig").unlink()

@@ -139,7 +139,64 @@ def test_what_stands_behind_the_last_file_is_refused(tmp_path):
     path = archive(tmp_path / "x", ("mine/a", b"a"), tail=gzip.decompress(other.read_bytes()))
     assert "behind its last file" in refusal(path)
     archive(tmp_path / "x", ("mine/a", b"a")).open("ab").write(other.read_bytes())
-    assert "behind its last file" in refusal(tmp_path / "x")
+    assert refusal(tmp_path / "x").startswith("something stands behind its ")
+
+
+def _changed(member, **more):
+    for name, value in more.items():
+        setattr(member, name, value)
+    return member
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"mode": 0o4755}, "mine/results.json has the mode 4755, and no file that dlperf packs has"),
+        ({"uid": 1}, "mine/results.json has an owner or a time, and no file that dlperf packs has"),
+        ({"uname": "ann"}, "mine/results.json has an owner or a time, and no file that dlperf packs has"),
+        ({"mtime": 1}, "mine/results.json has an owner or a time, and no file that dlperf packs has"),
+        (
+            {"pax_headers": {"comment": "x"}},
+            "mine/results.json has a header 'comment', and no file that dlperf packs has",
+        ),
+    ],
+)
+def test_what_a_file_has_besides_its_content_is_refused(tmp_path, more, says):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as made:
+        member = _changed(tarfile.TarInfo("mine/results.json"), size=2, **more)
+        made.addfile(member, io.BytesIO(b"{}"))
+    (tmp_path / "x").write_bytes(gzip.compress(out.getvalue(), mtime=0))
+    assert refusal(tmp_path / "x") == says
+
+
+def test_what_stands_anywhere_else_in_the_file_is_refused(tmp_path):
+    """In gzip's head, behind its end, in the order or the padding of the tar."""
+    made = tar.packed("mine", FILES)
+    more = "it holds more than its files: dlperf packs these in other bytes (order, padding or heads)"
+    whole = gzip.decompress(made)
+    at = whole.index(b"import this\n") + 100  # between two files
+    hidden = whole[:at] + b"x" + whole[at + 1 :]
+    for data, says in (
+        (made + b"x", "something stands behind its end"),
+        (made + b"\0", "something stands behind its end"),
+        (made + gzip.compress(b"\0" * 512), "something stands behind its end"),
+        (made[:4] + b"\1" + made[5:], more),
+        (made[:10].replace(b"\x08\0", b"\x08\x10", 1) + b"said\0" + made[10:], more),
+        (_zipped(hidden), more),
+        (_zipped(whole + b"\0" * 10240), more),
+    ):
+        (tmp_path / "x").write_bytes(data)
+        assert refusal(tmp_path / "x") == says
+    (tmp_path / "x").write_bytes(_zipped(whole))
+    assert tar.unpacked(tmp_path / "x")
+
+
+def _zipped(data):
+    out = io.BytesIO()
+    with gzip.GzipFile("", "wb", fileobj=out, mtime=0) as zipped:
+        zipped.write(data)
+    return out.getvalue()
 
 
 def test_noise_and_what_is_cut_or_changed_is_refused_or_found(tmp_path):

@@ -46,7 +46,9 @@ def edited(lines: list[str]) -> list[str]:
 
 
 def unsigned(lines: list[str]) -> list[str]:
-    bare = {key: value for key, value in json.loads(lines[1]).items() if key not in ("digest", "previous")}
+    bare = {
+        key: value for key, value in json.loads(lines[1]).items() if key not in ("digest", "previous", "comparison")
+    }
     return [lines[0], json.dumps(bare), *lines[2:]]
 
 
@@ -94,6 +96,43 @@ def test_what_was_changed_by_hand_is_told(
     assert len(again.records) == REPEATS
     gap = [f"{RECORDS}: line {len(left) + 1} does {FOLLOW}"]
     assert says is None or again.warnings == (gap if says == [CUT] else says)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("machine", {"load_average": [0.0]}),
+        ("machine", {"cpu": "x"}),
+        ("revision", "89abcde"),
+        ("created", "2026-11-25"),
+        ("code", "x"),
+    ],
+)
+def test_what_was_stored_at_the_start_is_held_by_each_record(made: Path, field: str, value: object) -> None:
+    assert store.open_folder(made).warnings == []
+    manifest = json.loads((made / store.MANIFEST).read_text())
+    (made / store.MANIFEST).write_text(json.dumps({**manifest, field: value}))
+    opened = store.open_folder(made)
+    says = f"{store.MANIFEST} was changed by hand after runs were made."
+    assert opened.warnings == [says]
+    assert says in caveats.caveats(opened.comparison)
+    opened.append(run(opened, 0))  # and it stays told
+    assert store.open_folder(made).warnings == [says]
+
+
+def test_a_revision_that_is_noted_later_is_no_change_by_hand(made: Path) -> None:
+    path = made / store.MANIFEST
+    path.write_text(json.dumps({**json.loads(path.read_text()), "revision": "1234567"}))
+    (made / RECORDS).unlink()
+    (made / LAST).unlink()
+    opened = store.open_folder(made)
+    opened.append(run(opened, 0))
+    opened.note_revision("89abcde with changes")
+    assert store.open_folder(made).warnings == []  # killed before its first run
+    opened.append(run(opened, 1))
+    assert store.open_folder(made).warnings == []
+    path.write_text(path.read_text().replace(" and 89abcde with changes", ""))
+    assert store.open_folder(made).warnings == [f"{store.MANIFEST} was changed by hand after runs were made."]
 
 
 def test_a_run_made_again_and_a_core_that_is_killed_leave_a_whole_chain(made: Path) -> None:
