@@ -253,8 +253,8 @@ def _report(opened: Store, interrupted: bool, tell: Callable[[str], None]) -> No
 
 def summary(comparison: Comparison) -> str:
     """The figures in a few plain lines, for the end of the command."""
-    from dlperf import models, report
-    from dlperf.figures import rates, summaries
+    from dlperf import report
+    from dlperf.figures import summaries
 
     lines, rows = [report.figures_text(comparison)], summaries.summarized(comparison)
     several = any(job.world_size > 1 for job in comparison.jobs)
@@ -262,14 +262,11 @@ def summary(comparison: Comparison) -> str:
         row = rows[job.id]
         size = f" {job.size}" if several else ""
         what = f"{job.model} {job.precision_asked:<5} {job.system}{size}"
-        if row.throughput and not job.traits.ranked:
-            unit = models.FAMILIES[job.family].RATE_UNIT
-            failed = f", {len(row.failed)} failed" if row.failed else ""
-            told = f"median of {row.throughput.n}{failed}, {job.kind}"
-            lines.append(f"{what:<40} {rates.shown(row.throughput.centre):>9} {unit} ({told})")
-        elif row.failed and row.failed[-1].failure:
+        if row.throughput:
+            continue
+        if row.failed and row.failed[-1].failure:
             lines.append(f"{what:<40} {row.failed[-1].failure.kind}: {row.failed[-1].failure.message}")
-        elif not row.throughput:
+        else:
             lines.append(f"{what:<40} not run")
     for skip in comparison.skips:
         lines.append(f"{skip.model} {skip.precision_asked:<5} {skip.system:<30} {skip.status}: {skip.why}")

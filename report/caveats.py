@@ -262,6 +262,13 @@ def _differing(where: str, what: str, values: Iterable[tuple[Record, str]]) -> I
         yield f"{where}: {what} is not the same in all systems, so they do not do the same work: {which}."
 
 
+def disturbed(comparison: Comparison) -> Iterator[str]:
+    """Of the caveats those on what happened while rows were measured, which a terminal tells too."""
+    yield from busy(comparison)
+    yield from sampled.caveats(comparison.records)
+    yield from _windows(comparison)
+
+
 def _runs(comparison: Comparison) -> Iterator[str]:
     failed = sum(not record.done for record in comparison.records)
     if failed:
@@ -269,6 +276,18 @@ def _runs(comparison: Comparison) -> Iterator[str]:
     untested = text.listing(names.system(job) for job in comparison.jobs if job.untested)
     if untested:
         yield f"Combinations that nobody tested before: {untested}."
+    yield from _windows(comparison)
+    late = [record for record in comparison.records if record.done and rates.read_share(record) > READ]
+    if late:
+        yield (
+            f"Reading the loss after a window, outside of its clock, took more than {100 * READ:g} % of it: "
+            f"{text.listing(names.system(record.job) for record in late)}."
+        )
+    yield from _changed(comparison.records)
+
+
+def _windows(comparison: Comparison) -> Iterator[str]:
+    """Windows of a run that were not alike, and those that are left out."""
     uneven = [record for record in comparison.records if record.done and rates.window_spread(record) > SPREAD]
     if uneven:
         worst = max(rates.window_spread(record) for record in uneven)
@@ -277,13 +296,6 @@ def _runs(comparison: Comparison) -> Iterator[str]:
             f"slowest (up to {text.number(worst, 2)} times): the machine was not quiet, or the warm-up too short."
         )
     yield from map(_unsettled, steady.found(comparison))
-    late = [record for record in comparison.records if record.done and rates.read_share(record) > READ]
-    if late:
-        yield (
-            f"Reading the loss after a window, outside of its clock, took more than {100 * READ:g} % of it: "
-            f"{text.listing(names.system(record.job) for record in late)}."
-        )
-    yield from _changed(comparison.records)
 
 
 def _unsettled(table: Unsettled) -> str:
