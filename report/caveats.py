@@ -206,7 +206,7 @@ def _measured(comparison: Comparison) -> Iterator[str]:
         steps = _span(held)
         yield (
             f"{text.count(len(held), 'measured run')} {'was' if len(held) == 1 else 'were'} held against the network "
-            f"written out in NumPy, for {steps} steps from the first, and did the same."
+            f"written out in NumPy, for {steps} from the first, and did the same."
         )
     audited = sum("audited" in record.work for record in looked)
     if audited:
@@ -219,7 +219,7 @@ def _measured(comparison: Comparison) -> Iterator[str]:
     if revealed:
         yield (
             f"{text.count(len(revealed), 'row')} ran once more, without dropout and from weights that make small "
-            f"mistakes show, for {_span(revealed)} steps, and did what the same network does."
+            f"mistakes show, for {_span(revealed)}, and did what the same network does."
         )
     placed = sum("placed" in record.work for record in looked)
     if placed:
@@ -243,7 +243,9 @@ def _measured(comparison: Comparison) -> Iterator[str]:
 
 
 def _span(steps: Sequence[int]) -> str:
-    return f"{min(steps)}" if min(steps) == max(steps) else f"{min(steps)} to {max(steps)}"
+    """`2 steps`, `2 to 6 steps`."""
+    most = text.count(max(steps), "step")
+    return most if min(steps) == max(steps) else f"{min(steps)} to {most}"
 
 
 def _by_reason(reasons: Iterable[tuple[str, Record]]) -> dict[str, list[str]]:

@@ -153,7 +153,7 @@ def _machine(comparison: Comparison, summary: Summary) -> str:
     parts = [str(described.get("cpu", "an unknown processor"))]
     parts += [text.count(described["cores"], "core")] if "cores" in described else []
     parts += [f"{text.count(usable, 'thread')} usable"] if usable and usable != threads else []
-    parts += [f"quota of {described['cpu_quota']:g} cores"] if "cpu_quota" in described else []
+    parts += [f"quota of {text.count(described['cpu_quota'], 'core')}"] if "cpu_quota" in described else []
     return ", ".join(parts)
 
 

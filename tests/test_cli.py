@@ -11,7 +11,7 @@ import pytest
 from commands import FAKE, call, command, run
 from places import ROOT
 
-from dlperf import __version__, diff
+from dlperf import __version__, diff, words
 from dlperf.__main__ import COMMANDS
 from dlperf.cli import exit_code
 from dlperf.errors import ENDING, hold_signals, ignore_signals, release_signals
@@ -20,6 +20,17 @@ from dlperf.flags import FLAGS
 
 def dlperf(*words):
     return subprocess.run([sys.executable, "-m", "dlperf", *words], capture_output=True, text=True, timeout=600)
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "said"),
+    [
+        *((1, "proof", "1 proof"), (0, "run", "0 runs"), (1234, "batch", "1,234 batches"), (2, "class", "2 classes")),
+        *((1.0, "core", "1 core"), (1.5, "CPU core", "1.5 CPU cores")),
+    ],
+)
+def test_how_many_of_something(number, noun, said):
+    assert words.count(number, noun) == said
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -20,6 +20,7 @@ from dlperf.runs import bundle, events
 from dlperf.runs.events import Stream
 from dlperf.schema import Comparison, Record
 from dlperf.stored import DAMAGED, decoded
+from dlperf.words import count
 
 #: of an archive, what is not the report
 ASIDE = ("runs/", "proofs/", "code/")
@@ -101,7 +102,7 @@ def _windows(mine: Mapping[str, bytes], record: Record) -> Iterator[str]:
         yield f"results.json has figures of it, but by its events it failed: {stream.failure.message}."
         return
     if len(stream.windows) != len(record.windows):
-        yield f"it has {len(record.windows)} windows in results.json, and {len(stream.windows)} in its events."
+        yield f"it has {count(len(record.windows), 'window')} in results.json, and {len(stream.windows)} in its events."
     for stored, read in zip(record.windows, stream.windows, strict=False):
         for field in fields(read):
             ours, theirs = getattr(stored, field.name), getattr(read, field.name)
