@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from dlperf import flags, given, library
 from dlperf.cli import Parser, exit_code, heedless, say
-from dlperf.errors import clean
+from dlperf.errors import RunError, clean, interrupted_code
 
 if TYPE_CHECKING:  # functions import what they use, so that --help and a wrong flag are answered at once
     from dlperf.catalog.adapter import Adapter
@@ -24,7 +24,8 @@ if TYPE_CHECKING:  # functions import what they use, so that --help and a wrong 
 
 EXIT_CODES = (
     "Exit codes: 0 if something ran; 1 if nothing could run; 2 for an invalid request; with --strict, 3 if a row "
-    "failed or is not comparable; 130 after Ctrl-C, which still writes the report."
+    "failed or is not comparable; 130 after Ctrl-C, 143 after SIGTERM and 129 after a closed terminal, which still "
+    "write the report."
 )
 
 
@@ -72,7 +73,7 @@ def _compare(arguments: Mapping[str, object]) -> int:
     with heedless():
         interrupted = library.run(opened, adapters, arguments, say)
     if interrupted:
-        return 130
+        return interrupted_code()
     if not any(record.done for record in opened.records.values()):
         return 1
     return 3 if arguments["strict"] and library.wanting(opened.comparison) else 0

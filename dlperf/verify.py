@@ -46,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code 0 if all that could be compared does the same work; 1 if not; 2 for a wrong request; 130 after
-    Ctrl-C."""
+    Ctrl-C, 143 after SIGTERM."""
     arguments = vars(parser().parse_args(argv))
     return exit_code(lambda: _verify(arguments))
 

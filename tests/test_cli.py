@@ -196,6 +196,15 @@ def test_signals_wait_while_they_are_held_and_end_a_command_once(number):
         signal.signal(number, before)
 
 
+@pytest.mark.parametrize("number", ENDING)
+def test_the_exit_code_tells_the_signal(number):
+    before = signal.getsignal(number)
+    try:
+        assert exit_code(lambda: signal.raise_signal(number)) == 128 + number
+    finally:
+        signal.signal(number, before)
+
+
 def test_an_interruption_of_an_import_that_python_wraps_is_one(capsys):
     class Named:
         def __set_name__(self, owner, name):
