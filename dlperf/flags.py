@@ -174,10 +174,15 @@ FLAGS = (
     Flag(OFTEN, "-r --repeats", "N", "fresh processes for each row, instead of the protocol's"),
     Flag(OFTEN, "--until", "P", UNTIL),
     Flag(OFTEN, "--max-blocks", "N", "with --until: runs of each row at most; default: 40"),
-    Flag(OFTEN, "--max-time", "S", "with --until: seconds of all runs together, after which none is added"),
+    Flag(
+        OFTEN,
+        "--max-time",
+        "S",
+        "with --until: of all runs together, after which none is added: seconds, or 90s, 15m, 2h",
+    ),
     Flag(OFTEN, "--aa", "N", AGAIN),
     Flag(OFTEN, "--seed", "N", "of weights, batches and order; default: 1"),
-    Flag(OFTEN, "--timeout", "S", "seconds for one run", ""),
+    Flag(OFTEN, "--timeout", "S", "for one run: seconds, or 90s, 15m, 2h; default: 7200 with dlperf, else 1200", ""),
     Flag(OFTEN, "--no-verify", "", "make no proofs of the same work; rows without one are marked", takes="nothing"),
     Flag(
         OUTPUT,

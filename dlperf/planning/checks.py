@@ -128,7 +128,7 @@ class _Checker(Devices, Often, Sizes):
     ) -> tuple[str, ...]:
         """auto stands alone: it is amp, or fp32 where amp would leave too little to compare."""
         if self.arguments["precision"] != AUTO or "amp" not in allowed:
-            return self.listed("precision", allowed)
+            return self.listed("precision", allowed, alone=AUTO if "amp" in allowed else "")
         families = {models.FAMILY_OF[model] for model in chosen_models}
         return ("fp32",) if without_amp(chosen, families, device, instructions) else ("amp",)
 
@@ -158,7 +158,7 @@ class _Checker(Devices, Often, Sizes):
     def frameworks(self, adapters: Mapping[str, Adapter]) -> tuple[str, ...]:
         if not self.arguments["frameworks"] or self.arguments["frameworks"] == "all":
             return tuple(name for name, adapter in adapters.items() if adapter.default)
-        return self.listed("frameworks", tuple(adapters), again=True)
+        return self.listed("frameworks", tuple(adapters), again=True, alone="all")
 
     def sources(self, chosen: Sequence[Adapter], chosen_models: Sequence[str]) -> dict[str, str]:
         """--source DIR, for all scripts that are not ours, or ADAPTER=DIR with commas."""
