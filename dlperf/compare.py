@@ -45,11 +45,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _asked(arguments: Mapping[str, object]) -> int:
     for warning in given.slips(os.environ):
         print(clean(warning), file=sys.stderr)
-    whole, places = given.merged(arguments, os.environ)
+    whole, places = given.merged(arguments, os.environ, _check)
     for name in given.VARIABLES:  # they are for this command, not for what it starts
         os.environ.pop(name, None)
     with given.named(places):
         return _compare(whole)
+
+
+def _check(arguments: Mapping[str, object]) -> None:
+    """UsageError for what is wrong with a request that begins anew."""
+    from dlperf.catalog import reader
+
+    if not arguments["resume"]:
+        library.planned(arguments, reader.adapters(str(arguments["frameworks"]).split(",")))
 
 
 def _compare(arguments: Mapping[str, object]) -> int:
