@@ -131,7 +131,7 @@ FLAGS = (
         WHERE,
         "--env",
         "E",
-        "venv (default: made on first use), current (this interpreter), {engines}",
+        "venv (default: made on first use, which alone needs a network), current (this interpreter), {engines}",
         "",
         default="venv",
     ),
@@ -198,10 +198,10 @@ FLAGS = (
     Flag(
         OUTPUT,
         "--dry-run",
-        "full",
-        "print the plan and the command of each row, run nothing; full: every command, as a script",
+        "plan|full",
+        "print the plan and the command of each row, run nothing; plan: without commands; full: all, as a script",
         "print every command, run nothing",
-        takes="=rows,full",
+        takes="=rows,plan,full",
         asks=False,
     ),
     Flag(

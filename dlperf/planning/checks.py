@@ -57,8 +57,8 @@ def from_arguments(
 ) -> Spec:
     """Check the command line's texts and make a Spec. precisions: those allowed. UsageError lists every wrong field."""
     checker = _Checker(arguments)
-    if arguments["dry_run"] not in (None, False, True, "rows", "full"):
-        checker.wrong("dry_run", arguments["dry_run"], "rows, full")
+    if arguments["dry_run"] not in (None, False, True, "plan", "rows", "full"):
+        checker.wrong("dry_run", arguments["dry_run"], "plan, rows, full")
     frameworks = checker.frameworks(adapters)
     device = checker.device([adapters[name] for name in frameworks])
     protocol = checker.protocol(device)
@@ -313,6 +313,9 @@ class _Checker(Devices, Often, Sizes):
             if key not in launcher.arguments:
                 hint = did_you_mean(key, launcher.arguments)
                 self.wrong("launcher_arg", key, f"{allowed} (launcher {launcher.name})", hint)
+        if not self.arguments["dry_run"]:
+            for says in launcher.not_here(given):
+                self.problem("launcher", launcher.name, says)
         in_container = self.arguments.get("env") in ENGINES  # then the pods' image is that of the run
         for key in launcher.required:
             if key not in given and not (key == "image" and in_container):

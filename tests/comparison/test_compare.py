@@ -1,5 +1,6 @@
 """The command, end to end, on the framework that sleeps: figures, faults, interruption and resumption."""
 
+import errno
 import hashlib
 import json
 import os
@@ -234,6 +235,18 @@ def test_a_fault_is_a_row_with_its_kind(tmp_path, behave, kind, says):
     assert kind in (out / "report.md").read_text()
     assert not any(alive(pid) for pid in worker_pids(out))
     assert "Traceback" not in ended.stderr
+
+
+def test_a_full_disk_is_named_with_how_to_go_on(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(store.Store, "append", full)
+    out = tmp_path / "out of room"
+    ended = compare(*FAKE, "-r", 1, "-o", out)
+    assert ended.returncode == 1
+    says = f"{out}: No space left on device. Finished runs are kept. Free some space there, then go on with: "
+    assert ended.stderr == f"{says}python -m dlperf.compare --resume '{out}'\n"
 
 
 @pytest.mark.slow
