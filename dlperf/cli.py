@@ -21,6 +21,7 @@ from dlperf.errors import (
     clean,
     did_you_mean,
     handle_signals,
+    interrupted_code,
     interrupts,
     nearest,
     unprintable,
@@ -98,12 +99,12 @@ def unfit(text: str) -> str:
 
 def exit_code(action: Callable[[], int | None], kept: str = "", interrupted: str = "") -> int:
     """Of a command that `action` carries out: its own; 2 for a wrong request, 1 for a failure on the way or a file that
-    can't be written, 130 after Ctrl-C, 141 where nobody reads what it prints.
+    can't be written, 130 after Ctrl-C (143 after SIGTERM), 141 where nobody reads what it prints.
 
     kept: a sentence on what an error leaves. interrupted: one that Ctrl-C prints.
     """
     code = _exit_code(action, kept, interrupted)
-    if code == 130 and running():
+    if code in {128 + number for number in ENDING} and running():
         # Python ends by SIGINT where a KeyboardInterrupt, caught or not, came through exec of a text, as in dataclasses
         with suppress(OSError):
             sys.stdout.flush()
@@ -131,7 +132,7 @@ def _exit_code(action: Callable[[], int | None], kept: str, interrupted: str) ->
         if not interrupts(error):
             raise
         print(interrupted, end="\n" if interrupted else "", file=sys.stderr)
-        return 130
+        return interrupted_code()
     except BrokenPipeError:  # as `| head` does; Python flushes once more when it ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141

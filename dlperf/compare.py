@@ -7,24 +7,28 @@ import dlperf.needs  # noqa: F401
 # isort: split
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from dlperf import flags, given, library
+from dlperf import flags, given, library, shell
 from dlperf.cli import Parser, exit_code, heedless, say
-from dlperf.errors import clean
+from dlperf.errors import RunError, clean, interrupted_code
 
 if TYPE_CHECKING:  # functions import what they use, so that --help and a wrong flag are answered at once
     from dlperf.catalog.adapter import Adapter
+    from dlperf.comparison.estimate import Estimate
     from dlperf.planning.plan import Plan
     from dlperf.planning.spec import Spec
 
 EXIT_CODES = (
     "Exit codes: 0 if something ran; 1 if nothing could run; 2 for an invalid request; with --strict, 3 if a row "
-    "failed or is not comparable; 130 after Ctrl-C, which still writes the report."
+    "failed or is not comparable; 130 after Ctrl-C, 143 after SIGTERM and 129 after a closed terminal, which still "
+    "write the report."
 )
 
 
@@ -38,17 +42,25 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """See EXIT_CODES."""
     arguments = vars(parser().parse_args(argv))
-    return exit_code(lambda: _asked(arguments), kept="Finished runs are kept.")
+    return exit_code(lambda: _asked(arguments))
 
 
 def _asked(arguments: Mapping[str, object]) -> int:
     for warning in given.slips(os.environ):
         print(clean(warning), file=sys.stderr)
-    whole, places = given.merged(arguments, os.environ)
+    whole, places = given.merged(arguments, os.environ, _check)
     for name in given.VARIABLES:  # they are for this command, not for what it starts
         os.environ.pop(name, None)
     with given.named(places):
         return _compare(whole)
+
+
+def _check(arguments: Mapping[str, object]) -> None:
+    """UsageError for what is wrong with a request that begins anew."""
+    from dlperf.catalog import reader
+
+    if not arguments["resume"]:
+        library.planned(arguments, reader.adapters(str(arguments["frameworks"]).split(",")))
 
 
 def _compare(arguments: Mapping[str, object]) -> int:
@@ -57,6 +69,7 @@ def _compare(arguments: Mapping[str, object]) -> int:
     from dlperf.planning import spec as spec_
 
     adapters = reader.adapters(str(arguments["frameworks"]).split(","))
+    told = None
     if arguments["resume"]:
         opened = library.resumed(arguments, adapters)
     else:
@@ -64,41 +77,53 @@ def _compare(arguments: Mapping[str, object]) -> int:
         if arguments["precision"] == spec_.AUTO:
             print(("# " if arguments["dry_run"] else "") + spec_.chosen_precision(spec, adapters), flush=True)
         if arguments["dry_run"]:
-            print(dry_run.text(spec, plan, adapters, folder.absolute(), arguments["dry_run"] == "full"))
+            print(dry_run.text(spec, plan, adapters, folder.absolute(), str(arguments["dry_run"])))
             return 0
-        if not (arguments["yes"] or _agreed(spec, plan, adapters)):
+        agreed, told = (True, None) if arguments["yes"] else _agreed(spec, plan, adapters)
+        if not agreed:
             return 1
         opened = library.created(spec, plan, folder, adapters)
     with heedless():
-        interrupted = library.run(opened, adapters, arguments, say)
+        try:
+            interrupted = library.run(opened, adapters, arguments, say, told)
+        except OSError as error:
+            raise _stopped(error, opened.folder) from None
     if interrupted:
-        return 130
+        return interrupted_code()
     if not any(record.done for record in opened.records.values()):
         return 1
     return 3 if arguments["strict"] and library.wanting(opened.comparison) else 0
+
+
+def _stopped(error: OSError, folder: Path) -> RunError:
+    """Of a comparison that the machine refused something, such as room on its disk."""
+    at = error.filename2 or error.filename or folder
+    step = "Free some space there, then go on" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "Go on"
+    again = f"python -m dlperf.compare --resume {shell.quote(folder)}"
+    return RunError("machine", f"{at}: {error.strerror or error}. Finished runs are kept. {step} with: {again}")
 
 
 #: seconds from which on a terminal is asked
 LONG = 3600.0
 
 
-def _agreed(spec: Spec, planned: Plan, adapters: Mapping[str, Adapter]) -> bool:
-    """Whether who sits there, if anyone does, wants what takes long."""
+def _agreed(spec: Spec, planned: Plan, adapters: Mapping[str, Adapter]) -> tuple[bool, Estimate | None]:
+    """Whether who sits there, if anyone does, wants what takes long; and what it takes, where that was told."""
     from dlperf.comparison import estimate
     from dlperf.planning import plan
 
     if not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
-        return True
+        return True, None
     runs = [job for _, job in plan.order(planned, spec.protocol.repeats, spec.seed)]
     expected = estimate.expected(spec, runs, adapters)
     if expected.seconds is None or expected.seconds < LONG:
-        return True
+        return True, None
     print("\n".join(estimate.text(expected)))
     try:
         answer = input("Begin? [y/N] (--yes asks nothing) ")
     except EOFError:
         answer = ""
-    return answer.strip().lower() in ("y", "yes")
+    return answer.strip().lower() in ("y", "yes"), expected
 
 
 class _Function(ModuleType):

@@ -23,6 +23,7 @@ from dlperf.planning import checks, plan, spec
 from dlperf.planning.spec import AUTO
 from dlperf.precision import resolve
 from dlperf.report import text
+from dlperf.words import count
 
 #: kinds of CPUs, with what decides which kernels a framework has there, the oldest first
 CLASSES: Mapping[str, frozenset[str]] = {
@@ -141,7 +142,7 @@ def kind(found: frozenset[str]) -> str:
 
 def _machine(chosen: Sequence[Adapter], found: frozenset[str] | None) -> list[str]:
     told = machine.describe()
-    processor = f"{told.get('cpu', 'unknown')}, {machine.usable_cores():g} cores"
+    processor = f"{told.get('cpu', 'unknown')}, {count(machine.usable_cores(), 'core')}"
     free = estimate.free(cache.folder())
     return [
         f"CPU      {processor}: {kind(found) if found is not None else 'its instruction sets are hidden'}",

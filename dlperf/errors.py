@@ -136,6 +136,7 @@ def handle_signals() -> None:
     """Make Ctrl-C, SIGTERM and a terminal that hangs up raise KeyboardInterrupt, once, also where a shell that started
     us in the background had the first two ignored; nohup's hang-up is ignored as before. For the commands: they clean
     up on it, which another signal does not stop."""
+    _heeded.clear()
     _turn(_interrupt)
 
 
@@ -150,8 +151,9 @@ def release_signals() -> None:
     """Heed them again. KeyboardInterrupt if one waited."""
     _turn(_interrupt)
     if _waiting and _ours.get():
+        first = _waiting[0]
         _waiting.clear()
-        _interrupt()
+        _interrupt(first)
 
 
 def ignore_signals() -> None:
@@ -165,9 +167,15 @@ def interrupts(error: BaseException) -> bool:
     return isinstance(error, KeyboardInterrupt) or isinstance(error.__cause__, KeyboardInterrupt)
 
 
+def interrupted_code() -> int:
+    """Of a command that a signal ended, as shells have it: 130 after Ctrl-C, 143 after SIGTERM, 129 after a hang-up."""
+    return 128 + (_heeded or [signal.SIGINT])[0]
+
+
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _ours: ContextVar[Sequence[int]] = ContextVar("_ours", default=ENDING)
 _waiting: list[int] = []
+_heeded: list[int] = []
 
 
 @contextmanager
@@ -194,7 +202,8 @@ def _turn(handler: Callable[..., None]) -> None:
             signal.signal(number, handler)
 
 
-def _interrupt(*given: object) -> NoReturn:
+def _interrupt(number: int, frame: object = None) -> NoReturn:
+    _heeded.append(number)
     ignore_signals()
     raise KeyboardInterrupt
 

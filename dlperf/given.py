@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import numbers
 import os
 import re
@@ -11,7 +12,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -29,8 +30,25 @@ VARIABLES: Mapping[str, Flag] = {
 }
 #: what a variable of an option without a value may be
 SWITCH = {"1": True, "true": True, "0": False, "false": False}
-#: what one of a value's texts may be, in words
-TEXTS = "a text, a number or a path"
+
+
+class Words(NamedTuple):
+    """What a value may be, as its language says it. switch: of an option without a value. text: of one of a value's
+    texts; several: what stands behind where there may be more. shown: of a value that is none of these."""
+
+    switch: str
+    text: str
+    several: str
+    shown: Callable[[object], object]
+
+
+PYTHON = Words("True, False", "a text, a number or a path", ", or a list of them", lambda value: value)
+TOML = Words(
+    "true, false, without quotation marks",
+    "a string or a number",
+    ", or an array of them",
+    lambda value: value if isinstance(value, str) else json.dumps(value, default=str),
+)
 
 
 def arguments(values: Mapping[str, object], place: Callable[[str], str] = str) -> dict[str, object]:
@@ -41,6 +59,16 @@ def arguments(values: Mapping[str, object], place: Callable[[str], str] = str) -
     UsageError for all that is wrong.
     """
     problems: list[Problem] = []
+    found = _read(values, place, PYTHON, problems)
+    if problems:
+        raise UsageError(problems)
+    return found
+
+
+def _read(
+    values: Mapping[str, object], place: Callable[[str], str], words: Words, problems: list[Problem]
+) -> dict[str, object]:
+    """What can be read of them; `problems` gets the rest."""
     found: dict[str, object] = dict.fromkeys(flag.key for flag in OPTIONS.values())
     for name, value in values.items():
         flag = OPTIONS.get(name.replace("-", "_"))
@@ -48,31 +76,30 @@ def arguments(values: Mapping[str, object], place: Callable[[str], str] = str) -
             step = did_you_mean(name, OPTIONS) or f"There are {', '.join(OPTIONS)}."
             problems.append(Problem(place(name), "", says=f"there is no such option. {step}"))
         elif value is not None:
-            text = _text(flag, value)
+            text = _text(flag, value, words)
             if isinstance(text, Problem):
                 problems.append(text._replace(field=place(name)))
             else:
                 found[flag.key] = text
-    if problems:
-        raise UsageError(problems)
     return found
 
 
-def _text(flag: Flag, value: object) -> object:
+def _text(flag: Flag, value: object, words: Words) -> object:
     """As argparse has it, or a Problem without its field."""
     if flag.takes == "nothing":
-        return value if isinstance(value, bool) else Problem("", value, "True, False")
+        return value if isinstance(value, bool) else Problem("", words.shown(value), words.switch)
     if flag.takes.startswith("=") and isinstance(value, bool):
         return flag.takes[1:].partition(",")[0] if value else None
     several = flag.takes in ("list", "several")
     if isinstance(value, Mapping) and flag.takes == "several":
-        words: Sequence[object] = [*_pairs(value)]
+        parts: Sequence[object] = [*_pairs(value)]
     else:
-        words = value if isinstance(value, (list, tuple)) and several else [value]
-    wrong = [word for word in words if not _is_text(word)]
-    if wrong or not words:
-        return Problem("", wrong[0] if wrong else value, f"{TEXTS}, or a list of them" if several else TEXTS)
-    texts = [os.fspath(word) if isinstance(word, os.PathLike) else str(word) for word in words]
+        parts = value if isinstance(value, (list, tuple)) and several else [value]
+    wrong = [part for part in parts if not _is_text(part)]
+    if wrong or not parts:
+        allowed = words.text + (words.several if several else "")
+        return Problem("", words.shown(wrong[0] if wrong else value), allowed)
+    texts = [os.fspath(part) if isinstance(part, os.PathLike) else str(part) for part in parts]
     why = next(filter(None, map(unfit, texts)), "")
     if why:
         return Problem("", repr(value), says=why)
@@ -105,12 +132,18 @@ def named(places: Mapping[str, str]) -> Iterator[None]:
 
 
 def merged(
-    arguments: Mapping[str, object], environ: Mapping[str, str] | None = None
+    arguments: Mapping[str, object],
+    environ: Mapping[str, str] | None = None,
+    check: Callable[[Mapping[str, object]], object] = lambda found: None,
 ) -> tuple[dict[str, object], dict[str, str]]:
     """Arguments, below them what the file asks for that they name as `spec`, and below that the variables; and what a
     message calls an option that is not of the arguments, by its flag. For a comparison that goes on, which keeps its
-    request, no file is read and no variable that would contradict it."""
-    values, names = from_environment(environ or {})
+    request, no file is read and no variable that would contradict it.
+
+    check: where some cannot be read, called with the others, so that what it says of these is told with the rest.
+    """
+    problems: list[Problem] = []
+    values, names = from_environment(environ or {}, problems)
     if arguments["resume"] or values["resume"]:
         asks = [key for key in values if OPTIONS[key].asks or key in ("output", "dry_run", "spec")]
         layers = [({**values, **dict.fromkeys(asks)}, names)]
@@ -119,21 +152,28 @@ def merged(
         spec = arguments["spec"] or values["spec"]
         if spec:
             with named({} if arguments["spec"] else {"--spec": names["spec"]}):
-                layers.insert(0, from_file(Path(str(spec))))
+                layers.insert(0, from_file(Path(str(spec)), problems))
     found, places = dict(arguments), dict[str, str]()
     for below, called in layers:
         taken = [key for key, value in below.items() if value is not None and found[key] is None]
         found |= {key: below[key] for key in taken}
         places |= {OPTIONS[key].flag: called[key] for key in taken}
+    if problems:
+        try:
+            with named(places):
+                check(found)
+        except UsageError as error:
+            problems += error.problems
+        raise UsageError(problems)
     return found, places
 
 
-def from_environment(environ: Mapping[str, str]) -> tuple[dict[str, object], dict[str, str]]:
+def from_environment(environ: Mapping[str, str], problems: list[Problem]) -> tuple[dict[str, object], dict[str, str]]:
     """What variables ask for, as `arguments` has it, and by key the name of each. One that is empty is not given; where
-    an option may be given again and again, its values are words as a shell has them."""
+    an option may be given again and again, its values are words as a shell has them. problems: gets those that cannot
+    be read."""
     values: dict[str, object] = {}
     places: dict[str, str] = {}
-    problems: list[Problem] = []
     for name, flag in VARIABLES.items():
         text = environ.get(name, "")
         if not text:
@@ -149,13 +189,7 @@ def from_environment(environ: Mapping[str, str]) -> tuple[dict[str, object], dic
         else:
             switch = flag.takes == "nothing" or flag.takes.startswith("=")
             values[flag.key] = SWITCH.get(text.lower(), text) if switch else text
-    try:
-        found = arguments(values, lambda key: places[key])
-    except UsageError as error:
-        problems += error.problems
-    if problems:
-        raise UsageError(problems)
-    return found, places
+    return _read(values, lambda key: places[key], PYTHON, problems), places
 
 
 def slips(environ: Mapping[str, str]) -> Iterator[str]:
@@ -171,9 +205,10 @@ def _suffixes() -> list[str]:
     return [name.removeprefix("DLPERF_") for name in VARIABLES]
 
 
-def from_file(path: Path) -> tuple[dict[str, object], dict[str, str]]:
+def from_file(path: Path, problems: list[Problem]) -> tuple[dict[str, object], dict[str, str]]:
     """What a file asks for, as `arguments` has it, and by key what a message calls each. It is TOML with the options'
-    names, or the comparison.json or results.json of a comparison, whose request it is. UsageError where it is none."""
+    names, or the comparison.json or results.json of a comparison, whose request it is. UsageError where it is none.
+    problems: gets the options that cannot be read."""
     from dlperf.stored import DAMAGED, content
 
     try:
@@ -188,11 +223,11 @@ def from_file(path: Path) -> tuple[dict[str, object], dict[str, str]]:
         what = "not what dlperf wrote" if path.suffix == ".json" else "cannot be read as TOML"
         raise UsageError([Problem("--spec", path, says=f"{what} ({reason(error)}).")]) from None
     places = {key: f"{path}{_line(text, key)}: {key}" for key in values}
-    nested = [Problem(places[key], "", says="a file of options names no other.") for key in values if key == "spec"]
-    if nested:
-        raise UsageError(nested)
-    found = arguments(values, lambda key: places[key])
-    return found, {OPTIONS[key.replace("-", "_")].key: place for key, place in places.items()}
+    if values.pop("spec", None) is not None:
+        problems.append(Problem(places["spec"], "", says="a file of options names no other."))
+    found = _read(values, lambda key: places[key], TOML, problems)
+    known = {key: OPTIONS.get(key.replace("-", "_")) for key in values}
+    return found, {flag.key: places[key] for key, flag in known.items() if flag}
 
 
 def _request(text: str) -> dict[str, object]:

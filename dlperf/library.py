@@ -27,10 +27,11 @@ if TYPE_CHECKING:  # functions import what they use, so that --help and a wrong 
     import pandas
 
     from dlperf.catalog.adapter import Adapter
+    from dlperf.comparison.estimate import Estimate
     from dlperf.comparison.store import Store
     from dlperf.planning.plan import Plan
     from dlperf.planning.spec import Spec
-    from dlperf.schema import Comparison
+    from dlperf.schema import Comparison, Skip
 
 
 @dataclass(frozen=True, repr=False)
@@ -77,7 +78,7 @@ class Compared:
 
 
 @overload
-def compare(*, dry_run: Literal[True, "rows", "full"], **options: object) -> str: ...
+def compare(*, dry_run: Literal[True, "plan", "rows", "full"], **options: object) -> str: ...
 @overload
 def compare(*, dry_run: Literal[False] | None = None, **options: object) -> Compared: ...
 def compare(**options: object) -> Compared | str:
@@ -85,7 +86,7 @@ def compare(**options: object) -> Compared | str:
 
     Keywords are the options of `python -m dlperf.compare --help`, with _ for -: model="bert", batch_size=4,
     frameworks=["pytorch", "jax"], set={"clip_norm": "off"}, resume=folder. It prints nothing, unless quiet=False; with
-    dry_run=True it runs nothing and returns the plan as text; "full": every command.
+    dry_run=True it runs nothing and returns the plan and commands as text; "plan": that alone; "full": every command.
 
     UsageError for what cannot be asked; with strict=True RunError where a row failed or is not comparable; a
     KeyboardInterrupt comes after the report of what had been run.
@@ -116,7 +117,7 @@ def _compare(arguments: Mapping[str, object]) -> Compared | str:
     else:
         spec, plan, folder = planned(arguments, adapters)
         if arguments["dry_run"]:
-            return dry_run.text(spec, plan, adapters, folder.absolute(), arguments["dry_run"] == "full")
+            return dry_run.text(spec, plan, adapters, folder.absolute(), str(arguments["dry_run"]))
         opened = created(spec, plan, folder.absolute(), adapters)
     for warning in opened.warnings:
         warnings.warn(warning, stacklevel=3)
@@ -139,7 +140,16 @@ def planned(arguments: Mapping[str, object], adapters: Mapping[str, Adapter]) ->
     asked = {**DEFAULTS, **wanted, **{name: arguments[name] for name in ("dry_run", "output", "retry_failed")}}
     spec = checks.from_arguments(asked, adapters)
     folder = Path(str(arguments["output"] or f"runs/{datetime.now():%Y%m%d-%H%M%S}"))
-    return spec, plan.from_spec(spec, adapters), folder
+    made = plan.from_spec(spec, adapters)
+    if not made.jobs:
+        each = (Problem(f"{s.model} {s.precision_asked} {s.system}", "", says=_why(s)) for s in made.skips)
+        says = "no row can be run; why, is below. Ask for other frameworks, models or precisions, or another device."
+        raise UsageError([Problem("--frameworks", arguments["frameworks"] or "all", says=says), *each])
+    return spec, made, folder
+
+
+def _why(skip: Skip) -> str:
+    return f"{skip.status}: {skip.why.rstrip('.')}."
 
 
 def created(spec: Spec, plan: Plan, folder: Path, adapters: Mapping[str, Adapter]) -> Store:
@@ -205,11 +215,15 @@ def _strange(opened: Store) -> Iterator[str]:
 
 
 def run(
-    opened: Store, adapters: Mapping[str, Adapter], arguments: Mapping[str, object], tell: Callable[[str], None]
+    opened: Store,
+    adapters: Mapping[str, Adapter],
+    arguments: Mapping[str, object],
+    tell: Callable[[str], None],
+    expected: Estimate | None = None,
 ) -> bool:
     """Run what is missing, and write the report whatever ends the running. Whether it was interrupted.
 
-    tell: given what a user is to read in the end.
+    tell: given what a user is to read in the end. expected: what it takes, where the user was told; else that is told.
     """
     from dlperf.comparison import progress, store
     from dlperf.comparison.runner import Runner
@@ -221,7 +235,7 @@ def run(
         interrupted = False
         try:
             release_signals()
-            Runner(opened, adapters, shown, bool(arguments["retry_failed"])).run()
+            Runner(opened, adapters, shown, bool(arguments["retry_failed"]), expected).run()
             ignore_signals()
         except (KeyboardInterrupt, RuntimeError) as error:
             if not interrupts(error):
@@ -253,8 +267,8 @@ def _report(opened: Store, interrupted: bool, tell: Callable[[str], None]) -> No
 
 def summary(comparison: Comparison) -> str:
     """The figures in a few plain lines, for the end of the command."""
-    from dlperf import models, report
-    from dlperf.figures import rates, summaries
+    from dlperf import report
+    from dlperf.figures import summaries
 
     lines, rows = [report.figures_text(comparison)], summaries.summarized(comparison)
     several = any(job.world_size > 1 for job in comparison.jobs)
@@ -262,14 +276,11 @@ def summary(comparison: Comparison) -> str:
         row = rows[job.id]
         size = f" {job.size}" if several else ""
         what = f"{job.model} {job.precision_asked:<5} {job.system}{size}"
-        if row.throughput and not job.traits.ranked:
-            unit = models.FAMILIES[job.family].RATE_UNIT
-            failed = f", {len(row.failed)} failed" if row.failed else ""
-            told = f"median of {row.throughput.n}{failed}, {job.kind}"
-            lines.append(f"{what:<40} {rates.shown(row.throughput.centre):>9} {unit} ({told})")
-        elif row.failed and row.failed[-1].failure:
+        if row.throughput:
+            continue
+        if row.failed and row.failed[-1].failure:
             lines.append(f"{what:<40} {row.failed[-1].failure.kind}: {row.failed[-1].failure.message}")
-        elif not row.throughput:
+        else:
             lines.append(f"{what:<40} not run")
     for skip in comparison.skips:
         lines.append(f"{skip.model} {skip.precision_asked:<5} {skip.system:<30} {skip.status}: {skip.why}")

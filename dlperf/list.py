@@ -29,22 +29,28 @@ def parser() -> argparse.ArgumentParser:
         "what", nargs="?", choices=LISTS, metavar="WHAT", help=f"{', '.join(LISTS)}; default: all of them"
     )
     made.add_argument("--json", action="store_true", help="as JSON, with all fields")
+    made.add_argument("--all", action="store_true", help="also models without a title, which train in a moment")
     return made
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """0; 2 for a wrong request."""
     asked = parser().parse_args(argv)
-    return exit_code(lambda: _list([asked.what] if asked.what else list(LISTS), asked.json))
+    return exit_code(lambda: _list([asked.what] if asked.what else list(LISTS), asked.json, asked.all))
 
 
-def _list(names: Sequence[str], as_json: bool) -> int:
+def _list(names: Sequence[str], as_json: bool, every: bool) -> int:
     adapters = reader.adapters()
-    found = {name: [*LISTS[name](adapters)] for name in names}
+    lists = {**LISTS, "models": all_models} if every else LISTS
+    found = {name: [*lists[name](adapters)] for name in names}
     if as_json:
         print(json.dumps(found if len(names) > 1 else found[names[0]], indent=1, ensure_ascii=False))
         return 0
-    print("\n\n".join(_text(rows) for rows in found.values()))
+    texts = {name: _text(rows) for name, rows in found.items()}
+    if "models" in texts and not every:
+        small = [name for name in models.NAMES if name not in models.family(name).TITLES]
+        texts["models"] += f"\n--all lists {len(small)} more, which train in a moment: {', '.join(small)}"
+    print("\n\n".join(texts.values()))
     return 0
 
 
@@ -85,24 +91,27 @@ def _version(adapter: Adapter, key: str) -> str:
 
 
 def listed_models(adapters: Mapping[str, Adapter]) -> Iterator[Row]:
-    """Those with a title. gigaflops: of a training step for one `sample`. frameworks: of all by default, those that
-    have the family."""
+    """Those with a title."""
+    return (row for row in all_models(adapters) if row["title"])
+
+
+def all_models(adapters: Mapping[str, Adapter]) -> Iterator[Row]:
+    """gigaflops: of a training step for one `sample`. frameworks: of all by default, those that have the family."""
     for name in models.NAMES:
         family = models.family(name)
-        if name in family.TITLES:
-            yield {
-                "model": name,
-                "title": family.TITLES[name],
-                "aliases": [alias for alias, of in models.ALIASES.items() if of == name],
-                "parameters": count(family.parameters(models.config(name))),
-                "gigaflops": _three_digits(models.flops(name) / models.units(name) / 1e9),
-                "sample": family.SAMPLE.removesuffix("s"),
-                "batch_size_on_cpu": default_batch_size(name, "cpu", "fp32"),
-                "batch_size_on_cuda": {kind: family.BATCH_SIZE["cuda"][kind] for kind in ("fp32", "amp")},
-                "frameworks": [
-                    one.name for one in adapters.values() if one.default and models.FAMILY_OF[name] in one.families
-                ],
-            }
+        yield {
+            "model": name,
+            "title": family.TITLES.get(name, ""),
+            "aliases": [alias for alias, of in models.ALIASES.items() if of == name],
+            "parameters": count(family.parameters(models.config(name))),
+            "gigaflops": _three_digits(models.flops(name) / models.units(name) / 1e9),
+            "sample": family.SAMPLE.removesuffix("s"),
+            "batch_size_on_cpu": default_batch_size(name, "cpu", "fp32"),
+            "batch_size_on_cuda": {kind: family.BATCH_SIZE["cuda"][kind] for kind in ("fp32", "amp")},
+            "frameworks": [
+                one.name for one in adapters.values() if one.default and models.FAMILY_OF[name] in one.families
+            ],
+        }
 
 
 def _three_digits(value: float) -> float:

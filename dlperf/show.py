@@ -78,7 +78,6 @@ def _place(path: Path) -> str:
 
 def _one(comparison: Comparison, folder: Path, job: Job) -> Iterator[str]:
     from dlperf.figures import standings, steady
-    from dlperf.proof import judge
 
     runs = steady.without(comparison).runs.get(job.id, ())  # rates as the report has them
     done = [record for record in runs if record.done]
@@ -86,8 +85,7 @@ def _one(comparison: Comparison, folder: Path, job: Job) -> Iterator[str]:
     yield ""
     yield columns([("run", "rate", "seconds", "logs", "failure"), *(_run(record, folder) for record in runs)])
     if job.traits.proven:
-        effective = done[0].effective if done else {}
-        phrase = judge.verdict(comparison.proofs.get(job.id, ()), effective)[1]
+        phrase = standings.proof(comparison, job)
         obstacle = standings.obstacles(comparison).get(job.id, "")
         yield f"\nProof: {phrase}." + (f" Not comparable: {obstacle}." if obstacle not in ("", phrase) else "")
     latest = (done or runs)[-1] if runs else None

@@ -34,6 +34,7 @@ from dlperf.revision import revision
 from dlperf.runs import bundle
 from dlperf.runs.execute import now
 from dlperf.schema import Certificate, Comparison, Failure, Job, Record, Skip
+from dlperf.words import count
 
 
 def parser() -> argparse.ArgumentParser:
@@ -45,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code 0 if all that could be compared does the same work; 1 if not; 2 for a wrong request; 130 after
-    Ctrl-C."""
+    Ctrl-C, 143 after SIGTERM."""
     arguments = vars(parser().parse_args(argv))
     return exit_code(lambda: _verify(arguments))
 
@@ -142,7 +143,7 @@ def _write(comparison: Comparison, folder: Path) -> None:
 
 def _dry_run(spec: Spec, jobs: Sequence[Job], adapters: Mapping[str, Adapter], full_size: bool) -> str:
     wanted = {one.name: one for job in jobs for one in asked.needed(job, alone=True, full_size=full_size)}
-    lines = [f"# {len(wanted)} runs, each unless there is a valid certificate"]
+    lines = [f"# {count(len(wanted), 'run')}, each unless there is a valid certificate"]
     for name, one in wanted.items():
         try:
             environment = kinds.planned(adapters[one.job.adapter], one.job.environment, spec.env, spec.images)

@@ -1,4 +1,4 @@
-"""What a terminal shows: tables, and how long something takes."""
+"""What people read: tables, how many of something, and how long it takes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,12 @@ def columns(rows: Sequence[Sequence[str]], numeric: Container[int] = ()) -> str:
     sides = [str.rjust if column in numeric else str.ljust for column in range(len(widths))]
     lines = ["  ".join(side(cell, width) for side, cell, width in zip(sides, row, widths, strict=True)) for row in rows]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def count(number: float, noun: str) -> str:
+    """ "1 run", "2 runs", "1.5 CPU cores"."""
+    ending = "" if number == 1 else "es" if noun.endswith(("tch", "s")) else "s"
+    return f"{number:,.15g} {noun}{ending}"
 
 
 def duration(seconds: float) -> str:

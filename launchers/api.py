@@ -19,7 +19,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -121,7 +121,8 @@ class Kept(subprocess.Popen[bytes]):
 class Launcher:
     """An engine that places ranks. Subclasses say what they take, and write the script.
 
-    arguments: key of --launcher-arg -> what it is. required: those that must be given. programs: program that must be
+    arguments: key of --launcher-arg -> what it is. required: those that must be given; folders: those
+    that must be folders here. programs: program that must be
     on PATH -> the Debian package, or other place, that has it. in_environment: whether its program comes with some
     frameworks' environments instead; it starts only the adapters whose adapter.toml names it. many_nodes: whether it
     reaches other machines; needs_hosts: whether it must be told which. no_containers: why its ranks can't run in
@@ -134,6 +135,7 @@ class Launcher:
     about = ""
     arguments: ClassVar[Mapping[str, str]] = {}
     required: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
     programs: ClassVar[Mapping[str, str]] = {}
     in_environment = False
     many_nodes = False
@@ -149,6 +151,13 @@ class Launcher:
     def script(self, launch: Launch) -> str:
         """The text of launch.sh. Pure."""
         raise NotImplementedError
+
+    def not_here(self, given: Mapping[str, str]) -> Iterator[str]:
+        """Sentences on what of its arguments names a folder that this machine does not have."""
+        for key in self.folders:
+            if key in given and not os.path.isdir(given[key]):
+                about = self.arguments[key]
+                yield f"--launcher-arg {key}={given[key]}: this machine has no such folder; it is {about}."
 
     def missing(self) -> str:
         """Which of its programs are not on PATH, and where to get them; empty if none."""

@@ -152,6 +152,7 @@ class Kubernetes(Launcher):
         "memory": "memory asked for each pod, as 64Gi",
     }
     required = ("image", "claim", "mount")
+    folders = ("mount",)
     programs: ClassVar[Mapping[str, str]] = {"kubectl": "kubernetes.io/docs/tasks/tools"}
     many_nodes = True
     ended = re.compile(r"rank (?P<rank>\d+) on (?P<host>\S+) was (?P<how>ended by signal .*)$", re.MULTILINE)

@@ -22,7 +22,7 @@ from dlperf.figures.rows import rows
 from dlperf.report import against as against_
 from dlperf.report import charts, markdown, proofs, public, text
 from dlperf.report import why as why_
-from dlperf.report.shape import AgainstReport, Chart, LineChart, Page, Report, Section, SourceReport, Table, Why
+from dlperf.report.shape import AgainstReport, Chart, LineChart, Page, Report, Row, Section, SourceReport, Table, Why
 from dlperf.report.source import source_report
 from dlperf.report.view import view
 from dlperf.schema import SCHEMA, Comparison
@@ -51,6 +51,8 @@ Shown = Report | Why | SourceReport | AgainstReport
 TEMPLATES = Path(__file__).parent / "templates"
 #: the files of our rows beside what others published
 AGAINST = ("against.md", "against.html", "against.csv", "against.json")
+#: columns of rows that are not ranked, up to their rates
+MEASURED = 8
 #: fields that those published before do not have: left out where they are empty, so that their files stay as they are
 LATER = ("revision", "unmet")
 
@@ -176,10 +178,18 @@ def proof_text(comparison: Comparison) -> str:
 
 
 def figures_text(comparison: Comparison) -> str:
-    """The ranked rows that have figures for a terminal, best first; of several sizes a row each. Empty without any."""
+    """The rows that have figures for a terminal, best first, of several sizes a row each; those that are not ranked;
+    and what happened while they were measured. Empty without any."""
+    report = view(public.cleaned(comparison))
     lines = []
-    for section, brief, notes in _briefly(comparison):
+    for section, brief, notes in _briefly(report):
         lines += [section.title, *text.in_columns(brief), *(f"- {note}" for note in notes), ""]
+    for title, table in _apart(report):
+        lines += [title, *text.in_columns(table), ""]
+    if lines and report.disturbed:
+        more = len(report.caveats) - len(report.disturbed)
+        lines += ["Caveats", *(f"- {one}" for one in report.disturbed)]
+        lines += [*([f"- {text.count(more, 'more caveat')} in the report"] if more else []), ""]
     return "\n".join(lines)
 
 
@@ -188,7 +198,7 @@ def tables(comparison: Comparison) -> dict[str, str]:
     template = _markdown_environment().get_template("table.md.j2")
     return {
         section.anchor: f"**{markdown.escape(section.title)}**\n\n{template.render(table=brief).strip()}\n"
-        for section, brief, _ in _briefly(comparison)
+        for section, brief, _ in _briefly(view(public.cleaned(comparison)))
     }
 
 
@@ -204,9 +214,18 @@ def tables_html(comparison: Comparison) -> str:
     return template.render(sections=view(public.cleaned(comparison)).sections)
 
 
-def _briefly(comparison: Comparison) -> Iterator[tuple[Section, Table, list[str]]]:
+def _apart(report: Report) -> Iterator[tuple[str, Table]]:
+    """Rows in no ranking: titles, sizes and figures."""
+    for section in report.sections:
+        for others in section.others:
+            rows = tuple(Row(row.cells[:MEASURED]) for row in others.table.rows if row.kind != "missing")
+            if rows:
+                yield f"{section.title}: {others.title}", Table(others.table.columns[:MEASURED], rows)
+
+
+def _briefly(report: Report) -> Iterator[tuple[Section, Table, list[str]]]:
     """What each section begins with: rows with figures, and notes."""
-    for section in view(public.cleaned(comparison)).sections:
+    for section in report.sections:
         if section.pivot:
             yield section, section.pivot.rates, [section.pivot.about, *section.pivot.notes]
         rows = [row for row in section.brief.rows if row.kind != "missing"] if section.brief else []

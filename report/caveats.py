@@ -206,7 +206,7 @@ def _measured(comparison: Comparison) -> Iterator[str]:
         steps = _span(held)
         yield (
             f"{text.count(len(held), 'measured run')} {'was' if len(held) == 1 else 'were'} held against the network "
-            f"written out in NumPy, for {steps} steps from the first, and did the same."
+            f"written out in NumPy, for {steps} from the first, and did the same."
         )
     audited = sum("audited" in record.work for record in looked)
     if audited:
@@ -219,7 +219,7 @@ def _measured(comparison: Comparison) -> Iterator[str]:
     if revealed:
         yield (
             f"{text.count(len(revealed), 'row')} ran once more, without dropout and from weights that make small "
-            f"mistakes show, for {_span(revealed)} steps, and did what the same network does."
+            f"mistakes show, for {_span(revealed)}, and did what the same network does."
         )
     placed = sum("placed" in record.work for record in looked)
     if placed:
@@ -243,7 +243,9 @@ def _measured(comparison: Comparison) -> Iterator[str]:
 
 
 def _span(steps: Sequence[int]) -> str:
-    return f"{min(steps)}" if min(steps) == max(steps) else f"{min(steps)} to {max(steps)}"
+    """`2 steps`, `2 to 6 steps`."""
+    most = text.count(max(steps), "step")
+    return most if min(steps) == max(steps) else f"{min(steps)} to {most}"
 
 
 def _by_reason(reasons: Iterable[tuple[str, Record]]) -> dict[str, list[str]]:
@@ -262,6 +264,13 @@ def _differing(where: str, what: str, values: Iterable[tuple[Record, str]]) -> I
         yield f"{where}: {what} is not the same in all systems, so they do not do the same work: {which}."
 
 
+def disturbed(comparison: Comparison) -> Iterator[str]:
+    """Of the caveats those on what happened while rows were measured, which a terminal tells too."""
+    yield from busy(comparison)
+    yield from sampled.caveats(comparison.records)
+    yield from _windows(comparison)
+
+
 def _runs(comparison: Comparison) -> Iterator[str]:
     failed = sum(not record.done for record in comparison.records)
     if failed:
@@ -269,6 +278,18 @@ def _runs(comparison: Comparison) -> Iterator[str]:
     untested = text.listing(names.system(job) for job in comparison.jobs if job.untested)
     if untested:
         yield f"Combinations that nobody tested before: {untested}."
+    yield from _windows(comparison)
+    late = [record for record in comparison.records if record.done and rates.read_share(record) > READ]
+    if late:
+        yield (
+            f"Reading the loss after a window, outside of its clock, took more than {100 * READ:g} % of it: "
+            f"{text.listing(names.system(record.job) for record in late)}."
+        )
+    yield from _changed(comparison.records)
+
+
+def _windows(comparison: Comparison) -> Iterator[str]:
+    """Windows of a run that were not alike, and those that are left out."""
     uneven = [record for record in comparison.records if record.done and rates.window_spread(record) > SPREAD]
     if uneven:
         worst = max(rates.window_spread(record) for record in uneven)
@@ -277,13 +298,6 @@ def _runs(comparison: Comparison) -> Iterator[str]:
             f"slowest (up to {text.number(worst, 2)} times): the machine was not quiet, or the warm-up too short."
         )
     yield from map(_unsettled, steady.found(comparison))
-    late = [record for record in comparison.records if record.done and rates.read_share(record) > READ]
-    if late:
-        yield (
-            f"Reading the loss after a window, outside of its clock, took more than {100 * READ:g} % of it: "
-            f"{text.listing(names.system(record.job) for record in late)}."
-        )
-    yield from _changed(comparison.records)
 
 
 def _unsettled(table: Unsettled) -> str:

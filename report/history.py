@@ -10,7 +10,7 @@ from dlperf.figures import standings
 from dlperf.figures.dlperf2020 import DEVICES_OF_NODE, GPU, MONTH, Published, job
 from dlperf.figures.statistics import Estimate
 from dlperf.figures.summaries import Summary, summarized
-from dlperf.report import names, proofs, text
+from dlperf.report import names, text
 from dlperf.schema import Comparison, Job
 
 #: of DLPerf's tables
@@ -75,7 +75,7 @@ def entries(source: Source) -> Iterator[Entry]:
         job, obstacle = summary.job, obstacles.get(summary.job.id, "")
         if summary.throughput is None:
             continue
-        proof = f"not comparable: {obstacle}" if obstacle else proofs.phrase(comparison, summary)
+        proof = f"not comparable: {obstacle}" if obstacle else standings.proof(comparison, summary.job)
         yield _entry(
             job,
             summary.throughput,
@@ -153,7 +153,7 @@ def _machine(comparison: Comparison, summary: Summary) -> str:
     parts = [str(described.get("cpu", "an unknown processor"))]
     parts += [text.count(described["cores"], "core")] if "cores" in described else []
     parts += [f"{text.count(usable, 'thread')} usable"] if usable and usable != threads else []
-    parts += [f"quota of {described['cpu_quota']:g} cores"] if "cpu_quota" in described else []
+    parts += [f"quota of {text.count(described['cpu_quota'], 'core')}"] if "cpu_quota" in described else []
     return ", ".join(parts)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from dlperf import models
-from dlperf.figures.summaries import Summary
 from dlperf.proof import judge
 from dlperf.proof.bars import BARS, Bars, bars_for
 from dlperf.proof.judge import REFERENCE, SORTS, work_options
@@ -34,12 +33,6 @@ ABOUT = (
 #: the first run that succeeded of each system, model and device, and of each of these in a precision
 _Runs = Mapping[tuple[str, ...], Record]
 WORDS = {"same": "same work", "different": "different work", "unproven": "no proof"}
-
-
-def phrase(comparison: Comparison, summary: Summary) -> str:
-    """Of a row, for a cell: `same work: 3e-13 (fp64)`."""
-    measured = next((record.effective for record in summary.done), {})
-    return judge.verdict(comparison.proofs.get(summary.job.id, ()), measured)[1]
 
 
 def proofs(comparison: Comparison) -> list[Proof]:

@@ -11,7 +11,6 @@ from dlperf.figures import standings as standings_
 from dlperf.figures.standings import Standing
 from dlperf.figures.summaries import Summary
 from dlperf.report import bars, effective, finding, inputs, names, overview, power, speeds, stages, text
-from dlperf.report import proofs as proofs_
 from dlperf.report.others import others
 from dlperf.report.pivot import pivot
 from dlperf.report.scaling import scaling
@@ -33,7 +32,7 @@ def section(
     standings = [standings_.standings(group, obstacles, level) for group in groups]
     devices = tuple(comparison.spec.get("predict") or ())
     of_device = speeds.columns(comparison, first.device, first.family)
-    proofs = {s.job.id: proofs_.phrase(comparison, s) for s in summaries}
+    proofs = {s.job.id: standings_.proof(comparison, s.job) for s in summaries}
     same, work, how = effective.tables(summaries)
     table = _throughput(groups, standings, skips, repeats, proofs, of_device) if summaries or skips else None
     noted = {row.label: row.note for row in table.rows} if table else {}

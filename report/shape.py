@@ -280,7 +280,7 @@ class Audit:
 class Report:
     """audits: one; none where it could not be made, or of nothing. overview, pages: of several models; None and empty
     where all is in one page. unmet: a sentence; empty where all conditions of publishing are met, or were not
-    looked at."""
+    looked at. disturbed: the caveats that a terminal tells, too."""
 
     title: str
     about: str
@@ -289,6 +289,7 @@ class Report:
     unmet: str
     sections: tuple[Section, ...]
     caveats: tuple[str, ...]
+    disturbed: tuple[str, ...]
     machine: Table
     topo: str
     systems: Table

@@ -11,6 +11,7 @@ from dlperf.errors import clean
 from dlperf.figures.statistics import Estimate
 from dlperf.report.shape import Table
 from dlperf.words import columns
+from dlperf.words import count as count
 
 #: stands for a figure that there is none of
 NONE = "–"
@@ -47,15 +48,6 @@ def interval(estimate: Estimate, places: int) -> str:
 
 def gibibytes(size: int | None, places: int = 2) -> str:
     return number(size / 2**30 if size is not None else None, places)
-
-
-def count(number: int, noun: str) -> str:
-    """`1 run`, `2 runs`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {_plural(noun)}"
-
-
-def _plural(noun: str) -> str:
-    return noun + "es" if noun.endswith(("tch", "s")) else noun + "s"
 
 
 #: names in a sentence

@@ -12,7 +12,7 @@ from dlperf.figures import summaries as summaries_
 from dlperf.figures.summaries import Summary
 from dlperf.report import names, overview, proofs, protocol, speeds, text
 from dlperf.report.audits import audits
-from dlperf.report.caveats import caveats
+from dlperf.report.caveats import caveats, disturbed
 from dlperf.report.section import section
 from dlperf.report.shape import Column, Excerpt, Report, Row, Table
 from dlperf.schema import Comparison, Job, Record, Skip
@@ -36,6 +36,7 @@ def view(comparison: Comparison) -> Report:
     ]
     proven = parts("The proof of the same work", proofs.proofs, comparison)
     warned = parts("The list of caveats", caveats, comparison)
+    happened = parts("What happened while rows were measured", disturbed, comparison)
     failures = parts("The list of failures", _failures, comparison)
     audited = parts("The audit", audits, comparison)
     made = tuple(overview.answered(one) for several in sections for one in several)
@@ -50,6 +51,7 @@ def view(comparison: Comparison) -> Report:
         else "",
         sections=made,
         caveats=(*parts.broken, *warned),
+        disturbed=(*parts.broken, *happened),
         machine=machine(comparison),
         topo=str(comparison.machine.get("topo", "")).strip("\n"),
         systems=systems(comparison),

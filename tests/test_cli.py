@@ -11,7 +11,7 @@ import pytest
 from commands import FAKE, call, command, run
 from places import ROOT
 
-from dlperf import __version__, diff
+from dlperf import __version__, diff, words
 from dlperf.__main__ import COMMANDS
 from dlperf.cli import exit_code
 from dlperf.errors import ENDING, hold_signals, ignore_signals, release_signals
@@ -20,6 +20,17 @@ from dlperf.flags import FLAGS
 
 def dlperf(*words):
     return subprocess.run([sys.executable, "-m", "dlperf", *words], capture_output=True, text=True, timeout=600)
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "said"),
+    [
+        *((1, "proof", "1 proof"), (0, "run", "0 runs"), (1234, "batch", "1,234 batches"), (2, "class", "2 classes")),
+        *((1.0, "core", "1 core"), (1.5, "CPU core", "1.5 CPU cores")),
+    ],
+)
+def test_how_many_of_something(number, noun, said):
+    assert words.count(number, noun) == said
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -66,7 +77,7 @@ def test_the_manual_names_no_flag_that_does_not_exist():
     known = {name for flag in FLAGS for name in flag.names.split()} | {"--help", "--version"}
     known |= {name for action in diff.parser()._actions for name in action.option_strings}
     others = {"--against", "--published", "--write", "--allowed-signers", "--identity", "--anyway", "--name", "--json"}
-    others |= {"--rules"}
+    others |= {"--rules", "--all"}
     assert {name for name in re.findall(r"--[a-z][a-z-]*", manual)} <= known | others
 
 
@@ -181,6 +192,15 @@ def test_signals_wait_while_they_are_held_and_end_a_command_once(number):
     before = signal.getsignal(number)
     try:
         assert exit_code(work) == 7
+    finally:
+        signal.signal(number, before)
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_the_exit_code_tells_the_signal(number):
+    before = signal.getsignal(number)
+    try:
+        assert exit_code(lambda: signal.raise_signal(number)) == 128 + number
     finally:
         signal.signal(number, before)
 

@@ -39,6 +39,18 @@ def test_models_are_those_that_have_a_title():
     assert (found["resnet50"]["parameters"], found["resnet50"]["gigaflops"]) == (25_557_032, 24.5)
 
 
+def test_models_without_a_title_are_named_and_listed_on_request():
+    small = [name for name in models.NAMES if name not in models.family(name).TITLES]
+    assert (
+        call("list", "models")
+        .stdout.splitlines()[-1]
+        .endswith(f"{len(small)} more, which train in a moment: " + ", ".join(small))
+    )
+    every = json.loads(call("list", "models", "--all", "--json").stdout)
+    assert [row["model"] for row in every] == list(models.NAMES)
+    assert small[-1] in call("list", "--all").stdout
+
+
 def test_options_have_their_values_the_default_first():
     found = {(row["framework"], row["option"]): row for row in listed("options")}
     clock = {"values": ["real", "virtual"], "any": False, "default": {}, "families": ["all"]}
@@ -70,7 +82,7 @@ def test_support_covers_each_combination_once_and_agrees_with_the_catalog():
 @pytest.mark.parametrize("what", LISTS)
 def test_each_list_is_an_aligned_table(what):
     ended = call("list", what)
-    head, *lines = ended.stdout.splitlines()
+    head, *lines = (line for line in ended.stdout.splitlines() if not line.startswith("--all lists"))
     assert (ended.returncode, ended.stderr, len(lines)) == (0, "", len(listed(what)))
     starts = [found.start() for found in re.finditer(r"\S+( \S+)*", head)]
     assert len(starts) == len(listed(what)[0])

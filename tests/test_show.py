@@ -31,6 +31,17 @@ def test_every_published_report_is_shown(folder):
         assert len([line for line in one.stdout.split("\n\n")[1].splitlines()]) == 1 + len(runs)
 
 
+def test_what_the_machine_did_and_windows_left_out_are_told_as_in_the_report():
+    folder = PUBLISHED / "2026-11-27-cpu-fp32-transformer"
+    told = call("show", folder).stdout.partition("\nCaveats\n")[2].partition("\n\n")[0].splitlines()
+    assert len(told) == 3
+    assert "the first window of every run is in no figure" in told[1]
+    report = (folder / "report.md").read_text("utf-8")
+    listed = report.partition("## Caveats\n\n")[2].partition("\n\n")[0].splitlines()
+    assert set(told[:2]) < set(listed)
+    assert told[2] == f"- {len(listed) - 2} more caveats in the report"
+
+
 def test_a_row_has_its_runs_proof_versions_and_command():
     shown = call("show", H200, "jax").stdout  # by its system, since one row has it
     assert shown == call("show", H200, "bert_base-amp_fp16-jax-b64").stdout

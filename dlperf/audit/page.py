@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dlperf.audit.findings import ERROR, LAST_DIGIT, SEVERITIES, WARNING, Finding, Rule
 from dlperf.audit.rules import RULES
 from dlperf.errors import clean
+from dlperf.words import count
 
 
 def text(found: Mapping[str, Sequence[Finding]]) -> str:
@@ -30,7 +31,7 @@ def counts(findings: Iterable[Finding]) -> str:
     """`2 errors, 1 warning and 3 last digits, by 31 rules`."""
     several = list(findings)
     numbers = {one: sum(finding.severity == one for finding in several) for one in SEVERITIES}
-    words = [f"{number} {one}{'s' if number != 1 else ''}" for one, number in numbers.items()]
+    words = [count(number, one) for one, number in numbers.items()]
     return f"{', '.join(words[:-1])} and {words[-1]}, by {len(RULES)} rules"
 
 

@@ -14,6 +14,7 @@ from dlperf.audit.scaling import NOISE
 from dlperf.figures import disturbances, rates, standings, steady, summaries
 from dlperf.runs import conditions
 from dlperf.schema import Comparison, Job, Record
+from dlperf.words import count
 
 #: of a run's first loss, from which on it went up: a learning rate that is too high for a moment does not do so much
 ROSE, FLEW = 1.2, 10.0
@@ -65,7 +66,8 @@ def steps(subject: Subject) -> Iterator[Finding]:
     for record in _done(subject):
         ran = sum(window.steps for window in record.windows)
         if record.job.traits.run and ran < claimed:
-            yield at(subject, record, ERROR, f"{claimed} steps, as the protocol has it", f"{ran} steps in its windows")
+            expected = f"{count(claimed, 'step')}, as the protocol has it"
+            yield at(subject, record, ERROR, expected, f"{count(ran, 'step')} in its windows")
 
 
 def samples(subject: Subject) -> Iterator[Finding]:
@@ -76,7 +78,7 @@ def samples(subject: Subject) -> Iterator[Finding]:
         each = job.global_batch_size * models.units(job.model)
         for window in record.windows:
             if window.samples != window.steps * each:
-                expected = f"{window.steps * each:,}: {window.steps} steps of {each:,}"
+                expected = f"{window.steps * each:,}: {count(window.steps, 'step')} of {each:,}"
                 times = window.samples / (window.steps * each) if window.steps else math.inf
                 found = f"{window.samples:,} samples in window {window.index}, {times:.3g} times"
                 yield at(subject, record, ERROR, expected, found)
@@ -182,7 +184,7 @@ def few(subject: Subject) -> Iterator[Finding]:
             yield of_row(subject, job, WARNING, "3 runs or more", f"{runs}")
     if quick:
         expected = f"{summaries.STEPS} steps of a run, or {summaries.RUNS} runs of a row"
-        found = f"{quick[0]} steps, {quick[1]} runs"
+        found = f"{count(quick[0], 'step')}, {count(quick[1], 'run')}"
         yield Finding(WARNING, subject.name, "", "", "", "results.json", expected, found)
 
 

@@ -28,7 +28,7 @@ from dlperf.runs import bundle, events, failures
 from dlperf.runs.execute import execute, now
 from dlperf.schema import Job, Record, run_folder
 from dlperf.stored import DAMAGED, decoded
-from dlperf.words import duration
+from dlperf.words import count, duration
 
 
 @dataclass
@@ -129,7 +129,8 @@ def take_turns(a: Again, b: Again, rows: Sequence[Sequence[Job]], repeats: int, 
         for row in rows
         for side, job in zip((a, b), row, strict=True)
     ]
-    note(f"{repeats * len(once)} runs; as many of the finished ones took {duration(repeats * math.fsum(once))}.")
+    runs_ = count(repeats * len(once), "run")
+    note(f"{runs_}; as many of the finished ones took {duration(repeats * math.fsum(once))}.")
     for block in range(repeats):
         for row in order.sample(rows, len(rows)):
             sides = list(zip("AB", (a, b), row, strict=True))

@@ -21,11 +21,12 @@ from dlperf import cache, launchers, machine, models
 from dlperf.catalog.adapter import Adapter
 from dlperf.envs import kinds
 from dlperf.errors import RunError
-from dlperf.models.parameters import count
+from dlperf.models.parameters import count as parameters_of
 from dlperf.planning.spec import Spec
 from dlperf.proof import asked, audit, certificates, references
 from dlperf.proof.asked import Asked, batch_size
 from dlperf.schema import Job
+from dlperf.words import count
 
 #: GFLOP/s a core in training, by the widest instruction sets: the harmonic mean over frameworks. AVX-512: the published
 #: ResNet-50 and BERT-base in float32, of Zen 5. AVX2: the same on Zen 3. Neither: PaddlePaddle on Zen 3, whose MKL took
@@ -245,7 +246,7 @@ def _again(rows: Sequence[Job], steps: int, spec: Spec, here: Here) -> float:
 
 
 def _parameters(model: str) -> int:
-    return count(models.family(model).parameters(models.config(model)))
+    return parameters_of(models.family(model).parameters(models.config(model)))
 
 
 # Memory
@@ -277,15 +278,16 @@ def text(found: Estimate) -> list[str]:
 
 
 def _rows(found: Estimate) -> str:
-    rows = f"{found.rows} row{'s' * (found.rows != 1)}"
+    rows = count(found.rows, "row")
     each, rest = divmod(found.runs, max(found.rows, 1))
     most = "up to " if found.until else ""
-    line = f"{rows}, {found.runs} runs" if rest or not each else f"{rows}, {most}{each} repeat{'s' * (each != 1)} each"
+    runs = count(found.runs, "run") if rest or not each else f"{most}{count(each, 'repeat')} each"
+    line = f"{rows}, {runs}"
     if found.proofs:
-        line += f", {found.proofs} proofs to make"
+        line += f", {count(found.proofs, 'proof')} to make"
     if found.seconds is None:
         return line + "."
-    cores = f"{found.here.cores:g} CPU core{'s' * (found.here.cores != 1)}"
+    cores = count(found.here.cores, "CPU core")
     environments = ", plus making the environments" if found.to_make else ""
     return f"{line}: {most}about {about(found.seconds)} on {cores}{environments}."
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from dlperf.planning.spec import Spec
 from dlperf.schema import Failure
+from dlperf.words import count
 
 #: sizes are multiples of it, as tensor cores like them, where they are no smaller
 MULTIPLE = 8
@@ -54,7 +55,7 @@ def _next(low: int, high: int, tried: dict[int, Failure | None]) -> int | None:
 
 
 def _told(low: int, high: int, tried: dict[int, Failure | None]) -> str:
-    probes = f"{len(tried)} probe{'s' * (len(tried) != 1)}"
+    probes = count(len(tried), "probe")
     failure = tried.get(high)
     if failure is None:
         return f"batch {low:,} is the largest that was tried ({probes}): it runs"

@@ -20,7 +20,7 @@ from dlperf.planning.spec import Protocol, Spec
 from dlperf.runs import events
 from dlperf.runs.events import Stream
 from dlperf.schema import Job, Record
-from dlperf.words import duration
+from dlperf.words import count, duration
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -218,10 +218,8 @@ class Progress:
         steps = max(protocol.warmup_steps, 1) + protocol.windows * protocol.steps_per_window
         about = "about" if self._position.pace else "at least"
         steps_told = f"the first step took {duration(stream.first_step or 0.0)}"
-        line = (
-            f"{job.model} {job.precision_asked} {job.system}: {steps_told}; a run of {steps} steps will take {about} "
-        )
-        line += f"{duration(most)}, {most / share:.0f} times its share."
+        line = f"{job.model} {job.precision_asked} {job.system}: {steps_told}; a run of {count(steps, 'step')} will "
+        line += f"take {about} {duration(most)}, {most / share:.0f} times its share."
         if most > self._spec.timeout:
             line += f" It will not end within --timeout {self._spec.timeout:g}."
         return " ".join([line, *self._ways_out(job, protocol)])

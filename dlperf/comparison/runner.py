@@ -51,12 +51,14 @@ PRODUCT = (
 
 @dataclass
 class Runner:
-    """One comparison at work. Nothing here computes while a worker measures: it sleeps until the worker ends."""
+    """One comparison at work. Nothing here computes while a worker measures: it sleeps until the worker ends. told:
+    what it takes, where the user knows that already."""
 
     store: Store
     adapters: Mapping[str, Adapter]
     progress: Progress
     retry_failed: bool = False
+    told: estimate.Estimate | None = None
     _first_block: int = 0
     _work: Work = field(init=False)
     _expected: Mapping[str, float] = field(default_factory=dict)
@@ -79,8 +81,8 @@ class Runner:
         if edited:
             says = f"the code of its runs was changed since: {code / edited[0]}. Put it back, or start anew."
             raise UsageError([Problem("--resume", self.store.folder, says=says)])
-        expected = estimate.expected(self.store.spec, [job for _, job in runs], self.adapters)
-        for line in estimate.text(expected) if runs else ():
+        expected = self.told or estimate.expected(self.store.spec, [job for _, job in runs], self.adapters)
+        for line in estimate.text(expected) if runs and not self.told else ():
             self.progress.note(line)
         self._expected = expected.each
         self.progress.begin([job for _, job in runs], self.store.spec, expected.each)

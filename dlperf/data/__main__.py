@@ -26,7 +26,8 @@ between words. Text is lowercased and stripped of accents, as BERT's uncased mod
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0; 2 for a request that cannot be met; 1 for a failure on the way; 130 when interrupted."""
+    """Exit code 0; 2 for a request that cannot be met; 1 for a failure on the way; 130 after Ctrl-C, 143 after
+    SIGTERM."""
     asked = parser().parse_args(arguments)
 
     def run() -> None:

@@ -24,6 +24,7 @@ from dlperf.errors import Problem, UsageError, decimal, either, whole_number
 from dlperf.models import pretraining
 from dlperf.models.bert import FIELDS
 from dlperf.models.prepared import DESCRIPTION
+from dlperf.words import count
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -200,10 +201,11 @@ def _describe(
 
 
 def _summary(description: dict[str, Any], output: Path, seconds: float) -> None:
-    corpus, count = description["corpus"], description["rows"]
+    corpus, rows = description["corpus"], description["rows"]
     print(
-        f"{output}: {count:,} rows in {seconds:.1f} s ({count / seconds:,.0f} rows/s), "
-        f"{description['random_next_rows'] / count:.0%} of them with a random second text; "
-        f"{corpus['documents']:,} documents, {corpus['sentences']:,} sentences, {corpus['tokens']:,} tokens "
-        f"({corpus['unknown_tokens'] / corpus['tokens']:.2%} unknown), {description['vocabulary']:,} words."
+        f"{output}: {count(rows, 'row')} in {seconds:.1f} s ({rows / seconds:,.0f} rows/s), "
+        f"{description['random_next_rows'] / rows:.0%} of them with a random second text; "
+        f"{count(corpus['documents'], 'document')}, {count(corpus['sentences'], 'sentence')}, "
+        f"{count(corpus['tokens'], 'token')} "
+        f"({corpus['unknown_tokens'] / corpus['tokens']:.2%} unknown), {count(description['vocabulary'], 'word')}."
     )

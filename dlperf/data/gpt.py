@@ -23,6 +23,7 @@ from dlperf.data.text import BLOCK, corpus_problems, scan, text_files
 from dlperf.errors import Problem, UsageError, whole_number
 from dlperf.models import text
 from dlperf.models.prepared import DESCRIPTION, path
+from dlperf.words import count
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -102,8 +103,9 @@ def prepare(options: Options, quiet: bool = False) -> dict[str, Any]:
         found = _prepare_in(data, options, quiet)
     if not quiet:
         print(
-            f"{options.output}: {found['tokens']:,} tokens of {found['corpus']['documents']:,} documents in "
-            f"{time.monotonic() - begin:.1f} s; a vocabulary of {found['vocabulary']:,}."
+            f"{options.output}: {count(found['tokens'], 'token')} of "
+            f"{count(found['corpus']['documents'], 'document')} in {time.monotonic() - begin:.1f} s; "
+            f"a vocabulary of {found['vocabulary']:,}."
         )
     return found
 

@@ -33,6 +33,7 @@ from dlperf.data.formats import WRITERS, Found, jpeg_name
 from dlperf.errors import ENDING, Problem, RunError, UsageError, did_you_mean, shown, unprintable, whole_number
 from dlperf.models import photos
 from dlperf.models.parameters import random_state
+from dlperf.words import count
 
 HELP = """\
 Turns a folder of images, one subfolder for each class (as ImageNet's train), into the files that the frameworks'
@@ -295,7 +296,7 @@ def _check_classes(source: Path, classes: Sequence[str], kept: Sequence[Found], 
 def _summary(description: Mapping[str, Any], output: Path, seconds: float) -> None:
     left_out = description["left_out"]
     print(
-        f"{output}: {description['images']:,} images of {len(description['classes'])} classes as "
+        f"{output}: {count(description['images'], 'image')} of {count(len(description['classes']), 'class')} as "
         f"{', '.join(description['formats'])} in {seconds:.1f} s; {description['reencoded']:,} re-encoded, "
         f"{left_out:,} left out"
     )
@@ -322,7 +323,7 @@ def draw_asked(asked: argparse.Namespace) -> None:
         raise UsageError(problems)
     with aside(asked.output) as folder:
         draw(folder, classes, per_class, seed, [(side, side)] if side else SIZES)
-    print(f"{asked.output}: {classes * per_class} images of {classes} classes")
+    print(f"{asked.output}: {count(classes * per_class, 'image')} of {count(classes, 'class')}")
 
 
 def draw(output: Path, classes: int, per_class: int, seed: int = 1, sizes: Sequence[tuple[int, int]] = SIZES) -> None:

@@ -25,6 +25,7 @@ from dlperf.errors import Problem, UsageError, either, whole_number
 from dlperf.models import translation
 from dlperf.models.prepared import DESCRIPTION
 from dlperf.models.translation import FIELDS, SPECIAL
+from dlperf.words import count
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -137,8 +138,9 @@ def prepare(options: Options, quiet: bool = False) -> dict[str, Any]:
         corpus, sides = found["corpus"], 2 * found["rows"] * found["sequence"]
         full = (corpus["source_tokens"] + corpus["target_tokens"]) / sides
         print(
-            f"{options.output}: {found['rows']:,} rows of {found['sequence']} tokens in "
-            f"{time.monotonic() - begin:.1f} s, {full:.0%} full, of {corpus['pairs']:,} pairs of sentences; left out: "
+            f"{options.output}: {count(found['rows'], 'row')} of {found['sequence']} tokens in "
+            f"{time.monotonic() - begin:.1f} s, {full:.0%} full, "
+            f"of {count(corpus['pairs'], 'pair')} of sentences; left out: "
             f"{corpus['empty_pairs']:,} with an empty line, {corpus['long_pairs']:,} too long; a vocabulary of "
             f"{found['vocabulary']:,}."
         )
@@ -152,8 +154,8 @@ def _prepare_in(data: Path, options: Options, quiet: bool) -> dict[str, Any]:
     lines = {flag: sum(1 for _ in _lines(file)) for flag, file in files.items()}
     if lines["--source"] != lines["--target"]:
         says = (
-            f"it has {lines['--target']:,} lines, and --source {options.source} has {lines['--source']:,}. Line k of "
-            "one must be the translation of line k of the other."
+            f"it has {count(lines['--target'], 'line')}, and --source {options.source} has {lines['--source']:,}. "
+            "Line k of one must be the translation of line k of the other."
         )
         raise UsageError([Problem("--target", options.target, says=says)])
     tokenizer = options.tokenizer

@@ -8,18 +8,22 @@ import dlperf.needs  # noqa: F401
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 
+from dlperf import cache
 from dlperf.catalog.adapter import Adapter
 from dlperf.catalog.reader import adapters
 from dlperf.cli import Parser, exit_code, named, say, tell
 from dlperf.envs import changes, pythons
 from dlperf.envs.explain import gigabytes
-from dlperf.envs.guard import is_held
+from dlperf.envs.guard import is_held, size_of
 from dlperf.envs.kinds import ensure_all
-from dlperf.envs.target import from_here, marker_of, older_folders, target_of
+from dlperf.envs.target import BUILDING, from_here, marker_of, older_folders, target_of
 from dlperf.envs.venv import remove
 from dlperf.errors import RunError
+from dlperf.shell import quote
 from dlperf.words import columns
 
 
@@ -58,7 +62,26 @@ def _command(arguments: Sequence[str] | None) -> int:
         print(_table(pairs))
         return 0
     verbs = {"install": _install_all, "remove": _remove_all, "check": _check_all}
-    return verbs[asked.verb](pairs)
+    code = verbs[asked.verb](pairs)
+    if asked.verb != "install" and not (asked.names or asked.device):
+        for folder in _unexplained(known):
+            size = gigabytes(size_of(folder)[0])
+            say(f"{folder}: {size}, of no lock that is here, so nothing uses it; rm -r {quote(folder)} deletes it")
+    return code
+
+
+def _unexplained(known: Mapping[str, Adapter]) -> Iterator[Path]:
+    """Folders among the environments that no lock explains and nobody is making; those of an older lock, which `list`
+    calls stale, too."""
+    explained = set()
+    for one in known.values():
+        for key in one.environments:
+            with suppress(RunError):  # a lock that cannot be read, which the verbs tell
+                explained.add(target_of(one, key).folder)
+    root = cache.folder() / "envs"
+    for folder in sorted(root.iterdir()) if root.is_dir() else ():
+        if folder.is_dir() and folder not in explained and not is_held(root / folder.name.removeprefix(BUILDING)):
+            yield folder
 
 
 def _install_all(pairs: Sequence[tuple[Adapter, str]]) -> int:

@@ -16,6 +16,9 @@ from dlperf.envs.environment import installed
 from dlperf.envs.target import Target
 from dlperf.errors import RunError
 
+#: what makes an environment where no index can be reached
+NO_INDEX = "; name a mirror in UV_DEFAULT_INDEX, or a folder with the wheels of the lock in UV_FIND_LINKS"
+
 
 def missing_package(lines: Iterable[str], lock: Path) -> str:
     """The package of the lock that pip or uv did not find, as `name==version`, or nothing."""
@@ -57,7 +60,7 @@ def explained(target: Target, lines: Sequence[str], otherwise: str) -> RunError:
         place = re.search(r"Failed to fetch: `?([^\s`]+)", text)
         what = f"uv cannot reach {place[1]}" if place else "a package index cannot be reached"
         what += f", so {missing} was not found" if missing else ""
-        return target.error(f"no network: {what}{_at_hand(target)}{blamed}", lines)
+        return target.error(f"no network: {what}{_at_hand(target) or NO_INDEX}{blamed}", lines)
     if missing:
         return target.error(f"no package index offers {missing} for this Python and machine{blamed}", lines)
     return target.error(f"{otherwise}: {indexes.reason(lines)}{blamed}", lines)

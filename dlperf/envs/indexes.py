@@ -100,6 +100,27 @@ def _in_uv(key: str, value: str) -> str:
     return ",".join(link if "://" in link else os.path.abspath(os.path.expanduser(link)) for link in value.split())
 
 
+#: for a shell: what pip is configured to do where a script runs, as `Sources.for_uv` hands it to uv; it names no host
+IN_SHELL = """\
+# where packages come from, as pip is configured here: uv does not read that
+pip_told=$({python} -I -m pip config list 2>/dev/null)
+from_pip() {{
+  for section in global install :env:; do
+    printf '%s\\n' "$pip_told" | sed -n "s/^$section\\.$1='\\(.*\\)'\\$/\\1/p"
+  done | tail -n 1 | sed 's/\\\\n/ /g' | tr -s ' ' "$2"
+}}
+[ -n "$UV_DEFAULT_INDEX$UV_INDEX_URL" ] || UV_DEFAULT_INDEX=$(from_pip index-url ' ')
+[ -n "$UV_INDEX$UV_EXTRA_INDEX_URL" ] || UV_INDEX=$(from_pip extra-index-url ' ')
+[ -n "$UV_FIND_LINKS" ] || UV_FIND_LINKS=$(from_pip find-links ,)
+[ -n "$UV_INSECURE_HOST" ] || UV_INSECURE_HOST=$(from_pip trusted-host ' ')
+[ -n "$SSL_CERT_FILE" ] || SSL_CERT_FILE=$(from_pip cert ' ')
+[ -n "$HTTPS_PROXY" ] || HTTPS_PROXY=$(from_pip proxy ' ')
+UV_SYSTEM_CERTS=${{UV_SYSTEM_CERTS:-1}}
+for name in UV_DEFAULT_INDEX UV_INDEX UV_FIND_LINKS UV_INSECURE_HOST SSL_CERT_FILE HTTPS_PROXY UV_SYSTEM_CERTS; do
+  eval "[ -z \\"\\$$name\\" ] || export $name"
+done"""
+
+
 def read(say: Callable[[str], None], cache: str) -> Sources:
     """What pip is configured to do, without the extra indexes and folders of links that do not answer.
 

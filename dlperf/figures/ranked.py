@@ -8,7 +8,6 @@ from dlperf.figures import ranking, standings, summaries
 from dlperf.figures.standings import Standing
 from dlperf.figures.summaries import Summary
 from dlperf.models import FAMILIES
-from dlperf.proof import judge
 from dlperf.schema import Comparison, Job, Skip
 
 
@@ -51,8 +50,7 @@ def _figures(standing: Standing, comparison: Comparison) -> Mapping[str, object]
         known |= {"relative_low": relative.low, "relative_high": relative.high} if relative else {}
         known |= dict(zip(("rank_first", "rank_last"), standing.ranks, strict=True)) if standing.ranks else {}
     if job.traits.proven:
-        effective = summary.done[0].effective
-        known["proof"] = judge.verdict(comparison.proofs.get(job.id, ()), effective)[1]
+        known["proof"] = standings.proof(comparison, job)
     return known
 
 

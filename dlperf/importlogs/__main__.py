@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from dlperf.cli import Parser, exit_code
 from dlperf.errors import Problem, UsageError, clean, did_you_mean, shown, whole_number
+from dlperf.words import count
 
 if TYPE_CHECKING:
     from dlperf.figures.published import Figure
@@ -77,7 +78,7 @@ def _import(arguments: Mapping[str, Any]) -> int:
     found += runs.medians(found)
     if output:
         _write(output, found, places)
-        print(f"{len(found)} figures: {output / 'figures.csv'}")
+        print(f"{count(len(found), 'figure')}: {output / 'figures.csv'}")
     else:
         print(_table(found))
     return 0

@@ -9,6 +9,7 @@ from pathlib import PurePath
 
 from dlperf.errors import whole_number
 from dlperf.importlogs.format import Format
+from dlperf.words import count
 
 #: folders and files of DLPerf's tree: 4n8g, bz128, r50_b128_fp32_5.log
 NODES, BATCH = re.compile(r"(\d{1,5})n(\d{1,5})[gd]"), re.compile(r"(?:bz|b|bs)(\d{1,7})")
@@ -112,7 +113,8 @@ def size(form: Format, path: PurePath, head: str, ranks: int, given: Mapping[str
     model = told.get("model") or placed.get("model") or ""
     model = MODELS.get(model.lower(), "") or given.get("model") or model or form.model
     if ranks and ranks != (nodes or 0) * (each or 0):
-        doubts.append(f"{ranks} ranks print, of {(nodes or 0) * (each or 0)} devices")
+        print_ = "prints" if ranks == 1 else "print"
+        doubts.append(f"{count(ranks, 'rank')} {print_}, of {(nodes or 0) * (each or 0)} devices")
     return Size(
         nodes=nodes or 0,
         devices_per_node=each or 0,

@@ -15,6 +15,9 @@ MOST = {
     **{"sequence_length": 10**6, "aa": 1000, "timeout": 10**7, "max_time": 10**8},
 }
 
+#: of a time, in seconds
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
 
 def whole(name: str, least: int = 1) -> str:
     """What is allowed of a flag that takes a whole number."""
@@ -36,14 +39,16 @@ class Arguments:
         """In its own sentences."""
         self.problems.append(Problem(_flag(field), value, says=says))
 
-    def listed(self, name: str, allowed: Sequence[str], again: bool = False) -> tuple[str, ...]:
-        """again: whether what is there twice counts twice."""
-        values = split(self.arguments[name], again)
+    def listed(self, name: str, allowed: Sequence[str], again: bool = False, alone: str = "") -> tuple[str, ...]:
+        """again: whether what is there twice counts twice. alone: a word in place of a list, which the caller reads."""
+        values, known = split(self.arguments[name], again), [*allowed, *filter(None, [alone])]
         for value in dict.fromkeys(values):
-            if value not in allowed:
-                self.wrong(name, value, ", ".join(allowed), did_you_mean(value, allowed))
+            if value not in known:
+                self.wrong(name, value, ", ".join(known), did_you_mean(value, known))
+            elif value not in allowed:
+                self.problem(name, self.arguments[name], f"{alone} stands alone. Leave it out, or the others.")
         if not values:
-            self.wrong(name, self.arguments[name], ", ".join(allowed))
+            self.wrong(name, self.arguments[name], ", ".join(known))
         return tuple(value for value in values if value in allowed) or (allowed[0],)
 
     def words(self, name: str) -> list[str]:
@@ -74,9 +79,10 @@ class Arguments:
         text = self.arguments.get(name)
         if text is None:
             return default
-        value = decimal(text)
-        if value is None or not 0 < value <= MOST[name]:
-            self.wrong(name, text, f"a number of seconds, more than 0 and at most {MOST[name]:,}")
+        unit = UNITS.get(str(text)[-1:], 0.0)
+        value = (decimal(str(text)[:-1] if unit else text) or 0.0) * (unit or 1.0)
+        if not 0 < value <= MOST[name]:
+            self.wrong(name, text, f"seconds, more than 0 and at most {MOST[name]:,}, or with a unit: 90s, 15m, 2h")
             return default
         return value
 

@@ -57,8 +57,8 @@ def from_arguments(
 ) -> Spec:
     """Check the command line's texts and make a Spec. precisions: those allowed. UsageError lists every wrong field."""
     checker = _Checker(arguments)
-    if arguments["dry_run"] not in (None, False, True, "rows", "full"):
-        checker.wrong("dry_run", arguments["dry_run"], "rows, full")
+    if arguments["dry_run"] not in (None, False, True, "plan", "rows", "full"):
+        checker.wrong("dry_run", arguments["dry_run"], "plan, rows, full")
     frameworks = checker.frameworks(adapters)
     device = checker.device([adapters[name] for name in frameworks])
     protocol = checker.protocol(device)
@@ -128,7 +128,7 @@ class _Checker(Devices, Often, Sizes):
     ) -> tuple[str, ...]:
         """auto stands alone: it is amp, or fp32 where amp would leave too little to compare."""
         if self.arguments["precision"] != AUTO or "amp" not in allowed:
-            return self.listed("precision", allowed)
+            return self.listed("precision", allowed, alone=AUTO if "amp" in allowed else "")
         families = {models.FAMILY_OF[model] for model in chosen_models}
         return ("fp32",) if without_amp(chosen, families, device, instructions) else ("amp",)
 
@@ -158,7 +158,7 @@ class _Checker(Devices, Often, Sizes):
     def frameworks(self, adapters: Mapping[str, Adapter]) -> tuple[str, ...]:
         if not self.arguments["frameworks"] or self.arguments["frameworks"] == "all":
             return tuple(name for name, adapter in adapters.items() if adapter.default)
-        return self.listed("frameworks", tuple(adapters), again=True)
+        return self.listed("frameworks", tuple(adapters), again=True, alone="all")
 
     def sources(self, chosen: Sequence[Adapter], chosen_models: Sequence[str]) -> dict[str, str]:
         """--source DIR, for all scripts that are not ours, or ADAPTER=DIR with commas."""
@@ -313,6 +313,9 @@ class _Checker(Devices, Often, Sizes):
             if key not in launcher.arguments:
                 hint = did_you_mean(key, launcher.arguments)
                 self.wrong("launcher_arg", key, f"{allowed} (launcher {launcher.name})", hint)
+        if not self.arguments["dry_run"]:
+            for says in launcher.not_here(given):
+                self.problem("launcher", launcher.name, says)
         in_container = self.arguments.get("env") in ENGINES  # then the pods' image is that of the run
         for key in launcher.required:
             if key not in given and not (key == "image" and in_container):

@@ -30,6 +30,7 @@ from dlperf.proof.written import states as states_of
 from dlperf.runs import events
 from dlperf.schema import Job
 from dlperf.stored import DAMAGED
+from dlperf.words import count
 
 #: what a worker writes, see dlperf.adapters.trace
 AUDIT, WEIGHTS = "audit.npz", "weights.npz"
@@ -69,7 +70,7 @@ def verdict(references: References, job: Job, run: Path, row_seconds: float) -> 
     told = is_adam(job) and {1, 2} <= ours.moments.keys()
     gradient = measured.audited_gradient(ours, reference, recipe(job).beta1) if told else ()
     wrong = next(chain(adam_faults(job, ours, steps - 1), found, gradient), "")
-    return {"verdict": "different", "why": f"after {steps} steps {wrong}"} if wrong else {"audited": steps}
+    return {"verdict": "different", "why": f"after {count(steps, 'step')} {wrong}"} if wrong else {"audited": steps}
 
 
 def takes(job: Job, threads: int) -> float:

@@ -124,7 +124,7 @@ class Certifier:
         if found:
             return found
         if not self.spec.verify:
-            failure = Failure("unproven", "no certificate was asked for (--no-verify), and none is there")
+            failure = Failure(judge.NOT_ASKED, "no certificate was asked for (--no-verify), and none is there")
             return Evidence(replace(blank, failure=failure), {})
         self._say(f"{number} proof of the same work: {one.title}")
         made = self.run(one, environment, max(1, threads // one.ranks))

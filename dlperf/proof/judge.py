@@ -43,6 +43,8 @@ READ_SHARE = 0.1
 #: seconds that a `read` may take in any case: in tiny models the call itself is a good part of a step
 READ_SECONDS = 0.01
 REFERENCE = "reference"
+#: the kind of a trajectory's failure that is none: --no-verify
+NOT_ASKED = "unproven"
 SORTS = ("logits", "gradient", "change", "statistic")
 #: keys of Trainer.effective that say of every model what work was done
 COMMON_WORK = ("precision", "compute_dtype", "loss_scale", "data")
@@ -281,6 +283,8 @@ def _parting(found: Difference, bars: Bars) -> str:
 def fault(one: Evidence) -> str:
     """What is wrong with a trajectory without any other beside it; empty if nothing."""
     trajectory = one.trajectory
+    if trajectory.failure and trajectory.failure.kind == NOT_ASKED:
+        return trajectory.failure.message
     if trajectory.failure:
         return f"{trajectory.failure.kind}: {trajectory.failure.message}"
     ran, asked = trajectory.effective.get("compute_dtype", ""), TABLE[trajectory.precision].dtype
@@ -319,7 +323,10 @@ def verdict(certificates: Sequence[Certificate], measured: Mapping[str, str] | N
     for word, phrase in (("different", "different work"), ("unproven", "no proof")):
         bad = [one for one in certificates if one.verdict == word]
         if bad:
-            return word, f"{phrase}: " + "; ".join(f"{_precision(one)}: {one.why}" for one in bad)
+            reasons: dict[str, list[str]] = {}
+            for one in bad:
+                reasons.setdefault(one.why, []).append(_precision(one))
+            return word, f"{phrase}: " + "; ".join(f"{', '.join(of)}: {why}" for why, of in reasons.items())
     return "same", "same work: " + ", ".join(f"{size(one)} ({_precision(one, measured)})" for one in certificates)
 
 

@@ -44,6 +44,7 @@ from dlperf.proof.rounding import (
     norm,
     odd_length,
 )
+from dlperf.words import count
 
 if TYPE_CHECKING:
     import numpy
@@ -364,7 +365,7 @@ def _statistics(run: Marks, reference: Reference, trained: Sequence[str]) -> Ite
     for steps in [one for one in shared if one in run.states]:
         found, most = _apart(run, first, steps, means), max(SLACK * grown(aparts, steps), FLOOR_STATISTIC)
         if not found <= most:
-            yield f"after {steps} steps its running means are off by {found:.2g} of their change"
+            yield f"after {count(steps, 'step')} its running means are off by {found:.2g} of their change"
             return
 
 

@@ -16,6 +16,7 @@ from dlperf import models
 from dlperf.proof.judge import work_options
 from dlperf.proof.references import drops
 from dlperf.schema import Comparison, Job, Record
+from dlperf.words import count
 
 #: frameworks below which nobody can say who is right
 ENOUGH = 4
@@ -69,8 +70,9 @@ def _odd(jobs: list[Job], rows: Mapping[str, _Losses]) -> Iterator[tuple[str, st
                 yield (
                     job.id,
                     (
-                        f"after {steps} steps of its windows its loss is {loss:.4g}; the median of {len(by_framework)} "
-                        f"frameworks is {middle:.4g}, from which a right one may be {bar:.1g} away"
+                        f"after {count(steps, 'step')} of its windows its loss is {loss:.4g}; the median "
+                        f"of {len(by_framework)} frameworks is {middle:.4g}, from which a right one may be {bar:.1g} "
+                        "away"
                     ),
                 )
 

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from dlperf.words import count
+
 if TYPE_CHECKING:
     import numpy
     from numpy.typing import NDArray
@@ -102,7 +104,7 @@ def faults(
             ours = _scaled(ours, theirs)
         apart = max(grown(aparts, steps), bars.floor)
         found, most = _off(ours, theirs), bars.slack * apart
-        of_all = f"after {steps} steps the {bars.what} of its parameters is"
+        of_all = f"after {count(steps, 'step')} the {bars.what} of its parameters is"
         if not found <= most:
             yield (
                 f"{of_all} another: off by {found:.2g} of the reference's where {most:.2g} is explained, and "
@@ -116,7 +118,7 @@ def faults(
             apart < UNDECIDED / 2 and odd_length(ours, theirs, other, bars.lengths, bars.what)
         )
         if odd:
-            yield f"after {steps} steps {odd}"
+            yield f"after {count(steps, 'step')} {odd}"
             return
 
 

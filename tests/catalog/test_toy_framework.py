@@ -173,4 +173,4 @@ def test_launchers_that_come_with_a_framework_start_it(compare, tmp_path, reques
 
 def test_horovodrun_does_not_start_it_without_horovod(compare):
     ended = compare("--nproc-per-node", "2", "--launcher", "horovod", "--dry-run")
-    assert "not have the launcher horovod; --set communication=horovod brings it" in ended.stdout
+    assert "not have the launcher horovod; --set communication=horovod brings it" in ended.stderr

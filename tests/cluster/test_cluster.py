@@ -166,7 +166,7 @@ def test_ctrl_c_cancels_the_slurm_job(testbed, tmp_path):
     wait_for(lambda: list((tmp_path / "out" / "runs").glob("*/0/events.rank1.jsonl")))
     process.terminate()
     process.communicate(timeout=300)
-    assert process.returncode == 130
+    assert process.returncode == 143
     wait_for(lambda: not any(queue(testbed)))
     wait_for(lambda: not left_behind(tmp_path))
 

@@ -1099,6 +1099,22 @@ def test_the_command_installs_says_why_not_and_removes(tmp_path, monkeypatch, ca
     assert "uv cache clean` deletes it" in said
 
 
+@pytest.mark.parametrize("verb", ["check", "remove"])
+def test_a_folder_that_no_lock_explains_is_named_with_its_size_and_what_deletes_it(own_cache, capsys, verb):
+    strange = own_cache / "envs" / "of somebody else"
+    strange.mkdir(parents=True)
+    (strange / "file").write_bytes(bytes(3_000_000))
+    making = own_cache / "envs" / ".building-toy-cpu-0123456789ab"
+    making.mkdir()
+    with guard.guard(own_cache / "envs" / "toy-cpu-0123456789ab", busy=pytest.fail):
+        assert command.main([verb]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[-1] == f"{strange}: 3 MB, of no lock that is here, so nothing uses it; rm -r '{strange}' deletes it"
+    assert str(making) not in "".join(said)
+    assert command.main([verb, "jax"]) == 0
+    assert str(strange) not in capsys.readouterr().out
+
+
 def test_threads_that_never_get_an_answer_do_not_outlive_the_probe(silent_server, monkeypatch):
     monkeypatch.setattr(indexes, "PROBE_SECONDS", 0.5)
     before = threading.active_count()

@@ -53,7 +53,8 @@ def test_what_a_command_line_asks_is_asked_again(words):
 
 @pytest.mark.parametrize("results", PUBLISHED, ids=lambda path: path.parent.name)
 def test_what_was_published_can_be_asked_again(results):
-    asked, _ = given.from_file(results)
+    asked, _ = given.from_file(results, problems := [])
+    assert not problems
     assert asked["model"] == ",".join(store.read(results)[0].spec["models"])
 
 
@@ -92,13 +93,13 @@ def test_a_file_has_options_and_the_command_line_wins(tmp_path):
         ("model = 'bert'\nmodle = 'bert'", "{}, line 2: modle: there is no such option. Did you mean 'model'?"),
         ("\nmodel = 'brt'\n", "{}, line 2: model: 'brt' is not usable; allowed: "),
         ("[model]\nx = 1", "{}, line 1: model: "),
-        ("batch_size = [1, 2]", "{}, line 1: batch_size: '[1, 2]' is not usable; allowed: a text, a number or a path."),
-        ("strict = 'yes'", "{}, line 1: strict: 'yes' is not usable; allowed: True, False."),
-        ("seed = 2020-01-01", "{}, line 1: seed: '2020-01-01' is not usable; allowed: a text, a number or a path."),
+        ("batch_size = [1, 2]", "{}, line 1: batch_size: '[1, 2]' is not usable; allowed: a string or a number."),
+        ("strict = 'yes'", "{}, line 1: strict: 'yes' is not usable; allowed: true, false, without"),
+        ("seed = 2020-01-01", "{}, line 1: seed: '\"2020-01-01\"' is not usable; allowed: a string or a number."),
         ("spec = 'other.toml'", "{}, line 1: spec: a file of options names no other."),
         (
             "set = {a = [1, {b = 2}]}",
-            "{}, line 1: set: \"{{'b': 2}}\" is not usable; allowed: a text, a number or a path",
+            "{}, line 1: set: '{{\"b\": 2}}' is not usable; allowed: a string or a number, or an array of them.",
         ),
         ("model = ", "--spec {}: cannot be read as TOML (TOMLDecodeError: Invalid value (at end of document))."),
         (
@@ -117,6 +118,22 @@ def test_what_is_wrong_in_a_file_is_named_with_file_and_line(tmp_path, text, say
     assert ended.stderr.startswith(says.format(path)), ended.stderr
     assert ended.stderr.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_all_that_is_wrong_in_a_file_and_beside_it_comes_at_once(tmp_path):
+    path = tmp_path / "dlperf.toml"
+    path.write_text('modle = "bert"\nstrict = "yes"\nprecision = "fp8"\nspec = "other.toml"\n')
+    said = call("compare", *FAKE[:2], "--spec", path, "--seed", "x", DLPERF_QUIET="maybe")
+    assert (said.returncode, said.stdout) == (2, "")
+    named = [line.rpartition(": ")[0].partition(" is not")[0].split(": ")[:2] for line in said.stderr.splitlines()]
+    assert named == [
+        ["DLPERF_QUIET", "'maybe'"],
+        [f"{path}, line 4", "spec"],
+        [f"{path}, line 1", "modle"],
+        [f"{path}, line 2", "strict"],
+        [f"{path}, line 3", "precision"],
+        ["--seed", "'x'"],
+    ]
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "x", '{"spec": {"models": 3}}', "[" * 99999])

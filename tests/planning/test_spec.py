@@ -168,7 +168,11 @@ def test_precision_depends_on_the_device(asked, device, meant):
         (["--until", "2%", "--max-blocks", "1"], ["--max-blocks: '1'", "a whole number from 7 to 1,000"]),
         (["--max-blocks", "9"], ["--max-blocks 9: it limits --until, which is not given. Leave it out."]),
         (["--max-time", "60"], ["--max-time 60: it limits --until"]),
-        (["--until", "2%", "--max-time", "2h"], ["--max-time: '2h'", "a number of seconds"]),
+        (["--until", "2%", "--max-time", "2d"], ["--max-time: '2d'", "seconds, more than 0", "90s, 15m, 2h"]),
+        (["--timeout", "m"], ["--timeout: 'm'", "90s, 15m, 2h"]),
+        (["--precision", "fp33"], ["--precision: 'fp33'", "bf16, auto."]),
+        (["--precision", "auto,fp32"], ["--precision auto,fp32: auto stands alone."]),
+        (["--frameworks", "al"], ["--frameworks: 'al'", ", all. Did you mean 'all'?"]),
         (["--warmup-steps", "²"], ["--warmup-steps", "'²'"]),
         (["--timeout", "0"], ["--timeout", "seconds, more than 0"]),
         (["--timeout", "nan"], ["--timeout", "seconds, more than 0"]),
@@ -223,6 +227,11 @@ def test_each_wrong_field_is_named_with_what_is_allowed(words, parts):
     (problem,) = problems(*words)
     for part in parts:
         assert part in problem
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("15m", 900), ("1.5h", 5400)])
+def test_a_time_may_have_a_unit(text, seconds):
+    assert parse("--timeout", text).timeout == seconds
 
 
 def test_all_wrong_fields_come_at_once():

@@ -558,8 +558,11 @@ def test_without_verification_rows_have_no_proof(toys, tmp_path):
     assert ended.returncode == 0, ended.stderr
     assert not (tmp_path / "out" / "proofs").exists()
     page = (tmp_path / "out" / "report.md").read_text()
-    assert "not comparable: no proof" in page
-    assert "(--no-verify)" in page
+    why = "no proof: fp64, fp32: no certificate was asked for (--no-verify), and none is there"
+    line = f"- Fake: not comparable: {why}; one run: no interval."
+    assert line in page.splitlines()
+    assert line in ended.stdout.splitlines(), "the terminal's phrase"
+    assert f"Proof: {why}." in call("show", tmp_path / "out", "fake").stdout.splitlines()
 
 
 @pytest.mark.parametrize(
