@@ -10,13 +10,10 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dlperf.cli import Parser, exit_code
 from dlperf.errors import Problem, UsageError
-
-if TYPE_CHECKING:
-    from dlperf.audit.cells import Subject
 
 EXIT_CODES = "Exit codes: 0 if no error is found, whatever the warnings; 1 if there is one; 2 for an invalid request."
 #: of the page over all published sources
@@ -60,7 +57,7 @@ def _audit(arguments: Mapping[str, Any]) -> int:
     if arguments["write"]:
         subjects = [reading.folder(sources.published() / name) for name in sources.names()]
     else:
-        subjects = [_subject(name) for name in dict.fromkeys(names)]
+        subjects = [one for name in dict.fromkeys(names) for one in reading.subjects(name)]
     found = audit_all(subjects)
     if arguments["write"]:
         _write(sources.published(), {PAGE: page.markdown(found, links=True)})
@@ -69,22 +66,6 @@ def _audit(arguments: Mapping[str, Any]) -> int:
         _write(Path(arguments["output"]), {PAGE: page.markdown(found), "audit.json": page.as_json(found)})
     print(page.as_json(found) if arguments["json"] else page.text(found), end="")
     return int(any(one.severity == "error" for several in found.values() for one in several))
-
-
-def _subject(named: str) -> Subject:
-    from dlperf import sources
-    from dlperf.audit import cells, reading
-    from dlperf.comparison import store
-
-    for place in (Path(named), sources.published() / named):
-        if (place.is_dir() and store.holds(place)) or (place.is_file() and place.suffix == ".json"):
-            comparison, warnings = store.read(place)
-            for warning in warnings:
-                print(f"{place}: {warning}", file=sys.stderr)
-            return cells.subject(comparison, named)
-    if Path(named).is_file():
-        return reading.file(Path(named))
-    return reading.folder(sources.find(named, "FILE|RUN|SOURCE"))
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:

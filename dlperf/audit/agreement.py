@@ -30,23 +30,41 @@ def tables_disagree(subject: Subject) -> Iterator[Finding]:
             odd = f", {times:.4g} times" if devices > 1 and abs(times / devices - 1) < NOISE else ""
             expected = f"{a.figure.printed}, as in {a.figure.table} ({a.where})"
             found = f"{b.figure.printed}, {100 * apart:.1f} % apart{odd}"
-            severity = (
-                ERROR if apart > NOISE and b.figure.model else WARNING
-            )  # without a model nobody knows what it is of
+            known = b.figure.model and a.source == b.source  # else nobody knows whether it is of one thing
+            severity = ERROR if apart > NOISE and known else WARNING
             yield of(b, severity, expected, found)
 
 
 def not_in_the_log(subject: Subject) -> Iterator[Finding]:
-    """A log tells model, precision, batch and devices; its system may go by another name."""
-    for cells in _configurations(subject, _logged).values():
-        logs, others = [one for one in cells if _is_log(one)], [one for one in cells if not _is_log(one)]
-        systems = {_system(one) for one in others}
-        for one in others if logs else ():
-            mine = [log for log in logs if _system(log) in (_system(one), "") or _system(one) == ""]
-            if not mine and len(systems) == 1:
-                mine = logs
-            if mine:
-                yield from _against(one, mine)
+    """A log may tell less than a table, and its system may go by another name."""
+    logs: dict[int | None, list[Cell]] = {}
+    for one in subject.rates:
+        if _is_log(one) and one.number:
+            logs.setdefault(one.size, []).append(one)
+    if not logs:
+        return
+    told = [one for one in subject.rates if not _is_log(one) and one.number]
+    mine = {id(one): [log for log in logs.get(one.size, ()) if _may_be_of(log, one)] for one in told}
+    claims: dict[int, set[Hashable]] = {}
+    for one in told:
+        for log in mine[id(one)]:
+            claims.setdefault(id(log), set()).add(_configuration(one))
+    for one in told:
+        if own := [log for log in mine[id(one)] if len(claims[id(log)]) == 1]:
+            yield from _against(one, own)
+
+
+def _may_be_of(log: Cell, one: Cell) -> bool:
+    """Whether nothing that both tell differs; one of them may have samples in a second for images."""
+    a, b = log.figure, one.figure
+    pairs = (
+        *((getattr(a, name), getattr(b, name)) for name in ("model", "precision", "framework")),
+        (a.options.get("sequence"), b.options.get("sequence")),
+        (_system(log), _system(one)) if not (a.framework and b.framework) else ("", ""),
+        (counted(a.unit) if a.unit else "", counted(b.unit) if b.unit else ""),
+    )
+    batches = log.batch == one.batch or not (log.batch[1] and one.batch[1])
+    return batches and all(x == y or not x or not y for x, y in pairs)
 
 
 def _against(one: Cell, logs: Sequence[Cell]) -> Iterator[Finding]:
@@ -59,12 +77,6 @@ def _against(one: Cell, logs: Sequence[Cell]) -> Iterator[Finding]:
     count = f"the nearest of {len(logs)} logs" if len(logs) > 1 else "as its log gives"
     expected = f"{nearest.figure.printed}, {count} ({nearest.where})"
     yield of(one, ERROR if apart > NOISE else WARNING, expected, f"{one.figure.printed}, {100 * apart:.1f} % {above}")
-
-
-def _logged(one: Cell) -> Hashable:
-    figure = one.figure
-    told = figure.options.get("sequence", ""), figure.precision, counted(figure.unit)
-    return figure.model or figure.table, told, one.batch, one.size
 
 
 def _system(one: Cell) -> str:
@@ -136,6 +148,7 @@ def repeated_digits(subject: Subject) -> Iterator[Finding]:
 
 def _telling(cells: Sequence[Cell]) -> list[Cell]:
     """Those with so many digits that hardly a pair of so many cells has the same ones by chance."""
+    cells = [one for one in cells if not one.of_log]
     pairs = len(cells) * (len(cells) - 1) / 2
     return [one for one in cells if pairs / (9 * 10.0 ** max(0, one.digits - 1)) < RARE]
 
@@ -160,7 +173,7 @@ def two_rates(subject: Subject) -> Iterator[Finding]:
     for cells in _configurations(subject).values():
         rows: dict[tuple[str, str], list[Cell]] = {}
         for one in cells:
-            if one.runs is None:  # a system may be there twice, to see how far it comes out apart
+            if one.runs is None and not _is_log(one):  # a system may be there twice, to see how far it comes out apart
                 rows.setdefault((one.figure.table, one.figure.row), []).append(one)
         for row in rows.values():
             a, *others = row

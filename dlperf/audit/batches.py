@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from itertools import combinations
 
 from dlperf.audit.cells import SECONDS, Cell, Subject
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, merged, of
@@ -123,19 +124,45 @@ def estimators(subject: Subject) -> Iterator[Finding]:
 
 
 def batches(subject: Subject) -> Iterator[Finding]:
-    """In one row: what its columns compare."""
+    """On one number of devices: what systems compare."""
     for cells in subject.tables.values():
-        rows: dict[tuple[object, ...], list[Cell]] = {}
+        groups: dict[Hashable, list[Cell]] = {}
         for one in cells:
             figure = one.figure
             if figure.quantity == "throughput" and one.number and one.batch[1]:
-                key = figure.row, figure.model, figure.precision, figure.options.get("sequence")
-                rows.setdefault(key, []).append(one)
-        odd = [row for row in rows.values() if len({one.batch for one in row}) > 1]
+                of_what = figure.model, figure.precision, figure.options.get("sequence"), figure.device
+                key = (*of_what, one.size or figure.row)
+                groups.setdefault(key, []).append(one)
+        odd = [several for several in groups.values() if _apart(several, lambda one: one.batch)]
         if odd:
-            told = ", ".join(dict.fromkeys(f"{one.figure.batch} ({one.figure.column})" for one in odd[0]))
-            cells_ = [row[0] for row in odd]
-            yield from merged(cells_, WARNING, "one batch per device in a row", told)
+            told = ", ".join(dict.fromkeys(f"{one.figure.batch} ({_named(one)})" for one in odd[0]))
+            yield from merged([several[0] for several in odd], WARNING, "one batch per device of all systems", told)
+
+
+def _apart(cells: Sequence[Cell], value: Callable[[Cell], Hashable]) -> bool:
+    """Whether two systems have no value in common: of several each, they are compared at those that both have."""
+    mine: dict[Hashable, set[Hashable]] = {}
+    for one in cells:
+        mine.setdefault(_who(one), set()).add(value(one))
+    return any(a.isdisjoint(b) for a, b in combinations(list(mine.values())[:MOST], 2))
+
+
+#: systems of a table that are held against each other
+MOST = 100
+
+
+def _who(one: Cell) -> Hashable:
+    return one.figure.framework, one.figure.version, one.figure.system
+
+
+def _named(one: Cell) -> str:
+    """The system by its column, or in a table with a row for each by its own name."""
+    figure = one.figure
+    return (figure.framework or figure.system or figure.row) if COUNTS.search(figure.column) else figure.column
+
+
+#: a heading that names no system
+COUNTS = re.compile(r"/ ?s|per|throughput|rate|speed|^printed$", re.IGNORECASE)
 
 
 def work(subject: Subject) -> Iterator[Finding]:
@@ -157,11 +184,51 @@ def work(subject: Subject) -> Iterator[Finding]:
                 yield of(first, WARNING, f"one setting of {option} in a table", told, others=len(rates) - 1)
 
 
+def sizes(subject: Subject) -> Iterator[Finding]:
+    """Systems whose inputs, or numbers of parameters, are not alike."""
+    for cells in subject.tables.values():
+        groups: dict[Hashable, list[Cell]] = {}
+        for one in cells:
+            if one.figure.quantity == "throughput" and one.number:
+                groups.setdefault((one.figure.model, one.figure.precision, one.size), []).append(one)
+        for option, what in (("sequence", "length"), ("image_size", "image size"), ("params", "number of parameters")):
+            for several in groups.values():
+                known = [one for one in several if one.figure.options.get(option)]
+                if len(known) == len(several) > 1 and _apart(known, lambda one, option=option: _rough(one, option)):  # type: ignore[misc]
+                    told = ", ".join(dict.fromkeys(f"{one.figure.options[option]} ({_named(one)})" for one in known))
+                    yield of(known[0], WARNING, f"one {what} of all systems", told, others=len(known) - 1)
+                    break
+
+
+def _rough(one: Cell, option: str) -> Hashable:
+    """To the per cent, since millions are rounded."""
+    found = NUMBERS.match(one.figure.options[option].replace(",", ""))
+    return f"{float(found[0]):.2g}" if found and option == "params" else one.figure.options[option]
+
+
+def loads(subject: Subject) -> Iterator[Finding]:
+    """What rows tell of throttling and of others on the machine."""
+    for cells in subject.tables.values():
+        throttled = [one for one in cells if CALM.fullmatch(one.figure.options.get("throttled", "none")) is None]
+        yield from merged(throttled[:1], WARNING, "clocks that nothing holds down", _throttled(throttled))
+        others = [one for one in cells if LOAD.search(one.figure.column.replace("_", " ")) and one.number]
+        for one in others:
+            yield of(one, WARNING, "nobody else on the machine", one.figure.printed)
+
+
+def _throttled(cells: Sequence[Cell]) -> str:
+    return cells[0].figure.options["throttled"] if cells else ""
+
+
+CALM = re.compile(r"(none|no|false|0(\.0*)?( ?%)?|0x0+|not active|idle|gpu_idle|-|n/?a|)", re.IGNORECASE)
+LOAD = re.compile(r"(other|foreign) (processes|load|process|users|cpu)|\bsteal\b|throttl", re.IGNORECASE)
+
+
 def _mixed(subject: Subject, kind: Callable[[Cell], str], expected: str) -> Iterator[Finding]:
     for cells in subject.tables.values():
         groups: dict[str, list[Cell]] = {}
         for one in cells:
-            if one.figure.quantity == "throughput" and one.number and (name := kind(one)):
+            if one.figure.quantity == "throughput" and one.number and not one.of_log and (name := kind(one)):
                 groups.setdefault(name, []).append(one)
         if len(groups) > 1:
             told = "; ".join(
@@ -192,10 +259,11 @@ def steps(subject: Subject) -> Iterator[Finding]:
     for one in subject.cells:
         figure = one.figure
         claimed = _number(figure.steps)
-        if not claimed or figure.origin == "log":
+        if not claimed:
             continue
         told = [number for name in RAN if (number := _number(figure.options.get(name, ""))) is not None]
-        told += [float(number) for number in logs.get((one.setting, one.size), ())]
+        if figure.origin != "log":
+            told += [float(number) for number in logs.get((one.setting, one.size), ())]
         if told and max(told) < claimed:
             yield of(one, ERROR, f"{claimed:g} steps, as stated", f"{max(told):g} steps ran")
 
@@ -207,6 +275,10 @@ def window(subject: Subject) -> Iterator[Finding]:
         claimed, epoch = _number(one.figure.steps), _number(options.get("epoch_steps", ""))
         if claimed and epoch and epoch < claimed:
             yield of(one, WARNING, f"{claimed:g} steps within an epoch", f"an epoch of {epoch:g} steps")
+        held, size = _number(options.get("dataset", "")), one.global_batch
+        if claimed and held and size[0] == "global" and size[1] and claimed * size[1] > held:
+            expected = f"{claimed:g} steps within the {held:,.0f} samples of an epoch"
+            yield of(one, WARNING, expected, f"{claimed:g} steps of {size[1]:g}: {claimed * size[1] / held:.2g} epochs")
         if _number(options.get("warmup", "")) == 0:
             yield of(one, WARNING, "steps of a warm-up that are left out", "none left out")
         if options.get("step") == "1" and options.get("key") == "tracked_stats":
@@ -219,7 +291,7 @@ def few_runs(subject: Subject) -> Iterator[Finding]:
         found: dict[str, list[Cell]] = {}
         for one in cells:
             figure = one.figure
-            if figure.quantity not in ("throughput", "time_to_train") or one.value is None:
+            if figure.quantity not in ("throughput", "time_to_train") or one.value is None or one.of_log:
                 continue
             runs = _number(figure.options.get("runs") or figure.options.get("n") or "")
             if figure.estimator in ("one_run", "last_printed"):
@@ -263,7 +335,7 @@ RULES = (
     ),
     Rule(
         "batches mixed",
-        "Systems in one row have the same batch on each device.",
+        "Systems have the same batch on each device, on each number of devices.",
         WARNING,
         "DLPerf's rule, README of Oneflow-Inc/DLPerf: compared at the same batch size",
         batches,
@@ -274,6 +346,20 @@ RULES = (
         WARNING,
         "none: settings are equal or not",
         work,
+    ),
+    Rule(
+        "inputs differ",
+        "Systems in one table have inputs of one length or size, and as many parameters.",
+        WARNING,
+        "none: sizes are equal or not; parameters to two digits",
+        sizes,
+    ),
+    Rule(
+        "load that is told",
+        "A table that tells of throttling or of others on the machine has neither.",
+        WARNING,
+        "none: any of it changes a figure",
+        loads,
     ),
     Rule(
         "steps that never ran",

@@ -3,6 +3,7 @@ but for the number of devices. Pure."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,7 +11,7 @@ from functools import cached_property
 
 from dlperf import models
 from dlperf.figures import rates, summaries
-from dlperf.figures.published import NUMBER, Figure
+from dlperf.figures.published import NUMBER, Figure, number
 from dlperf.schema import Comparison
 
 #: options that say how often and where a figure was taken, or that differ with the number of devices anyway
@@ -63,6 +64,11 @@ class Cell:
         return self.figure.devices or self.figure.nodes
 
     @property
+    def of_log(self) -> bool:
+        """Whether it was read from a log here, which gives several figures of one run."""
+        return self.figure.origin == "log" and "format" in self.figure.options
+
+    @property
     def number(self) -> float:
         """Its value; 0 where it has none."""
         return self.value or 0.0
@@ -74,18 +80,19 @@ class Cell:
 
     @cached_property
     def decimals(self) -> int:
-        found = NUMBER.fullmatch(self.figure.printed.strip())
-        return len(found[1].partition(".")[2]) if found else 0
+        return max(0, -round(math.log10(self.ulp)))
 
     @cached_property
     def digits(self) -> int:
         """How many of them its number has, without leading and trailing zeros."""
         found = NUMBER.fullmatch(self.figure.printed.strip())
-        return min(SHARPEST, len(re.sub(r"\D", "", found[1]).strip("0"))) if found else 0
+        return min(SHARPEST, len(re.sub(r"\D|[eE].*", "", found[1]).strip("0"))) if found else 0
 
     @cached_property
     def ulp(self) -> float:
-        return float(10.0**-self.decimals)
+        """One of its last digit."""
+        found = number(self.figure.printed)
+        return found[1] if found else 1.0
 
     @cached_property
     def setting(self) -> tuple[Hashable, ...]:
@@ -114,13 +121,15 @@ class Cell:
 class Subject:
     """All that is audited together: the cells of one source, or those of a comparison, with it. labels: what the parts
     of a row's label are, by table: `GPUs | Sequence Length | Global Batch Size`.
-    plain: whether it is a file, which may belong to others that are named with it."""
+    plain: whether it is a file, which may belong to others that are named with it. changed: what somebody did to the
+    files of a comparison by hand."""
 
     name: str
     cells: Sequence[Cell]
     comparison: Comparison | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     plain: bool = False
+    changed: Sequence[str] = ()
 
     @cached_property
     def tables(self) -> Mapping[str, Sequence[Cell]]:

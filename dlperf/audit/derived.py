@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Hashable, Iterator, Sequence
 
 from dlperf.audit.cells import SECONDS, Cell, Subject, model_of
 from dlperf.audit.findings import ERROR, LAST_DIGIT, WARNING, Finding, Rule, merged, of
+from dlperf.audit.ratios import COMPARED, NARROW, Ratio, percent, ratios
 from dlperf.figures.published import PRECISIONS
 
 #: training images of ImageNet (ILSVRC 2012)
@@ -17,157 +16,6 @@ IMAGENET = 1_281_167
 NEAR = 5
 #: above what its epochs take at the printed rate a time has something else in it; below it cannot be
 LONGER = 0.25
-NARROW = re.compile(r"fp32|tf32|fp16|bf16|amp|mixed", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """A printed cell that is one rate over another. scale: 100 of per cent, over the devices of an efficiency."""
-
-    cell: Cell
-    above: Cell
-    below: Cell
-    scale: float
-    less: float = 0.0  # subtracted before scaling: 1 of an overhead
-
-    @property
-    def number(self) -> float:
-        return (self.above.number / self.below.number - self.less) * self.scale
-
-    @property
-    def span(self) -> tuple[float, float]:
-        """What it may be before its rates were rounded."""
-        if self.above is self.below:
-            return self.number, self.number
-        low = (self.above.low / self.below.high - self.less) * self.scale
-        return low, (self.above.high / max(self.below.low, 1e-12) - self.less) * self.scale
-
-    @property
-    def rounds(self) -> bool:
-        return abs(self.number - self.cell.number) <= self.cell.ulp / 2 * (1 + 1e-9)
-
-    @property
-    def cut(self) -> bool:
-        return 0 <= self.number - self.cell.number < self.cell.ulp * (1 - 1e-9)
-
-    @property
-    def near(self) -> bool:
-        """Off by one in the last digit."""
-        return abs(self.number - self.cell.number) < 1.5 * self.cell.ulp
-
-    @property
-    def possible(self) -> bool:
-        """Whether rates that round to what is printed give it."""
-        low, high = self.span
-        value, half = self.cell.number or 0, self.cell.ulp / 2
-        return low <= value + half and value - half <= high
-
-    @property
-    def told(self) -> str:
-        number = f"{self.number:,.{self.cell.decimals + 1}f}"
-        over = f"{self.above.figure.printed} over {self.below.figure.printed}"
-        shares = f", of {self.above.size} devices" if self.scale not in (1.0, 100.0) else ""
-        return f"{number}: {over}{shares}"
-
-
-@lru_cache(maxsize=1)  # several rules ask for those of one subject
-def ratios(subject: Subject) -> list[list[Ratio]]:
-    """Of each derived cell, the ratios of the source's own cells that it may be, the likeliest first."""
-    loose = {id(one): several for several in subject.any_batch for one in several}
-    alone: dict[Hashable, list[Cell]] = {}
-    for rate in subject.rates:
-        if rate.figure.devices == 1 and rate.value:
-            alone.setdefault(_kind(rate), []).append(rate)
-    found = []
-    for cells in subject.tables.values():
-        rows: dict[str, list[Cell]] = {}
-        for one in cells:
-            rows.setdefault(one.figure.row, []).append(one)
-        for one in cells:
-            if one.figure.quantity in ("speedup", "efficiency", "other") and one.value is not None:
-                made = _ratios(one, rows[one.figure.row], loose, alone)
-                if made:
-                    found.append(made)
-    return found
-
-
-def _ratios(
-    one: Cell, row: Sequence[Cell], loose: Mapping[int, Sequence[Cell]], alone: Mapping[Hashable, Sequence[Cell]]
-) -> list[Ratio]:
-    rates = [other for other in row if other.figure.quantity == "throughput" and other.number]
-    figure = one.figure
-    if figure.quantity == "other":
-        overhead = len(rates) > 1 and re.search("overhead", figure.column, re.IGNORECASE)
-        return [Ratio(one, rates[0], rates[1], _percent(one), 1.0)] if overhead else []
-    if figure.quantity == "speedup" and _of_precision(one):
-        return _over_precision(one, rates)
-    own = _own(one, rates)
-    if own is None:
-        return []
-    bases = [base for base in (*loose.get(id(own), [own])[:1], *_alone(own, alone))]
-    made = [Ratio(one, own, base, _scale(one, own, base)) for base in {id(base): base for base in bases}.values()]
-    single = own.size == 1 or figure.options.get("over") == "1_node"
-    known = single or any(base is not own for base in bases)
-    return made if known else []
-
-
-def _of_precision(one: Cell) -> bool:
-    over = one.figure.options.get("over", "")
-    return over in PRECISIONS if over else len(NARROW.findall(one.figure.column)) > 1
-
-
-def _over_precision(one: Cell, rates: Sequence[Cell]) -> list[Ratio]:
-    over = one.figure.options.get("over", "")
-    wide = ("fp32", "tf32")
-    below = [rate for rate in rates if (rate.figure.precision == over if over else rate.figure.precision in wide)]
-    mine = one.figure.precision if one.figure.precision not in ("", over) else ""
-    above = [
-        rate
-        for rate in rates
-        if rate not in below and (rate.figure.precision == mine if mine else rate.figure.precision not in wide)
-    ]
-    if not above or not below:
-        return []
-    return [Ratio(one, above[0], below[0], 1.0)]
-
-
-def _own(one: Cell, rates: Sequence[Cell]) -> Cell | None:
-    """The rate of its row that a derived cell is of: of the same setting, else of the same precision, or system; of
-    several the last before it."""
-    found = list(rates)
-    for same in (
-        lambda rate: rate.figure.precision == one.figure.precision,
-        lambda rate: rate.figure.system == one.figure.system,
-        lambda rate: rate.figure.framework == one.figure.framework and rate.figure.model == one.figure.model,
-        lambda rate: not one.figure.system or one.figure.system in rate.figure.column,
-    ):
-        found = [rate for rate in found if same(rate)] or found
-    return found[-1] if len(found) == 1 else _before(one, found)
-
-
-def _before(one: Cell, found: Sequence[Cell]) -> Cell | None:
-    named = [rate for rate in found if rate.figure.column and rate.figure.column in one.figure.column]
-    return named[0] if len(named) == 1 else None
-
-
-def _alone(own: Cell, alone: Mapping[Hashable, Sequence[Cell]]) -> Iterator[Cell]:
-    """The same setting on one device, in another table; what serves several devices is not part of it there."""
-    yield from (rate for rate in alone.get(_kind(own), ()) if rate.figure.table != own.figure.table)
-
-
-def _kind(rate: Cell) -> Hashable:
-    one = rate.figure
-    return one.model, one.framework, one.precision, one.device, one.unit, rate.batch
-
-
-def _scale(one: Cell, own: Cell, base: Cell) -> float:
-    if one.figure.quantity == "speedup":
-        return 1.0
-    return _percent(one) * max(base.devices, 1) / max(own.devices, 1)
-
-
-def _percent(one: Cell) -> float:
-    return 100.0 if "%" in one.figure.printed + one.figure.unit or one.number > 3 else 1.0
 
 
 def not_the_ratio(subject: Subject) -> Iterator[Finding]:
@@ -281,8 +129,12 @@ def efficiency(subject: Subject) -> Iterator[Finding]:
         if id(one) in known or one.value is None or figure.options.get("over", "1_device") in PRECISIONS:
             continue
         if figure.quantity == "efficiency":
-            most, value = _percent(one), one.low
-        elif figure.quantity == "speedup" and one.size and not NARROW.search(figure.column):
+            most, value = percent(one), one.low
+        elif (
+            figure.quantity == "speedup"
+            and one.size
+            and not (NARROW.search(figure.column) or COMPARED.search(figure.column))
+        ):
             most, value = float(one.size), one.low
         else:
             continue

@@ -4,7 +4,9 @@ Pure."""
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from itertools import pairwise
 
 from dlperf.audit.cells import SECONDS, Cell, Subject
@@ -13,9 +15,14 @@ from dlperf.audit.scaling import NOISE
 
 SAMPLES = re.compile(r"^(total )?(samples|images|sentences|sequences|tokens)$", re.IGNORECASE)
 CLOCK = re.compile(
-    r"^(total |elapsed )?(seconds|elapsed|time|timestamp|clock)( time)?( ?[(\[]s(ec|econds)?[)\]])?$", re.IGNORECASE
+    r"^((total|elapsed|wall) )?(seconds|elapsed|time|timestamp|ts|clock|date ?time)( time)?( ?[(\[]s\w*[)\]])?$",
+    re.IGNORECASE,
 )
-STEP = re.compile(r"^(step|iteration|iter|batch)s?( number)?$", re.IGNORECASE)
+STEP = re.compile(r"^(global )?(step|iteration|iter|batch)s?( number)?$", re.IGNORECASE)
+#: a row of a table of steps that is made of the others
+AVERAGE = re.compile(r"average|avg\.?|mean|total|all|overall", re.IGNORECASE)
+#: times that a first step is slower than the median of the others, from which on it is a warm-up
+FIRST = 2.0
 
 
 def totals(subject: Subject) -> Iterator[Finding]:
@@ -48,18 +55,63 @@ def losses(subject: Subject) -> Iterator[Finding]:
         known = [one for one in several if one.value is not None]
         if len(known) > 2 and _of_steps(subject, known) and known[-1].number >= known[0].number:
             yield of(known[-1], WARNING, f"below {known[0].figure.printed}, the first", known[-1].figure.printed)
+    for cells in subject.tables.values():
+        for row in _rows(cells):
+            first, last = (_only(row, re.compile(rf"({words}) .*loss|.*loss .*({words})")) for words in ENDS)
+            at = next((one for one in row if LAST.search(_head(one)) and one.number == last), row[0])
+            if first and last >= first:
+                yield of(at, WARNING, f"below {first:g}, the first", f"{last:g}")
+
+
+ENDS = "initial|first|start|starting|begin", "final|last|end|ending"
+LAST = re.compile(r"final|last|end")
+
+
+def first_step(subject: Subject) -> Iterator[Finding]:
+    """Of a table of steps from the first one on, with a time or a rate of each."""
+    for cells in subject.tables.values():
+        columns: dict[str, list[Cell]] = {}
+        for one in cells:
+            step_time = re.search(r"(step|iter\w*|batch) time|time|seconds|latency", _head(one)) and not CLOCK.match(
+                _head(one)
+            )
+            if one.number and (one.figure.quantity == "throughput" or step_time) and not AVERAGE.match(one.figure.row):
+                columns.setdefault(one.figure.column, []).append(one)
+        for several in columns.values():
+            if len(several) < 5 or not _of_steps(subject, several) or not re.match(r"[01]\b", several[0].figure.row):
+                continue
+            first, usual = several[0].number, statistics.median(one.number for one in several[1:])
+            times = usual / first if several[0].figure.quantity == "throughput" else first / usual
+            if times > FIRST:
+                expected = f"a first step as fast as the others, {usual:.4g} in the median, or left out"
+                yield of(several[0], WARNING, expected, f"{several[0].figure.printed}: {times:.3g} times as slow")
+                break
 
 
 def clocks(subject: Subject) -> Iterator[Finding]:
     """A column of times, a line for each step."""
     for several in _columns(subject, CLOCK):
-        known = [one for one in several if one.value is not None]
-        if not _of_steps(subject, known):
+        known = [(one, moment) for one in several if (moment := _moment(one)) is not None]
+        if not _of_steps(subject, [one for one, _ in known]):
             continue
-        for before, one in pairwise(known):
-            if one.number < before.number:
+        for (before, earlier), (one, later) in pairwise(known):
+            if later < earlier:
                 yield of(one, ERROR, f"{before.figure.printed} or later", one.figure.printed)
                 break
+
+
+def _moment(one: Cell) -> float | None:
+    """Seconds of a cell, of a date by its clock."""
+    if one.value is not None:
+        return one.value
+    try:
+        return datetime.fromisoformat(one.figure.printed.strip()).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return None
+
+
+def _head(one: Cell) -> str:
+    return one.figure.column.replace("_", " ").strip().lower()
 
 
 def _rows(cells: Sequence[Cell]) -> list[list[Cell]]:
@@ -72,7 +124,7 @@ def _rows(cells: Sequence[Cell]) -> list[list[Cell]]:
 def _columns(subject: Subject, named: re.Pattern[str]) -> Iterator[list[Cell]]:
     columns: dict[tuple[str, str], list[Cell]] = {}
     for one in subject.cells:
-        if one.figure.quantity == "other" and named.search(one.figure.column.strip()):
+        if one.figure.quantity == "other" and named.search(_head(one)):
             columns.setdefault((one.figure.table, one.figure.column), []).append(one)
     yield from columns.values()
 
@@ -89,7 +141,7 @@ def _of_steps(subject: Subject, cells: Sequence[Cell]) -> bool:
 
 
 def _only(row: Sequence[Cell], named: re.Pattern[str]) -> float:
-    found = [one for one in row if one.figure.quantity == "other" and named.fullmatch(one.figure.column.strip())]
+    found = [one for one in row if one.figure.quantity == "other" and named.fullmatch(_head(one))]
     return found[0].number * SECONDS.get(found[0].figure.unit, 1.0) if len(found) == 1 else 0.0
 
 
@@ -112,6 +164,13 @@ RULES = (
         ERROR,
         "none: a training that works has them",
         losses,
+    ),
+    Rule(
+        "warm-up in a log",
+        "A table of steps that begins with the first one is as fast there as later.",
+        WARNING,
+        "twice as slow as the median of the others: what is compiled or allocated once",
+        first_step,
     ),
     Rule(
         "clock of a log",

@@ -27,14 +27,14 @@ MODES = {"amp": "amp_fp16", "fp16": "amp_fp16", "bf16": "amp_bf16", "fp32": "fp3
 
 
 def above_peak(subject: Subject) -> Iterator[Finding]:
-    for one in subject.rates:
+    for one in _judged(subject):
         needed, peak, mode = _of(one)
         if needed and peak and needed > peaks.OVERCLOCK * peak * _winograd(one, mode):
-            yield of(one, ERROR, *_told(one, needed, peak, peaks.OVERCLOCK, mode))
+            yield of(one, ERROR if one.size else WARNING, *_told(one, needed, peak, peaks.OVERCLOCK, mode))
 
 
 def share(subject: Subject) -> Iterator[Finding]:
-    for one in subject.rates:
+    for one in _judged(subject):
         needed, peak, mode = _of(one)
         if not needed or not peak or needed > peaks.OVERCLOCK * peak * _winograd(one, mode):
             continue
@@ -42,9 +42,26 @@ def share(subject: Subject) -> Iterator[Finding]:
         if needed > credible * peak:
             # what a row of text is counted with is its longest length: padding that is left out does not compute
             padded = not _convolutions(one) and _sequence(one) >= 256
-            yield of(one, WARNING if padded or mode == "fp32" else ERROR, *_told(one, needed, peak, credible, mode))
+            doubtful = padded or mode == "fp32" or not one.size
+            yield of(one, WARNING if doubtful else ERROR, *_told(one, needed, peak, credible, mode))
         elif 0 < needed < SLOW * peak:
             yield of(one, WARNING, *_told(one, needed, peak, SLOW, mode, "at least"))
+
+
+def _judged(subject: Subject) -> Iterator[Cell]:
+    """Rates of a known number of devices; those of none where another of the table can be of one."""
+    for cells in subject.tables.values():
+        rates = [one for one in cells if one.figure.quantity == "throughput" and one.value is not None]
+        yield from (one for one in rates if one.size)
+        unsized = [one for one in rates if not one.size]
+        if len(unsized) == len(rates) and any(map(_of_one, unsized)):
+            yield from unsized
+
+
+def _of_one(one: Cell) -> bool:
+    """Whether a rate is what one device may do: not next to nothing, nor incredible."""
+    needed, peak, mode = _of(one)
+    return bool(needed and peak) and 0.01 < (needed or 0) / (peak or 1) < _credible(one, mode, peak or 1)
 
 
 def labelled_fp32(subject: Subject) -> Iterator[Finding]:
@@ -88,7 +105,8 @@ def _of(one: Cell) -> tuple[float | None, float | None, str]:
 
 def _needed(one: Cell) -> float | None:
     figure = one.figure
-    per_device = 1 if counted(figure.unit).endswith("per device") else figure.devices
+    alone = counted(figure.unit).endswith("per device") or not one.size  # if no number is told, it may be of one
+    per_device = 1 if alone else figure.devices
     flops = _flops(figure.model, counted(figure.unit).removesuffix(" per device"), _sequence(one))
     return None if flops is None or not per_device or one.value is None else one.number / per_device * flops
 
@@ -138,7 +156,8 @@ def _told(one: Cell, needed: float, peak: float, limit: float, mode: str, most: 
         f"({peak / 1e12:.4g}, {mode})"
     )
     length = f", {_sequence(one)} tokens each" if _sequence(one) else ""
-    found = f"{one.figure.printed} on {one.size} takes {needed / 1e12:.3g} TFLOP/s on each{length}"
+    on = one.size or "one, if it is of one,"
+    found = f"{one.figure.printed} on {on} takes {needed / 1e12:.3g} TFLOP/s on each{length}"
     return expected, f"{found}: {100 * needed / peak:.3g} %"
 
 

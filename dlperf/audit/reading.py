@@ -1,45 +1,156 @@
-"""What is audited, read from files: figures.csv, plain tables, the folder of a published source."""
+"""What is audited, read from files: figures.csv, tables, logs, folders of these, comparisons, published sources."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+import statistics
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
-from dlperf.audit import wide
+from dlperf import sources
+from dlperf.audit import cells, tables, wide
 from dlperf.audit.cells import Cell, Subject, cell
+from dlperf.comparison import store
 from dlperf.errors import Problem, UsageError
 from dlperf.figures import published
-from dlperf.sources import FIGURES, TOLD, read_source
+from dlperf.importlogs import read, trees
+from dlperf.importlogs.format import Format
+from dlperf.importlogs.formats import formats
+from dlperf.importlogs.recognise import Refused
 
-#: bytes of a file that is read
-MOST = 2**27
+#: bytes of a file, and files of a folder, that are read
+MOST, MOST_FILES = 2**27, 5000
+LOGS, TABLES = (
+    (".log", ".out", ".txt", ".err"),
+    (".csv", ".tsv", ".md", ".markdown", ".html", ".htm", ".json", ".jsonl"),
+)
+FIELD = "FILE|RUN|SOURCE"
+
+
+def subjects(named: str) -> list[Subject]:
+    """Of a file, a comparison, a published source or a folder of tables and logs. UsageError where it is none."""
+    for place in (Path(named), sources.published() / named):
+        if place.is_dir() and store.holds(place):
+            return [comparison(place, named)]
+    place = Path(named)
+    if place.is_file():
+        ours = place.suffix.lower() == ".json" and _ours(_text(place))
+        return [comparison(place, named) if ours else file(place)]
+    if place.is_dir() and not sources.holds(place) and (found := list(_tree(place))):
+        return found
+    return [folder(sources.find(named, FIELD))]
+
+
+def comparison(place: Path, name: str) -> Subject:
+    """With what was changed in it by hand."""
+    held, warnings = store.read(place)
+    return replace(cells.subject(held, name), changed=tuple(f"{warning}" for warning in warnings))
+
+
+def _ours(text: str) -> bool:
+    """Whether a JSON is a comparison, as dlperf writes it."""
+    try:
+        told = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(told, dict) and {"schema", "records", "jobs"} <= told.keys()
 
 
 def folder(place: Path) -> Subject:
     """Of a published source. UsageError where its source.toml cannot be read."""
-    made = file(place / FIGURES, place.name)
-    if not (place / TOLD).exists():
+    made = file(place / sources.FIGURES, place.name)
+    if not (place / sources.TOLD).exists():
         return made
-    return Subject(made.name, made.cells, labels={one.id: one.row for one in read_source(place).told.table})
+    return Subject(made.name, made.cells, labels={one.id: one.row for one in sources.read_source(place).told.table})
 
 
 def file(path: Path, name: str = "") -> Subject:
-    """Of a figures.csv, or of a plain table in CSV or Markdown. UsageError that names file, line and column."""
+    """Of a figures.csv, a plain table or a log. UsageError that names file, line and column."""
     name = name or path.name
-    lines = _lines(path)
+    text = _text(path)
     try:
-        if path.suffix.lower() not in (".md", ".markdown") and is_figures(lines):
-            sizes = "devices" not in lines[0].lower()
-            found = published.numbered(lines, partial=True)
-            cells = [
-                of(wide.completed(figure, path.stem, sizes), name, f"{path.name}:{line}") for line, figure in found
-            ]
-            return Subject(name, cells, plain=True)
-        tables = wide.tables(lines, path.suffix.lower())
-        figures, labels = wide.figures(tables, path)
+        if path.suffix.lower() not in tables.MARKDOWN and is_figures(text):
+            found = published.numbered(text.splitlines(keepends=True), partial=True)
+            of_lines = [of(wide.completed(figure, path.stem), name, f"{path.name}:{line}") for line, figure in found]
+            return Subject(name, of_lines, plain=True)
+        logged = path.suffix.lower() in LOGS or (not path.suffix and "loss" in text)
+        if logged and (made := log(path, path.name, name, text)):
+            return made
+        figures, labels = wide.figures(tables.tables(text, path.suffix.lower()), path.name, path.stem)
         return Subject(name, [of(figure, name, "") for figure in figures], labels=labels, plain=True)
     except ValueError as error:
         raise UsageError([Problem(str(path), "", says=f"{error}.")]) from None
+
+
+def log(path: Path, shown: str, name: str, text: str) -> Subject | None:
+    """Its figures, as dlperf.importlogs has them, and its lines as a table of steps; None of what has neither."""
+    steps = tables.logged(text)
+    labels: dict[str, str] = {}
+    made = [of(replace(_ran(one, steps), origin="log"), name, shown) for one in _figures(path, shown)]
+    if steps and any(any(row[1:]) for _, row in steps.rows):
+        figures, labels = wide.figures([steps], shown, shown)
+        made += [of(figure, name, "") for figure in figures]
+    return Subject(name, made, labels=labels, plain=True) if made else None
+
+
+def _ran(one: published.Figure, steps: tables.Table | None) -> published.Figure:
+    """With the step that its log ends at, where that is before those that it claims; not where several ranks print."""
+    numbers = [int(row[0]) for _, row in steps.rows] if steps else []
+    gaps = [b - a for a, b in pairwise(numbers)]
+    ends = gaps and min(gaps) > 0 and one.steps.isdigit() and numbers[-1] + statistics.mode(gaps) <= int(one.steps)
+    return replace(one, options={**one.options, "ran": str(numbers[-1])}) if ends else one
+
+
+#: what stands in for what neither a log nor its path tells
+ABSENT = {"nodes": "1", "batch": "1", "precision": "fp32"}
+
+
+def _figures(path: Path, shown: str) -> list[published.Figure]:
+    """Of a log; batch and precision are blank where they are not told, and nodes then one."""
+    try:
+        return list(read.read(path, shown, _formats(), None, {}).figures)
+    except Refused as refused:
+        absent = {name: told for name, told in ABSENT.items() if name in str(refused)}
+    try:
+        found = read.read(path, shown, _formats(), None, absent).figures if absent else ()
+    except Refused:
+        return []
+    blank: Mapping[str, Any] = {name: "" for name in absent if name != "nodes"}
+    return [replace(one, **blank, batch_of="" if "batch" in blank else one.batch_of) for one in found]
+
+
+@cache
+def _formats() -> dict[str, Format]:
+    return dict(formats())
+
+
+def _tree(place: Path) -> Iterator[Subject]:
+    """Each table of a folder, and all its logs as one."""
+    logs: list[Subject] = []
+    for number, (path, name, why) in enumerate(trees.files(place)):
+        if number >= MOST_FILES:
+            says = f"it has more than {MOST_FILES:,} files. Name a smaller folder."
+            raise UsageError([Problem(str(place), "", says=says)])
+        if why or path.stat().st_size > MOST or path.name == sources.TOLD:
+            continue
+        suffix = path.suffix.lower()
+        if suffix in LOGS or not suffix:
+            made = log(path, name, place.name, path.read_bytes().decode("utf-8", "replace"))
+            logs += [made] if made else []
+        elif suffix in TABLES:
+            try:
+                if suffix != ".json" or not _ours(_text(path)):
+                    yield file(path, name)
+            except UsageError:
+                continue  # of a folder, what is no table is passed over
+    if logs:
+        held = [one for several in logs for one in several.cells]
+        labels = {key: label for one in logs for key, label in one.labels.items()}
+        yield Subject(f"{place.name}: logs", held, labels=labels, plain=True)
 
 
 def of(figure: published.Figure, source: str, where: str) -> Cell:
@@ -48,18 +159,21 @@ def of(figure: published.Figure, source: str, where: str) -> Cell:
     return cell(figure, source, place)
 
 
-def is_figures(lines: Iterable[str]) -> bool:
+def is_figures(text: str) -> bool:
     """Whether it is a line for each cell: the columns that such a file must have."""
-    first = next(iter(lines), "").strip().lower().split(",")
-    return {"row", "column", "printed"} <= {one.strip().strip('"') for one in first}
+    first = text.partition("\n")[0].strip().lower().split(",")
+    return {one.strip().strip('"') for one in first} >= published.NEEDED
 
 
-def _lines(path: Path) -> list[str]:
+def _text(path: Path) -> str:
     try:
         if path.stat().st_size > MOST:
             says = f"it has {path.stat().st_size:,} bytes; at most {MOST:,} are read."
             raise UsageError([Problem(str(path), "", says=says)])
-        return path.read_bytes().decode("utf-8-sig").splitlines(keepends=True)
+        held = path.read_bytes()
+        if b"\0" in held[:4096]:
+            raise UsageError([Problem(str(path), "", says="it is binary. Name a table, a log, or a results.json.")])
+        return held.decode("utf-8-sig")
     except OSError as error:
         raise UsageError([Problem(str(path), "", says=f"cannot be read: {error.strerror}.")]) from None
     except UnicodeDecodeError as error:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
-from dlperf.audit.cells import Cell, Subject, series
+from dlperf.audit.cells import Cell, Subject, counted, series
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, of
 
 #: of a rate, what two medians of a handful of runs differ by without a cause. In the lists of logs of DLPerf's READMEs
@@ -29,7 +30,7 @@ AMDAHL = (
 
 
 def super_linear(subject: Subject) -> Iterator[Finding]:
-    for rates in subject.same_batch:
+    for rates in _series(subject):
         for one in rates[1:]:
             yield from _beyond(rates[0], one, NOISE)
     for times in _times(subject):
@@ -38,13 +39,13 @@ def super_linear(subject: Subject) -> Iterator[Finding]:
 
 
 def step(subject: Subject) -> Iterator[Finding]:
-    for rates in subject.same_batch:
+    for rates in _series(subject):
         for before, one in pairwise(rates[1:]):
             yield from _beyond(before, one, UNEVEN)
 
 
 def collapse(subject: Subject) -> Iterator[Finding]:
-    for rates in subject.same_batch:
+    for rates in _series(subject):
         for before, one in pairwise(rates):
             gain, most = one.number / before.number, one.devices / before.devices
             if 1 < gain < COLLAPSE * most:
@@ -53,7 +54,7 @@ def collapse(subject: Subject) -> Iterator[Finding]:
 
 
 def slower(subject: Subject) -> Iterator[Finding]:
-    for rates in subject.same_batch:
+    for rates in _series(subject):
         best = rates[0]
         for one in rates[1:]:
             if one.high < best.low:
@@ -108,6 +109,16 @@ def _too_soon(base: Cell, one: Cell) -> Iterator[Finding]:
             f"at least {base.number / most:,.6g}: {_shown(base)} on {_devices(base)} over {most:g}",
             f"{_shown(one)} on {_devices(one)}: {times:.4g} times as fast",
         )
+
+
+def _series(subject: Subject) -> list[list[Cell]]:
+    """Rates of all devices; one that is of each, times their number."""
+    return [[_of_all(one) for one in rates] for rates in subject.same_batch]
+
+
+def _of_all(one: Cell) -> Cell:
+    times = one.devices if counted(one.figure.unit).endswith("per device") else 1
+    return one if times < 2 else replace(one, value=one.number * times, low=one.low * times, high=one.high * times)
 
 
 def _times(subject: Subject) -> list[Sequence[Cell]]:

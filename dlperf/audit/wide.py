@@ -1,303 +1,301 @@
-"""Plain tables, as pages and spreadsheets have them: a row for each size, a column for each rate. Pure."""
+"""The figures of plain tables, as pages and spreadsheets have them: a row for each size, a column for each rate, or the
+other way round. Pure."""
 
 from __future__ import annotations
 
-import csv
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import cached_property
 
+from dlperf.audit import headings
 from dlperf.audit.cells import model_of
-from dlperf.figures.published import NUMBER, Figure
+from dlperf.audit.headings import normal
+from dlperf.audit.tables import MARK, Table
+from dlperf.figures.published import Figure, number
 
-#: what a column is, by its heading with spaces for underscores, the first that fits; all others are figures
-_DEVICES = r"(gpus?|devices?|accelerators?|cards?|trainers?|workers?|chips?|ranks?)"
-KINDS = (
-    ("global_batch", r"global.*batch|total.*batch|effective batch"),
-    ("accumulated", r"accumulated.*batch"),
-    ("accumulation", r"accumulat"),
-    ("batch", r"batch|\bbs\b|\bbsz\b"),
-    ("per_node", rf"{_DEVICES}( num)? ?(/|per) ?(node|machine|host)"),
-    ("nodes", r"^(num |number of |no\.? )?(of )?(nodes?|machines?|hosts?)( num| number| count)?$"),
-    ("devices", rf"^(num |number of |no\.? |# ?)?(of )?{_DEVICES}( num| number| count)?$"),
-    ("device", r"^(gpu|device|accelerator|hardware) (type|name|model)$|^hardware$"),
-    ("sequence", r"seq(uence)? ?len|^seq(uence)?$"),
-    ("model", r"^(model|network)$"),
-    ("framework", r"^framework$"),
-    ("system", r"^(system|implementation)$"),
-    ("precision", r"^(precision|dtype|data ?type)$"),
-    ("estimator", r"^estimator$"),
-    ("epoch_steps", r"(steps|iterations|batches) ?(per|in an?|/) ?epoch|epoch (steps|length)"),
-    ("warmup", r"^warm-? ?up( steps)?$"),
-    ("ran", r"steps? (run|ran|logged|measured|executed)|(ran|logged|executed) steps?"),
-    ("steps", r"^(num |number of )?(steps|iterations|iters)$"),
-    ("runs", r"^(runs|repeats|repetitions|n)$"),
-    ("unit", r"^units?$"),
-)
-#: what a figure is, likewise; a rate, if a table has a number of devices or a batch, or a heading names a rate
-QUANTITIES = (
-    ("other", r"(time|latency).*speed ?-?up"),
-    ("efficiency", r"efficien"),
-    ("speedup", r"speed ?-?up|scaling"),
-    ("time_to_train", r"time.to.(train|accuracy)|training time|\btime\b.*\(?(h|hrs|min|hours?|minutes)\)?$"),
-    ("other", r"^(total |elapsed )?(samples|images|sentences|sequences|tokens)$"),
-    ("other", r"^(total |elapsed )?(seconds|elapsed|time|timestamp|clock)( time)?( ?[(\[]s(ec|econds)?[)\]])?$"),
-    (
-        "other",
-        r"late?ncy|lantency|overhead|\bmem|loss|accuracy|\bauc\b|util|usage|vocab|embedding|classes|flop|hidden|"
-        r"layers|ratio|parallel|seed|\bstd|deviation|heads|parameter|length|%|"
-        r"(ms|s|sec|seconds) ?(/|per) ?(step|it|batch)|step time",
-    ),
-)
-RATE = re.compile(r"throughput|throuthput|\brates?\b|\bips\b", re.IGNORECASE)
-SIZE = re.compile(r"(\d+)\s*n(?:odes?)?\s*[x_\- ]*\s*(\d+)\s*([gd])(?:pus?|evices?)?", re.IGNORECASE)
-#: a heading that says how many devices
-SIZED = re.compile(r"x?\d+\s*(x|gpus?|devices?|nodes?|n\d+[gd])?", re.IGNORECASE)
-PRECISION = (
-    ("tf32", r"\btf32\b"),
-    ("amp", r"\bamp\b|mixed"),
-    ("bf16", r"\bbf(loat)?16\b"),
-    ("fp16", r"\b(fp|float)16\b"),
-    ("fp32", r"\b(fp|float)32\b"),
-)
-UNITS = re.compile(
-    r"\b(img|imgs|images?|samples?|sentences?|sequences?|seqs?|tokens?|words?|steps?|lines?|examples?|it|iters?)\s*"
-    r"(?:/|per)\s*(?:s|sec|second)\b(?:\s*(?:/|per)\s*(gpu|device|card|chip))?",
-    re.IGNORECASE,
-)
-#: how a figure was made, by its heading
-ESTIMATED = (
-    ("mean_of_rates", r"mean of (the )?(\w+ )?(rates|speeds)|(average|mean) (rate|speed)s?|per-step mean"),
-    ("samples_over_seconds", r"samples? (over|/|by) (seconds|time|elapsed)|elapsed|total samples"),
-)
-OPTIONS = ("sequence", "global_batch", "accumulated", "runs", "ran", "epoch_steps", "warmup")
-#: a first column of numbers that are no devices
-STEPS = re.compile(r"step|iter|epoch|pass\b|time|seed|run", re.IGNORECASE)
 #: what makes the figures of a table rates
-SIZES = {"devices", "nodes", "per_node", "batch"}
-TIMES = re.compile(r"\b(ms|sec(?:onds)?|s|min(?:utes)?|h(?:ours)?)\b", re.IGNORECASE)
-SYNONYMS = {"sec": "s", "seconds": "s", "minutes": "min", "hours": "h"}
-MODELS = re.compile(
-    r"resnet[- _]?50|bert[- _]?(?:base|large)|vgg[- _]?16|gpt[- _]?2|transformer|word2vec|ctr|simnet", re.IGNORECASE
+SIZES = {"devices", "nodes", "per_node", "parallel", "batch"}
+#: what a row tells that becomes an option of its figures
+OPTIONS = (
+    *("sequence", "global_batch", "accumulated", "runs", "ran", "epoch_steps", "warmup", "dataset", "parallel"),
+    *("clip", "loss_scale", "optimizer", "data", "params", "image_size", "throttled"),
 )
-DEVICES = re.compile(
-    r"\b(GB200|B200|H200|H100|A100|A800|H800|V100|P100|K80|T4|L40S|L40|L4|A30|A10G?|RTX ?\w+)\b"
-    r"(?:[- ]?(?:SXM\d?|PCIe?))?(?:[- ]?\d+ ?GB?)?",
-    re.IGNORECASE,
-)
+#: a first column of numbers that are no devices
+STEPS = re.compile(r"step|iter|epoch|pass\b|time|seed|run|thread|layer|\bid\b|date|year|version|rank", re.IGNORECASE)
+TIMES = re.compile(r"\b(ms|sec(?:onds)?|s|min(?:utes)?|h(?:ours?)?)\b", re.IGNORECASE)
+SYNONYMS = {"sec": "s", "seconds": "s", "minutes": "min", "hours": "h", "hour": "h"}
+SPREAD = re.compile(r"\s*(±|\+/-|\+-).*$")
+FEW = re.compile(r"\b(?:a |one |only )(?:single )?run\b|\bsingle run\b|\b(?:two|2) runs\b|\brun once\b", re.IGNORECASE)
+#: of a first column, whose rows are systems and whose columns are sizes or batches
+TRANSPOSED = re.compile(r"^(metric|quantity|measure|)$", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Table:
-    """title: the headings of the sections that it is in, and the line above it. head: its columns. rows: with their
-    line in the file."""
-
-    title: str
-    head: Sequence[str]
-    rows: Sequence[tuple[int, Sequence[str]]]
-
-
-def tables(lines: Sequence[str], suffix: str) -> list[Table]:
-    """Of a file in CSV, or of all tables of a page. ValueError, with the line, where there is none."""
-    piped = [number for number, line in enumerate(lines, 1) if line.lstrip().startswith("|")]
-    found = _markdown(lines) if suffix in (".md", ".markdown") or len(piped) > 2 else _csv(lines)
-    if not found:
-        raise ValueError("no table is in it: a first line of column names and a row of figures are needed")
-    return found
-
-
-def _csv(lines: Sequence[str]) -> list[Table]:
-    text = [line for line in lines if not line.startswith("#")]
-    first = len(lines) - len(text)
-    try:
-        delimiter = "\t" if text and "\t" in text[0] else ";" if text and ";" in text[0] and "," not in text[0] else ","
-        reader = csv.reader(text, delimiter=delimiter, strict=True)
-        rows = [(reader.line_num + first, [one.strip() for one in row]) for row in reader if any(row)]
-    except csv.Error as error:
-        raise ValueError(f"line {first + 1} or below: {error}") from None
-    if len(rows) < 2 or len(rows[0][1]) < 2:
-        return []
-    head = rows[0][1]
-    _whole(head, rows[1:])
-    return [Table("", head, rows[1:])]
-
-
-def _whole(head: Sequence[str], rows: Sequence[tuple[int, Sequence[str]]]) -> None:
-    for number, row in rows:
-        if len(row) != len(head):
-            raise ValueError(f"line {number}: it has {len(row)} columns, the first line {len(head)}")
-
-
-def _markdown(lines: Sequence[str]) -> list[Table]:
-    """Of a page; rows that are too short or long are filled or cut, as renderers do."""
-    found: list[Table] = []
-    headings, note, block = list[tuple[int, str]](), "", list[tuple[int, list[str]]]()
-    for number, line in enumerate([*lines, ""], 1):
-        if line.lstrip().startswith("|"):
-            told = line.strip().removeprefix("|").removesuffix("|")
-            block.append((number, [_plain(one) for one in re.split(r"(?<!\\)\|", told)]))
-            continue
-        if len(block) > 2 and all(re.fullmatch(r":?-+:?", one) for one in block[1][1]):
-            head = block[0][1]
-            rows = [(at, (row + [""] * len(head))[: len(head)]) for at, row in block[2:]]
-            above = [text for _, text in headings]
-            title = " ".join(dict.fromkeys(filter(None, (*above, note))))
-            found.append(Table(title, head, rows))
-        if block:
-            block = []
-        elif line.strip():
-            note = _plain(line.strip("#-* \n"))[:200]
-            if level := len(line) - len(line.lstrip("#")):
-                headings = [*(one for one in headings if one[0] < level), (level, note)]
-    return found
-
-
-def _plain(told: str) -> str:
-    """A cell of Markdown without links, breaks and stars."""
-    told = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(r"<br ?/?>", " ", told))
-    return re.sub(r"\s+", " ", told).strip(" *`\t")
-
-
-def figures(made: Sequence[Table], path: Path) -> tuple[list[Figure], dict[str, str]]:
-    """A figure for each cell, and what the parts of row labels are. ValueError where a table has no rates."""
+def figures(made: Sequence[Table], name: str, stem: str) -> tuple[list[Figure], dict[str, str]]:
+    """A figure for each cell, and what the parts of row labels are. name, stem: of the file. ValueError where no table
+    has numbers beside its labels."""
     found: list[Figure] = []
     labels: dict[str, str] = {}
-    for number, table in enumerate(made, 1):
-        name = f"{path.stem}-{number}" if len(made) > 1 else path.stem
-        kinds = _kinds(table)
-        labels[name] = " | ".join(table.head[at] for at, kind in enumerate(kinds) if kind != "figure")
-        seen: dict[str, int] = {}
-        for line, row in table.rows:
-            label = " | ".join(row[at] for at, kind in enumerate(kinds) if kind != "figure")
-            seen[label] = seen.get(label, 0) + 1
-            told = _told(table, kinds, row)
-            label += f" ({seen[label]})" if seen[label] > 1 else ""
-            for at, kind in enumerate(kinds):
-                if kind == "figure":
-                    found.append(_figure(name, label, table, at, row[at], told, path, line))
+    everything = " ".join([one.title + " " + " ".join(one.notes) for one in made] + [stem])
+    devices = {one[1].upper() for one in headings.DEVICES.finditer(everything)}
+    for at, table in enumerate(made, 1):
+        id_ = f"{stem}-{at}" if len(made) > 1 else stem
+        read = Read(id_, name, f"{table.title} {stem}", _turned(table), devices.pop() if len(devices) == 1 else "")
+        devices = devices or ({read.device} if read.device else set())
+        labels[id_] = read.label
+        found += read.figures()
     if not any(one.value is not None for one in found):
         raise ValueError("its tables have no numbers beside their labels, so nothing can be audited")
     return found, labels
 
 
-def _kinds(table: Table) -> list[str]:
-    """What each column is: a name of KINDS, `label`, or `figure`."""
-    found: list[str] = []
-    for at, head in enumerate(table.head):
-        plain = head.strip().replace("_", " ")
-        kind = next((kind for kind, pattern in KINDS if re.search(pattern, plain, re.IGNORECASE)), "")
-        named = UNITS.search(plain) or RATE.search(plain) or _quantity(head)
-        if named and kind not in ("sequence", "per_node", "devices", "nodes"):
-            kind = "figure"
-        numbers = sum(bool(NUMBER.fullmatch(row[at])) for _, row in table.rows)
-        if kind == "batch" and (re.search(r"=\s*\w", head) or any("." in row[at] for _, row in table.rows)):
-            kind = "figure"
-        found.append(kind or ("figure" if at and numbers else "label"))
-    return found
+def _turned(table: Table) -> Table:
+    """With a row for each size, where it has a column for each and a row for each kind of figure."""
+    first = [str(row[0]) for _, row in table.rows]
+    several = len({headings.quantity(one) or headings.unit(one) for one in first}) > 1
+    if not (len(table.head) > 2 and several and all(map(headings.bare, table.head[1:]))):
+        return table
+    rows = [
+        (table.rows[0][0], [head, *(row[at] for _, row in table.rows)]) for at, head in enumerate(table.head[1:], 1)
+    ]
+    return Table(table.title, [table.head[0] or "devices", *first], rows, table.notes)
 
 
-def _quantity(head: str) -> str:
-    plain = head.replace("_", " ")
-    return next((kind for kind, pattern in QUANTITIES if re.search(pattern, plain, re.IGNORECASE)), "")
+@dataclass(frozen=True)
+class Read:
+    """One table as it is understood. id: its name. file: its file's. title: its own, with the file's name. device: the
+    one that the page names."""
 
+    id: str
+    file: str
+    title: str
+    table: Table
+    device: str
 
-def _told(table: Table, kinds: Sequence[str], row: Sequence[str]) -> dict[str, str]:
-    """What a row says of all its figures; of batches also the heading, as `batch head`."""
-    told: dict[str, str] = {}
-    sharded = any("parallel" in head for head in table.head)  # a model's parts share a batch
-    for at, kind in enumerate(kinds):
-        if kind not in ("figure", "label") and row[at] and not (sharded and "batch" in kind):
-            told.setdefault(kind, row[at])
-            told.setdefault(f"{kind} head", table.head[at])
-        elif kind == "label" and (size := SIZE.search(row[at])):
-            told["nodes"], told["per_node"] = size[1], size[2]
-            if size[3] in "dD":
-                told["devices"] = told.pop("per_node")
-        elif (
-            kind == "label"
-            and not at
-            and not STEPS.search(table.head[at])
-            and (number := re.fullmatch(r"x?(\d+)\s*(x|gpus?|devices?)?", row[at], re.I))
+    @cached_property
+    def kinds(self) -> list[str]:
+        """What each column is: a name of headings.NUMBERS or WORDS, `label`, or `figure`."""
+        return [self._kind(at, head) for at, head in enumerate(self.table.head)]
+
+    def _kind(self, at: int, head: str) -> str:
+        cells = [MARK.sub("", row[at]) for _, row in self.table.rows if row[at]]
+        numbers = sum(_first(one) is not None for one in cells)
+        mostly = numbers * 2 > len(cells)
+        named = headings.kind(head, mostly)
+        if named in ("batch", "devices") and mostly and headings.rated(head):
+            named = ""  # samples/s at a batch size
+        if named == "batch" and (any(headings.batch(head)) or any("." in one for one in cells)):
+            named = ""
+        if named == "throttled" or (named and not (headings.rated(head) and named not in OPTIONS)):
+            return named
+        if mostly or (numbers and headings.rated(head)) or re.search(r"\bloss\b", normal(head)):
+            told = headings.rated(head) or headings.quantity(head)
+            return "figure" if at or told else "label"
+        clocks = headings.quantity(head) == "other" and any(re.search(r"\d:\d\d", one) for one in cells)
+        return "figure" if clocks or (at and numbers and headings.quantity(head)) else "label"
+
+    @cached_property
+    def label(self) -> str:
+        return " | ".join(self.table.head[at] for at in self.labels)
+
+    @cached_property
+    def labels(self) -> list[int]:
+        return [at for at, kind in enumerate(self.kinds) if kind != "figure"]
+
+    @cached_property
+    def unit(self) -> str:
+        """Of rates whose columns have none of their own."""
+        return headings.unit(self.title, True) or headings.unit(" ".join(self.table.notes), True)
+
+    @cached_property
+    def rated(self) -> bool:
+        """Whether a column says that it is a rate: others that do not are none."""
+        return any(headings.rated(head) for head in self.table.head)
+
+    @cached_property
+    def sized(self) -> bool:
+        """Whether the table itself tells numbers of devices; else its title may."""
+        words = [*self.table.head, *(row[at] for _, row in self.table.rows for at in self.labels)]
+        return bool({"devices", "nodes", "per_node"} & set(self.kinds)) or any(any(headings.size(one)) for one in words)
+
+    @cached_property
+    def batched(self) -> bool:
+        return bool({"batch", "micro_batch", "global_batch"} & set(self.kinds))
+
+    def figures(self) -> Iterator[Figure]:
+        seen: dict[str, int] = {}
+        for place, row in self.table.rows:
+            label = " | ".join(row[at] for at in self.labels)
+            seen[label] = seen.get(label, 0) + 1
+            told = self._told(row)
+            label += f" ({seen[label]})" if seen[label] > 1 else ""
+            for at, kind in enumerate(self.kinds):
+                if kind == "figure":
+                    yield from self._figures(label, at, row[at], told, place)
+
+    def _told(self, row: Sequence[str]) -> dict[str, str]:
+        """What a row says of all its figures; of batches also the heading, as `batch head`."""
+        told: dict[str, str] = {}
+        sharded = any(
+            re.search(r"(tensor|pipeline|model|expert)\W*parallel|^(tp|pp|mp|ep)$", normal(head))
+            for head in self.table.head
+        )
+        sharded = sharded and "parallel" not in self.kinds  # a model's parts share a batch
+        free = []
+        for at in self.labels:
+            kind, cell = self.kinds[at], row[at]
+            if kind != "label" and cell and not (sharded and "batch" in kind):
+                told.setdefault(kind, cell)
+                told.setdefault(f"{kind} head", self.table.head[at])
+            elif kind == "label" and cell:
+                free.append(cell)
+                if (
+                    not at
+                    and not STEPS.search(self.table.head[at])
+                    and re.fullmatch(r"x?\d+\s*x?", cell, re.IGNORECASE)
+                ):
+                    told.setdefault("devices", cell.strip("xX "))
+        if "micro_batch" in told:
+            told["batch"], told["batch head"] = told.pop("micro_batch"), told.pop("micro_batch head")
+        elif "batch" not in told and normal(told.get("global_batch head", "")) == "train batch size":
+            # of DeepSpeed it is the global one, of others that of a device
+            told["batch"], told["batch head"] = told.pop("global_batch"), told.pop("global_batch head")
+        for text in [
+            *free,
+            told.get("system", ""),
+            told.get("device", ""),
+            told.get("nodes", ""),
+            told.get("devices", ""),
+        ]:
+            nodes, devices = headings.size(text) if not re.fullmatch(r"\d*", text) else (None, None)
+            if devices or nodes:
+                told.update({key: str(one) for key, one in (("nodes", nodes), ("devices", devices)) if one})
+        told["label"] = " ".join([*free, told.get("system", ""), told.get("framework", ""), told.get("device", "")])
+        return told
+
+    def _figures(
+        self, label: str, at: int, printed: str, told: Mapping[str, str], place: int | str
+    ) -> Iterator[Figure]:
+        """One, or two where a second stands in brackets: 518.80 (77.48%)."""
+        printed = MARK.sub("", SPREAD.sub("", printed)) if printed else ""
+        one = self._figure(label, at, printed, told, place)
+        two = re.fullmatch(r"(.*\d\S*)\s*\(([^()]*\d[^()]*)\)", printed)
+        if two and number(two[1]) and number(two[2]):
+            kind = "efficiency" if "%" in two[2] else "speedup" if re.search(r"[x×]", two[2]) else "other"
+            yield replace(one, printed=two[1])
+            yield replace(one, printed=two[2], quantity=kind, unit="%" if "%" in two[2] else "x", estimator="")
+        else:
+            yield one
+
+    def _figure(self, label: str, at: int, printed: str, told: Mapping[str, str], place: int | str) -> Figure:
+        head = self.table.head[at]
+        first = normal(self.table.head[0])
+        of_batches = bool(re.search(r"batch|\bbsz?\b", first)) and self.kinds[0] == "label"
+        sized = headings.bare(head) and not of_batches and not STEPS.search(first)
+        size = headings.size(head) if not re.fullmatch(r"\D*\d+\D?", head) else (None, _whole(head.strip("xX ")))
+        nodes, devices = _size(told)
+        if sized or (devices is None and any(size) and not re.fullmatch(r"\d+", head)):
+            nodes, devices = size[0] or nodes, size[1]
+        if nodes is None and devices is None and not self.sized:
+            nodes, devices = headings.size(self.title)
+        quantity = headings.quantity(head)
+        many = sized or bool(told.keys() & SIZES) or bool(self.unit) or of_batches or any(headings.batch(head))
+        if not quantity or (headings.rated(head) and quantity == "other" and headings.unit(head)):
+            quantity = "throughput" if headings.rated(head) or (many and not self.rated) else "other"
+        words = f"{head} {told['label']}"
+        note = self._note(head, printed)
+        made = Figure(
+            table=self.id,
+            row=label,
+            column=head,
+            printed=printed,
+            quantity=quantity,
+            unit=_unit(quantity, head, printed, told.get("unit", "") or told["label"], self.unit),
+            estimator=headings.estimator(told.get("estimator", "")) or headings.estimator(head) or note,
+            model=told.get("model") or headings.model(words) or headings.model(self.title),
+            system=headings.rest("" if sized else head, told["label"], self.table.title),
+            framework=headings.framework(told.get("framework", "")) or headings.framework(words),
+            version="",
+            precision=headings.precision(told.get("precision", ""))
+            or headings.precision(head)
+            or headings.precision(told["label"])
+            or headings.precision(self.title),
+            options={key: told[key] for key in OPTIONS if key in told},
+            nodes=nodes,
+            devices=devices,
+            device=headings.device(told.get("device", ""))
+            or headings.device(words)
+            or headings.device(self.title)
+            or told.get("device", "")
+            or self.device,
+            batch="",
+            batch_of="",
+            steps="".join(re.findall(r"^\d+", told.get("steps", "").replace(",", ""))),
+            origin="log" if re.search(r"\blogs?\b|\blogged\b", normal(head)) else "table",
+            path=self.file if isinstance(place, int) else f"{self.file}: {place}" if place else self.file,
+            line=place if isinstance(place, int) else None,
+            doubt="",
+        )
+        return self._batched(replace(made, model=model_of(made.model)), head, told, of_batches)
+
+    def _batched(self, made: Figure, head: str, told: Mapping[str, str], of_batches: bool) -> Figure:
+        options = dict(made.options)
+        if quiet := re.search(r"w/o clip|without (gradient )?clip|no clip", f"{head} {told['label']}", re.IGNORECASE):
+            options.setdefault("clip", "off" if quiet else "")
+        if length := re.search(
+            r"\bseq(?:uence)?[ _]?(?:len(?:gth)?)?\s*(?:of|=|:)?\s*(\d{2,5})\b", f"{head} {self.title}", re.I
         ):
-            told.setdefault("devices", number[1])
-    return told
+            options.setdefault("sequence", length[1])
+        if "runs" not in options and (few := FEW.search(" ".join([self.title, *self.table.notes]))):
+            options["runs"] = "2" if re.search("two|2", few[0]) else "1"
+        if "accumulation" in told:
+            options["accumulation"] = _of(made, told["accumulation"], told["accumulation head"])
+        batch, of = headings.batch(head)
+        if not batch and of_batches and re.fullmatch(r"\d+", head):
+            batch, of = head, "device"
+        if not batch and "batch" in told:
+            batch, of = _of(made, told["batch"], told["batch head"]), "device"
+        elif not batch and "global_batch" in told:
+            batch, of = _of(made, told["global_batch"], told["global_batch head"]), "global"
+        if not batch:
+            batch, of = headings.batch(told["label"])
+        if not batch and not self.batched:
+            batch, of = headings.batch(self.title)
+        return replace(made, options=options, batch=batch, batch_of=of if batch else "")
+
+    def _note(self, head: str, printed: str) -> str:
+        """The estimator that a footnote tells, of a heading that has its mark, or of all."""
+        mark = found[0].strip(" \\") if (found := MARK.search(head)) else ""
+        for note in (self.table.title, *self.table.notes):
+            marked = re.match(r"\s*(\[\^?\w{1,3}\]|\\?\*+|[†‡§¹²³])", note)
+            mine = marked[0].strip(" \\") == mark if marked else not mark
+            told = headings.estimator(re.split(r"[;.]\s", note)[0] if marked else note) if mine else ""
+            if told:
+                return told if told == "mean_of_rates" or marked else ""
+        return ""
 
 
-def _figure(
-    name: str, label: str, table: Table, at: int, printed: str, told: Mapping[str, str], path: Path, line: int
-) -> Figure:
-    head = table.head[at]
-    sized = SIZED.fullmatch(head) and not re.search("batch", f"{table.head[0]} {table.title}", re.IGNORECASE)
-    estimated = next((name for name, pattern in ESTIMATED if re.search(pattern, head, re.IGNORECASE)), "")
-    logged = bool(re.search(r"\blogs?\b|\blogged\b", head, re.IGNORECASE))
-    aside = SIZED.fullmatch(head) or estimated or logged
-    rated = any(UNITS.search(one) or RATE.search(one) for one in table.head) or sized or told.keys() & SIZES
-    options = {key: told[key] for key in OPTIONS if key in told}
-    made = Figure(
-        table=name,
-        row=label,
-        column=head,
-        printed=printed,
-        quantity=_quantity(head) or ("throughput" if rated else "other"),
-        unit=told.get("unit", ""),
-        estimator=told.get("estimator", "").lower().replace(" ", "_") or estimated,
-        model=model_of(told.get("model", "")),
-        system=told.get("system", table.title if aside else f"{table.title} {head}".strip()),
-        framework=told.get("framework", ""),
-        version="",
-        precision="",
-        options=options,
-        nodes=_whole_number(told.get("nodes", "")),
-        devices=_devices(told) or (_whole_number(head) if sized and "nodes" not in told else None),
-        device=told.get("device", ""),
-        batch="",
-        batch_of="",
-        steps=_digits(told.get("steps", "")),
-        origin="log" if logged else "table",
-        path=path.name,
-        line=line,
-        doubt="",
-    )
-    made = completed(made, f"{table.title} {path.stem}", sizes=False)
-    made = replace(made, precision=precision(told.get("precision", "")) or made.precision)
-    if "accumulation" in told:
-        of = _of(made, told["accumulation"], told["accumulation head"])
-        made = replace(made, options={**made.options, "accumulation": of})
-    if "batch" in told:
-        batch = _of(made, told["batch"], told["batch head"])
-        return replace(made, batch=batch, batch_of="device" if batch else "")
-    words = f"{head} {label} {table.title}"
-    found = re.search(r"\b(?:bsz?|batch(?:[ _]size)?)\s*[=:]?\s*(\d+)", words, re.IGNORECASE)
-    return replace(made, batch=found[1], batch_of="device") if found else made
-
-
-def completed(figure: Figure, title: str = "", sizes: bool = True) -> Figure:
-    """A figure with what its labels say where its fields are empty: quantity, unit, precision, model, device, and other
-    names of models. sizes: also nodes and devices."""
+def completed(figure: Figure, title: str = "") -> Figure:
+    """A figure with what its labels say where its fields are empty, and other names of models."""
     words = f"{figure.column} {figure.row}"
-    quantity = figure.quantity or _quantity(figure.column) or "throughput"
+    quantity = figure.quantity or headings.quantity(figure.column) or "throughput"
     nodes, devices = figure.nodes, figure.devices
-    if devices is None and sizes and (size := SIZE.search(words)):
-        nodes = nodes or int(size[1])
-        devices = int(size[2]) * (int(size[1]) if size[3] in "gG" else 1)
-    elif devices is None and nodes is None and sizes:
-        number = re.match(r"(?:x ?)?(\d{1,5})\s*(?:x|gpus?|devices?)?\s*(?:$|\|)", figure.row.strip(), re.IGNORECASE)
-        number = number or re.fullmatch(r"(\d{1,5})\s*(?:x|gpus?|devices?)?", figure.column.strip(), re.IGNORECASE)
-        devices = int(number[1]) if number and int(number[1]) else None
-    model = figure.model or (found[0] if (found := MODELS.search(f"{words} {title}")) else "")
-    device = figure.device or (found[0] if (found := DEVICES.search(f"{words} {title}")) else "")
+    if devices is None and nodes is None:
+        nodes, devices = headings.size(words)
+        number = re.match(r"(?:x ?)?(\d{1,5})\s*x?\s*(?:$|\|)", figure.row.strip(), re.IGNORECASE)
+        number = number or re.fullmatch(r"(\d{1,5})\s*x?", figure.column.strip(), re.IGNORECASE)
+        devices = devices or (int(number[1]) or None if number and not nodes else None)
     options = dict(figure.options)
     if re.search(r"w/o clip|without clip", words, re.IGNORECASE):
         options.setdefault("clip", "off")
-    known = precision(figure.column) or precision(figure.row) or precision(title)
+    known = headings.precision(figure.column) or headings.precision(figure.row) or headings.precision(title)
     return replace(
         figure,
         table=figure.table or title,
         quantity=quantity,
-        unit=figure.unit or _unit(f"{figure.column} {figure.printed}", quantity),
-        model=model_of(model),
-        device=device,
+        unit=figure.unit or _unit(quantity, figure.column, figure.printed),
+        model=model_of(figure.model or headings.model(f"{words} {title}")),
+        device=figure.device or headings.device(f"{words} {title}"),
         nodes=nodes,
         devices=devices,
         origin=figure.origin or "table",
@@ -307,47 +305,39 @@ def completed(figure: Figure, title: str = "", sizes: bool = True) -> Figure:
     )
 
 
-def precision(told: str) -> str:
-    """Of a text that names one; of two, as `FP32 - mixed precision`, none."""
-    found = [name for name, pattern in PRECISION if re.search(pattern, told, re.IGNORECASE)]
-    return found[0] if len(found) == 1 else ""
+def _first(told: str) -> float | None:
+    """The number of a cell, whatever stands behind it in brackets or as its spread."""
+    found = number(re.sub(r"\s*\(.*\)$", "", SPREAD.sub("", told)))
+    numbers = re.fullmatch(r"\d+(\s*(,|/|and|\|)\s*\d+)+", told)  # of two precisions: 64 , 32
+    return found[0] if found else 0.0 if numbers else None
 
 
-def _unit(told: str, quantity: str) -> str:
+def _unit(quantity: str, head: str, printed: str, stated: str = "", of_all: str = "") -> str:
     if quantity == "throughput":
-        found = UNITS.search(told)
-        return re.sub(r"\s*(/|per)\s*(s|sec|second)\b", "/s", found[0]).lower() if found else ""
+        short = stated if re.fullmatch(r"\S+", stated) else ""
+        return headings.unit(head) or headings.unit(stated, True) or short or headings.unit(printed) or of_all
     if quantity in ("time_to_train", "other"):
-        time = TIMES.search(told)
-        return SYNONYMS.get(time[0].lower(), time[0].lower()) if time else "%" if "%" in told else ""
-    return "%" if "%" in told else "x" if quantity == "speedup" else ""
+        time = TIMES.search(f"{normal(head)} {printed} {stated}")
+        return SYNONYMS.get(time[0].lower(), time[0].lower()) if time else "%" if "%" in head + printed else ""
+    return "%" if "%" in head + printed else "x" if quantity == "speedup" else ""
 
 
-def _devices(told: Mapping[str, str]) -> int | None:
-    devices, nodes, each = (_whole_number(told.get(key, "")) for key in ("devices", "nodes", "per_node"))
-    return devices or (nodes * each if nodes and each else each if each and not nodes else None)
+def _size(told: Mapping[str, str]) -> tuple[int | None, int | None]:
+    devices, nodes, each, parallel = (_whole(told.get(key, "")) for key in ("devices", "nodes", "per_node", "parallel"))
+    whole = devices or (nodes * each if nodes and each else each if each and not nodes else None)
+    return nodes, whole or (parallel if not nodes else None)
 
 
-def _whole_number(told: str) -> int | None:
-    found = re.match(r"x?\s*(\d{1,7})\b", told)
+def _whole(told: str) -> int | None:
+    found = re.match(r"x?\s*(\d{1,7})\b", told.replace(",", ""))
     return (int(found[1]) or None) if found else None
-
-
-def _digits(told: str) -> str:
-    return "".join(re.findall(r"^\d+", told.replace(",", "")))
 
 
 def _of(figure: Figure, told: str, head: str) -> str:
     """Of a cell with a number for each precision, as `64 , 32`, the one of a figure's; empty where that is open."""
-    order = _order(head)
+    order = headings.order(head)
     numbers = re.findall(r"\d+", told if len(order) == 2 else re.sub(r"(?<=\d),(?=\d{3}\b)", "", told))
     if len(numbers) == 1:
         return str(numbers[0])
     mine = figure.precision not in ("fp32", "tf32")
     return str(numbers[order.index(mine)]) if len(numbers) == len(set(order)) == 2 and figure.precision else ""
-
-
-def _order(head: str) -> list[bool]:
-    """Of a heading that names two precisions, whether each is a narrow one."""
-    names = re.findall(r"mixed precision|FP16|AMP|BF16|FP32|TF32", head, re.IGNORECASE)
-    return [not re.fullmatch("FP32|TF32", name, re.IGNORECASE) for name in names]

@@ -20,8 +20,12 @@ BATCHES = ("device", "global", "tokens per device", "unknown", "")
 #: where it stands: what was read off a chart is never computed with; of a log, its own or what is counted there
 ORIGINS = ("table", "text", "chart", "log")
 PRECISIONS = ("fp32", "tf32", "amp", "fp16", "bf16", "")
-#: a number as tables have it: 1,234.50, 97 %, 3.02x, x1.60, ~5 hours
-NUMBER = re.compile(r"[~x]?(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)\s*(?:%|[A-Za-z/]+)?")
+#: a number as tables have it: 1,234.50, 97 %, 3.02x, x1.60, ~5 hours, +12.5 %, 3.1k
+NUMBER = re.compile(
+    r"[~≈x×]?\s?[+]?(-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][+-]?\d{1,2})?)\s?([kKM](?![A-Za-z]))?\s*"
+    r"(?:%|[A-Za-zµ/²×]+)?"
+)
+SCALES = {"k": 1e3, "K": 1e3, "M": 1e6, None: 1.0}
 
 
 @dataclass(frozen=True)
@@ -63,8 +67,19 @@ class Figure:
     @property
     def value(self) -> float | None:
         """None for a blank, `OOM`, and whatever else is no number."""
-        found = NUMBER.fullmatch(self.printed.strip())
-        return float(found[1].replace(",", "")) if found else None
+        found = number(self.printed)
+        return found[0] if found else None
+
+
+def number(printed: str) -> tuple[float, float] | None:
+    """What a cell says, and one of its last digit; None for a blank, `OOM`, and whatever else is no number."""
+    found = NUMBER.fullmatch(printed.strip())
+    if not found:
+        return None
+    mantissa, _, exponent = found[1].replace(",", "").lower().partition("e")
+    scale = SCALES[found[2]] * 10.0 ** int(exponent or 0)
+    value = float(mantissa) * scale if scale != 1.0 else float(mantissa)
+    return value, scale * 10.0 ** -len(mantissa.partition(".")[2])
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,280 @@
+"""What words of a table say: what a column is, of which model, device, precision, batch and size. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+#: devices, as the heading of a column of numbers has them
+_DEVICES = (
+    r"(gpus?|devices?|accelerators?|cards?|trainers?|workers?|chips?|ranks?|tpus?|hpus?|npus?|gcds?|cores|process(es)?)"
+)
+_COUNT = r"(num(ber)?( of)?|no\.?( of)?|n|nb|#( of)?|total|count( of)?|of|total number of) ?"
+#: what a column is, by its heading in small letters with spaces for underscores, the first that fits; what holds of
+#: columns of numbers, and of columns of words
+NUMBERS = (
+    ("sequence", r"seq(uence)?[ -]?len|^(max(imum)? )?seq(uence|len)?s?$|^seq(uence)? ?length|^tokens per sequence$"),
+    ("micro_batch", r"micro ?-?batch( size)?|^mbs$|train micro batch size per gpu"),
+    ("global_batch", r"(global|total|effective|overall|mini) ?-?(train )?(batch|bsz?\b)|^gbs$|^train batch size$"),
+    ("accumulated", r"accumulated.*batch"),
+    ("accumulation", r"accum|^gas?$|^(num(ber of)? )?micro ?-?batches$"),
+    ("batch", r"batch(?! time)|\bbs\b|\bbsz\b"),
+    ("per_node", rf"{_DEVICES}( num| count)? ?(/|per) ?(node|machine|host|server)|^n?proc(s|esses)? per node$"),
+    ("nodes", rf"^({_COUNT})*n?(nodes?|machines?|hosts?|servers?|instances?)( num| number| count|s? used)?$|^nnodes$"),
+    ("parallel", r"^(dp|data ?-?parallel( size| degree)?|dp size)$"),
+    ("devices", rf"^({_COUNT})*n?{_DEVICES}( num| number| count| used| total|s? \(total\)| ?#)?$|^world ?-?size$"),
+    ("warmup", r"warm-? ?up( steps| iter\w*| batches)?$|^(skipped|ignored|discarded)( steps| iter\w*)?$"),
+    ("epoch_steps", r"(steps|iterations|iters|batches) ?(per|in an?|/) ?epoch|epoch (steps|length)"),
+    ("dataset", r"data ?-?set size|(images|samples|examples|records) (in|of|per) (the )?(data ?set|epoch)"),
+    (
+        "ran",
+        r"(steps?|iters?|iterations?) (run|ran|logged|executed|completed|done|finished|recorded)|"
+        r"(ran|run|logged|executed|completed|done|finished|recorded|actual)( num)? (steps?|iters?|iterations?)",
+    ),
+    ("steps", rf"^({_COUNT})*((measured|timed|max|total|train|benchmark|claimed|bench) )?(steps|iterations|iters)$"),
+    ("runs", r"^(num(ber of)? |n |# ?)?(runs|repeats|repetitions|trials|replicas|seeds|repeat count|n)$"),
+    ("params", r"param(eter)?s?( count)?\b(?!.*server)|^model size$"),
+    ("image_size", r"(image|input|crop) ?-?(size|res(olution)?|shape)|^resolution$"),
+)
+WORDS = (
+    ("device", rf"^({_DEVICES}|hardware|machine|gpu|platform|node|instance)( type| name| model| config\w*)?s?$"),
+    ("model", r"^(model|network|workload|architecture|benchmark|task|model name|test)$"),
+    ("framework", r"^(framework|library|backend|framework name|software)s?$"),
+    ("system", r"^(system|implementation|submitter|variant|config\w*|method|mode)$"),
+    ("precision", r"^(precision|dtype|data ?type|math( mode)?|amp|compute type)$"),
+    ("estimator", r"estimator|aggregation|^statistic$|^metric$|averag(ed|ing)|^how (measured|computed)$"),
+    ("unit", r"^units?$"),
+    ("clip", r"clip"),
+    ("loss_scale", r"loss ?-?scal"),
+    ("optimizer", r"^optimi[sz]er$"),
+    ("data", r"^(data|input|data ?set|data source)$"),
+    ("throttled", r"throttl"),
+    ("image_size", NUMBERS[-1][1]),
+)
+#: what a column of figures is, likewise
+QUANTITIES = (
+    ("other", r"(time|latency).*speed ?-?up|throttl|other process|foreign"),
+    ("efficiency", r"efficien|% of (linear|ideal)"),
+    ("speedup", r"speed ?-?up|scaling|\bvs\.?\b|\brelative\b|\bnormali[sz]ed\b|\bratio\b|\bx faster\b"),
+    ("other", r"\bgain\b|improvement|uplift|\bfaster\b|overhead|\bdelta\b|\bdiff(erence)?\b"),
+    (
+        "time_to_train",
+        r"time.to.(train|accuracy|solution)|train(ing)? time|\btime\b.*\(?\b(h|hrs|min|hours?|minutes)\b\)?$",
+    ),
+    ("other", r"^(total |elapsed )?(samples|images|sentences|sequences|tokens)$"),
+    (
+        "other",
+        r"^(total |elapsed )?(seconds|elapsed|time|timestamp|ts|clock|date ?time)( time)?( ?[(\[]s(ec|econds)?[)\]])?$",
+    ),
+    (
+        "other",
+        r"late?ncy|lantency|\bmem|loss|accuracy|\bauc\b|util|usage|vocab|embedding|classes|flop|hidden|top-?[15]\b|"
+        r"layers|parallel|seed|\bstd|\bsem\b|deviation|heads|length|[mh]fu\b|power|watt|energy|cost|price|epoch|year|"
+        r"(ms|s|sec|seconds) ?(/|per) ?(step|it|batch)|(step|batch|iter\w*|epoch) time|time (per|/)|"
+        r"\b(p50|p9\d|min|max|jitter|error|temp\w*|clock|perplexity|bleu|threads|cpus?|version|id|rank|warm)\b|^n$",
+    ),
+)
+_COUNTED = (
+    "images?|imgs?|im|samples?|sentences?|sequences?|seqs?|tokens?|toks?|tks|words?|steps?|lines?|examples?|iters?|"
+    "iterations?|it|records?|instances?|ins|pairs|frames?|batches|queries"
+)
+_EACH = "gpu|device|card|chip|accelerator|core|tpu|hpu"
+UNITS = re.compile(
+    rf"(?<![a-z])(?P<what>{_COUNTED})\s*(?:/|per|p)\s*(?P<slow>seconds?|secs?|s|min(?:ute)?|h(?:our)?)\b"
+    rf"(?:\s*(?:/|per|-)?\s*(?P<each>{_EACH})s?\b)?|(?<![a-z])(?P<what2>{_COUNTED})\s*(?:/|per)\s*(?P<each2>{_EACH})"
+    r"\s*(?:/|per)\s*(?P<slow2>seconds?|secs?|s)\b",
+    re.IGNORECASE,
+)
+RATE = re.compile(r"through?t?put|throuthput|\brates?\b|\bips\b|\bfps\b|\bspeed\b|\bperf(ormance)?\b", re.IGNORECASE)
+EACH = re.compile(rf"\b(?:per|each|/)[ -]?(?:{_EACH})s?\b|\bper-(?:{_EACH})\b", re.IGNORECASE)
+PRECISIONS = (
+    ("tf32", r"\btf32\b"),
+    ("amp", r"\bamp\b|mixed"),
+    ("bf16", r"\bbf(loat)?16\b"),
+    ("fp16", r"\b(fp|float)16\b|\bhalf\b"),
+    ("fp32", r"\b(fp|float)32\b|\bsingle precision\b"),
+)
+MODELS = re.compile(
+    r"resnet[- _]?(?:50(?:[- _]?v1(?:\.5|b)?)?|101|152|18|34)|\brn50\b|bert[- _]?(?:base|large)(?:-(?:un)?cased)?|"
+    r"vgg[- _]?1[169]|gpt[- _]?[23](?: ?(?:small|medium|large|xl))?|inception[- _]?v?[34]|alexnet|transformer[- ]?xl|"
+    r"transformer|word2vec|ctr(?:[-_ ]dnn)?|simnet(?:[-_ ]bow)?",
+    re.IGNORECASE,
+)
+DEVICES = re.compile(
+    r"\b(?:(?:NVIDIA|Tesla|GeForce|AMD|Instinct)\s+)*(GH200|GB200|B200|H200|H100|A100|A800|H800|V100|P100|K80|T4|L40S|L40"
+    r"|L4|A30|A10G?|RTX ?\w+(?: (?:Ada|Ti))?|MI\d{3}X?|TPU ?v\d[ep]?|Gaudi ?\d?)\b"
+    r"(?:[- ]?(?:SXM\d?|PCIe?|NVL))?(?:[- ]?\d{2,3} ?GB?\b)?(?: HBM\d\w?)?",
+    re.IGNORECASE,
+)
+FRAMEWORKS = (
+    ("pytorch", r"py ?torch|\btorch"),
+    ("tensorflow", r"tensor ?flow|\btf ?[12](\.\d+)?\b|\btf\b"),
+    ("mxnet", r"mxnet|gluon"),
+    ("oneflow", r"one ?flow"),
+    ("paddle", r"paddle"),
+    ("jax", r"\bjax\b|\bflax\b"),
+    ("mindspore", r"mindspore"),
+    ("keras", r"\bkeras\b"),
+)
+#: how a figure was made, by words
+ESTIMATED = (
+    (
+        "mean_of_rates",
+        r"mean[ _]of[ _](the )?([\w-]+[ _])*(rates|speeds)|(average|mean) (rate|speed)s?\b|per-step (mean|average)|"
+        r"(average|mean|averag\w+)( of| over)?( the)? ([\w/-]+ )*(rates|speeds|img/s|throughputs?)\b",
+    ),
+    (
+        "samples_over_seconds",
+        r"(samples?|images?|sequences?|sentences?|tokens?) ?(over|/|by|divided by) ?(the )?(total )?"
+        r"(seconds|time|elapsed|wall)|elapsed|total (samples|images|sequences|sentences|tokens)|samples_over_seconds",
+    ),
+    ("median_of_runs", r"median"),
+)
+#: of a page's words those that make no table another: "summary of results"
+NEUTRAL = frozenset(
+    [
+        *("results", "result", "summary", "summarized", "overview", "detail", "details"),
+        *("detailed", "throughput", "throughputs", "performance", "benchmark", "benchmarks"),
+        *("benchmarking", "training", "train", "table", "tables", "comparison", "compare"),
+        *("compared", "scaling", "all", "single", "multi", "node", "nodes", "gpu", "gpus"),
+        *("device", "devices", "per", "appendix", "figure", "figures", "of", "the", "an", "and"),
+        *("in", "on", "at", "with", "for", "by", "our", "we", "is", "are", "speed", "rate"),
+        *("published", "its", "log", "logs", "logged", "claimed", "reported", "stated", "printed"),
+        *("computed", "mean", "average", "avg", "median", "batch", "size", "sizes", "pre"),
+        *("pretraining", "number", "numbers", "total", "higher", "better", "sec", "second"),
+        *("seconds", "using", "used", "as", "model", "models", "images", "image", "synthetic"),
+        *("data", "measured", "each"),
+    ]
+)
+SIZE = re.compile(r"(\d+)\s*n(?:odes?)?\s*[x_\- ]*\s*(\d+)\s*([gd])(?:pus?|evices?)?", re.IGNORECASE)
+_PER_NODE = re.compile(
+    r"(\d+)\s*(?:nodes?|machines?|hosts?|servers?|instances?)?\s*[x×*]\s*\(?(\d+)\s*[x×*]?\s*"
+    rf"(?:gpus?|devices?|cards?|accelerators?|{DEVICES.pattern[2:]})",
+    re.IGNORECASE,
+)
+_NODES = re.compile(r"(?<![\w.])(\d+)\s*(?:nodes?|machines?|hosts?|servers?|instances?)\b", re.IGNORECASE)
+_WHOLE = re.compile(
+    r"(?<![\w.])(\d+)[ -]*(?:[x×*][ -]*)?(?:gpus?|devices?|cards?|accelerators?|chips?|tpus?|hpus?|trainers?|"
+    rf"{DEVICES.pattern})(?![\w])",
+    re.IGNORECASE,
+)
+_TIMES = re.compile(rf"(?:{DEVICES.pattern})\s*\)?\s*[x×*]\s*(\d+)\b", re.IGNORECASE)
+BATCH = re.compile(
+    r"(?P<of>global|total|effective|overall)?[ -]*(?:(?:train|mini|local|per[- ](?:gpu|device)|per)[- ]*)*"
+    r"\b(?:bsz?|batch(?:[ _-]?size)?)(?:[ _]*(?:is|of|per|/|each|gpu|device))*\s*[=:]?\s*(?P<number>\d[\d,]*)",
+    re.IGNORECASE,
+)
+
+
+@lru_cache(maxsize=4096)
+def normal(head: str) -> str:
+    """In small letters, with spaces for underscores and before capitals."""
+    return " ".join(re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", " ", head.replace("_", " ")).lower().split())
+
+
+def kind(head: str, numbers: bool) -> str:
+    """What a column is, of numbers or of words; empty where its heading does not tell."""
+    told = re.sub(r"\s*[(\[][^)\]]*[)\]]$", "", normal(head)) or normal(head)
+    either = [one for one in WORDS if one[0] in ("clip", "loss_scale")]
+    return next((name for name, pattern in ([*NUMBERS, *either] if numbers else WORDS) if re.search(pattern, told)), "")
+
+
+def quantity(head: str) -> str:
+    told = normal(head)
+    return next((name for name, pattern in QUANTITIES if re.search(pattern, told)), "")
+
+
+def rated(head: str) -> bool:
+    """Whether a heading says that its figures are rates."""
+    told = normal(head)
+    return bool(UNITS.search(told)) or (bool(RATE.search(told)) and quantity(head) in ("", "other"))
+
+
+@lru_cache(maxsize=4096)
+def unit(told: str, prose: bool = False) -> str:
+    """Of a rate, as `images/s`, `seq/s/gpu`; empty where none is told. prose: whether other things may be of a GPU in
+    it, as `128 per GPU`."""
+    found = UNITS.search(normal(told))
+    if not found:
+        each = EACH.search(normal(told))
+        return "samples/s/gpu" if each and RATE.search(normal(told)) and not prose else ""
+    what, each_ = found["what"] or found["what2"], found["each"] or found["each2"]
+    slow = found["slow"] or found["slow2"]
+    per = "min" if slow.startswith("m") else "h" if slow.startswith("h") else "s"
+    each_ = each_ or ("gpu" if EACH.search(normal(told)) and not prose else "")
+    return f"{what}/{per}" + (f"/{each_}" if each_ else "")
+
+
+def precision(told: str) -> str:
+    """Of a text that names one; of two, as `FP32 - mixed precision`, none."""
+    found = [name for name, pattern in PRECISIONS if re.search(pattern, told, re.IGNORECASE)]
+    if found == ["amp", "fp16"] or found == ["amp", "bf16"]:
+        return found[1] if found[1] == "bf16" else "amp"
+    return found[0] if len(found) == 1 else ""
+
+
+def model(told: str) -> str:
+    found = MODELS.search(told)
+    return found[0] if found else ""
+
+
+def device(told: str) -> str:
+    found = DEVICES.search(told)
+    return found[0] if found else ""
+
+
+def framework(told: str) -> str:
+    found = [name for name, pattern in FRAMEWORKS if re.search(pattern, told, re.IGNORECASE)]
+    return found[0] if len(found) == 1 else ""
+
+
+def estimator(told: str) -> str:
+    return next((name for name, pattern in ESTIMATED if re.search(pattern, told, re.IGNORECASE)), "")
+
+
+def size(told: str) -> tuple[int | None, int | None]:
+    """Nodes and all devices that a text tells: 4n8g, 2 nodes (16 GPUs), 8x V100, 2x 8x A100."""
+    if found := SIZE.search(told):
+        nodes, each = int(found[1]), int(found[2])
+        return nodes or None, (each if found[3] in "dD" else nodes * each) or None
+    nodes_ = int(found[1]) if (found := _NODES.search(told)) else None
+    if found := _PER_NODE.search(told):
+        return int(found[1]), int(found[1]) * int(found[2])
+    found = _WHOLE.search(told) or _TIMES.search(told)
+    if not found:
+        return nodes_, None
+    whole = next(int(one) for one in found.groups() if one and one.isdigit())
+    each_ = nodes_ and re.match(r"\s*(?:each|per node|/ ?node|a node)", told[found.end() :], re.IGNORECASE)
+    return nodes_, (whole * nodes_ if each_ and nodes_ else whole) or None
+
+
+def batch(told: str) -> tuple[str, str]:
+    """The batch size that a text tells, and of what it is; empty where it tells none, or several."""
+    found = {(one["number"].replace(",", "").rstrip(","), bool(one["of"])) for one in BATCH.finditer(told)}
+    if len(found) != 1:
+        return "", ""
+    number, whole = found.pop()
+    return number, "global" if whole else "device"
+
+
+def rest(*told: str) -> str:
+    """What tells systems apart that no other field has: the words that are left, each once."""
+    text = " ".join(told).replace("_", " ")
+    for _, pattern in (*ESTIMATED, *PRECISIONS, *FRAMEWORKS):
+        text = re.sub(pattern, " ", text, flags=re.IGNORECASE)
+    for pattern_ in (UNITS, BATCH, SIZE, _PER_NODE, _NODES, _WHOLE, _TIMES, DEVICES, MODELS, RATE, EACH):
+        text = pattern_.sub(" ", text)
+    words = [one.strip(".-/:*") for one in re.split(r"[\s()\[\],;=|_]+", text.lower())]
+    return " ".join(dict.fromkeys(one for one in words if one and one not in NEUTRAL))
+
+
+def bare(head: str) -> bool:
+    """Whether a heading has a number of devices alone: 8, x8, 8 GPUs, 8x V100, 1n8g."""
+    return bool(re.fullmatch(r"x?\d+\s*x?", head.strip(), re.IGNORECASE)) or (any(size(head)) and not rest(head))
+
+
+def order(head: str) -> Sequence[bool]:
+    """Of a heading that names two precisions, whether each is a narrow one."""
+    names = re.findall(r"mixed precision|FP16|AMP|BF16|FP32|TF32", head, re.IGNORECASE)
+    return [not re.fullmatch("FP32|TF32", name, re.IGNORECASE) for name in names]

@@ -1,0 +1,310 @@
+"""What derived cells are computed of: the rates of their row, of a series, or of a row that the others are held
+against. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from dlperf.audit.cells import SECONDS, Cell, Subject
+from dlperf.figures.published import PRECISIONS
+
+NARROW = re.compile(r"fp32|tf32|fp16|bf16|amp|mixed", re.IGNORECASE)
+#: of a heading, that its cells are held against something else than fewer devices; and that they are shares of a change
+COMPARED = re.compile(r"\bvs\b|\bover\b|relative|normali[sz]ed|\bratio\b|compared|baseline", re.IGNORECASE)
+GAINS = re.compile(r"\bgain\b|improvement|uplift|\bfaster\b|overhead|\bdelta\b|\bdiff(erence)?\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A printed cell that is one rate over another. scale: 100 of per cent, over the devices of an efficiency."""
+
+    cell: Cell
+    above: Cell
+    below: Cell
+    scale: float
+    less: float = 0.0  # subtracted before scaling: 1 of an overhead
+
+    @property
+    def number(self) -> float:
+        return (self.above.number / self.below.number - self.less) * self.scale
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """What it may be before its rates were rounded."""
+        if self.above is self.below:
+            return self.number, self.number
+        low = (self.above.low / self.below.high - self.less) * self.scale
+        return low, (self.above.high / max(self.below.low, 1e-12) - self.less) * self.scale
+
+    @property
+    def rounds(self) -> bool:
+        return self.off <= self.cell.ulp / 2 * (1 + 1e-9)
+
+    @property
+    def cut(self) -> bool:
+        return 0 <= self.number - self.cell.number < self.cell.ulp * (1 - 1e-9)
+
+    @property
+    def off(self) -> float:
+        return abs(self.number - self.cell.number)
+
+    @property
+    def told_by(self) -> bool:
+        """Whether it gives the cell, by two digits at least."""
+        return self.cell.digits > 1 and (self.rounds or self.cut or self.near)
+
+    @property
+    def near(self) -> bool:
+        """Off by one in the last digit."""
+        return self.off < 1.5 * self.cell.ulp
+
+    @property
+    def possible(self) -> bool:
+        """Whether rates that round to what is printed give it."""
+        low, high = self.span
+        value, half = self.cell.number or 0, self.cell.ulp / 2
+        return low <= value + half and value - half <= high
+
+    @property
+    def told(self) -> str:
+        number = f"{self.number:,.{self.cell.decimals + 1}f}"
+        over = f"{self.above.figure.printed} over {self.below.figure.printed}"
+        shares = f", of {self.above.size} devices" if self.scale not in (1.0, 100.0) else ""
+        return f"{number}: {over}{shares}"
+
+
+Row = tuple[Cell, Sequence[Cell]]
+
+
+@lru_cache(maxsize=1)  # several rules ask for those of one subject
+def ratios(subject: Subject) -> list[list[Ratio]]:
+    """Of each derived cell, the ratios of the source's own cells that it may be, the likeliest first."""
+    loose = {id(one): several for several in subject.any_batch for one in several}
+    alone: dict[Hashable, list[Cell]] = {}
+    for rate in subject.rates:
+        if rate.figure.devices == 1 and rate.value:
+            alone.setdefault(_kind(rate), []).append(rate)
+    found: list[list[Ratio]] = []
+    for cells in subject.tables.values():
+        rows: dict[str, list[Cell]] = {}
+        for one in cells:
+            rows.setdefault(one.figure.row, []).append(one)
+        scaled: dict[Hashable, list[tuple[Cell, Cell]]] = {}
+        others: dict[str, list[Row]] = {}
+        for one in cells:
+            column = one.figure.column
+            if one.value is None or not derived(one):
+                continue
+            row = rows[one.figure.row]
+            rates = [other for other in row if other.figure.quantity == "throughput" and other.number]
+            own = None if COMPARED.search(column) else _own(one, rates)
+            if made := _named(one, rates) or _over_one(one, own, loose, alone):
+                found.append(made)
+            elif own and len(loose.get(id(own), ())) > 1:
+                series = loose[id(own)]
+                down = series[0].figure.column == series[-1].figure.column
+                scaled.setdefault((id(series[0]), one.figure.quantity, column if down else ""), []).append((one, own))
+            else:
+                others.setdefault(column, []).append((one, row))
+        found += [made for several in scaled.values() for made in _over_several(several)]
+        found += [made for several_ in others.values() for made in _inferred(several_)]
+    return found
+
+
+def derived(one: Cell) -> bool:
+    """Whether a cell is computed of others, by its heading."""
+    figure = one.figure
+    return figure.quantity in ("speedup", "efficiency") or (figure.quantity == "other" and _gains(one))
+
+
+def _gains(one: Cell) -> bool:
+    return bool(GAINS.search(one.figure.column.replace("_", " ")))
+
+
+def _named(one: Cell, rates: Sequence[Cell]) -> list[Ratio]:
+    """An overhead, or a speedup over another precision."""
+    if one.figure.quantity == "other":
+        overhead = len(rates) > 1 and re.search("overhead", one.figure.column, re.IGNORECASE)
+        return [Ratio(one, rates[0], rates[1], percent(one), 1.0)] if overhead else []
+    return _over_precision(one, rates) if one.figure.quantity == "speedup" and _of_precision(one) else []
+
+
+def _over_one(
+    one: Cell, own: Cell | None, loose: Mapping[int, Sequence[Cell]], alone: Mapping[Hashable, Sequence[Cell]]
+) -> list[Ratio]:
+    """Over one device, or one node where that is said."""
+    if own is None:
+        return []
+    series = loose.get(id(own), ())
+    first = [base for base in series[:1] if base.size == 1 or one.figure.options.get("over") == "1_node"]
+    bases = {id(base): base for base in (*first, *_alone(own, alone))}
+    return [Ratio(one, own, base, _scale(one, own, base)) for base in bases.values()]
+
+
+def _over_several(several: Sequence[tuple[Cell, Cell]]) -> Iterator[list[Ratio]]:
+    """Of a series that begins with several devices: over these, if it says so; else over what most cells imply."""
+    first, base = several[0]
+    if abs(first.number / percent(first) - 1) <= first.ulp / percent(first) and len(several) > 1:
+        yield from ([Ratio(one, own, base, _scale(one, own, base))] for one, own in several)
+        return
+    implied = [_implied(one, own) for one, own in several]
+    agree = [[a[0] <= b[1] and b[0] <= a[1] for a in implied] for b in implied]
+    at = max(range(len(agree)), key=lambda n: sum(agree[n]))
+    if sum(agree[at]) > 1 and sum(agree[at]) * 3 >= 2 * len(agree):
+        one, own = several[at]
+        for (other, rate), same in zip(several, agree[at], strict=True):
+            if not same:
+                yield [Ratio(other, rate, own, one.number * _scale(other, rate, own) / percent(one))]
+
+
+def _implied(one: Cell, own: Cell) -> tuple[float, float]:
+    """Between what the rate that it is of lies, by what is printed."""
+    share = own.devices / percent(one) if one.figure.quantity == "efficiency" else 1.0
+    return own.low / max(one.high * share, 1e-12), own.high / max(one.low * share, 1e-12)
+
+
+def _inferred(several: Sequence[Row]) -> Iterator[list[Ratio]]:
+    """Of a column whose heading does not tell: the formula by which most of its cells, and two at least, are ratios of
+    others; or that of the two columns which it names."""
+    best: tuple[int, list[Ratio]] = 0, []
+    for made in _formulas(several):
+        score = sum(one.told_by for one in made)
+        if score > best[0]:
+            best = score, made
+    score, made = best
+    wrong = len(made) - score
+    if score and len(made) > 1 and wrong <= max(1, len(made) // 3) and (score > 1 or len(made) == 2):
+        yield from ([one] for one in made)
+    elif not score and (named := list(_both(several))):
+        yield from ([one] for one in named)
+
+
+def _formulas(several: Sequence[Row]) -> Iterator[list[Ratio]]:
+    """Over the row that has 1, or of two columns; without cells that are 1 by themselves."""
+    slots = [{one.figure.column: one for one in row if _slot(one)} for _, row in several]
+    columns = [name for name in slots[0] if all(name in row for row in slots)][:8]
+    cells = [one for one, _ in several]
+    for scale, less in _scales(cells[0]):
+        for name in columns:
+            yield list(_over_rows(cells, [row[name] for row in slots], scale, less))
+        for above in columns:
+            for below in columns:
+                if above != below:
+                    pairs = [(row[above], row[below]) for row in slots]
+                    yield [_ratio(one, a, b, scale, less) for one, (a, b) in zip(cells, pairs, strict=True)]
+
+
+def _slot(one: Cell) -> bool:
+    figure = one.figure
+    timed = figure.quantity in ("other", "time_to_train") and figure.unit in SECONDS and not _gains(one)
+    return bool(one.number) and (figure.quantity == "throughput" or timed)
+
+
+def _scales(one: Cell) -> Sequence[tuple[float, float]]:
+    scale = percent(one)
+    plain = (scale, 0.0)
+    return [plain, (scale, 1.0)] if scale > 1 or _gains(one) else [plain]
+
+
+def _over_rows(cells: Sequence[Cell], slots: Sequence[Cell], scale: float, less: float) -> Iterator[Ratio]:
+    """Over the nearest row above, or else below, that has 1."""
+    bases = [slot for one, slot in zip(cells, slots, strict=True) if abs(one.number / scale - (1 - less)) < 1e-9]
+    ones = {id(slot) for slot in bases}
+    base = bases[0] if bases else None
+    for one, slot in zip(cells, slots, strict=True):
+        if id(slot) in ones:
+            base = slot
+        elif base is not None:
+            yield _ratio(one, slot, base, scale, less)
+
+
+def _ratio(one: Cell, above: Cell, below: Cell, scale: float, less: float) -> Ratio:
+    timed = above.figure.quantity != "throughput"
+    return Ratio(one, below, above, scale, less) if timed else Ratio(one, above, below, scale, less)
+
+
+def _both(several: Sequence[Row]) -> Iterator[Ratio]:
+    """Of the two columns that a heading names: `A vs B`."""
+    for one, row in several:
+        rates = [other for other in row if other.figure.quantity == "throughput" and other.number]
+        first, _, second = re.sub(r"\b(vs\.?|over|/|relative to)(?=\s)", "\0", one.figure.column.lower()).partition(
+            "\0"
+        )
+        named = [[rate for rate in rates if _names(part, rate, rates)] for part in (first, second)]
+        if len(named[0]) == len(named[1]) == 1 and named[0] != named[1]:
+            yield min(
+                (Ratio(one, named[0][0], named[1][0], scale, less) for scale, less in _scales(one)),
+                key=lambda made: made.off,
+            )
+
+
+def _names(part: str, rate: Cell, rates: Sequence[Cell]) -> bool:
+    """Whether a word of a heading is of this column's, and of no other's."""
+    words = {id(one): set(re.findall(r"[a-z0-9.]+", one.figure.column.lower())) for one in rates}
+    mine = words[id(rate)].difference(*(told for key, told in words.items() if key != id(rate)))
+    return bool(mine & set(re.findall(r"[a-z0-9.]+", part)))
+
+
+def _of_precision(one: Cell) -> bool:
+    over = one.figure.options.get("over", "")
+    return over in PRECISIONS if over else len(NARROW.findall(one.figure.column)) > 1
+
+
+def _over_precision(one: Cell, rates: Sequence[Cell]) -> list[Ratio]:
+    over = one.figure.options.get("over", "")
+    wide = ("fp32", "tf32")
+    below = [rate for rate in rates if (rate.figure.precision == over if over else rate.figure.precision in wide)]
+    mine = one.figure.precision if one.figure.precision not in ("", over) else ""
+    above = [
+        rate
+        for rate in rates
+        if rate not in below and (rate.figure.precision == mine if mine else rate.figure.precision not in wide)
+    ]
+    if not above or not below:
+        return []
+    return [Ratio(one, above[0], below[0], 1.0)]
+
+
+def _own(one: Cell, rates: Sequence[Cell]) -> Cell | None:
+    """The rate of its row that a derived cell is of: of the same setting, else of the same precision, or system; of
+    several the last before it."""
+    found = list(rates)
+    for same in (
+        lambda rate: rate.figure.column == one.figure.column,
+        lambda rate: rate.figure.precision == one.figure.precision,
+        lambda rate: rate.figure.system == one.figure.system,
+        lambda rate: rate.figure.framework == one.figure.framework and rate.figure.model == one.figure.model,
+        lambda rate: not one.figure.system or one.figure.system in rate.figure.column,
+    ):
+        found = [rate for rate in found if same(rate)] or found
+    return found[-1] if len(found) == 1 else _before(one, found)
+
+
+def _before(one: Cell, found: Sequence[Cell]) -> Cell | None:
+    named = [rate for rate in found if rate.figure.column and rate.figure.column in one.figure.column]
+    return named[0] if len(named) == 1 else None
+
+
+def _alone(own: Cell, alone: Mapping[Hashable, Sequence[Cell]]) -> Iterator[Cell]:
+    """The same setting on one device, in another table; what serves several devices is not part of it there."""
+    yield from (rate for rate in alone.get(_kind(own), ()) if rate.figure.table != own.figure.table)
+
+
+def _kind(rate: Cell) -> Hashable:
+    one = rate.figure
+    return one.model, one.framework, one.precision, one.device, one.unit, rate.batch
+
+
+def _scale(one: Cell, own: Cell, base: Cell) -> float:
+    if one.figure.quantity == "speedup":
+        return 1.0
+    return percent(one) * max(base.devices, 1) / max(own.devices, 1)
+
+
+def percent(one: Cell) -> float:
+    """100 of per cent; of an efficiency also where it is not said, as 97."""
+    bare = one.figure.quantity == "efficiency" and one.number > 3
+    return 100.0 if "%" in one.figure.printed + one.figure.unit or bare else 1.0

@@ -1,0 +1,378 @@
+"""The tables of a file, whatever they are about: CSV, Markdown, HTML, JSON. Pure."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from typing import Any
+
+#: of the prose of a section, as many characters as rules look at
+PROSE = 4000
+#: columns and rows that a cell of HTML may span, and depth of JSON that is looked into
+SPANS, DEPTH = 100, 40
+#: of a text in JSON, above which it is no label
+LABEL = 200
+#: of a cell's end, the mark of a footnote: 123*, 123 [1], 123†, 123[^a]
+MARK = re.compile(r"\s*(?:\[\^?\w{1,3}\]|\\?\*+|[†‡§¹²³])$")
+Rows = list[tuple[int | str, list[str]]]
+
+
+@dataclass(frozen=True)
+class Table:
+    """title: the headings of the sections that it is in, its caption and the line above it. head: its columns. rows:
+    each with its line in the file, or its place in a JSON. notes: other prose of its section, line by line."""
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[tuple[int | str, Sequence[str]]]
+    notes: Sequence[str] = ()
+
+
+def tables(text: str, suffix: str) -> list[Table]:
+    """Of a file, by its suffix and what it looks like. ValueError, with the line where one is at fault, where there is
+    none."""
+    lines = text.splitlines(keepends=True)
+    first = text.lstrip()[:1]
+    piped = sum(line.lstrip().startswith("|") for line in lines)
+    if suffix in JSON or (suffix not in MARKDOWN and first in ("{", "[") and not piped):
+        found = _json(text, suffix in JSON)
+    elif suffix in (".html", ".htm", ".xhtml") or (first == "<" and re.search(r"<table\b", text, re.IGNORECASE)):
+        found = _html(text)
+    elif suffix in MARKDOWN or piped > 2:
+        found = _markdown(lines)
+    else:
+        found = _csv(lines, suffix in (".csv", ".tsv"))
+    if not found:
+        raise ValueError("no table is in it: a first line of column names and a row of figures are needed")
+    return found
+
+
+MARKDOWN, JSON = (".md", ".markdown"), (".json", ".jsonl", ".ndjson")
+
+
+def _csv(lines: Sequence[str], sure: bool) -> list[Table]:
+    """Tables with blank lines between them; lines that begin with #, or have one cell only, are titles."""
+    text = ["\n" if line.startswith("#") else line for line in lines]
+    head = next((line for line in text if line.strip()), "")
+    delimiter = max(",\t;", key=head.count)
+    titles = [line.strip("# \r\n") for line in lines if line.startswith("#")]
+    found: list[Table] = []
+    block: Rows = []
+    reader = csv.reader(text, delimiter=delimiter, strict=True)
+    try:
+        rows: Rows = [(reader.line_num, [one.strip() for one in row]) for row in reader]
+        if not sure and any(len(row) != len(rows[0][1]) for _, row in rows if len(row) > 1):
+            return []
+    except csv.Error as error:
+        if not sure:
+            return []
+        raise ValueError(f"line {reader.line_num}: {error}") from None
+    for line, row in [*rows, (0, [])]:
+        told = [one for one in row if one]
+        if len(told) > 1 or (told and block):
+            block.append((line, row))
+        elif block:
+            found += _block(block, titles, found)
+            block, titles = [], [] if told or row else titles
+        if len(told) == 1 and not block:
+            titles.append(told[0])
+    return found
+
+
+def _block(block: Rows, titles: Sequence[str], before: list[Table]) -> Iterator[Table]:
+    """One table; rows without a line of names go on with the table before them."""
+    head = block[0][1]
+    if before and all(re.fullmatch(r"[\d.,%x ]*", one) for one in head) and len(head) == len(before[-1].head):
+        last = before.pop()
+        yield Table(last.title, last.head, [*last.rows, *block], last.notes)
+    elif len(block) > 1 and len(head) > 1:
+        for number, row in block[1:]:
+            if len(row) != len(head):
+                raise ValueError(f"line {number}: it has {len(row)} columns, the first line {len(head)}")
+        yield Table(" ".join(titles), head, block[1:], titles)
+
+
+@dataclass
+class _Section:
+    """What stands above and below tables under one heading."""
+
+    headings: list[tuple[int, str]] = field(default_factory=list)
+    prose: list[str] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+
+    def title(self, caption: str = "") -> str:
+        told = (*(text for _, text in self.headings), *self.prose[-1:], caption)
+        return " ".join(dict.fromkeys(filter(None, told)))
+
+    def below(self, level: int, text: str) -> _Section:
+        return _Section([*(one for one in self.headings if one[0] < level), (level, text)])
+
+    def found(self) -> Iterator[Table]:
+        notes, length = [], 0
+        for line in self.prose:
+            length += len(line)
+            if length <= PROSE:
+                notes.append(line)
+        for one in self.tables:
+            yield Table(one.title, one.head, one.rows, notes)
+
+
+def _markdown(lines: Sequence[str]) -> list[Table]:
+    """Rows that are too short or long are filled or cut, as renderers do."""
+    found: list[Table] = []
+    section, block, html = _Section(), list[tuple[int | str, list[str]]](), list[str]()
+    for number, line in enumerate([*lines, ""], 1):
+        told = line.strip()
+        if html or re.match(r"(<\w+[^>]*>)*<table\b", told, re.IGNORECASE):
+            html.append(line)
+            if "</table" in line.lower() or number > len(lines):
+                for one in _html("\n" * (number - len(html)) + "".join(html)):
+                    title = " ".join(filter(None, (section.title(), one.title)))
+                    section.tables.append(Table(title, one.head, one.rows))
+                html = []
+            continue
+        if told.startswith("|") or (block and "|" in told) or _ruled(lines, number):
+            cells = re.split(r"(?<!\\)\|", re.sub(r"^\||(?<!\\)\|$", "", told))
+            block.append((number, [plain(one) for one in cells]))
+            continue
+        if len(block) > 2 and all(re.fullmatch(r":?-+:?", one) for one in block[1][1]):
+            head = block[0][1]
+            rows = [(at, (row + [""] * len(head))[: len(head)]) for at, row in block[2:]]
+            section.tables.append(Table(section.title(), head, rows))
+        block = []
+        if not told:
+            continue
+        level = len(told) - len(told.lstrip("#"))
+        if 0 < level < 7:
+            found += section.found()
+            section = section.below(level, plain(told.strip("# "))[:200])
+        elif not told.startswith("```"):
+            section.prose.append(plain(told)[:500])
+    return [*found, *section.found()]
+
+
+def _ruled(lines: Sequence[str], number: int) -> bool:
+    """Whether the line below is the rule of a table, as `a | b` has it without pipes at its ends."""
+    below = lines[number].strip() if number < len(lines) else ""
+    return "|" in below and "|" in lines[number - 1] and bool(re.fullmatch(r"[|:\- ]+", below))
+
+
+def plain(told: str) -> str:
+    """A cell of Markdown without links, breaks, stars and tags; an index as [1]."""
+    told = re.sub(r"<sup>\s*(.*?)\s*</sup>", r" [\1]", re.sub(r"<br ?/?>", " ", told)) if "<" in told else told
+    told = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", told) if "](" in told else told
+    told = re.sub(r"</?(?:b|i|em|strong|sub|span|p|center|code)\b[^>]*>", "", told) if "<" in told else told
+    told = re.sub(r"\s+", " ", re.sub(r"\\([*|_~\[\]])", r"\1", told)).strip(" `\t")
+    return re.sub(r"^(\*\*|__)(.*?)(\*\*|__)", r"\2", told).strip()
+
+
+class _Page(HTMLParser):
+    """Tables with their headings, captions and the text around them."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.found: list[Table] = []
+        self.section = _Section()
+        self.text: list[str] = []
+        self.depth = self.silent = 0
+        self.rows: list[tuple[int, list[tuple[str, int, int, bool]]]] = []
+        self.spans, self.bold = (1, 1), False
+        self.caption = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in ("script", "style", "svg"):
+            self.silent += 1
+        elif tag == "table":
+            self._prose()
+            self.depth += 1
+            if self.depth == 1:
+                self.rows, self.caption = [], ""
+        elif self.depth == 1 and tag == "tr":
+            self._cell()
+            self.rows.append((self.getpos()[0], []))
+        elif self.depth == 1 and tag in ("td", "th"):
+            self._cell()
+            told, self.bold = dict(attrs), tag == "th"
+            self.spans = _span(told.get("colspan")), _span(told.get("rowspan"))
+            self.text = [""]
+        elif tag in ("br", "p", "div", "li") and self.depth:
+            self.text.append(" ")
+        elif tag == "sup":
+            self.text.append(" [")
+        elif tag in BLOCKS:
+            self._prose()
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("script", "style", "svg"):
+            self.silent = max(0, self.silent - 1)
+        elif tag == "sup":
+            self.text.append("]")
+        elif tag == "table" and self.depth:
+            if self.depth == 1:
+                self._cell()
+                self._table()
+            self.depth -= 1
+        elif self.depth == 1 and tag in ("td", "th"):
+            self._cell()
+        elif tag == "caption" and self.depth == 1:
+            self.caption, self.text = _joined(self.text), []
+        elif not self.depth and (level := re.fullmatch(r"h([1-6])", tag)):
+            told, self.text = _joined(self.text), []
+            self.found += self.section.found()
+            self.section = self.section.below(int(level[1]), told[:200])
+        elif tag in BLOCKS and not self.depth:
+            self._prose()
+
+    def handle_data(self, data: str) -> None:
+        if not self.silent:
+            self.text.append(data)
+
+    def _cell(self) -> None:
+        if self.rows and self.text and self.depth:
+            told = plain(_joined(self.text))
+            if told or self.text[0] == "":
+                self.rows[-1][1].append((told, *self.spans, self.bold))
+        self.text, self.spans, self.bold = [], (1, 1), False
+
+    def _prose(self) -> None:
+        if not self.depth:
+            if told := _joined(self.text):
+                self.section.prose.append(told[:500])
+            self.text = []
+
+    def _table(self) -> None:
+        grid = _grid([cells for _, cells in self.rows])
+        lines = [line for line, _ in self.rows]
+        first = next((n for n, (_, cells) in enumerate(self.rows) if not all(one[3] for one in cells)), len(grid))
+        first = max(first, 1)
+        if len(grid) <= first or not grid[0]:
+            return
+        columns = zip(*grid[:first], strict=True)
+        head = [" ".join(dict.fromkeys(filter(None, column))) for column in columns]
+        rows = list(zip(lines[first:], grid[first:], strict=True))
+        self.section.tables.append(Table(self.section.title(self.caption), head, rows))
+
+
+BLOCKS = {"p", "div", "li", "ul", "ol", "h1", "h2", "h3", "h4", "h5", "h6", "pre", "section", "body", "html"}
+
+
+def _span(told: str | None) -> int:
+    return min(SPANS, max(1, int(told))) if told and re.fullmatch(r"\d{1,3}", told) else 1
+
+
+def _joined(text: Sequence[str]) -> str:
+    return " ".join("".join(text).split())
+
+
+def _grid(rows: Sequence[Sequence[tuple[str, int, int, bool]]]) -> list[list[str]]:
+    """Cells in their places, repeated over what they span."""
+    grid: list[dict[int, str]] = [{} for _ in rows]
+    for at, cells in enumerate(rows):
+        column = 0
+        for told, wide, high, _ in cells:
+            while column in grid[at]:
+                column += 1
+            for below in grid[at : at + high]:
+                below.update(dict.fromkeys(range(column, column + wide), told))
+            column += wide
+    width = max((max(row, default=-1) + 1 for row in grid), default=0)
+    return [[row.get(n, "") for n in range(width)] for row in grid]
+
+
+def _html(text: str) -> list[Table]:
+    page = _Page()
+    page.feed(text)
+    page.close()
+    page._prose()
+    return [*page.found, *page.section.found()]
+
+
+def _json(text: str, sure: bool) -> list[Table]:
+    """A row for each object that has scalars, with those of the objects around it; a table for each set of keys."""
+    try:
+        told = json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    except ValueError as error:
+        lines = [line for line in text.splitlines() if line.strip()]
+        try:
+            told = [json.loads(line) for line in lines]
+        except (ValueError, RecursionError):
+            if not sure:
+                return []
+            raise ValueError(f"it is no JSON: {error}") from None
+    groups: dict[tuple[str, ...], Rows] = {}
+    for place, row in _objects(told, "", {}, 0):
+        groups.setdefault(tuple(row), []).append((place, list(row.values())))
+    return [Table("", head, rows) for head, rows in groups.items() if len(head) > 1]
+
+
+def _objects(told: Any, place: str, around: Mapping[str, str], depth: int) -> Iterator[tuple[str, dict[str, str]]]:
+    if depth > DEPTH:
+        return
+    if isinstance(told, list):
+        for number, one in enumerate(told):
+            yield from _objects(one, f"{place}[{number}]", around, depth + 1)
+    if not isinstance(told, dict):
+        return
+    mine = {**around, **{key: _scalar(one) for key, one in told.items() if _scalar(one)}}
+    nested = {key: one for key, one in told.items() if isinstance(one, dict | list) and one}
+    flat = [key for key, one in nested.items() if isinstance(one, dict) and all(_scalar(each) for each in one.values())]
+    keys = [frozenset(nested[key]) for key in flat]
+    listed = any(isinstance(one, list) and isinstance(one[0], dict | list) for one in nested.values())
+    for key in flat:  # settings of what is beside them, or a part of the one run; else runs, by their names
+        rows = keys.count(frozenset(nested[key])) > 1 or all(map(str.isdigit, nested[key]))
+        if not rows and (listed or len(mine) > len(around) or SETTINGS.fullmatch(key)):
+            part = {name: _scalar(one) for name, one in dict(nested.pop(key)).items()}
+            mine |= {name if name not in mine else f"{key} {name}": one for name, one in part.items()}
+    if len(mine) > len(around) and (not nested or any(RATED.search(key) for key in mine.keys() - around.keys())):
+        yield place, mine
+    for key, one in nested.items():
+        label = {f"name {depth}": key} if isinstance(one, dict) else {}
+        yield from _objects(one, f"{place}.{key}".lstrip("."), {**mine, **label}, depth + 1)
+
+
+#: of an object in JSON: settings of all that is beside it; and a key of a figure
+SETTINGS = re.compile(
+    r"config\w*|settings?|arg\w*|hyper\w*|meta\w*|env\w*|hardware|setup|machine|system", re.IGNORECASE
+)
+RATED = re.compile(r"(per|/)_?s(ec(ond)?)?(_|$)|throughput|ips$|speed|rate", re.IGNORECASE)
+
+
+def _scalar(told: Any) -> str:
+    if isinstance(told, bool):
+        return str(told).lower()
+    if isinstance(told, float):
+        return f"{told:.12g}" if abs(told) < 1e15 else repr(told)
+    return str(told) if isinstance(told, int | str) and len(str(told)) < LABEL and "\n" not in str(told) else ""
+
+
+#: of a line of a log: its step, its loss, when it was written
+_STEP = re.compile(
+    r"^(\d{1,9})\s+images/sec|\b(?:global[_ ]?)?(?:step|iter(?:ation)?|batch)s?\b[\"']?\s*[:=#]?\s*\[?\s*(\d{1,12})",
+    re.IGNORECASE,
+)
+_LOSS = re.compile(
+    r"\b[\w.]*loss\b[\"']?\s*[:=]?\s*([-+]?(?:nan|inf(?:inity)?|\d+(?:\.\d+)?(?:e[-+]?\d+)?))\b", re.IGNORECASE
+)
+_MOMENT = re.compile(r"\b(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?|1\d{9}(?:\.\d+)?)\b")
+
+
+def logged(text: str) -> Table | None:
+    """The lines of a log that tell a step, with loss and time as they are there; None of fewer than two."""
+    found: list[tuple[int, tuple[str, str, str]]] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        low = line[:2000]
+        if not ("loss" in low.lower() or "/s" in low) or not (step := _STEP.search(low)):
+            continue
+        loss, moment = _LOSS.search(low), _MOMENT.search(low)
+        found.append(
+            (number, (step[1] or step[2], loss[1] if loss else "", moment[1].replace(",", ".") if moment else ""))
+        )
+    if len(found) < 2:
+        return None
+    return Table("", ["step", "loss", "timestamp"], [(number, list(row)) for number, row in found])
