@@ -16,13 +16,13 @@ FORMAT = Format(
     publisher=labels(20, 120),
     who="DLPerf's extract_tensorflow_logs_time.py",
     facts={"batch": "train_batch_size", "accumulation": "num_accumulation_steps", "steps": "num_train_steps"},
-    demands=b"mlm_loss",
+    demands=re.compile("mlm_loss"),
     otherwise="it has no loss of masked words: fine-tuning, which is not pre-training",
     totals=(
         Total(
-            "Throughput Average (sentences/sec)",
-            re.compile(r"Throughput Average \(sentences/sec\) = (?P<value>[\d.]+)"),
-            b"Throughput Average (sentences/sec) =",
+            "throughput_train",
+            re.compile(r"DLL [\d-]+ [\d:.]+ - +throughput_train : (?P<value>[\d.]+)"),
+            b"throughput_train :",
             "samples_over_seconds",
             doubt="by the script's own clock, without the first steps after each checkpoint",
         ),
