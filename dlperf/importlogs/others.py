@@ -41,6 +41,9 @@ TRAINING = (
     (rb"\d+/\d+ (?:\[=*>?\.*\]|\xe2\x94\x81+).* \d+m?s/step", "Keras"),
     (rb"global_step/sec: |INFO:tensorflow:loss = ", "a TensorFlow Estimator"),
     (rb"Iteration \d+ \([\d.]+ iter/s|solver\.cpp:\d+\] Iteration \d+", "Caffe"),
+    (rb"step_idx: \d+, epoch: \d+, batch: ", "PaddlePaddle's Transformer"),
+    (rb"ips: [\d.]+ (?:example|word)/sec", "PaddlePaddle's parameter servers"),
+    (rb"Transformer \| epoch \d+ ", "NVIDIA's Transformer"),
     (rb"worker_index: \d+, step\d+, train_loss", "FleetX"),
     (rb"\[LightGBM\]|\[\d+\]\s+train-\w+:", "gradient-boosted trees"),
 )

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
+from statistics import median
 
 from dlperf.catalog.script import Log
 from dlperf.figures.published import Figure
@@ -142,11 +143,25 @@ def _of_lines(
             f"{form.who} gives no figure of it: its steps {form.warmup} to {form.warmup + form.steps} are not there"
         )
     ours = _ours(form, log, lines, job, name, doubts)
+    if ours and _unlike_rates(log, lines, ours.value, sized, doubts):
+        return []
     if ours:
         made.append(ours)
         if theirs and abs(theirs.value / ours.value - 1) > 0.005:
             doubts.append(f"the {form.column} is {theirs.value / ours.value - 1:+.1%} of samples over seconds")
     return made
+
+
+def _unlike_rates(log: Log, lines: Sequence[Line], value: float, sized: Size, doubts: list[str]) -> bool:
+    """Whether samples over seconds are so far from what the lines print that the batch cannot be that of a step."""
+    rates = [one.rate for one in lines if one.rate] if log.timestamp and log.rate_of == "all" else []
+    if not rates or 2 / 3 < value / median(rates) < 1.5:
+        return False
+    whole = sized.batch * sized.accumulation * sized.nodes * sized.devices_per_node
+    doubts.append(
+        f"its lines print {median(rates):.6g}: {whole} are not the samples of a step, or time passed elsewhere"
+    )
+    return not 0.1 < value / median(rates) < 10
 
 
 def _lines(log: Log, matches: Sequence[Match], job: Job) -> Iterator[Line]:

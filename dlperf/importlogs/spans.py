@@ -37,8 +37,9 @@ def span(form: Format, log: Log, mine: Sequence[logs.LogLine], job: Job, name: s
         marks = logs.marks(part, log)
         if back := next((b for a, b in pairwise(marks) if b.clock < a.clock), None):
             doubts.append(f"its clock goes back at line {back.line}")
-        begun = max(0, part[0].step - log.every)
-        if begun and form.warmup and not spans:
+        begun = part[0].step - log.every
+        begun = begun if begun >= form.warmup else 0
+        if begun and not spans and form.warmup:
             doubts.append(f"its first step is {begun + 1}: training went on there, or the beginning is missing")
         least = begun + form.warmup if not spans else part[0].step
         start = next((mark for mark in marks if mark.steps >= least), None)
