@@ -57,7 +57,7 @@ def _import(arguments: Mapping[str, Any]) -> int:
     places = [Path(one) for one in arguments["paths"]]
     if absent := [one for one in places if not one.exists()]:
         raise UsageError(Problem("PATH", one, says="there is no such file or folder.") for one in absent)
-    found: list[Figure] = []
+    made: list[read.Read] = []
     seen, labels = 0, set[str]()
     for place in places:
         for path, name, why in trees.files(place):
@@ -69,13 +69,13 @@ def _import(arguments: Mapping[str, Any]) -> int:
                 if label in labels:
                     raise Refused("another log of this name was read. Import them apart")
                 labels.add(label)
-                found += read.read(path, shown(label), forms, arguments["format"], given).figures
+                made.append(read.read(path, shown(label), forms, arguments["format"], given))
             except Refused as refused:
                 print(clean(f"{shown(label)}: not read: {refused}"), file=sys.stderr)
-    if not found:
+    if not made:
         print("Nothing could be read." if seen else "There is no file in it.", file=sys.stderr)
         return 1
-    found += runs.medians(found)
+    found = [figure for one in made for figure in one.figures] + list(runs.medians(made))
     if output:
         _write(output, found, places)
         print(f"{count(len(found), 'figure')}: {output / 'figures.csv'}")

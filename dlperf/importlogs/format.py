@@ -14,12 +14,19 @@ from dlperf.catalog.script import Log
 from dlperf.schema import Job
 from dlperf.upstream.logs import LogLine
 
+#: what a publisher's figure is called, as far as its arithmetic is known
+THEIRS = "publisher's estimator"
+#: what the mean of printed rates is called where it is not
+MEAN = "mean of printed rates"
+
 
 class Line(NamedTuple):
-    """A line with figures. rate: as it is printed, whatever it counts; None where the line has none."""
+    """A line with figures. rate: as it is printed, whatever it counts; None where the line has none. groups: of the
+    log's expression."""
 
     mark: LogLine
     rate: float | None
+    groups: Mapping[str, str]
 
 
 class Told(NamedTuple):
@@ -52,7 +59,8 @@ Publisher = Callable[[Sequence[Line], Job], Told | None]
 @dataclass(frozen=True)
 class Total:
     """A line of a log's end. line: with the group `value`, a rate, or `seconds`, of all steps. of: what the rate
-    counts: "all" devices, a "device" or a "step". estimator: of dlperf.figures.published."""
+    counts: "all" devices or a "device". estimator: of dlperf.figures.published. unless: what the head of a log has of
+    which the line does not tell this. several: what is made of those of several lines; else the last counts."""
 
     column: str
     line: re.Pattern[str]
@@ -60,18 +68,43 @@ class Total:
     estimator: str
     of: str = "all"
     doubt: str = ""
+    unless: re.Pattern[str] | None = None
+    several: Callable[[Sequence[float]], float] | None = None
+
+
+def by_numpy(value: float) -> float:
+    """With two decimals, as numpy's `round` makes them: in places it differs from Python's in the last one."""
+    return float(numpy.round(value, 2))
+
+
+def by_python(value: float) -> float:
+    return round(value, 2)
+
+
+def unrounded(value: float) -> float:
+    return value
 
 
 @dataclass(frozen=True)
 class Format:
     """needle: what each line with figures has. logs: how lines tell, each as `adapter/model` of which adapter.toml has
-    it, or its own; the first that fits a log counts. publisher, estimator: the published arithmetic, and its name in
-    figures.csv; who: whose it is. warmup, steps: of the window that it takes. facts: what the log's arguments are
-    called: nodes, devices_per_node, batch, accumulation, steps, model. batch: what its batch argument is
-    of. demands: what training logs of it have; else `otherwise` is said. totals: see Total. events: of a format
-    without lines of steps, figures from the numbers and texts of lines with the needle.
-    amp: what a log with mixed precision says. whole: whether the publisher takes all
-    steps; else lines long after its window are not read."""
+    it, or its own; the first that fits a log counts.
+
+    publisher, estimator: the published arithmetic, and its name in figures.csv; who: whose it is; column: what figures
+    call it. rounded: how it rounds medians and speedups. warmup, steps: of the window that it takes; whole: whether
+    it takes all steps; else lines long after its window are not read.
+
+    facts: what the log's arguments are called: nodes, devices_per_node, devices (of all nodes), batch, accumulation,
+    steps, model. told: others, from the log's head. batch: what its batch argument is of. amp: what a log with mixed
+    precision says. model: where its script trains no other.
+
+    demands: what the head of the log or its lines have if it is one of training, by this script; else `otherwise` is
+    said. totals: see Total. events: of a format without lines of steps, figures from the numbers and texts of lines
+    with the needle.
+
+    seconds: what lines that tell seconds tell those of: the steps since the "line" before, "one" step, or one in the
+    "mean" since the line before. clock: of lines that tell the mean since a start too, the seconds from there, by
+    groups and step; it counts where lines are steps apart."""
 
     name: str
     title: str
@@ -83,19 +116,35 @@ class Format:
     publisher: Publisher | None = None
     estimator: str = "samples_over_seconds"
     who: str = ""
+    column: str = THEIRS
+    rounded: Callable[[float], float] = by_numpy
     warmup: int = 20
     steps: int = 100
     facts: Mapping[str, str] = field(default_factory=dict)
+    told: Callable[[str], Mapping[str, str]] | None = None
     batch: str = "device"
-    demands: bytes = b""
+    demands: re.Pattern[str] | None = None
     otherwise: str = ""
     totals: tuple[Total, ...] = ()
     amp: re.Pattern[str] | None = None
     whole: bool = False
     events: Callable[[Iterable[tuple[int, str]]], list[Event]] | None = None
+    seconds: str = "line"
+    clock: Callable[[Mapping[str, str], int], float] | None = None
 
 
-def labels(start: int, end: int) -> Publisher:
+def argument(name: str, text: str) -> str | None:
+    """The value of an argument as a script prints it: name=1, name: 1, "name": 1, --name 1, name = 1,000."""
+    spelled = re.escape(name).replace("_", "[-_]")  # begins with letters, for which re looks fast
+    value = r"(\d{1,3}(?:,\d{3})+(?![\w.])|[\w.+-]{1,80})"
+    for found in re.finditer(rf"{spelled}['\"]?(?:\s*[:=]\s*|\s+(?=\d))['\"]?{value}", text):
+        before = text[max(0, found.start() - 3) : found.start()]
+        if not before or before.endswith("--") or not (before[-1].isalnum() or before[-1] in "-_"):
+            return found[1].replace(",", "")
+    return None
+
+
+def labels(start: int, end: int, rounded: Callable[[float], float] = by_python) -> Publisher:
     """Samples over the difference of the timestamps of two steps; of a step that is told twice, the last."""
 
     def told(lines: Sequence[Line], job: Job) -> Told | None:
@@ -104,7 +153,7 @@ def labels(start: int, end: int) -> Publisher:
             return None
         a, b = marks[start], marks[end]
         samples = job.global_batch_size * (end - start)
-        return Told(samples / (b.time - a.time), a.number, b.number) if b.time > a.time else None
+        return Told(rounded(samples / (b.time - a.time)), a.number, b.number) if b.time > a.time else None
 
     return told
 
@@ -121,7 +170,8 @@ def ordinals(start: int, end: int, *, after: int = 0, every_rank: bool = False) 
         a, b = counted[start * times - 1], counted[end * times - 1]
         if b.time <= a.time:
             return None
-        return Told(float(job.global_batch_size) / ((b.time - a.time) / (end - start)), a.number, b.number)
+        rate = float(job.global_batch_size) / ((b.time - a.time) / (end - start))
+        return Told(by_python(rate), a.number, b.number)
 
     return told
 
@@ -151,7 +201,7 @@ def mean_of(
         few = f"the mean of {len(rows)} steps, not of {end - start}" if len(rows) < end - start else ""
         more = "the publisher's script takes no log of more lines" if exact and len(lines) > end * times else ""
         return Told(
-            float(numpy.mean(rows)),
+            by_numpy(float(numpy.mean(rows))),
             used[start * times].mark.number,
             used[-1].mark.number,
             "; ".join({few, more} - {""}),
@@ -187,6 +237,7 @@ def mean_time(start: int, end: int, after: int) -> Publisher:
             seconds += one.time
         distinct = len({one.step for one in used})
         mixed = f"its {len(used)} lines are of several processes: {distinct} steps" if distinct < len(used) else ""
-        return Told(float(job.global_batch_size / (seconds / len(used))), used[0].number, used[-1].number, mixed)
+        rate = float(job.global_batch_size / (seconds / len(used)))
+        return Told(by_python(rate), used[0].number, used[-1].number, mixed)
 
     return told

@@ -2,61 +2,47 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from dlperf.importlogs.format import Format
+from dlperf.importlogs.others import looks_like
 
 #: bytes of a log's head in which its arguments are looked for, and that are read at once
 HEAD, BLOCK = 2**20, 2**20
-#: of a block in which it is looked for other formats
+#: of the head in which it is looked for other programs
 SAMPLE = 2**15
 #: what is no pre-training of a model, wherever it stands
 FINE_TUNING = re.compile(
-    rb"run_(?:squad|glue|classifier|ner|qa)\b|exact_match|\beval_f1\b|\bsquad[-_/ ]?v?[12]\.[01]|\bSQuAD\b|\bCoNLL"
-    rb"|ForQuestionAnswering|ForSequenceClassification|ForTokenClassification|Iteration: \d+ +step_loss :"
-    rb"|task_name['\"]?\s*[:=]\s*['\"]?(?:mrpc|mnli|cola|sst|qqp|qnli|rte|wnli|sts)",
+    rb"(?:run|finetune)_(?:tf_)?(?:squad|glue|classifier|ner|re|qa|swag|xnli|msra|race|sentence|summarization"
+    rb"|translation)\w*\.(?:py|sh)|\bexact_match\b|\beval_f1\b"
+    rb"|For(?:QuestionAnswering|SequenceClassification|TokenClassification|MultipleChoice)"
+    rb"|DLL [^\n]{0,40} - (?:Epoch: \d+ )?Iteration: \d+ +step_loss :|using pre-trained model"
+    rb"|finetune_checkpoint : (?!None)|model\.pretrained : True"
+    rb"|task_name['\"]?\s{0,9}[:=]\s{0,9}['\"]?(?:squad|mrpc|mnli|cola|sst|qqp|qnli|rte|wnli|sts)",
     re.IGNORECASE,
 )
-EVALUATION = re.compile(
-    rb"Mode:\s+(?:forward-only|evaluation)|mode\s*[:=]\s*['\"]?(?:inference|inference_benchmark|evaluate|predict|pred|val)"
-    rb"\b"
+#: in small letters, one for each part of what is above: to look for these first is many times as fast
+HINTS = tuple(
+    b"run_ finetune exact_match eval_f1 answering classification multiplechoice step_loss pre-trained pretrained "
+    b"task_name".split()
 )
-#: one of which what is above begins with, in small letters: to look for these is many times as fast
-WORDS = (
-    b"run_",
-    b"exact_match",
-    b"eval_f1",
-    b"squad",
-    b"conll",
-    b"answering",
-    b"classification",
-    b"step_loss",
-    b"task_name",
+#: a script's arguments, in one line, and among them that it does not train
+ARGUMENTS = re.compile(rb"PARAMETER|Namespace\(|Mode:  |--mode|^mode")
+NO_TRAINING = re.compile(
+    rb"\bMode: +(?:forward-only|evaluation)"
+    rb"|\bmode['\"]?\s?[:=]?\s?['\"]?(?:inference|inference_benchmark|evaluate|predict|pred|val)\b"
 )
+#: what few characters of a text are, though logs that were written to while they were emptied have some
+STRANGE = re.compile(r"[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f\ufffd]")
 #: lines of a log that has no line of training
 EVALUATED = re.compile(
     rb"\bval\.(?:total_)?ips\b|throughput_val|eval_samples_per_second|inference_sequences_per_second|^Test: \[|\[Eval\]"
     rb"|, test batch |inference_throughput",
     re.MULTILINE,
-)
-#: what other logs have, and what they are
-OTHERS = (
-    (rb"elapsed time per iteration \(ms\)|\| consumed samples:", "Megatron-LM's GPT"),
-    (rb"SamplesPerSec=", "DeepSpeed"),
-    (rb"\bwps=|\| wps ", "fairseq"),
-    (rb"frames/s \| took", "NVIDIA's speech synthesis (dllogger)"),
-    (rb"hr@10 :", "NVIDIA's NCF (dllogger)"),
-    (rb"lossvalue|arcface|partial_fc", "InsightFace's face recognition"),
-    (rb"epoch time: [\d.]+(?: ms)?, per step time", "MindSpore"),
-    (rb"iter \d+: loss [\d.]+, time [\d.]+ ?ms", "nanoGPT"),
-    (rb"d2\.utils\.events|eta: .* iter: \d+ +total_loss", "Detectron2"),
-    (rb"\d+/\d+ \[=*>?\.*\] - .*ms/step", "Keras"),
-    (rb"completed step: \d+, seconds", "MaxText"),
-    (rb"Tok/s", "NVIDIA's translation"),
-    (rb"Iteration \d+ \([\d.]+ iter/s", "Caffe"),
-    (rb"Ultralytics|YOLOv\d", "Ultralytics' YOLO"),
 )
 
 
@@ -64,49 +50,69 @@ class Refused(Exception):
     """A log that is not read, and why."""
 
 
-def recognised(path: Path, forms: Mapping[str, Format], named: str | None) -> tuple[list[Format], str]:
-    """The formats whose lines may be there, and the head of the log. Refused where it is known to be something else."""
-    found, head, other, evaluated = _seen(path, forms.values())
-    where = path.name
+class Unlike(Refused):
+    """A log without a line of the format that it was tried as."""
+
+
+class Seen(NamedTuple):
+    """found: the formats whose lines may be there. head: the beginning of the log."""
+
+    found: list[Format]
+    head: bytes
+
+    @property
+    def text(self) -> str:
+        return self.head.decode("utf-8", "replace")
+
+
+def seen(path: Path, forms: Mapping[str, Format], named: str | None) -> Seen:
+    """Refused where it cannot be a log of training."""
+    found, head = _look(path, forms.values())
     if not head:
         raise Refused("it is empty")
-    if b"\0" in head[:8192]:
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise Refused("it is UTF-16; convert it to UTF-8 first")
+    start = head[:8192].decode("utf-8", "replace")
+    if len(STRANGE.findall(start)) > len(start) // 8:
         raise Refused("it is binary, not a log")
-    small = head.lower()
-    if any(word in small for word in WORDS) and (fine := FINE_TUNING.search(head)):
-        raise Refused(f"{where}:{_line(head, fine.start())}: fine-tuning, which is not pre-training")
-    if b"mode" in small and (inference := EVALUATION.search(head)):
-        raise Refused(f"{where}:{_line(head, inference.start())}: evaluation or inference, which is not training")
-    if other and not (named and forms[named] in found):
-        raise Refused(f"it looks like the log of {other}")
     if named and forms[named] not in found:
         looks = f"; it looks like {found[0].title}" if found else ""
         raise Refused(f"it has no line of --format {named}{looks}")
-    if not found:
-        raise Refused(
-            "its figures are of evaluation, which is not training"
-            if evaluated
-            else "no line is of a format that is known"
-        )
-    return ([forms[named]] if named else found), head.decode("utf-8", "replace")
+    return Seen([forms[named]] if named else found, head)
 
 
-def _seen(path: Path, forms: Iterable[Format]) -> tuple[list[Format], bytes, str, bool]:
+def no_training(name: str, head: bytes) -> str:
+    """Where a log says that it is of fine-tuning, evaluation or inference; empty if it does not."""
+    small = head.lower()
+    if any(hint in small for hint in HINTS) and (fine := FINE_TUNING.search(head)):
+        return f"{name}:{_line(head, fine.start())}: fine-tuning, which is not pre-training"
+    for number, line in enumerate(head.split(b"\n"), 1):
+        if (b"mode" in line or b"Mode" in line) and ARGUMENTS.search(line) and NO_TRAINING.search(line):
+            return f"{name}:{number}: evaluation or inference, which is not training"
+    return ""
+
+
+def unlike(head: bytes) -> Refused:
+    """Of a log that no format has a line of."""
+    if EVALUATED.search(head):
+        return Refused("its figures are of evaluation, which is not training")
+    if other := looks_like(head[:SAMPLE]):
+        return Refused(f"it looks like the log of {other}")
+    return Refused("no line is of a format that is known")
+
+
+def _look(path: Path, forms: Iterable[Format]) -> tuple[list[Format], bytes]:
     left = {one.name: one for one in forms}
     found: list[Format] = []
-    head, other, evaluated, before = b"", "", False, b""
-    others = [(re.compile(pattern), name) for pattern, name in OTHERS]
+    head = before = b""
     with open(path, "rb") as file:
         while block := file.read(BLOCK):
             text = before + block
-            if len(head) < HEAD:
-                head += block
-                evaluated = evaluated or bool(EVALUATED.search(block[:SAMPLE]))
-                other = other or next((name for pattern, name in others if pattern.search(block[:SAMPLE])), "")
+            head = head or block[:HEAD]
             for one in [one for one in left.values() if one.needle in text]:
                 found.append(left.pop(one.name))
             before = block[-64:]
-    return found, head, other, evaluated
+    return found, head
 
 
 def _line(head: bytes, at: int) -> int:

@@ -32,8 +32,8 @@ from dlperf.schema import Failure, Job, Window
 from dlperf.upstream.commands import Steps, steps
 
 LOG = "stdout.log"
-#: what a tag before each line, as mpirun and horovodrun write it, says of the rank
-TAG = re.compile(r"^\[\d+,(?P<rank>\d+)\]<std(?:out|err)>:")
+#: what a tag before a line, as mpirun and horovodrun write it, says of the rank; another's words may stand before it
+TAG = re.compile(r"\[(?:\d+,)?(?P<rank>\d+)\]<std(?:out|err)>:")
 OUT_OF_MEMORY = re.compile(r"out of memory|OutOfMemory|\bOOM\b|RESOURCE_EXHAUSTED|ResourceExhausted|cudaMalloc failed")
 
 
@@ -67,22 +67,32 @@ BEYOND = 1e15
 def lines(path: Path, log: Log, job: Job) -> Iterator[LogLine]:
     """The lines with figures, those between carriage returns too. One that is cut off at the end is left out."""
     for number, line in pieces(path):
-        text = line.decode("utf-8", "replace")
-        tag = TAG.match(text)
-        for found in log.line.finditer(text.replace("\r", " ")):
+        text = line.decode("utf-8", "replace").replace("\r", " ")
+        for found in log.line.finditer(text):
             try:
-                yield of_match(number, tag["rank"] if tag else "", found, log, job)
+                yield of_groups(number, rank(text, found.start()), found.groupdict(), log, job)
             except (ValueError, OverflowError, ZeroDivisionError):
                 continue  # another rank wrote into the middle of it
 
 
-def pieces(path: Path) -> Iterator[tuple[int, bytes]]:
+def rank(text: str, end: int) -> str:
+    """Which rank the last tag before `end` tells; empty without one."""
+    told = [tag["rank"] for tag in TAG.finditer(text, 0, end)] if "]<std" in text else []
+    return told[-1] if told else ""
+
+
+def pieces(path: Path, needles: Sequence[bytes] = (b"",)) -> Iterator[tuple[int, bytes]]:
     """The number of each whole line and its bytes, in pieces that end at a carriage return where it is very long. One
-    that has none of these either is no line of figures, and is left out: a part of a number is another number."""
+    that has none of these either is no line of figures, and is left out: a part of a number is another number. Lines
+    far from any of the needles may be left out too."""
     number, rest, skipped = 1, b"", False
     with suppress(OSError), open(path, "rb") as file:
         while block := file.read(LONG):
-            *whole, rest = (rest + block).split(b"\n")
+            text = rest + block
+            if (end := text.rfind(b"\n") + 1) and not any(text.find(one, 0, end) >= 0 for one in needles):
+                number, rest, skipped = number + text.count(b"\n"), text[end:], False
+                continue
+            *whole, rest = text.split(b"\n")
             for line in whole:
                 if not skipped:
                     yield number, line
@@ -95,9 +105,8 @@ def pieces(path: Path) -> Iterator[tuple[int, bytes]]:
             rest = b"" if skipped else rest
 
 
-def of_match(number: int, rank: str, found: re.Match[str], log: Log, job: Job) -> LogLine:
-    """What a match of a log's line tells. ValueError, OverflowError or ZeroDivisionError where its numbers are none."""
-    groups = found.groupdict()
+def of_groups(number: int, rank: str, groups: Mapping[str, str], log: Log, job: Job) -> LogLine:
+    """What a line's groups tell. ValueError, OverflowError or ZeroDivisionError where its numbers are none."""
     loss = float(groups["loss"]) if groups.get("loss") else None
     step, time = int(groups["step"]) - log.first + 1, _time(groups, log, job)
     if not (abs(step) < BEYOND and abs(time) < BEYOND):

@@ -7,16 +7,18 @@ import re
 from dlperf.catalog.script import Log
 from dlperf.importlogs.format import Format, Total, mean_of, printed
 
+#: others that log by MXNet's Speedometer have no learning rate, gluon-cv's other scripts a loss besides
+LINE = (
+    r"Epoch\[\d+\] Batch \[(?P<step>\d+)\]\s+Speed: (?P<rate>[\d.]+) samples/sec"
+    r"\s+(?!loss)[\w-]+=[\d.]+\s+lr=[\d.e-]+\s*$"
+)
 FORMAT = Format(
     name="gluon-cv",
     title="gluon-cv's image classification",
     framework="mxnet",
     unit="img/s",
-    needle=b"Speed:",
-    logs=(
-        "gluon-cv/resnet50",
-        Log(re.compile(r"Epoch\[\d+\] Batch \[(?P<step>\d+)\]\s+Speed: (?P<rate>[\d.]+) samples/sec"), first=1),
-    ),
+    needle=b"Speed: ",
+    logs=("gluon-cv/resnet50", Log(re.compile(LINE), first=1)),
     publisher=mean_of(20, 120, printed, digits=2, exact=True),
     estimator="mean_of_rates",
     who="DLPerf's extract_mxnet_logs.py",
@@ -24,7 +26,7 @@ FORMAT = Format(
     totals=(
         Total(
             "speed of an epoch",
-            re.compile(r"Epoch ?\[\d+\]\s+[Ss]peed: (?P<value>[\d.]+) samples/sec"),
+            re.compile(r"\[(?:Epoch )?\d+\]\s+[Ss]peed: (?P<value>[\d.]+) samples/sec(?:\s+time cost: [\d.]+)?\s*$"),
             b"samples/sec",
             "last_printed",
             doubt="of a whole epoch, its first steps too",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from dlperf.importlogs.format import Format, Line, mean_of
 from dlperf.schema import Job
 
@@ -24,4 +26,7 @@ FORMAT = Format(
     warmup=100,
     facts={"batch": "total_batch_size", "accumulation": "accumulate", "steps": "num_steps"},
     batch="global",
+    seconds="mean",
+    demands=re.compile(r"lr=(?!0\.0+ )\d"),
+    otherwise="its learning rate is 0: evaluation, which is not training",
 )

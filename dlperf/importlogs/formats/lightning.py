@@ -13,9 +13,9 @@ FORMAT = Format(
     title="PyTorch Lightning's progress bar",
     framework="pytorch",
     unit="samples/s",
-    needle=b"Epoch ",
+    needle=b"%|",
     logs=(Log(re.compile(LINE), first=1, timestamp="elapsed"),),
     steps=10**9,
-    totals=(),
-    batch="device",
+    demands=re.compile(r"v_num[=:]|[Ll]ightning|Trainer\.fit|GPU available: |Sanity Checking|Params? size \(MB\)"),
+    otherwise="nothing in it tells that it is: others draw such bars, too",
 )

@@ -1,19 +1,35 @@
-"""NVIDIA's ResNet-50 for MXNet, as of 2019, where each rank logs."""
+"""NVIDIA's convolutional networks for MXNet, as of 2019, where each rank logs."""
 
 from __future__ import annotations
 
-from dlperf.importlogs.format import Format, ordinals
+from collections.abc import Mapping
+
+from dlperf.importlogs.format import Format, argument, ordinals
+
+
+def told(head: str) -> Mapping[str, str]:
+    """Of its arguments, the network with its layers, and half precision."""
+    found = {}
+    if arch := argument("arch", head):
+        layers = argument("num_layers", head) or ""
+        found["model"] = f"{'resnet' if arch == 'resnetv15' else arch + '-'}{layers}" if layers else arch
+    if argument("dtype", head) == "float16":
+        found["precision"] = "fp16"
+    if argument("amp", head) == "True":
+        found["precision"] = "amp"
+    return found
+
 
 FORMAT = Format(
     name="ngc-mxnet",
-    title="NVIDIA's ResNet-50 for MXNet (2019)",
+    title="NVIDIA's convolutional networks for MXNet (2019)",
     framework="mxnet",
-    model="resnet50",
     unit="img/s",
     needle=b":INFO: Epoch[0] Batch [",
     logs=("ngc-mxnet/resnet50",),
     publisher=ordinals(20, 120, every_rank=True),
     who="DLPerf's extract_mxnet_logs_time.py",
-    facts={"batch": "batch_size", "model": "arch", "steps": "benchmark_iters"},
+    facts={"batch": "batch_size", "steps": "benchmark_iters"},
+    told=told,
     batch="global",
 )

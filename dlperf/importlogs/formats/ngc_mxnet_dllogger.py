@@ -1,27 +1,45 @@
-"""NVIDIA's ResNet-50 for MXNet, by dllogger."""
+"""NVIDIA's convolutional networks for MXNet, by dllogger."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from statistics import harmonic_mean
 
 from dlperf.catalog.script import Log
-from dlperf.importlogs.format import Format, mean_of, printed
+from dlperf.importlogs.format import THEIRS, Format, Total
+from dlperf.importlogs.formats.ngc_mxnet import told
 
 LINE = (
     r"DLL (?P<timestamp>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+) - Epoch: \d+ Iteration: (?P<step>\d+) "
     r".*?train\.ips : (?P<rate>[\d.]+)"
 )
+
+
+def mean(rates: Sequence[float]) -> float:
+    """Of epochs, as NVIDIA's benchmark.py is called: -w 1, without the first."""
+    return harmonic_mean(rates[1:] or rates)
+
+
 FORMAT = Format(
     name="ngc-mxnet-dllogger",
-    title="NVIDIA's ResNet-50 for MXNet (dllogger)",
+    title="NVIDIA's convolutional networks for MXNet",
     framework="mxnet",
-    model="resnet50",
     unit="img/s",
     needle=b"train.ips :",
     logs=(Log(re.compile(LINE), timestamp="%Y-%m-%d %H:%M:%S.%f"),),
-    publisher=mean_of(20, 120, printed),
-    estimator="mean_of_rates",
-    who="as NVIDIA's script does: rates of lines after the first 20",
-    facts={"batch": "batch_size", "model": "arch", "steps": "benchmark_iters"},
+    facts={"batch": "batch_size"},
+    told=told,
+    who="NVIDIA's benchmark.py -w 1",
     batch="global",
+    totals=(
+        Total(
+            THEIRS,
+            re.compile(r" - Epoch: \d+  +train\.loss : \S+ (?:None)? *train\.ips : (?P<value>[\d.]+)"),
+            b"train.ips :",
+            "samples_over_seconds",
+            doubt="by the script's own clock, of epochs without their first steps",
+            several=mean,
+        ),
+    ),
 )

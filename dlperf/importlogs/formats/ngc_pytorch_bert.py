@@ -3,8 +3,29 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
-from dlperf.importlogs.format import Format, Total, ordinals
+from dlperf.catalog.script import Log
+from dlperf.errors import whole_number
+from dlperf.importlogs.format import Format, Total, argument, ordinals
+
+LINE = (
+    r"DLL (?P<timestamp>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+) - "
+    r"Training Epoch: \d+ Training Iteration: (?P<step>\d+)  average_loss : "
+)
+
+
+def told(head: str) -> Mapping[str, str]:
+    """The batch of one pass: its flag has that of all that are accumulated, the script prints the arguments after it
+    has divided it."""
+    if each := argument("batch_size_per_gpu", head):
+        return {"batch": each}
+    if each := re.search(r"Namespace\([^\n]{0,9999}?\btrain_batch_size=(\d{1,9})\b", head):
+        return {"batch": each[1]}
+    whole = whole_number(argument("train_batch_size", head))
+    parts = whole_number(argument("gradient_accumulation_steps", head) or "1")
+    return {"batch": str(whole // parts)} if whole and parts and whole % parts == 0 else {}
+
 
 FORMAT = Format(
     name="ngc-pytorch-bert",
@@ -12,11 +33,17 @@ FORMAT = Format(
     framework="pytorch",
     unit="sequences/s",
     needle=b"Training Iteration:",
-    logs=("ngc-pytorch/bert_base",),
+    logs=(Log(re.compile(LINE), first=1, timestamp="%Y-%m-%d %H:%M:%S.%f"),),
     publisher=ordinals(20, 120, after=5),
     who="DLPerf's extract_pytorch_logs_time.py --train_batches 120",
     warmup=25,
-    facts={"batch": "train_batch_size", "accumulation": "gradient_accumulation_steps", "steps": "max_steps"},
+    facts={
+        "accumulation": "gradient_accumulation_steps",
+        "steps": "max_steps",
+        "devices_per_node": "nproc_per_node",
+        "nodes": "nnodes",
+    },
+    told=told,
     totals=(
         Total(
             "training_sequences_per_second",
@@ -26,5 +53,5 @@ FORMAT = Format(
             doubt="by the script's own clock, over all its steps",
         ),
     ),
-    amp=re.compile(r"\b(fp16|amp)=True"),
+    amp=re.compile(r"\b(fp16|amp)=True|16-bits training: True"),
 )

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import re
 
-from dlperf.importlogs.format import Format, Total, labels
+from dlperf.catalog.script import Log
+from dlperf.importlogs.format import Format, Total, argument, labels
+
+LINE = (
+    r"DLL (?P<timestamp>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+) - Iteration: (?P<step>\d+) "
+    r" *throughput_train : (?P<rate>[\d.]+) .*?total_loss : (?P<loss>\S+)"
+)
+
+
+def told(head: str) -> dict[str, str]:
+    """Passes of a step, by the script's argument or that of NVIDIA's shell script."""
+    found = argument("num_accumulation_steps", head) or argument("num_accumulation_steps_phase1", head)
+    return {"accumulation": found} if found else {}
+
 
 FORMAT = Format(
     name="ngc-tensorflow1-bert",
@@ -12,17 +25,18 @@ FORMAT = Format(
     framework="tensorflow",
     unit="sentences/s",
     needle=b"throughput_train :",
-    logs=("ngc-tensorflow1/bert_base",),
+    logs=(Log(re.compile(LINE), first=1, every=10, timestamp="%Y-%m-%d %H:%M:%S.%f"),),
     publisher=labels(20, 120),
     who="DLPerf's extract_tensorflow_logs_time.py",
-    facts={"batch": "train_batch_size", "accumulation": "num_accumulation_steps", "steps": "num_train_steps"},
-    demands=b"mlm_loss",
+    facts={"batch": "train_batch_size", "steps": "num_train_steps"},
+    told=told,
+    demands=re.compile("mlm_loss"),
     otherwise="it has no loss of masked words: fine-tuning, which is not pre-training",
     totals=(
         Total(
-            "Throughput Average (sentences/sec)",
-            re.compile(r"Throughput Average \(sentences/sec\) = (?P<value>[\d.]+)"),
-            b"Throughput Average (sentences/sec) =",
+            "throughput_train",
+            re.compile(r"DLL [\d-]+ [\d:.]+ - +throughput_train : (?P<value>[\d.]+)"),
+            b"throughput_train :",
             "samples_over_seconds",
             doubt="by the script's own clock, without the first steps after each checkpoint",
         ),

@@ -1,4 +1,4 @@
-"""NVIDIA's ResNet-50 for TensorFlow 1, --mode=train and --mode=training_benchmark."""
+"""NVIDIA's convolutional networks for TensorFlow 1, --mode=train."""
 
 from __future__ import annotations
 
@@ -8,22 +8,20 @@ from dlperf.catalog.script import Log
 from dlperf.importlogs.format import Format, mean_of, printed
 
 STAMP = r"DLL (?P<timestamp>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+) - \(\d+, (?P<step>\d+)\) .*?"
+FACTS = {"batch": "batch_size", "model": "arch", "devices": "Num GPUs"}
+AMP = re.compile(r"use_tf_amp : True|use_tf_amp=True|\bamp : True")
 FORMAT = Format(
     name="ngc-tensorflow1-resnet50",
-    title="NVIDIA's ResNet-50 for TensorFlow 1",
+    title="NVIDIA's convolutional networks for TensorFlow 1",
     framework="tensorflow",
-    model="resnet50",
     unit="img/s",
-    needle=b" - (",
-    logs=(
-        Log(re.compile(STAMP + r"\btotal_ips : (?P<rate>[\d.e+]+)"), timestamp="%Y-%m-%d %H:%M:%S.%f"),
-        Log(re.compile(STAMP + r"imgs_per_sec : (?P<rate>[\d.e+]+)"), timestamp="%Y-%m-%d %H:%M:%S.%f"),
-    ),
+    needle=b"imgs_per_sec :",
+    logs=(Log(re.compile(STAMP + r"imgs_per_sec : (?P<rate>[\d.e+]+)"), timestamp="%Y-%m-%d %H:%M:%S.%f"),),
     publisher=mean_of(0, 100, printed, digits=2),
     estimator="mean_of_rates",
     who="DLPerf's extract_tensorflow_logs.py",
     warmup=0,
     steps=99,
-    facts={"batch": "batch_size", "model": "arch"},
-    amp=re.compile(r"use_tf_amp : True|use_tf_amp=True|\bamp : True"),
+    facts=FACTS,
+    amp=AMP,
 )

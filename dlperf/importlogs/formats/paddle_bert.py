@@ -27,6 +27,6 @@ FORMAT = Format(
     who="DLPerf's extract_paddle_logs.py",
     facts={"batch": "batch_size"},
     batch="tokens",
-    demands=b"next_sent_acc",
+    demands=re.compile("next_sent_acc"),
     otherwise="it has no accuracy of next sentences: fine-tuning, which is not pre-training",
 )

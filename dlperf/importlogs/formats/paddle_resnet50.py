@@ -16,4 +16,5 @@ FORMAT = Format(
     who="DLPerf's extract_paddle_logs.py",
     facts={"batch": "batch_size", "model": "model", "steps": "max_iter"},
     batch="node",
+    seconds="one",
 )

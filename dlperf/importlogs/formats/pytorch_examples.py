@@ -2,7 +2,27 @@
 
 from __future__ import annotations
 
-from dlperf.importlogs.format import Format, mean_time
+import re
+from collections.abc import Mapping
+
+from dlperf.catalog.script import Log
+from dlperf.importlogs.format import Format, by_python, mean_time
+
+LINE = (
+    r"Epoch: \[\d+\]\[\s*(?P<step>\d+)/\d+\]\s+Time\s+(?P<seconds>[\d.]+) \(\s*(?P<mean>[\d.]+)\)"
+    r".*?\sLoss\s+(?P<loss>\S+) \("
+)
+
+
+def told(head: str) -> dict[str, str]:
+    made = re.search(r"=> creating model '(\w{1,80})'", head)
+    return {"model": made[1]} if made else {}
+
+
+def clock(groups: Mapping[str, str], step: int) -> float:
+    """Its second figure is the mean of all steps of the epoch."""
+    return float(groups["mean"]) * step
+
 
 FORMAT = Format(
     name="pytorch-examples",
@@ -10,10 +30,14 @@ FORMAT = Format(
     framework="pytorch",
     unit="img/s",
     needle=b"Epoch: [",
-    logs=("pytorch-examples/resnet50",),
+    logs=(Log(re.compile(LINE), ranks="all"),),
     publisher=mean_time(20, 120, after=6),
+    rounded=by_python,
     who="DLPerf's extract_pytorch_logs_time.py",
     warmup=26,
-    facts={"batch": "batch_size", "model": "arch"},
+    facts={"batch": "batch_size"},
+    told=told,
     batch="node",
+    seconds="one",
+    clock=clock,
 )

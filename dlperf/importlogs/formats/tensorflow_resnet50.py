@@ -13,6 +13,8 @@ FORMAT = Format(
     title="the TensorFlow model garden's ResNet",
     framework="tensorflow",
     model="resnet50",
+    facts={"batch": "batch_size"},
+    batch="global",
     unit="img/s",
     needle=b"TimeHistory:",
     logs=(Log(re.compile(LINE), first=1, every=100, ranks="node"),),

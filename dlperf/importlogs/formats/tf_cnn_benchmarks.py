@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import re
 
+from dlperf.errors import whole_number
 from dlperf.importlogs.format import Format, Total
+
+
+def told(head: str) -> dict[str, str]:
+    """The batch of a device, and how many devices share that of all."""
+    each = re.search(r"^\W*(?:\[[\d,]+\]<std\w+>: *)?(\d{1,7}) per device", head, re.MULTILINE)
+    every = re.search(r"Batch size: +(\d{1,9}) global", head)
+    found = {"batch": each[1]} if each else {}
+    if each and every and (part := whole_number(each[1])) and int(every[1]) % part == 0:
+        found["devices"] = str(int(every[1]) // part)
+    return found
+
 
 FORMAT = Format(
     name="tf-cnn-benchmarks",
@@ -15,17 +27,18 @@ FORMAT = Format(
     logs=(),
     warmup=0,
     facts={"model": "Model", "steps": "Num batches"},
+    told=told,
     totals=(
         Total(
             "samples over seconds",
             re.compile(r"total images/sec: (?P<value>[\d.]+)"),
-            b"total images/sec:",
+            b"images/sec:",
             "samples_over_seconds",
             doubt="its own count, after its warm-up",
         ),
         Total(
             "images/sec of its last line",
-            re.compile(r"^\d+\s+images/sec: (?P<value>[\d.]+) \+/-"),
+            re.compile(r"(?:^|[\s>:])\d+\s+images/sec: (?P<value>[\d.]+) \+/-"),
             b"images/sec:",
             "last_printed",
         ),

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import re
 
-from dlperf.importlogs.format import Format, Total
+from dlperf.errors import whole_number
+from dlperf.importlogs.format import Format, Total, argument
+
+#: of a run that went on from a checkpoint the script counts all steps, and the seconds of those since
+RESUMED = re.compile(r"Continuing training from (?:checkpoint|epoch|global step)")
+WHOLE = "of the whole run, its first steps too"
+
+
+def told(head: str) -> dict[str, str]:
+    """How many devices share the batch of all."""
+    each = whole_number(argument("Instantaneous batch size per device", head))
+    parts = whole_number(argument("Gradient Accumulation steps", head))
+    every = whole_number(argument("Total train batch size (w. parallel, distributed & accumulation)", head))
+    return {"devices": str(every // (each * parts))} if each and parts and every and every % (each * parts) == 0 else {}
+
 
 FORMAT = Format(
     name="transformers",
@@ -19,20 +33,26 @@ FORMAT = Format(
         "accumulation": "Gradient Accumulation steps",
         "steps": "Total optimization steps",
     },
+    told=told,
+    amp=re.compile(r"\bfp16['\"]?\s{0,9}[=:]\s{0,9}['\"]?True"),
+    demands=re.compile(r"^(?!.*interval_samples_per_second)", re.DOTALL),
+    otherwise="interval_samples_per_second is PaddleNLP's",
     totals=(
         Total(
             "train_samples_per_second",
-            re.compile(r"train_samples_per_second['\"]?\s*[:=]\s*(?P<value>[\d.]+)"),
+            re.compile(r"train_samples_per_second['\"]?\s{0,30}[:=]\s{0,30}['\"]?(?P<value>[\d.]+)"),
             b"train_samples_per_second",
             "last_printed",
-            doubt="of the whole run, its first steps too",
+            doubt=WHOLE,
+            unless=RESUMED,
         ),
         Total(
             "samples over seconds",
-            re.compile(r"train_runtime['\"]?\s*[:=]\s*(?P<seconds>[\d.]+)"),
+            re.compile(r"\btrain_runtime['\"]?\s{0,9}[:=]\s{0,9}['\"]?(?P<seconds>[\d.]+)(?![\d.:])"),
             b"train_runtime",
             "samples_over_seconds",
-            doubt="of the whole run, its first steps too",
+            doubt=WHOLE,
+            unless=RESUMED,
         ),
     ),
 )

@@ -1,0 +1,70 @@
+"""Logs that are of no format here: what their lines have, and what they are. The first that fits counts."""
+
+from __future__ import annotations
+
+import re
+
+#: programs that train, by a line of each
+TRAINING = (
+    (rb"elapsed time per iteration \(ms\):?|\| consumed samples:", "Megatron-LM"),
+    (rb"samples/iter: |iteration \d+ \| .*tokens_per_sec", "GPT-NeoX"),
+    (rb"wps: [\d.,]+ +mfu: |tps: [\d,]+ +(?:tflops: [\d.,]+ +)?mfu: ", "TorchTitan"),
+    (rb"completed step: \d+, seconds: ", "MaxText"),
+    (rb"iter \d+: loss [\d.]+, time [\d.]+ ?ms", "nanoGPT"),
+    (rb"SamplesPerSec=", "DeepSpeed"),
+    (rb"\bwps=[\d.]+|\| wps [\d.]+|\"wps\": \"", "fairseq"),
+    (rb"interval_samples_per_second", "PaddleNLP's Trainer"),
+    (rb"throughput/samples_per_sec", "Composer"),
+    (rb"d2\.utils\.events|eta: .* iter: \d+ +total_loss", "Detectron2"),
+    (rb"maskrcnn_benchmark\.trainer", "maskrcnn-benchmark"),
+    (rb"mm(?:det|seg|cls|pretrain|pose|action)\w* - INFO|mmengine - INFO|Epoch ?\(train\) +\[\d+\]", "OpenMMLab"),
+    (rb"Ultralytics|\bYOLOv\d|Epoch +gpu_mem +box", "YOLO"),
+    (rb"^ ?\d+: [\d.]+, [\d.]+ avg(?: loss)?, [\d.]+ rate,", "Darknet"),
+    (rb"Epoch: \[\d+\] +\[ *\d+/\d+\] +eta: .*img/s: ", "torchvision's references"),
+    (rb"Train: \d+ \[ *\d+/\d+ \( *\d+%\)\]", "timm"),
+    (rb"^Train Epoch: \d+ \[\d+/\d+", "pytorch/examples' MNIST"),
+    (rb"\| epoch +\d+ \| +\d+/ *\d+ batches \| lr ", "pytorch/examples' language model"),
+    (rb"\[Epoch \d+\]\[Batch \d+\], .*Speed: ", "gluon-cv's detection or segmentation"),
+    (rb"lossvalue|arcface|partial_fc", "InsightFace's face recognition"),
+    (rb"(?:Epoch|Iter)\[\d+\] Batch \[[\d-]+\]\s+Speed: ", "a script with MXNet's Speedometer"),
+    (rb"\[TRAIN\] epoch: \d+, iter: \d+/\d+", "PaddleSeg"),
+    (rb"Epoch: \[\d+\] +\[ *\d+/\d+\] learning_rate: ", "PaddleDetection"),
+    (rb"global_step: \d+, .*avg_samples: ", "PaddleOCR"),
+    (rb"frames/s \| took", "NVIDIA's speech synthesis (dllogger)"),
+    (rb"hr@10 :", "NVIDIA's NCF (dllogger)"),
+    (rb"Tok/s", "NVIDIA's translation"),
+    (rb":::NVLOGv", "NVIDIA's logger before dllogger"),
+    (rb"^DLLL \{", "dllogger's JSON file; what its script printed can be read"),
+    (rb"Img/sec per (?:GPU|CPU|device)", "Horovod's synthetic benchmark"),
+    (rb"Samples per second ?: |MLPerf Results Summary", "MLPerf's inference"),
+    (rb"epoch time: [\d.]+(?: ms)?, per step time", "MindSpore"),
+    (rb"\d+/\d+ (?:\[=*>?\.*\]|\xe2\x94\x81+).* \d+m?s/step", "Keras"),
+    (rb"global_step/sec: |INFO:tensorflow:loss = ", "a TensorFlow Estimator"),
+    (rb"Iteration \d+ \([\d.]+ iter/s|solver\.cpp:\d+\] Iteration \d+", "Caffe"),
+    (rb"step_idx: \d+, epoch: \d+, batch: ", "PaddlePaddle's Transformer"),
+    (rb"ips: [\d.]+ (?:example|word)/sec", "PaddlePaddle's parameter servers"),
+    (rb"Transformer \| epoch \d+ ", "NVIDIA's Transformer"),
+    (rb"worker_index: \d+, step\d+, train_loss", "FleetX"),
+    (rb"\[LightGBM\]|\[\d+\]\s+train-\w+:", "gradient-boosted trees"),
+)
+#: programs that do not
+TOOLS = (
+    (rb"NVIDIA-SMI \d|^\| +GPU +Name +|# gpu +pwr +gtemp", "nvidia-smi"),
+    (rb"^(?:slurmstepd|srun|sbatch|salloc): |^ +JOBID PARTITION |StdOut=/", "Slurm"),
+    (rb"^(?:Name|NAME)(?:space)?:? +READY +STATUS|^NAME +READY +STATUS|^Events:$|kubelet +", "kubectl"),
+    (rb"^[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ \w+\.go:\d+\]", "a Kubernetes component"),
+    (rb"\"(?:GET|POST|HEAD|PUT) /\S* HTTP/[\d.]+\" \d{3} ", "a web server's access"),
+    (rb"^(?:Collecting|Requirement already satisfied:|Successfully installed|Downloading) \S+", "pip"),
+    (rb"^(?:Get|Hit|Ign):\d+ https?://|^Reading package lists\.\.\.", "apt"),
+    (rb"^Step \d+/\d+ : |^#\d+ \[[^\]\n]*\d+/\d+\] ", "docker build"),
+    (rb"^=+ test session starts =+|^=+ \d+ (?:passed|failed)", "pytest"),
+    (rb"^\[ *\d+\.\d{6}\] ", "a kernel's messages"),
+    (rb"^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S+ \S+?(?:\[\d+\])?: ", "a syslog"),
+    (rb"(?i)^\s*<(?:!doctype |html)", "a web page"),
+)
+OTHERS = tuple((re.compile(pattern, re.MULTILINE), name) for pattern, name in (*TRAINING, *TOOLS))
+
+
+def looks_like(text: bytes) -> str:
+    """Empty where it is nothing that is known."""
+    return next((name for pattern, name in OTHERS if pattern.search(text)), "")
