@@ -55,7 +55,8 @@ class Launch:
     name: a file name, unique among the runs of a comparison. code: the bundle, relative to the run's folder, which has
     job.json. threads: of each rank. variables: of the framework's environment. hosts: of the first `nnodes` nodes;
     empty where the engine finds them. arguments: --launcher-arg. instead: what each rank runs in place of the worker.
-    container: what the ranks run in, if they do. emulated: the CPU that qemu-user emulates for the worker.
+    container: what the ranks run in, if they do. emulated: the CPU that qemu-user emulates for the worker. step:
+    whether a job of the engine's that is there holds it.
     """
 
     title: str
@@ -72,6 +73,7 @@ class Launch:
     instead: str = ""
     container: Container | None = None
     emulated: str = ""
+    step: bool = False
 
     @property
     def world_size(self) -> int:
@@ -124,7 +126,8 @@ class Launcher:
     arguments: key of --launcher-arg -> what it is. required: those that must be given. programs: program that must be
     on PATH -> the Debian package, or other place, that has it. in_environment: whether its program comes with some
     frameworks' environments instead; it starts only the adapters whose adapter.toml names it. many_nodes: whether it
-    reaches other machines; needs_hosts: whether it must be told which. no_containers: why its ranks can't run in
+    reaches other machines; needs_hosts: whether it must be told which. allocations: what one of its jobs may hold, the
+    usual first; none for an engine without jobs. no_containers: why its ranks can't run in
     containers; empty if they can. In what the engine printed, `ended` finds the first rank that a signal killed, with
     groups rank, host, how; `ended_inside` the first whose container ended that way, with groups rank, host (which may
     be empty) and code; and `cause` the line that says why the ranks could not be started or kept.
@@ -138,6 +141,7 @@ class Launcher:
     in_environment = False
     many_nodes = False
     needs_hosts = False
+    allocations: tuple[str, ...] = ()
     no_containers = ""
     ended: re.Pattern[str] | None = None
     ended_inside: re.Pattern[str] | None = None
@@ -162,6 +166,10 @@ class Launcher:
     def elsewhere(self, nnodes: int, hosts: Sequence[str]) -> bool:
         """Whether ranks run on other machines than this one: those that are named, or that the engine finds."""
         return bool(hosts) or nnodes > 1 or (self.many_nodes and not self.needs_hosts)
+
+    def have_gpus(self, arguments: Mapping[str, str]) -> bool:
+        """Whether the nodes that the engine would find have GPUs; asked only of one that finds them."""
+        return True
 
     def start(self, folder: Path, variables: Mapping[str, str] | None = None) -> Kept:
         """Run launch.sh in a session of its own, with its output in stdout.log and stderr.log, under a keeper."""

@@ -16,11 +16,17 @@ from dlperf.planning.spec import Spec
 class Devices(Arguments):
     """Checks --device."""
 
-    def device(self, chosen: Sequence[Adapter]) -> str:
-        """One of DEVICES. auto takes the GPU where there is one, and never the CPU because something blocks the GPU."""
+    def device(self, chosen: Sequence[Adapter], places: Mapping[str, Any]) -> str:
+        """One of DEVICES. auto takes the GPU where there is one, and never the CPU because something blocks the GPU. Of
+        nodes that an engine finds, this machine tells nothing: auto is what the engine says that they have, and with
+        --dry-run, which asks nobody, cuda."""
         device = self.choice("device", ("auto", *DEVICES))
+        launcher = launchers.find(places["launcher"])
         if device == "cpu":
             return device
+        if launcher.elsewhere(max(places["nnodes"]), places["hosts"]) and not launcher.needs_hosts:
+            has = device == "cuda" or self.arguments["dry_run"] or launcher.have_gpus(places["launcher_arguments"])
+            return "cuda" if has else "cpu"
         found = gpu.look()
         needed = any(one.kind.run for one in chosen) and not self.arguments["dry_run"]
         if needed and not found.gpus and (device == "cuda" or found.blocked):
