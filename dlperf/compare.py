@@ -105,7 +105,10 @@ def _submit(jobs: Mapping[str, slurm.Batch], folder: Path, detach: bool) -> int:
     from dlperf.comparison import store
 
     store.claim(folder)
-    ids = submission.submit(jobs, folder, Path.cwd())
+    submission.write(jobs, folder, Path.cwd())
+    if slurm.held():
+        return submission.in_held(folder)
+    ids = submission.submit(folder)
     most = submission.node_hours(jobs.values())
     say(f"Submitted as Slurm job {', '.join(ids)}: at most {most:.3g} node-hours. In {folder}")
     return _follow(folder, ids, detach)
@@ -114,7 +117,9 @@ def _submit(jobs: Mapping[str, slurm.Batch], folder: Path, detach: bool) -> int:
 def _submit_again(arguments: Mapping[str, object]) -> int:
     folder = Path(str(arguments["resume"])).absolute()
     more = ["--retry-failed"] if arguments["retry_failed"] else []
-    ids = submission.again(folder, more=more)
+    if slurm.held():
+        return submission.in_held(folder)
+    ids = submission.submit(folder, more)
     say(f"Submitted as Slurm job {', '.join(ids)}.")
     return _follow(folder, ids, bool(arguments["detach"]))
 

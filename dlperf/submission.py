@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -49,7 +50,7 @@ def batches(
     """The jobs that hold the rows, by the names of their scripts. UsageError where --max-node-hours is too few."""
     groups: dict[str, Sequence[Job]] = {"job.sh": plan.jobs}
     if spec.allocation == "row":
-        groups = {f"{number}-{job.id}.sh": [job] for number, job in enumerate(_small_first(plan.jobs), 1)}
+        groups = {f"{number:03}-{job.id}.sh": [job] for number, job in enumerate(_small_first(plan.jobs), 1)}
     node_hours = float(str(arguments.get("max_node_hours") or "inf"))
     return {
         name: _batch(spec, plan, jobs, folder, arguments, adapters, node_hours / len(groups))
@@ -151,19 +152,24 @@ def _of_site(spec: Spec, arguments: Mapping[str, Any]) -> dict[str, str]:
     return dict((arguments.get("site") or {}).get(spec.launcher, {}))
 
 
-def submit(asked: Mapping[str, slurm.Batch], folder: Path, working: Path) -> list[str]:
-    """Submit the jobs of a new comparison, each after the one before. Their ids."""
+def write(asked: Mapping[str, slurm.Batch], folder: Path, working: Path) -> None:
+    """The scripts of the jobs, in the folder of a new comparison."""
     place = folder / PLACE
     place.mkdir()
     for name, one in asked.items():
         (place / name).write_text(slurm.batch(one, working), encoding="utf-8")
-    return again(folder, [*asked])
 
 
-def again(folder: Path, scripts: Sequence[str] = (), more: Sequence[str] = ()) -> list[str]:
-    """Submit a comparison's jobs, all if none is named. more: words for its command. Their ids."""
+def in_held(folder: Path) -> int:
+    """Run the jobs' scripts in the allocation that this process has. The exit code."""
+    scripts = sorted((folder / PLACE).glob("*.sh"))
+    return max(subprocess.run([*slurm.HERE, "sh", script], check=False).returncode for script in scripts)
+
+
+def submit(folder: Path, more: Sequence[str] = ()) -> list[str]:
+    """Submit a comparison's jobs, each after the one before. more: words for its command. Their ids."""
     place, ids = folder / PLACE, list[str]()
-    for name in scripts or sorted(path.name for path in place.glob("*.sh")):
+    for name in sorted(path.name for path in place.glob("*.sh")):
         after = [f"--dependency=afterany:{ids[-1]}"] if ids else []
         ids.append(slurm.submit([*after, str(place / name), *more]))
         with open(place / SUBMITTED, "a", encoding="utf-8") as file:

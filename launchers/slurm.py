@@ -88,6 +88,15 @@ def inside(environ: Mapping[str, str] = os.environ) -> bool:
     return bool(environ.get("SLURM_JOB_ID") and environ.get("SLURMD_NODENAME"))
 
 
+def held(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether this process, on a login node, has an allocation: salloc's shell."""
+    return bool(environ.get("SLURM_JOB_ID")) and not inside(environ)
+
+
+#: runs a job's script on the first node of the allocation that is held, without keeping its steps from anything
+HERE = ("srun", "--overlap", "--nodes=1", "--ntasks=1", "--relative=0", "--cpu-bind=none")
+
+
 class Slurm(Launcher):
     name = "slurm"
     about = "Slurm: sbatch, and srun inside"
