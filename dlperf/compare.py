@@ -74,6 +74,8 @@ def _compare(arguments: Mapping[str, object]) -> int:
         in_jobs = submission.wanted(spec)
         if in_jobs:
             jobs = submission.batches(spec, plan, folder.absolute(), arguments, adapters)
+        if arguments["dry_run"] and (assumed := submission.assumed(spec, arguments)):
+            print(assumed)
         if arguments["dry_run"] and in_jobs:
             print(submission.text(spec, jobs, arguments, Path.cwd()) + "\n#")
         if arguments["dry_run"]:

@@ -135,10 +135,6 @@ def text(spec: Spec, asked: Mapping[str, slurm.Batch], arguments: Mapping[str, A
     """For --dry-run: what is submitted, what this site's file said of it, and what was assumed of the nodes."""
     lines = [f"# from dlperf.toml: {' '.join(f'{k}={v!r}' for k, v in _of_site(spec, arguments).items())}"]
     lines = lines if _of_site(spec, arguments) else []
-    assumed = [f"{spec.device} (--device)"] * (arguments["device"] in (None, "auto") and spec.allocation != "row")
-    assumed += [f"{spec.threads} threads for each rank (--threads)"] * (not arguments["threads"])
-    if assumed:
-        lines += [f"# assumed here, and decided by the nodes when it runs: {', '.join(assumed)}"]
     for name, one in asked.items():
         lines += ["", f"# {one.folder / PLACE / name}", slurm.batch(one, working).rstrip()]
     jobs = "one job" if len(asked) == 1 else f"{len(asked)} jobs, one after the other"
@@ -146,6 +142,14 @@ def text(spec: Spec, asked: Mapping[str, slurm.Batch], arguments: Mapping[str, A
     size = f"{nodes} node{'s' * (nodes != 1)}"
     head = f"# Slurm: {jobs} of up to {size}, at most {node_hours(asked.values()):.3g} node-hours."
     return "\n".join([head, *lines])
+
+
+def assumed(spec: Spec, arguments: Mapping[str, Any]) -> str:
+    """For --dry-run, which asks nobody: what of other machines was assumed; empty where these run nothing."""
+    far = launchers.find(spec.launcher).elsewhere(max(spec.nnodes), spec.hosts)
+    found = [f"device {spec.device}"] * (arguments["device"] in (None, "auto"))
+    found += [f"{spec.threads} CPU threads for each rank"] * (not arguments["threads"])
+    return f"# assumed, and asked of the nodes when it runs: {', '.join(found)}" if far and found else ""
 
 
 def _of_site(spec: Spec, arguments: Mapping[str, Any]) -> dict[str, str]:

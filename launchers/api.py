@@ -10,6 +10,7 @@ With a container, `sh launch.sh inside` is what runs in it.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import select
@@ -120,6 +121,13 @@ class Kept(subprocess.Popen[bytes]):
             keeper_.end_orphans({*self._others, *KEEPERS})
 
 
+class Node(NamedTuple):
+    """What a node of an engine's has: GPUs, and CPU threads that ranks may use."""
+
+    gpus: int
+    threads: int
+
+
 class Launcher:
     """An engine that places ranks. Subclasses say what they take, and write the script.
 
@@ -167,9 +175,20 @@ class Launcher:
         """Whether ranks run on other machines than this one: those that are named, or that the engine finds."""
         return bool(hosts) or nnodes > 1 or (self.many_nodes and not self.needs_hosts)
 
-    def have_gpus(self, arguments: Mapping[str, str]) -> bool:
-        """Whether the nodes that the engine would find have GPUs; asked only of one that finds them."""
-        return True
+    def node(self, hosts: Sequence[str], arguments: Mapping[str, str]) -> Node | None:
+        """What nodes have, asked of the first host with the interpreter that runs this; None where nobody answers."""
+        if not hosts:
+            return None
+        ask = [*self.rsh(arguments), hosts[0], f"{command(sys.executable)} -m dlperf.machine"]
+        try:
+            told = json.loads(subprocess.run(ask, capture_output=True, text=True, timeout=60, check=True).stdout)
+            return Node(len(told.get("gpus", ())), int(told["usable_threads"]))
+        except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError):
+            return None
+
+    def rsh(self, arguments: Mapping[str, str]) -> list[str]:
+        """The command that runs another on a host, as ssh does."""
+        return [*shlex.split(arguments.get("rsh", "ssh")), *(["-o", "BatchMode=yes"] if "rsh" not in arguments else [])]
 
     def start(self, folder: Path, variables: Mapping[str, str] | None = None) -> Kept:
         """Run launch.sh in a session of its own, with its output in stdout.log and stderr.log, under a keeper."""

@@ -18,7 +18,7 @@ from typing import ClassVar, NamedTuple
 
 from dlperf.adapters import ranks
 from dlperf.errors import RunError
-from dlperf.launchers.api import Launch, Launcher, command, comment, several, worker
+from dlperf.launchers.api import Launch, Launcher, Node, command, comment, several, worker
 from dlperf.shell import quote
 
 #: arguments that become options of sbatch under their own names
@@ -118,8 +118,9 @@ class Slurm(Launcher):
     def elsewhere(self, nnodes: int, hosts: Sequence[str]) -> bool:
         return not inside()
 
-    def have_gpus(self, arguments: Mapping[str, str]) -> bool:
-        return any(node.gpus for node in nodes(arguments))
+    def node(self, hosts: Sequence[str], arguments: Mapping[str, str]) -> Node | None:
+        found = nodes(arguments)
+        return max(found, key=lambda one: one.gpus, default=None)
 
     def script(self, launch: Launch) -> str:
         size = {"nodes": launch.nnodes, "ntasks": launch.world_size, "ntasks-per-node": launch.nproc_per_node}
@@ -169,29 +170,17 @@ def _setup(arguments: Mapping[str, str]) -> str:
 # What Slurm says of its nodes
 
 
-class Nodes(NamedTuple):
-    """Nodes that are alike: how many, and of each CPUs, memory in MB and GPUs."""
-
-    number: int
-    cpus: int
-    memory: int
-    gpus: int
-
-
-def nodes(arguments: Mapping[str, str]) -> tuple[Nodes, ...]:
-    """Those of the partition that a job would go to, as sinfo has them; none where it does not answer."""
+def nodes(arguments: Mapping[str, str]) -> tuple[Node, ...]:
+    """Each kind in the partition that a job would go to, as sinfo has them; none where it does not answer."""
     where = [f"--partition={arguments['partition']}"] if "partition" in arguments else []
-    asked = ["sinfo", "--noheader", "--responding", *where, "--format=%D|%c|%m|%G|%P"]
+    asked = ["sinfo", "--noheader", "--responding", *where, "--format=%c|%G|%P"]
     try:
         lines = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False).stdout.splitlines()
     except (OSError, subprocess.TimeoutExpired):
         return ()
-    found = [line.split("|") for line in lines if line.count("|") == 4]
-    usual = [words for words in found if words[4].endswith("*")]  # of the default partition
-    return tuple(
-        Nodes(int(number), int(cpus.rstrip("+")), int(memory.rstrip("+")), _gpus(gres))
-        for number, cpus, memory, gres, _ in (found if where else usual or found)
-    )
+    found = [line.split("|") for line in lines if line.count("|") == 2]
+    usual = [words for words in found if words[2].endswith("*")]  # of the default partition
+    return tuple(Node(_gpus(gres), int(cpus.rstrip("+"))) for cpus, gres, _ in (found if where else usual or found))
 
 
 def _gpus(gres: str) -> int:

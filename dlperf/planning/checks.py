@@ -80,7 +80,7 @@ def from_arguments(
         timeout=checker.seconds("timeout", TIMEOUTS[protocol.name]),
         seed=checker.count("seed", 1, least=0),
         # the same for all rows, so that a device is the same in all
-        threads=checker.count("threads", max(1, int(machine.usable_cores()) // max(places["nproc_per_node"]))),
+        threads=checker.count("threads", max(1, checker.cores(places) // max(places["nproc_per_node"]))),
         verify=not arguments.get("no_verify"),
         predict=checker.counts("predict", ()),
         inputs=checker.inputs(),
@@ -112,6 +112,10 @@ def from_arguments(
 
 class _Checker(Devices, Often, Places, Sizes):
     """Checks what flags mean together, and on this machine."""
+
+    def cores(self, places: Mapping[str, Any]) -> int:
+        node = self.node(places)
+        return node.threads if node else int(machine.usable_cores())
 
     def precisions(
         self,
