@@ -131,8 +131,8 @@ class Store:
             self._write_json(MANIFEST, self.manifest)
 
     def note_nodes(self, nodes: Sequence[Mapping[str, Any]]) -> None:
-        """Store what the nodes are that rows run on, unless an earlier call did."""
-        if nodes and "nodes" not in self.manifest["machine"]:
+        """Store before the first run what the nodes are that rows run on."""
+        if nodes and not self.records and "nodes" not in self.manifest["machine"]:
             self.manifest = {**self.manifest, "machine": {**self.manifest["machine"], "nodes": list(nodes)}}
             self._write_json(MANIFEST, self.manifest)
 
