@@ -121,8 +121,8 @@ def merged(
         if spec:
             with named({} if arguments["spec"] else {"--spec": names["spec"]}):
                 layers.insert(0, from_file(Path(str(spec))))
-        *site, tables = from_site()
-        layers.append((site[0], site[1]))
+        site, called_there, tables = from_site()
+        layers.append((site, called_there))
     found, places = dict(arguments), dict[str, str]()
     found["site"] = {} if arguments["resume"] or values["resume"] else tables
     for below, called in layers:
@@ -146,7 +146,7 @@ def from_site() -> tuple[dict[str, object], dict[str, str], dict[str, dict[str, 
             if name in found:
                 tables[name] = {**tables.get(name, {}), **_table(path, name, found.pop(name))}
         called = {key: f"{path}{_line(text, key)}: {key}" for key in found}
-        asked = arguments(found, lambda key, called=called: called[key])
+        asked = arguments(found, called.__getitem__)
         values |= {key: value for key, value in asked.items() if value is not None}
         places |= {OPTIONS[key.replace("-", "_")].key: place for key, place in called.items()}
     return {**dict.fromkeys(flag.key for flag in OPTIONS.values()), **values}, places, tables
@@ -176,17 +176,19 @@ def _toml(path: Path, field: str = "") -> tuple[str, dict[str, Any]]:
     """A file's text, and what it says. field: what a message calls it, if not by its name."""
     from dlperf.stored import DAMAGED, content
 
-    at = (field, path) if field else (str(path), "")
+    def wrong(says: str) -> UsageError:
+        return UsageError([Problem(field or str(path), path if field else "", says=says)])
+
     try:
         text = content(path).decode("utf-8")
         return text, _request(text) if path.suffix == ".json" else tomllib.loads(text)
     except OSError as error:
-        raise UsageError([Problem(*at, says=f"cannot be read: {error.strerror}.")]) from None
+        raise wrong(f"cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
-        raise UsageError([Problem(*at, says="this is no text file. Name a TOML file.")]) from None
+        raise wrong("this is no text file. Name a TOML file.") from None
     except DAMAGED as error:
         what = "not what dlperf wrote" if path.suffix == ".json" else "cannot be read as TOML"
-        raise UsageError([Problem(*at, says=f"{what} ({reason(error)}).")]) from None
+        raise wrong(f"{what} ({reason(error)}).") from None
 
 
 def from_environment(environ: Mapping[str, str]) -> tuple[dict[str, object], dict[str, str]]:

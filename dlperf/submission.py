@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dlperf import launchers
-from dlperf.errors import Problem, UsageError
+from dlperf.errors import Problem, RunError, UsageError
 from dlperf.flags import FLAGS
 from dlperf.launchers import slurm
 
@@ -249,6 +249,10 @@ class Follower:
             was = before[job].name if job in before else ""
             if state.name not in (was, "COMPLETING") and not (state.over and state.code == 0):
                 self.tell(f"Slurm job {job} {state}")
+            if state.never:
+                slurm.cancel(self.jobs)
+                says = f"Slurm job {job} would wait for ever ({state.reason}), and was cancelled with all of this comparison"
+                raise RunError("launcher", says)
         return before != self._states
 
 

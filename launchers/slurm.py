@@ -203,11 +203,20 @@ class State(NamedTuple):
         """Whether it does not run any more, and will not again."""
         return self.name in OVER
 
+    @property
+    def never(self) -> bool:
+        """Whether it waits for what the partition does not allow."""
+        return self.name == "PENDING" and self.reason in NEVER
+
     def __str__(self) -> str:
         why = f" ({self.reason})" if self.reason not in ("", "None") else ""
         return OVER.get(self.name, f"is {self.name.lower().replace('_', ' ')}") + why
 
 
+#: reasons of a pending job that no waiting ends: nodes, time or features that the partition, or the user, may not have
+NEVER = frozenset(
+    ["PartitionNodeLimit", "PartitionTimeLimit", "PartitionConfig", "BadConstraints", "InvalidAccount", "InvalidQOS"]
+)
 #: states in which a job is over, in words
 OVER = {
     "COMPLETED": "completed",

@@ -242,7 +242,8 @@ class Testbed:
             "resolv.conf": "",
             "rsh": RSH.format(folder=self.folder),
             "gpus/nvidia-smi": NVIDIA_SMI,
-            "slurm/gres.conf": "NodeName=node[1-2] Name=gpu Count=8\n",
+            "slurm/gres.conf": f"NodeName=node[1-2] Name=gpu File={self.folder}/gpus/card[0-7]\n",
+            **{f"gpus/card{number}": "" for number in range(8)},
             "slurm/slurm.conf": SLURM.format(
                 folder=self.folder, machine=machine, name=self.name, network=self.network, port=_free_port()
             ),
