@@ -237,7 +237,10 @@ class Follower:
     def _ask(self) -> bool:
         """Ask for all jobs in one call. Whether something changed."""
         before = dict(self._states)
-        told = {one["job"]: one["code"] for one in _lines(self.folder / PLACE / TOLD) if one["event"] == "ended"}
+        told = dict[str, int]()
+        for one in _lines(self.folder / PLACE / TOLD):  # a job that was requeued began again
+            told.pop(one["job"], None)
+            told |= {one["job"]: one["code"]} if one["event"] == "ended" else {}
         found = slurm.states(self.jobs)
         for job in self.jobs:
             if found is None or (job not in found and job not in told):
@@ -251,8 +254,7 @@ class Follower:
                 self.tell(f"Slurm job {job} {state}")
             if state.never:
                 slurm.cancel(self.jobs)
-                says = f"Slurm job {job} would wait for ever ({state.reason}), and was cancelled with all of this comparison"
-                raise RunError("launcher", says)
+                raise RunError("launcher", f"Slurm job {job} would wait for ever ({state.reason}), and was cancelled")
         return before != self._states
 
 
@@ -266,6 +268,9 @@ def check(folder: Path, flag: str) -> None:
     if not (folder / PLACE / SUBMITTED).is_file():
         says = "no job was submitted for it. Name the folder of a comparison of --launcher slurm."
         raise UsageError([Problem(flag, folder, says=says)])
+    missing = launchers.find("slurm").missing()
+    if missing:
+        raise UsageError([Problem(flag, folder, says=f"{missing}.")])
 
 
 def code(ended: Mapping[str, slurm.State]) -> int:
