@@ -9,6 +9,7 @@ allocation/<id>.log        what its comparison prints
 from __future__ import annotations
 
 import json
+import math
 import shlex
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dlperf import launchers
-from dlperf.errors import Problem, RunError, UsageError
+from dlperf.errors import Problem, RunError, UsageError, decimal
 from dlperf.flags import FLAGS
 from dlperf.launchers import slurm
 
@@ -51,7 +52,10 @@ def batches(
     groups: dict[str, Sequence[Job]] = {"job.sh": plan.jobs}
     if spec.allocation == "row":
         groups = {f"{number:03}-{job.id}.sh": [job] for number, job in enumerate(_small_first(plan.jobs), 1)}
-    node_hours = float(str(arguments.get("max_node_hours") or "inf"))
+    given = arguments.get("max_node_hours")
+    node_hours = decimal(str(given)) if given else math.inf
+    if not node_hours or node_hours < 0:
+        raise UsageError([Problem("--max-node-hours", given, "a number of hours times nodes, more than 0")])
     return {
         name: _batch(spec, plan, jobs, folder, arguments, adapters, node_hours / len(groups))
         for name, jobs in groups.items()
@@ -72,9 +76,7 @@ def _batch(
     node_hours: float,
 ) -> slurm.Batch:
     nnodes = max(job.nnodes for job in jobs)
-    limit = min(
-        slurm.minutes(seconds(spec, jobs, adapters)), int(60 * node_hours / nnodes) if node_hours < 1e9 else 10**9
-    )
+    limit = min(slurm.minutes(seconds(spec, jobs, adapters)), 60 * node_hours // nnodes)
     if limit < 1:
         says = f"a job of {nnodes} nodes may take {node_hours:.3g} node-hours of it, less than a minute. Allow more."
         raise UsageError([Problem("--max-node-hours", arguments["max_node_hours"], says=says)])
@@ -86,7 +88,7 @@ def _batch(
         nnodes=nnodes,
         nproc_per_node=max(job.nproc_per_node for job in jobs),
         device=spec.device,
-        minutes=limit,
+        minutes=int(limit),
         folder=folder,
         words=[*words(spec, arguments), "--output", str(folder), *alone, *kept],
         again=again,

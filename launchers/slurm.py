@@ -93,6 +93,15 @@ def held(environ: Mapping[str, str] = os.environ) -> bool:
     return bool(environ.get("SLURM_JOB_ID")) and not inside(environ)
 
 
+def hosts() -> tuple[str, ...]:
+    """The names of the nodes of the job that this process is in; none where Slurm does not say."""
+    asked = ["scontrol", "show", "hostnames", os.environ.get("SLURM_JOB_NODELIST", "")]
+    try:
+        return tuple(subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False).stdout.split())
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+
+
 #: runs a job's script on the first node of the allocation that is held, without keeping its steps from anything
 HERE = ("srun", "--overlap", "--nodes=1", "--ntasks=1", "--relative=0", "--cpu-bind=none")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from dlperf import launchers
 from dlperf.errors import did_you_mean, either
-from dlperf.launchers import Launcher
+from dlperf.launchers import Launcher, slurm
 from dlperf.launchers.containers import ENGINES
 from dlperf.planning import hosts as hosts_
 from dlperf.planning.arguments import MOST, Arguments
@@ -87,6 +87,8 @@ class Places(Arguments):
         flag, file = self.arguments.get("hosts"), self.arguments.get("hostfile")
         if flag and file:
             self.problem("hostfile", file, "--hosts is given too. Leave out one of them.")
+        if not flag and not file and self.arguments.get("launcher") == "slurm" and slurm.inside():
+            return tuple(Host(name, None) for name in slurm.hosts())
         if not flag and not file:
             return ()
         found = hosts_.from_flag(str(flag), self.problems) if flag else hosts_.from_file(str(file), self.problems)
