@@ -9,15 +9,18 @@ import dlperf.needs  # noqa: F401
 import argparse
 import errno
 import os
+import shlex
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from dlperf import flags, given, library, shell
+from dlperf import flags, given, library, shell, submission
 from dlperf.cli import Parser, exit_code, heedless, say
-from dlperf.errors import RunError, clean, interrupted_code
+from dlperf.errors import RunError, clean, handle_signals, interrupted_code
+from dlperf.launchers import slurm
 
 if TYPE_CHECKING:  # functions import what they use, so that --help and a wrong flag are answered at once
     from dlperf.catalog.adapter import Adapter
@@ -68,6 +71,10 @@ def _compare(arguments: Mapping[str, object]) -> int:
     from dlperf.comparison import dry_run
     from dlperf.planning import spec as spec_
 
+    if arguments["attach"]:
+        return _attach(arguments)
+    if arguments["resume"] and _submitted(Path(str(arguments["resume"]))):
+        return _submit_again(arguments)
     adapters = reader.adapters(str(arguments["frameworks"]).split(","))
     told = None
     if arguments["resume"]:
@@ -76,12 +83,21 @@ def _compare(arguments: Mapping[str, object]) -> int:
         spec, plan, folder = library.planned(arguments, adapters)
         if arguments["precision"] == spec_.AUTO:
             print(("# " if arguments["dry_run"] else "") + spec_.chosen_precision(spec, adapters), flush=True)
+        in_jobs = submission.wanted(spec)
+        if in_jobs:
+            jobs = submission.batches(spec, plan, folder.absolute(), arguments, adapters)
+        if arguments["dry_run"] and (assumed := submission.assumed(spec, arguments)):
+            print(assumed)
+        if arguments["dry_run"] and in_jobs:
+            print(submission.text(spec, jobs, arguments, Path.cwd()) + "\n#")
         if arguments["dry_run"]:
             print(dry_run.text(spec, plan, adapters, folder.absolute(), str(arguments["dry_run"])))
             return 0
         agreed, told = (True, None) if arguments["yes"] else _agreed(spec, plan, adapters)
         if not agreed:
             return 1
+        if in_jobs:
+            return _submit(jobs, folder.absolute(), bool(arguments["detach"]))
         opened = library.created(spec, plan, folder, adapters)
     with heedless():
         try:
@@ -101,6 +117,79 @@ def _stopped(error: OSError, folder: Path) -> RunError:
     step = "Free some space there, then go on" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "Go on"
     again = f"python -m dlperf.compare --resume {shell.quote(folder)}"
     return RunError("machine", f"{at}: {error.strerror or error}. Finished runs are kept. {step} with: {again}")
+
+
+# In jobs of an engine
+
+
+def _submitted(folder: Path) -> bool:
+    """Whether a comparison's rows run in jobs, and this process in none."""
+    return (folder / submission.PLACE).is_dir() and not slurm.inside()
+
+
+def _submit(jobs: Mapping[str, slurm.Batch], folder: Path, detach: bool) -> int:
+    from dlperf.comparison import store
+
+    store.claim(folder)
+    submission.write(jobs, folder, Path.cwd())
+    if slurm.held():
+        return submission.in_held(folder)
+    ids = submission.submit(folder)
+    most = submission.node_hours(jobs.values())
+    say(f"Submitted as Slurm job {', '.join(ids)}: at most {most:.3g} node-hours. In {folder}")
+    return _follow(folder, ids, detach)
+
+
+def _submit_again(arguments: Mapping[str, object]) -> int:
+    folder = Path(str(arguments["resume"])).absolute()
+    more = ["--retry-failed"] if arguments["retry_failed"] else []
+    if slurm.held():
+        return submission.in_held(folder)
+    ids = submission.submit(folder, more)
+    say(f"Submitted as Slurm job {', '.join(ids)}.")
+    return _follow(folder, ids, bool(arguments["detach"]))
+
+
+def _attach(arguments: Mapping[str, object]) -> int:
+    folder = Path(str(arguments["attach"])).absolute()
+    submission.check(folder, "--attach")
+    try:
+        return _told(folder, submission.last(folder))
+    except KeyboardInterrupt:
+        say(submission.leave(folder))
+        return 130
+
+
+def _follow(folder: Path, ids: Sequence[str], detach: bool) -> int:
+    """Ctrl-C cancels the jobs; they outlive a terminal that is gone."""
+    if detach:
+        say(submission.leave(folder))
+        return 0
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        return _told(folder, ids)
+    except KeyboardInterrupt:
+        say(f"Cancelling Slurm job {', '.join(ids)}.")
+        handle_signals()
+        slurm.cancel(ids)
+        _told(folder, ids)
+        return 130
+
+
+def _told(folder: Path, ids: Sequence[str]) -> int:
+    """Tell of jobs until they have ended; where one was ended before it could write the report, write it."""
+    from dlperf import report
+    from dlperf.comparison import store
+
+    ended = submission.Follower(folder, ids, lambda text: say(clean(text))).follow()
+    if any(state.code is None for state in ended.values()):
+        if (folder / store.MANIFEST).exists():
+            comparison = store.open_folder(folder).comparison
+            report.write(comparison, folder)
+            done = sum(record.done for record in comparison.records)
+            say(f"{done} of {comparison.planned} runs are done. Report: {folder / 'report.md'}")
+        say(f"Go on with: python -m dlperf.compare --resume {shlex.quote(str(folder))}")
+    return submission.code(ended)
 
 
 #: seconds from which on a terminal is asked

@@ -78,6 +78,11 @@ SPEC = (
     "a TOML file with these options by their names, or a comparison.json or results.json, whose request it repeats; "
     "what is given beside it wins"
 )
+SIZE = "instead of both: sizes as reports have them, each a row: 1n1d,1n8d,2n16d (2 nodes with 16 devices together)"
+ALLOCATION = (
+    "with --launcher slurm, what one job holds: comparison (default: all rows, as steps that take turns), row, or run"
+)
+ATTACH = "follow the jobs of a comparison that was submitted, until they have ended; Ctrl-C leaves them alone"
 FLAGS = (
     Flag(WHAT, "-m --model", "M,...", f"{_models()}; default: {MODELS}", "", default=MODELS, takes="list"),
     Flag(
@@ -156,10 +161,19 @@ FLAGS = (
         "2 proves that two ranks together do the work of one, too; default: 1",
         takes="list",
     ),
+    Flag(RANKS, "--size", "S,...", SIZE, takes="list"),
     Flag(RANKS, "--hosts", "H,...", "the nodes' names or addresses; NAME:SLOTS limits the ranks there", takes="list"),
     Flag(RANKS, "--hostfile", "FILE", "instead: one a line, as Open MPI has it (NAME slots=N)"),
     Flag(RANKS, "--launcher", "L", "auto (default), {launchers}"),
     Flag(RANKS, "--launcher-arg", "KEY=VALUE", "an argument of the launcher: partition=gpu", takes="several"),
+    Flag(RANKS, "--allocation", "A", ALLOCATION),
+    Flag(
+        RANKS,
+        "--max-node-hours",
+        "H",
+        "with --launcher slurm: what its jobs may take at most, nodes times hours",
+        asks=False,
+    ),
     Flag(
         RANKS,
         "--predict",
@@ -194,6 +208,16 @@ FLAGS = (
     ),
     Flag(OUTPUT, "--resume", "DIR", "run what is missing in the folder of an interrupted comparison", asks=False),
     Flag(OUTPUT, "--retry-failed", "", "with --resume: run failed runs again, too", takes="nothing", asks=False),
+    Flag(
+        OUTPUT,
+        "--rows",
+        "ID,...",
+        "run these rows of the plan alone; --resume runs the others",
+        takes="list",
+        asks=False,
+    ),
+    Flag(OUTPUT, "--detach", "", "with --launcher slurm: submit the job, and end", takes="nothing", asks=False),
+    Flag(OUTPUT, "--attach", "DIR", ATTACH, asks=False),
     Flag(OUTPUT, "--strict", "", STRICT, takes="nothing", asks=False),
     Flag(
         OUTPUT,

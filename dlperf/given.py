@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from dlperf import launchers
 from dlperf.cli import unfit
 from dlperf.errors import Problem, UsageError, did_you_mean, reason
 from dlperf.flags import FLAGS, Flag
@@ -153,11 +154,14 @@ def merged(
         if spec:
             with named({} if arguments["spec"] else {"--spec": names["spec"]}):
                 layers.insert(0, from_file(Path(str(spec)), problems))
+        site, called_there, tables = from_site(problems)
+        layers.append((site, called_there))
     found, places = dict(arguments), dict[str, str]()
+    found["site"] = {} if arguments["resume"] or values["resume"] else tables
     for below, called in layers:
         taken = [key for key, value in below.items() if value is not None and found[key] is None]
         found |= {key: below[key] for key in taken}
-        places |= {OPTIONS[key].flag: called[key] for key in taken}
+        places |= {OPTIONS[key].flag: called[key] for key in taken if key in called}
     if problems:
         try:
             with named(places):
@@ -166,6 +170,67 @@ def merged(
             problems += error.problems
         raise UsageError(problems)
     return found, places
+
+
+def from_site(problems: list[Problem]) -> tuple[dict[str, object], dict[str, str], dict[str, dict[str, str]]]:
+    """What this site's files ask for where nothing else does: `~/.config/dlperf.toml`, and above it `dlperf.toml` of
+    the working directory. Options as `from_file` has them, by key what a message calls each, and by launcher what a
+    table of its name says of --launcher-arg. UsageError where a file is none. problems: gets the options that cannot
+    be read."""
+    config = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    values, places, tables = dict[str, object](), dict[str, str](), dict[str, dict[str, str]]()
+    for path in (Path(config, "dlperf.toml"), Path("dlperf.toml")):
+        if not path.is_file():
+            continue
+        text, found = _toml(path)
+        for name in launchers.names():
+            if name in found:
+                tables[name] = {**tables.get(name, {}), **_table(path, name, found.pop(name))}
+        called = {key: f"{path}{_line(text, key)}: {key}" for key in found}
+        asked = _read(found, called.__getitem__, TOML, problems)
+        values |= {key: value for key, value in asked.items() if value is not None}
+        known = {key: OPTIONS.get(key.replace("-", "_")) for key in found}
+        places |= {flag.key: called[key] for key, flag in known.items() if flag}
+    return {**dict.fromkeys(flag.key for flag in OPTIONS.values()), **values}, places, tables
+
+
+def _table(path: Path, name: str, table: object) -> dict[str, str]:
+    """Of a launcher: its arguments, of which one that has several lines may be a list of them."""
+    known = launchers.find(name).arguments
+    if not isinstance(table, dict):
+        raise UsageError([Problem(f"{path}: {name}", table, f"a table: [{name}]")])
+    problems = [
+        Problem(f"{path}: {name}.{key}", value, ", ".join(known), did_you_mean(key, known))
+        for key, value in table.items()
+        if key not in known
+    ]
+    if problems:
+        raise UsageError(problems)
+    lines = {key: value if isinstance(value, list) else [value] for key, value in table.items()}
+    words = {True: "on", False: "off"}
+    return {
+        key: "\n".join(words[one] if isinstance(one, bool) else str(one) for one in value)
+        for key, value in lines.items()
+    }
+
+
+def _toml(path: Path, field: str = "") -> tuple[str, dict[str, Any]]:
+    """A file's text, and what it says. field: what a message calls it, if not by its name."""
+    from dlperf.stored import DAMAGED, content
+
+    def wrong(says: str) -> UsageError:
+        return UsageError([Problem(field or str(path), path if field else "", says=says)])
+
+    try:
+        text = content(path).decode("utf-8")
+        return text, _request(text) if path.suffix == ".json" else tomllib.loads(text)
+    except OSError as error:
+        raise wrong(f"cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise wrong("this is no text file. Name a TOML file.") from None
+    except DAMAGED as error:
+        what = "not what dlperf wrote" if path.suffix == ".json" else "cannot be read as TOML"
+        raise wrong(f"{what} ({reason(error)}).") from None
 
 
 def from_environment(environ: Mapping[str, str], problems: list[Problem]) -> tuple[dict[str, object], dict[str, str]]:
@@ -209,19 +274,7 @@ def from_file(path: Path, problems: list[Problem]) -> tuple[dict[str, object], d
     """What a file asks for, as `arguments` has it, and by key what a message calls each. It is TOML with the options'
     names, or the comparison.json or results.json of a comparison, whose request it is. UsageError where it is none.
     problems: gets the options that cannot be read."""
-    from dlperf.stored import DAMAGED, content
-
-    try:
-        text = content(path).decode("utf-8")
-    except OSError as error:
-        raise UsageError([Problem("--spec", path, says=f"cannot be read: {error.strerror}.")]) from None
-    except ValueError:
-        raise UsageError([Problem("--spec", path, says="this is no text file. Name a TOML file.")]) from None
-    try:
-        values = _request(text) if path.suffix == ".json" else tomllib.loads(text)
-    except DAMAGED as error:
-        what = "not what dlperf wrote" if path.suffix == ".json" else "cannot be read as TOML"
-        raise UsageError([Problem("--spec", path, says=f"{what} ({reason(error)}).")]) from None
+    text, values = _toml(path, "--spec")
     places = {key: f"{path}{_line(text, key)}: {key}" for key in values}
     if values.pop("spec", None) is not None:
         problems.append(Problem(places["spec"], "", says="a file of options names no other."))

@@ -15,6 +15,7 @@ from dlperf.errors import (
     RunError,
     UsageError,
     clean,
+    did_you_mean,
     hold_signals,
     ignore_signals,
     interrupts,
@@ -137,7 +138,7 @@ def planned(arguments: Mapping[str, object], adapters: Mapping[str, Adapter]) ->
     from dlperf.planning import checks, plan
 
     wanted = {name: arguments[name] for name in DEFAULTS if arguments[name] is not None}
-    asked = {**DEFAULTS, **wanted, **{name: arguments[name] for name in ("dry_run", "output", "retry_failed")}}
+    asked = {**DEFAULTS, **wanted, **{name: arguments.get(name) for name in BESIDES}}
     spec = checks.from_arguments(asked, adapters)
     folder = Path(str(arguments["output"] or f"runs/{datetime.now():%Y%m%d-%H%M%S}"))
     made = plan.from_spec(spec, adapters)
@@ -145,11 +146,27 @@ def planned(arguments: Mapping[str, object], adapters: Mapping[str, Adapter]) ->
         each = (Problem(f"{s.model} {s.precision_asked} {s.system}", "", says=_why(s)) for s in made.skips)
         says = "no row can be run; why, is below. Ask for other frameworks, models or precisions, or another device."
         raise UsageError([Problem("--frameworks", arguments["frameworks"] or "all", says=says), *each])
+    rows(arguments, made)
     return spec, made, folder
 
 
 def _why(skip: Skip) -> str:
     return f"{skip.status}: {skip.why.rstrip('.')}."
+
+
+#: what is checked with a request, and is no part of it
+BESIDES = ("dry_run", "output", "retry_failed", "detach", "max_node_hours", "site")
+
+
+def rows(arguments: Mapping[str, object], plan: Plan) -> frozenset[str]:
+    """Those that --rows names; all of a plan's where it is not given. UsageError for one that is not there."""
+    known = [job.id for job in plan.jobs]
+    named = [word.strip() for word in str(arguments["rows"] or "").split(",") if word.strip()]
+    unknown = [name for name in named if name not in known]
+    if unknown:
+        allowed = ", ".join(known)
+        raise UsageError(Problem("--rows", name, allowed, did_you_mean(name, known)) for name in unknown)
+    return frozenset(named or known)
 
 
 def created(spec: Spec, plan: Plan, folder: Path, adapters: Mapping[str, Adapter]) -> Store:
@@ -235,7 +252,8 @@ def run(
         interrupted = False
         try:
             release_signals()
-            Runner(opened, adapters, shown, bool(arguments["retry_failed"]), expected).run()
+            only = rows(arguments, opened.plan)
+            Runner(opened, adapters, shown, bool(arguments["retry_failed"]), expected, only).run()
             ignore_signals()
         except (KeyboardInterrupt, RuntimeError) as error:
             if not interrupts(error):

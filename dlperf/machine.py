@@ -6,10 +6,11 @@ published.
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,19 @@ def describe() -> dict[str, Any]:
         **_gpus(),
     }
     return {key: value for key, value in found.items() if value not in (None, "", [])}
+
+
+def alike(machines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Of nodes: each kind once, with its `count`; what differs from moment to moment tells no kind."""
+    kinds: list[dict[str, Any]] = []
+    for one in machines:
+        told = {key: value for key, value in one.items() if key != "load_average"}
+        same = next((kind for kind in kinds if {**kind, "count": 0} == {**told, "count": 0}), None)
+        if same is None:
+            kinds.append({**told, "count": 1})
+        else:
+            same["count"] += 1
+    return kinds
 
 
 def usable_cores() -> float:
@@ -202,3 +216,7 @@ def _gpu(one: gpu.Gpu) -> dict[str, Any]:
     told = {"name": one.name, "memory_bytes": one.memory_bytes}
     told |= {"compute_capability": one.capability} if one.capability else {}
     return told | ({"shared_bytes": one.used_bytes} if one.shared else {})
+
+
+if __name__ == "__main__":  # on another node
+    print(json.dumps(describe()))

@@ -54,7 +54,7 @@ class Card(TypedDict, total=False):
     shared_bytes: Count | None
 
 
-class Machine(TypedDict, total=False):
+class Node(TypedDict, total=False):
     """See dlperf.machine.describe."""
 
     cpu: str
@@ -77,6 +77,18 @@ class Machine(TypedDict, total=False):
     driver: str
     cuda: str
     topo: str
+
+
+class Kind(Node):
+    """Nodes that are alike, and how many; see dlperf.machine.alike."""
+
+    count: Count
+
+
+class Machine(Node, total=False):
+    """Where the comparison was made. nodes: that runs of several nodes were on, where they were asked."""
+
+    nodes: list[Kind]
 
 
 class Audit(TypedDict, total=False):

@@ -10,6 +10,7 @@ With a container, `sh launch.sh inside` is what runs in it.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import select
@@ -55,7 +56,8 @@ class Launch:
     name: a file name, unique among the runs of a comparison. code: the bundle, relative to the run's folder, which has
     job.json. threads: of each rank. variables: of the framework's environment. hosts: of the first `nnodes` nodes;
     empty where the engine finds them. arguments: --launcher-arg. instead: what each rank runs in place of the worker.
-    container: what the ranks run in, if they do. emulated: the CPU that qemu-user emulates for the worker.
+    container: what the ranks run in, if they do. emulated: the CPU that qemu-user emulates for the worker. step:
+    whether a job of the engine's that is there holds it.
     """
 
     title: str
@@ -72,6 +74,7 @@ class Launch:
     instead: str = ""
     container: Container | None = None
     emulated: str = ""
+    step: bool = False
 
     @property
     def world_size(self) -> int:
@@ -118,6 +121,13 @@ class Kept(subprocess.Popen[bytes]):
             keeper_.end_orphans({*self._others, *KEEPERS})
 
 
+class Node(NamedTuple):
+    """What a node of an engine's has: GPUs, and CPU threads that ranks may use."""
+
+    gpus: int
+    threads: int
+
+
 class Launcher:
     """An engine that places ranks. Subclasses say what they take, and write the script.
 
@@ -125,7 +135,8 @@ class Launcher:
     that must be folders here. programs: program that must be
     on PATH -> the Debian package, or other place, that has it. in_environment: whether its program comes with some
     frameworks' environments instead; it starts only the adapters whose adapter.toml names it. many_nodes: whether it
-    reaches other machines; needs_hosts: whether it must be told which. no_containers: why its ranks can't run in
+    reaches other machines; needs_hosts: whether it must be told which. allocations: what one of its jobs may hold, the
+    usual first; none for an engine without jobs. no_containers: why its ranks can't run in
     containers; empty if they can. In what the engine printed, `ended` finds the first rank that a signal killed, with
     groups rank, host, how; `ended_inside` the first whose container ended that way, with groups rank, host (which may
     be empty) and code; and `cause` the line that says why the ranks could not be started or kept.
@@ -140,6 +151,7 @@ class Launcher:
     in_environment = False
     many_nodes = False
     needs_hosts = False
+    allocations: tuple[str, ...] = ()
     no_containers = ""
     ended: re.Pattern[str] | None = None
     ended_inside: re.Pattern[str] | None = None
@@ -171,6 +183,21 @@ class Launcher:
     def elsewhere(self, nnodes: int, hosts: Sequence[str]) -> bool:
         """Whether ranks run on other machines than this one: those that are named, or that the engine finds."""
         return bool(hosts) or nnodes > 1 or (self.many_nodes and not self.needs_hosts)
+
+    def node(self, hosts: Sequence[str], arguments: Mapping[str, str]) -> Node | None:
+        """What nodes have, asked of the first host with the interpreter that runs this; None where nobody answers."""
+        if not hosts:
+            return None
+        ask = [*self.rsh(arguments), hosts[0], f"{command(sys.executable)} -m dlperf.machine"]
+        try:
+            told = json.loads(subprocess.run(ask, capture_output=True, text=True, timeout=60, check=True).stdout)
+            return Node(len(told.get("gpus", ())), int(told["usable_threads"]))
+        except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError):
+            return None
+
+    def rsh(self, arguments: Mapping[str, str]) -> list[str]:
+        """The command that runs another on a host, as ssh does."""
+        return [*shlex.split(arguments.get("rsh", "ssh")), *(["-o", "BatchMode=yes"] if "rsh" not in arguments else [])]
 
     def start(self, folder: Path, variables: Mapping[str, str] | None = None) -> Kept:
         """Run launch.sh in a session of its own, with its output in stdout.log and stderr.log, under a keeper."""

@@ -23,6 +23,10 @@ class Horovod(Launcher):
     no_containers = "horovodrun is in no image: the launchers local and mpi start Horovod's ranks in containers too"
     ended = re.compile(r"Process (?P<rank>\d+)(?P<host>) (?P<how>exit with status code -\d+)")
 
+    def rsh(self, arguments: Mapping[str, str]) -> list[str]:
+        flags = (("identity", "-i"), ("port", "-p"))
+        return [*super().rsh({}), *(word for key, flag in flags if key in arguments for word in (flag, arguments[key]))]
+
     def script(self, launch: Launch) -> str:
         hosts = launch.hosts[: launch.nnodes] or ("localhost",)
         slots = ",".join(f"{host}:{launch.nproc_per_node}" for host in hosts)

@@ -1,13 +1,24 @@
-"""Slurm: sbatch places the nodes, srun the ranks; the script waits for the job, and cancels it when it is ended."""
+"""Slurm: sbatch places the nodes, srun the ranks.
+
+A run is a step of the job that holds the whole comparison (`Launch.step`), or a job of its own, whose script waits for
+it and cancels it when it is ended. `batch` is the script of a job that holds a comparison.
+"""
 
 from __future__ import annotations
 
+import math
+import os
 import re
-from collections.abc import Mapping
-from typing import ClassVar
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, NamedTuple
 
 from dlperf.adapters import ranks
-from dlperf.launchers.api import Launch, Launcher, command, comment, several, worker
+from dlperf.errors import RunError
+from dlperf.launchers.api import Launch, Launcher, Node, command, comment, several, worker
 from dlperf.shell import quote
 
 #: arguments that become options of sbatch under their own names
@@ -17,8 +28,15 @@ SBATCH = {
     "qos": "the quality of service",
     "time": "the time limit of a job, as Slurm writes it",
     "constraint": "features that nodes must have",
-    "gpus-per-node": "GPUs of each node",
+    "gpus-per-node": "GPUs of each node; default: as many as its ranks, with --device cuda",
     "cpus-per-task": "CPUs of each rank; default: what the partition gives",
+    "mem": "memory of each node; default: all of it where the node is ours alone",
+}
+#: what else a site decides
+SITE = {
+    "exclusive": "on (default): nodes are ours alone; off: others may have a part of them",
+    "setup": "shell commands that a job begins with: module load cuda",
+    "python": "the interpreter on the nodes that has dlperf; default: this one",
 }
 #: and of srun, with the pyxis plug-in
 SRUN = {"container-image": "image for pyxis", "container-mounts": "folders for pyxis, with the run's folder among them"}
@@ -48,14 +66,55 @@ exit 1
 """
 
 
+#: runs a step, and ends it on all its nodes when it is asked to end: srun alone only passes signals on
+STEP = """\
+{srun} &
+step=$!
+stop() {{
+  trap '' TERM INT
+  kill -TERM $step 2>/dev/null
+  for _ in 1 2 3; do kill -0 $step 2>/dev/null || exit 143; sleep 1; done
+  squeue -h -s -j "$SLURM_JOB_ID" -o '%i %j' | sed -n {name} | xargs -r scancel --signal=KILL
+  exit 143
+}}
+trap stop TERM INT
+wait $step
+"""
+
+
+def inside(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether this process is on a node of a job's: one that runs its rows. The shell of salloc on a login node is
+    not."""
+    return bool(environ.get("SLURM_JOB_ID") and environ.get("SLURMD_NODENAME"))
+
+
+def held(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether this process, on a login node, has an allocation: salloc's shell."""
+    return bool(environ.get("SLURM_JOB_ID")) and not inside(environ)
+
+
+def hosts() -> tuple[str, ...]:
+    """The names of the nodes of the job that this process is in; none where Slurm does not say."""
+    asked = ["scontrol", "show", "hostnames", os.environ.get("SLURM_JOB_NODELIST", "")]
+    try:
+        return tuple(subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False).stdout.split())
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+
+
+#: runs a job's script on the first node of the allocation that is held, without keeping its steps from anything
+HERE = ("srun", "--overlap", "--nodes=1", "--ntasks=1", "--relative=0", "--cpu-bind=none")
+
+
 class Slurm(Launcher):
     name = "slurm"
     about = "Slurm: sbatch, and srun inside"
-    arguments: ClassVar[Mapping[str, str]] = {**SBATCH, **SRUN, "extra": "words for sbatch as they are"}
+    arguments: ClassVar[Mapping[str, str]] = {**SBATCH, **SITE, **SRUN, "extra": "words for sbatch as they are"}
     programs: ClassVar[Mapping[str, str]] = {
         name: "Debian: slurm-client" for name in ("sbatch", "scontrol", "squeue", "scancel")
     }
     many_nodes = True
+    allocations = ("comparison", "row", "run")
     ended = re.compile(
         r"^srun: error: (?P<host>\S+): tasks? (?P<rank>\d+)[-,\d]*: (?P<how>(?!Exited).*)$", re.MULTILINE
     )
@@ -65,30 +124,252 @@ class Slurm(Launcher):
     )
     cause = re.compile(r"^(sbatch: error: .*|docker: .*|Slurm job .*|Slurm no longer .*)$", re.MULTILINE)
 
+    def elsewhere(self, nnodes: int, hosts: Sequence[str]) -> bool:
+        return not inside()
+
+    def node(self, hosts: Sequence[str], arguments: Mapping[str, str]) -> Node | None:
+        found = nodes(arguments)
+        return max(found, key=lambda one: one.gpus, default=None)
+
     def script(self, launch: Launch) -> str:
-        options = {
-            "job-name": launch.name,
-            "nodes": launch.nnodes,
-            "ntasks": launch.world_size,
-            "ntasks-per-node": launch.nproc_per_node,
-            "output": "slurm.log",
-            **({"nodelist": ",".join(launch.hosts[: launch.nnodes])} if launch.hosts else {}),
-            **{key: value for key, value in launch.arguments.items() if key in SBATCH},
-        }
-        words = [f"--{key}={quote(value)}" for key, value in options.items()]
-        words += ["--no-requeue"]  # a run that was preempted has failed
-        words += [launch.arguments["extra"]] if "extra" in launch.arguments else []
-        head = "".join(comment(word, "#SBATCH") for word in words)
-        containers = [f"--{key}={launch.arguments[key]}" for key in SRUN if key in launch.arguments]
-        srun = command("srun", "--kill-on-bad-exit=1", "--cpu-bind=none", *containers)
-        batch = (
-            'DLPERF_HOSTS="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | tr \'\\n\' ,)"\nexport DLPERF_HOSTS\n'
-            f'exec {srun} sh "$PWD"/launch.sh rank\n'
-        )
+        size = {"nodes": launch.nnodes, "ntasks": launch.world_size, "ntasks-per-node": launch.nproc_per_node}
+        gpus = {"gpus-per-node": launch.nproc_per_node} if launch.device == "cuda" else {}
+        containers = {key: launch.arguments[key] for key in SRUN if key in launch.arguments}
         rank = worker(launch, {"DLPERF_LAUNCHER": self.name})
         names = (*ranks.VARIABLES[self.name], "DLPERF_HOSTS", "CUDA_VISIBLE_DEVICES")
+        srun = ["srun", "--kill-on-bad-exit=1", "--cpu-bind=none"]
+        if launch.step:
+            options = {"job-name": launch.name, **size, "relative": 0, **gpus, **containers}  # rows have the same nodes
+            step = command(*srun, *_options(options), "sh") + ' "$PWD"/launch.sh rank'
+            start = HOSTS + STEP.format(srun=step, name=quote(f"s/ {launch.name}$//p"))
+            return several(launch, rank, start, contained="rank", variables=names)
+        given = {key: value for key, value in launch.arguments.items() if key in SBATCH}
+        nodelist = {"nodelist": ",".join(launch.hosts[: launch.nnodes])} if launch.hosts else {}
+        options = {"job-name": launch.name, **size, "output": "slurm.log", **nodelist, **gpus, **given}
+        batch = (
+            f'{_setup(launch.arguments)}{HOSTS}exec {command(*srun, *_options(containers))} sh "$PWD"/launch.sh rank\n'
+        )
         start = "rm -f slurm.log\n" + WAIT
+        head = _head(options, "--no-requeue", *_extra(launch.arguments))  # a run that was preempted has failed
         return several(launch, rank, start, head, {"batch": batch}, contained="rank", variables=names)
+
+
+#: on the first node of a job: the names of its nodes
+HOSTS = 'DLPERF_HOSTS="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | tr \'\\n\' ,)"\nexport DLPERF_HOSTS\n'
+
+
+def _options(values: Mapping[str, object]) -> Iterator[str]:
+    for key, value in values.items():
+        yield f"--{key}={value}"
+
+
+def _head(options: Mapping[str, object], *words: str) -> str:
+    quoted = [f"--{key}={quote(value)}" for key, value in options.items()]
+    return "".join(comment(word, "#SBATCH") for word in (*quoted, *words))
+
+
+def _extra(arguments: Mapping[str, str]) -> list[str]:
+    return [arguments["extra"]] if "extra" in arguments else []
+
+
+def _setup(arguments: Mapping[str, str]) -> str:
+    return f"{arguments['setup']}\n" if "setup" in arguments else ""
+
+
+# What Slurm says of its nodes
+
+
+def nodes(arguments: Mapping[str, str]) -> tuple[Node, ...]:
+    """Each kind in the partition that a job would go to, as sinfo has them; none where it does not answer."""
+    where = [f"--partition={arguments['partition']}"] if "partition" in arguments else []
+    asked = ["sinfo", "--noheader", "--responding", *where, "--format=%c|%G|%P"]
+    try:
+        lines = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False).stdout.splitlines()
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    found = [line.split("|") for line in lines if line.count("|") == 2]
+    usual = [words for words in found if words[2].endswith("*")]  # of the default partition
+    return tuple(Node(_gpus(gres), int(cpus.rstrip("+"))) for cpus, gres, _ in (found if where else usual or found))
+
+
+def _gpus(gres: str) -> int:
+    """Of "gpu:a100:8(S:0-1),fs:1": 8."""
+    return sum(int(number) for number in re.findall(r"(?:^|,)gpu(?::[^:,(]+)?:([0-9]+)", gres))
+
+
+# Jobs
+
+
+class State(NamedTuple):
+    """A job's, as Slurm calls it, and why it is in it; code: of what it ran, where it told one."""
+
+    name: str
+    reason: str
+    code: int | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether it does not run any more, and will not again."""
+        return self.name in OVER
+
+    @property
+    def never(self) -> bool:
+        """Whether it waits for what the partition does not allow."""
+        return self.name == "PENDING" and self.reason in NEVER
+
+    def __str__(self) -> str:
+        why = f" ({self.reason})" if self.reason not in ("", "None") else ""
+        return OVER.get(self.name, f"is {self.name.lower().replace('_', ' ')}") + why
+
+
+#: reasons of a pending job that no waiting ends: nodes, time or features that the partition, or the user, may not have
+NEVER = frozenset(
+    ["PartitionNodeLimit", "PartitionTimeLimit", "PartitionConfig", "BadConstraints", "InvalidAccount", "InvalidQOS"]
+)
+#: states in which a job is over, in words
+OVER = {
+    "COMPLETED": "completed",
+    "FAILED": "failed",
+    "CANCELLED": "was cancelled",
+    "TIMEOUT": "reached its time limit",
+    "NODE_FAIL": "lost a node",
+    "PREEMPTED": "was preempted",
+    "OUT_OF_MEMORY": "ran out of memory",
+    "BOOT_FAIL": "could not start its nodes",
+    "DEADLINE": "reached its deadline",
+    "REVOKED": "was revoked",
+    "UNKNOWN": "is not known to Slurm any more",
+}
+
+
+def submit(words: Sequence[str]) -> str:
+    """sbatch with these words. The job's id; RunError with what sbatch says where it refuses, three times where it
+    does not answer."""
+    for attempt in (1, 2, 3):
+        asked = subprocess.run(["sbatch", "--parsable", *words], capture_output=True, text=True, check=False)
+        if asked.returncode == 0:
+            return asked.stdout.strip().partition(";")[0]
+        says = [line for line in asked.stderr.splitlines() if line.strip()]
+        if not any(sign in asked.stderr for sign in ("Socket timed out", "Unable to contact", "temporarily unable")):
+            break
+        time.sleep(2.0**attempt)
+    raise RunError(
+        "launcher", f"sbatch refused the job: {says[-1].removeprefix('sbatch: error: ') if says else asked.returncode}"
+    )
+
+
+def states(jobs: Sequence[str]) -> dict[str, State] | None:
+    """Of those that Slurm still knows; None where it does not answer."""
+    asked = ["squeue", "--noheader", "--states=all", f"--jobs={','.join(jobs)}", "--format=%i|%T|%r"]
+    try:
+        answer = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if answer.returncode and "Invalid job id" not in answer.stderr:
+        return None
+    found = (line.split("|", 2) for line in answer.stdout.splitlines() if line.count("|") >= 2)
+    known = {job: State(name, reason) for job, name, reason in found}
+    return {**_accounted([job for job in jobs if job not in known]), **known}
+
+
+def _accounted(jobs: Sequence[str]) -> dict[str, State]:
+    """What accounting, where a site has it, knows of jobs that slurmctld has forgotten, minutes after their end."""
+    if not jobs:
+        return {}
+    asked = ["sacct", "--noheader", "--allocations", "--parsable2", f"--jobs={','.join(jobs)}", "--format=JobID,State"]
+    try:
+        answer = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    found = (line.split("|") for line in answer.splitlines() if line.count("|") == 1)
+    return {job: State(state.split()[0], "") for job, state in found if state.strip()}  # "CANCELLED by 0"
+
+
+def cancel(jobs: Sequence[str]) -> None:
+    subprocess.run(["scancel", *jobs], capture_output=True, timeout=60, check=False)
+
+
+# A comparison in one job
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A job that holds a comparison, or some of its rows.
+
+    nnodes, nproc_per_node: the most that a row has. words: of `python -m dlperf.compare`, for a new comparison; for one
+    that goes on: `again`. folder: the comparison's, whose `allocation/` has what the job writes. minutes: the limit.
+    after: the job that must have ended before.
+    """
+
+    name: str
+    nnodes: int
+    nproc_per_node: int
+    device: str
+    minutes: int
+    folder: Path
+    words: Sequence[str]
+    again: Sequence[str]
+    python: str
+    hosts: Sequence[str] = ()
+    arguments: Mapping[str, str] = field(default_factory=dict)
+
+
+#: in what the job writes, one line for each time that it began or ended
+BATCH = """\
+{setup}cd {working} || exit
+told() {{ printf '{{"event": "%s", "job": "%s", "code": %s, "at": %s, "nodes": "%s"}}\\n' \\
+  "$1" "$SLURM_JOB_ID" "${{2:-null}}" "$(date +%s)" "$SLURM_JOB_NODELIST" >> {told}; }}
+if [ -e {manifest} ]; then set -- {again} "$@"; else set -- {words}; fi
+told began
+{python} -m dlperf.compare "$@" &
+comparison=$!
+trap 'kill -TERM $comparison' TERM INT
+wait $comparison; code=$?
+while kill -0 $comparison 2>/dev/null; do wait $comparison; code=$?; done
+told ended $code
+exit $code
+"""
+#: what is written there, and the folder
+TOLD, PLACE = "jobs.jsonl", "allocation"
+#: seconds before its limit at which a job is asked to end, so that its comparison writes a report
+WARNED = 120
+
+
+def batch(asked: Batch, working: Path) -> str:
+    """The script of a job that runs a comparison on its first node, whose rows are steps. Where the comparison was
+    begun before (the job was requeued, or is a further one) it goes on. Pure."""
+    given = {key: value for key, value in asked.arguments.items() if key in SBATCH}
+    alone = asked.arguments.get("exclusive", "on") == "on"
+    options: dict[str, object] = {
+        "job-name": asked.name,
+        "nodes": asked.nnodes,
+        "ntasks-per-node": asked.nproc_per_node,
+        "output": asked.folder / PLACE / "%j.log",
+        "open-mode": "append",
+        "time": asked.minutes,
+        "signal": f"B:TERM@{WARNED}",
+        **({"nodelist": ",".join(asked.hosts[: asked.nnodes])} if asked.hosts else {}),
+        **({"gpus-per-node": asked.nproc_per_node} if asked.device == "cuda" else {}),
+        **({"mem": 0} if alone else {}),
+        **given,
+    }
+    text = BATCH.format(
+        setup=_setup(asked.arguments),
+        working=quote(working),
+        told=quote(asked.folder / PLACE / TOLD),
+        words=command(*asked.words),
+        again=command(*asked.again),
+        manifest=quote(asked.folder / "comparison.json"),
+        python=quote(asked.python),
+    )
+    return (
+        f"#!/bin/sh\n{_head(options, *(['--exclusive'] if alone else []), '--requeue', *_extra(asked.arguments))}{text}"
+    )
+
+
+def minutes(seconds: float) -> int:
+    """A limit that leaves room: twice what is expected, in half hours."""
+    return 30 * max(1, math.ceil(2 * seconds / 1800))
 
 
 LAUNCHER = Slurm()

@@ -48,6 +48,10 @@ def _machine(comparison: Comparison) -> Iterator[str]:
     )
     if emulated:
         yield f"The CPU was emulated (qemu-user, {text.listing(emulated)}): no rate here is the speed of any machine."
+    if len(machine.get("nodes", ())) > 1:
+        differ = {key for one in machine["nodes"] for key in one if one.get(key) != machine["nodes"][0].get(key)}
+        named = ", ".join(sorted(key.replace("_", " ") for key in differ - {"count"}))
+        yield f"The nodes are of {len(machine['nodes'])} kinds, which differ in {named}: the slowest sets the pace."
     if machine.get("virtual"):
         yield "The machine is virtual: other guests of its host may have slowed some runs."
     if machine.get("cpu_quota"):

@@ -172,7 +172,7 @@ def _section(summaries: Sequence[Summary], skips: Sequence[Skip]) -> str:
 
 
 def machine(comparison: Comparison) -> Table:
-    told = (*_machine_rows(comparison.machine), *speeds.measured(comparison))
+    told = (*_machine_rows(comparison.machine), *_nodes(comparison.machine), *speeds.measured(comparison))
     rows = [(title, value) for title, value in told if value]
     rows = rows or [("machine", "not described")]
     return Table(
@@ -198,6 +198,22 @@ def _machine_rows(machine: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     yield "container", get("container", "")
     loads = get("load_average", ())
     yield "load average at the start", ", ".join(text.number(load, 2) for load in loads)
+
+
+def _nodes(machine: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    """Of nodes that runs were on, each kind in a line: only what it is told by."""
+    for kind in machine.get("nodes", ()):
+        memory = f"{text.gibibytes(kind['memory_bytes'], 1)} GiB" if "memory_bytes" in kind else ""
+        gpus, driver = text.times([_gpu(gpu) for gpu in kind.get("gpus", ())]), kind.get("driver", "")
+        told = [
+            kind.get("cpu", ""),
+            _cores(kind),
+            memory,
+            gpus,
+            f"driver {driver}" if driver else "",
+            kind.get("kernel", ""),
+        ]
+        yield text.count(kind["count"], "node"), "; ".join(filter(None, told))
 
 
 def _cores(machine: Mapping[str, Any]) -> str:

@@ -39,6 +39,7 @@ LAYERS = (
         "verify",
         "why",
     ),
+    ("submission",),
     ("library",),
     ("given",),
     ("cli",),

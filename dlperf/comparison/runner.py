@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -9,7 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dlperf import cache, launchers
+import msgspec
+
+from dlperf import cache, launchers, machine
 from dlperf.adapters import variables
 from dlperf.catalog.adapter import Adapter
 from dlperf.comparison import estimate, largest
@@ -33,6 +36,7 @@ from dlperf.runs.execute import Enough, Exit, Outcome, execute, now
 from dlperf.runs.stages import stages
 from dlperf.schema import Failure, Job, Record, no_rate, run_folder
 from dlperf.shell import quote
+from dlperf.stored import DAMAGED, content, decoded
 from dlperf.systems import kinds as systems
 from dlperf.systems.system import System
 
@@ -52,13 +56,14 @@ PRODUCT = (
 @dataclass
 class Runner:
     """One comparison at work. Nothing here computes while a worker measures: it sleeps until the worker ends. told:
-    what it takes, where the user knows that already."""
+    what it takes, where the user knows that already. only: the rows that are run, by Job.id; all if empty."""
 
     store: Store
     adapters: Mapping[str, Adapter]
     progress: Progress
     retry_failed: bool = False
     told: estimate.Estimate | None = None
+    only: frozenset[str] = frozenset()
     _first_block: int = 0
     _work: Work = field(init=False)
     _expected: Mapping[str, float] = field(default_factory=dict)
@@ -128,8 +133,8 @@ class Runner:
             self.progress.note(f"{what} could not be made: {reason(error)}")
 
     def _look_for_folder(self, jobs: Sequence[Job], environments: Mapping[str, Environment]) -> None:
-        """UsageError if some node does not see the folder of the comparison, or the environments. A node that cannot
-        be reached is not told here: each of its rows says so."""
+        """UsageError if some node does not see the folder of the comparison, or the environments; and what the nodes
+        are. A node that cannot be reached is not told here: each of its rows says so."""
         wide = [job for job in jobs if job.nnodes > 1 and job.traits.worker and job.id in environments]
         if not wide:
             return
@@ -137,7 +142,8 @@ class Runner:
         widest = max(wide, key=lambda job: job.nnodes)
         environment, launcher = environments[widest.id], launchers.find(widest.launcher)
         python = "" if environment.image else f"test -x {quote(environment.python)} && "
-        look = f'{python}test -f job.json && echo > "seen.$(hostname)"'
+        ours = quote(spec.launcher_arguments.get("python", sys.executable))
+        look = f'{python}test -f job.json && {{ {ours} -m dlperf.machine > "seen.$(hostname)" 2>/dev/null || :; }}'
         look += f' || {{ echo "$(hostname): {NOT_THERE[0]}" >&2; exit 1; }}'
         one_each, title = replace(widest, nproc_per_node=1), f"who sees this folder, for {widest.id}"
         of_row = worker.launch(one_each, environment, spec, f"{widest.id}-look", title)
@@ -149,6 +155,7 @@ class Runner:
             where = f"of {widest.nnodes} nodes, {looked.failure.message} can see it and {cache.folder()}"
             says = f"{where}. All nodes must share both; see {folder / 'stderr.log'}."
             raise UsageError([Problem("--output", self.store.folder, says=says)])
+        self.store.note_nodes(machine.alike([*_nodes(folder)]))
 
     def _missing(self) -> Iterator[tuple[int, Job]]:
         if until.stopped(self.store.comparison):
@@ -156,6 +163,8 @@ class Runner:
         for repeat, job in plan.order(self.store.plan, self.store.spec.protocol.repeats, self.store.spec.seed):
             record = self.store.records.get((job.id, repeat))
             again = record and record.failure and (self.retry_failed or record.failure.kind in NEVER_RAN)
+            if self.only and job.id not in self.only:
+                continue
             if record is None or again:
                 if again:
                     del self.store.records[job.id, repeat]
@@ -325,6 +334,13 @@ def _not_seen(ended: Exit, stream: Stream, folder: Path, launcher: Launcher) -> 
         return None
     seen = sorted(file.name.removeprefix("seen.") for file in folder.glob("seen.*"))
     return Failure("launcher", ", ".join(seen) or "none")
+
+
+def _nodes(folder: Path) -> Iterator[dict[str, Any]]:
+    """What each node told of itself, where it has dlperf."""
+    for file in sorted(folder.glob("seen.*")):
+        with suppress(*DAMAGED):
+            yield msgspec.convert(decoded(content(file)), dict[str, Any])
 
 
 def recorded(job: Job, repeat: int, command: str, environment: Mapping[str, str], outcome: Outcome) -> Record:

@@ -130,6 +130,12 @@ class Store:
             self.manifest = {**self.manifest, "revision": noted + AND + revision}
             self._write_json(MANIFEST, self.manifest)
 
+    def note_nodes(self, nodes: Sequence[Mapping[str, Any]]) -> None:
+        """Store before the first run what the nodes are that rows run on."""
+        if nodes and not self.records and "nodes" not in self.manifest["machine"]:
+            self.manifest = {**self.manifest, "machine": {**self.manifest["machine"], "nodes": list(nodes)}}
+            self._write_json(MANIFEST, self.manifest)
+
     def size(self, job: Job, batch_size: int, found: str) -> None:
         """Store the batch size that was found for a row, and how; it holds for the same row made again, too."""
         self.sizes[job.id] = {"batch_size": batch_size, "found": found}
@@ -224,7 +230,7 @@ def create(
 
     UsageError if the folder is in use or can't be written.
     """
-    claim(folder)
+    claim(folder, submitted=bool(spec.allocation))
     manifest = {
         "schema": SCHEMA,
         "created": created,
@@ -243,11 +249,13 @@ def create(
     return Store(folder, json.loads(json.dumps(manifest)))
 
 
-def claim(folder: Path) -> None:
-    """Make an empty folder, or raise UsageError saying why not."""
+def claim(folder: Path, submitted: bool = False) -> None:
+    """Make an empty folder, or raise UsageError saying why not. submitted: whether it may have what an engine's job has
+    there, which now makes the comparison."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        used = any(folder.iterdir())
+        there = {path.name for path in folder.iterdir()}
+        used = bool(there - {"allocation", "lock"} if submitted else there)
         if not used:
             (folder / "lock").touch()
     except FileExistsError:

@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +18,13 @@ from dlperf.adapters import cpu
 from dlperf.catalog import checkout
 from dlperf.catalog.adapter import Adapter
 from dlperf.errors import UsageError, did_you_mean, either
-from dlperf.launchers import Launcher, containers
+from dlperf.launchers import containers
 from dlperf.launchers.api import EMULATOR
 from dlperf.launchers.containers import ARGUMENTS, ENGINES
-from dlperf.planning import hosts as hosts_
 from dlperf.planning import tuned
 from dlperf.planning.devices import Devices
-from dlperf.planning.hosts import Host
 from dlperf.planning.often import Often
+from dlperf.planning.places import Places
 from dlperf.planning.sizes import Sizes
 from dlperf.planning.spec import (
     AUTO,
@@ -36,9 +34,6 @@ from dlperf.planning.spec import (
     without_amp,
 )
 from dlperf.precision import ASKED
-
-#: of one system: pairs of --nnodes and --nproc-per-node at most
-ROWS = 10_000
 
 
 @functools.cache
@@ -60,9 +55,9 @@ def from_arguments(
     if arguments["dry_run"] not in (None, False, True, "plan", "rows", "full"):
         checker.wrong("dry_run", arguments["dry_run"], "plan, rows, full")
     frameworks = checker.frameworks(adapters)
-    device = checker.device([adapters[name] for name in frameworks])
-    protocol = checker.protocol(device)
     places = checker.places(any(adapters[name].kind.run for name in frameworks))
+    device = checker.device([adapters[name] for name in frameworks], places)
+    protocol = checker.protocol(device)
     chosen_models = checker.models()
     emulated = checker.emulated([adapters[name] for name in frameworks], device, places)
     instructions = checker.instructions(device, places, emulated)
@@ -85,7 +80,7 @@ def from_arguments(
         timeout=checker.seconds("timeout", TIMEOUTS[protocol.name]),
         seed=checker.count("seed", 1, least=0),
         # the same for all rows, so that a device is the same in all
-        threads=checker.count("threads", max(1, int(machine.usable_cores()) // max(places["nproc_per_node"]))),
+        threads=checker.count("threads", max(1, checker.cores(places) // max(places["nproc_per_node"]))),
         verify=not arguments.get("no_verify"),
         predict=checker.counts("predict", ()),
         inputs=checker.inputs(),
@@ -115,8 +110,12 @@ def from_arguments(
     return spec
 
 
-class _Checker(Devices, Often, Sizes):
+class _Checker(Devices, Often, Places, Sizes):
     """Checks what flags mean together, and on this machine."""
+
+    def cores(self, places: Mapping[str, Any]) -> int:
+        node = self.node(places)
+        return node.threads if node else int(machine.usable_cores())
 
     def precisions(
         self,
@@ -186,63 +185,6 @@ class _Checker(Devices, Often, Sizes):
                 found[adapter.name] = os.path.abspath(folder if sign else word)
         return found
 
-    def places(self, run: bool) -> dict[str, Any]:
-        """Where ranks go: nodes, ranks on each, hosts, launcher. run: whether any framework is run."""
-        hosts = self.hosts()
-        nnodes = self.counts("nnodes", (len(hosts) or 1,))
-        nproc = self.counts("nproc_per_node", (1,))
-        if len(nnodes) * len(nproc) > ROWS:
-            says = f"with --nproc-per-node they make {len(nnodes) * len(nproc):,} rows of each system. Name fewer."
-            self.problem("nnodes", self.arguments.get("nnodes") or "", says)
-        if hosts and max(nnodes) > len(hosts):
-            named = "1 host is" if len(hosts) == 1 else f"{len(hosts)} hosts are"
-            self.problem("nnodes", max(nnodes), f"only {named} named. Name more hosts, or ask for fewer nodes.")
-        for name, slots in hosts_.too_small(hosts[: max(nnodes)], max(nproc)).items():
-            self.problem(
-                "nproc_per_node", max(nproc), f"{name} has slots for {slots}. Ask for fewer ranks on each node."
-            )
-        launcher = self.launcher(max(nnodes), hosts) if run else launchers.find("local")
-        return {
-            "nnodes": nnodes,
-            "nproc_per_node": nproc,
-            "hosts": tuple(host.name for host in hosts),
-            "launcher": launcher.name,
-            "launcher_arguments": self.launcher_arguments(launcher),
-        }
-
-    def hosts(self) -> tuple[Host, ...]:
-        flag, file = self.arguments.get("hosts"), self.arguments.get("hostfile")
-        if flag and file:
-            self.problem("hostfile", file, "--hosts is given too. Leave out one of them.")
-        if not flag and not file:
-            return ()
-        found = hosts_.from_flag(str(flag), self.problems) if flag else hosts_.from_file(str(file), self.problems)
-        unknown = hosts_.unknown(() if self.arguments["dry_run"] else found)
-        for name in islice(unknown, 10):  # each may take the resolver seconds
-            self.problem("hosts" if flag else "hostfile", name, "this machine cannot resolve that name.")
-        return found
-
-    def launcher(self, nnodes: int, hosts: Sequence[Host]) -> Launcher:
-        name = self.choice("launcher", ("auto", *launchers.names())) if self.arguments.get("launcher") else "auto"
-        if name == "auto":
-            name = "mpi" if hosts else "slurm" if nnodes > 1 else "local"
-            if name == "slurm" and not shutil.which("sbatch"):
-                step = "Name them with --hosts or --hostfile (Open MPI over ssh), or choose another --launcher."
-                self.problem("nnodes", nnodes, f"no host is named, and Slurm's sbatch is not on PATH. {step}")
-                return launchers.find("local")
-        found = launchers.find(name)
-        if nnodes > 1 and not found.many_nodes:
-            step = f"For {nnodes} nodes choose {either(launchers.names(nnodes))}."
-            self.problem("launcher", name, f"it starts {found.about}. {step}")
-        elif nnodes > 1 and found.needs_hosts and not hosts:
-            self.problem("launcher", name, "it needs the names of the nodes. Give them with --hosts or --hostfile.")
-        missing = "" if self.arguments["dry_run"] else found.missing()
-        if missing:
-            others = [launchers.find(one) for one in launchers.names(nnodes)]
-            usable = [one.name for one in others if not one.missing() and not one.in_environment]
-            self.problem("launcher", name, missing + (f", or choose {either(usable)}." if usable else "."))
-        return found
-
     def images(self, frameworks: Sequence[str]) -> dict[str, str]:
         """REF, or ADAPTER=REF, with commas."""
         found: dict[str, str] = {}
@@ -305,24 +247,6 @@ class _Checker(Devices, Often, Sizes):
         if "output" in self.arguments and os.pathsep in folder:
             says = "a folder whose path has a colon cannot be in PYTHONPATH, which workers need. Choose another one."
             self.problem("output", folder, says)
-
-    def launcher_arguments(self, launcher: Launcher) -> dict[str, str]:
-        given = self.pairs("launcher_arg", "KEY=VALUE")
-        allowed = ", ".join(launcher.arguments) or "none"
-        for key in given:
-            if key not in launcher.arguments:
-                hint = did_you_mean(key, launcher.arguments)
-                self.wrong("launcher_arg", key, f"{allowed} (launcher {launcher.name})", hint)
-        if not self.arguments["dry_run"]:
-            for says in launcher.not_here(given):
-                self.problem("launcher", launcher.name, says)
-        in_container = self.arguments.get("env") in ENGINES  # then the pods' image is that of the run
-        for key in launcher.required:
-            if key not in given and not (key == "image" and in_container):
-                self.problem(
-                    "launcher", launcher.name, f"--launcher-arg {key}=... is missing: {launcher.arguments[key]}."
-                )
-        return given
 
     def settings(self) -> dict[str, str]:
         return self.pairs("set", "OPTION=VALUE or FRAMEWORK.OPTION=VALUE")

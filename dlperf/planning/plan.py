@@ -38,7 +38,6 @@ def from_spec(spec: Spec, adapters: Mapping[str, Adapter], machine: str | None =
     jobs: dict[str, Job] = {}
     skips: dict[tuple[object, ...], Skip] = {}
     compiles: tuple[str | None, ...] = spec.compile or (None,)
-    sizes = tuple(product(spec.nnodes, spec.nproc_per_node))
     for model, asked, name, compile, input, chosen in product(
         spec.models, spec.precisions, spec.frameworks, compiles, spec.inputs, _choices(spec.settings)
     ):
@@ -51,7 +50,7 @@ def from_spec(spec: Spec, adapters: Mapping[str, Adapter], machine: str | None =
             if isinstance(row, Skip):
                 skips.setdefault((row.system, row.model, row.precision_asked), row)
                 continue
-            for nnodes, nproc in sizes:
+            for nnodes, nproc in spec.grid:
                 placed = _placed(spec, adapters[name], row, nnodes, nproc)
                 if isinstance(placed, Job):
                     jobs.setdefault(placed.id, placed)
@@ -360,10 +359,11 @@ def file_name(text: str) -> str:
 
 def order(plan: Plan, repeats: int, seed: int) -> list[tuple[int, Job]]:
     """Every run: blocks of one repeat of every job that has as many, each block in its own random order, so that a
-    drift of the machine hits all systems alike."""
+    drift of the machine hits all systems alike; in a block small sizes first, so that a mistake shows early."""
     runs = []
     for repeat in range(max((job.runs(repeats) for job in plan.jobs), default=0)):
         block = [job for job in plan.jobs if repeat < job.runs(repeats)]
         random.Random(f"{seed} {repeat}").shuffle(block)
+        block.sort(key=lambda job: (job.nnodes, job.world_size))
         runs += [(repeat, job) for job in block]
     return runs

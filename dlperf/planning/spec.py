@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import msgspec
@@ -46,25 +47,24 @@ TIMEOUTS = {"dlperf": 7200.0, "quick": 1200.0}
 class Spec:
     """A comparison as asked.
 
-    precisions: as the user wrote them; dlperf.precision says what they mean on the device. batch sizes: None means
-    the model's default, from which on largest_batch has the largest that runs searched for. tuned: one of CHOICES of
-    dlperf.planning.tuned. settings: option -> value,
-    or "adapter.option" -> value. data: "synthetic" or a folder.
+    precisions: as the user wrote them; dlperf.precision says what they mean on the device. batch sizes: None means the
+    model's default, from which on largest_batch has the largest that runs searched for. tuned: one of CHOICES of
+    dlperf.planning.tuned. settings: option -> value, or "adapter.option" -> value. data: "synthetic" or a folder.
     timeout: seconds for one run. threads: CPU threads that each rank's framework may use. verify: whether to make
-    certificates that are missing. nnodes, nproc_per_node: each pair is a row. hosts: names, in order; empty: this
-    machine, or those that the launcher finds. launcher: its name, resolved. launcher_arguments: see
-    Launcher.arguments. predict: numbers of devices whose throughput the report predicts. inputs: "native", "dali" for
-    a data folder, each a row. formats: of the images in the data folder, those that may be read. images: adapter ->
+    certificates that are missing. nnodes, nproc_per_node: each pair is a row, or those of sizes alone. hosts: names, in
+    order; empty: this machine, or those that the launcher finds. launcher: its name, resolved. launcher_arguments: see
+    Launcher.arguments. predict: numbers of devices whose throughput the report predicts. inputs: "native", "dali" for a
+    data folder, each a row. formats: of the images in the data folder, those that may be read. images: adapter ->
     reference of its image, "ngc" for NVIDIA's; "" stands for all others. container_arguments: see
-    dlperf.launchers.containers. sources: of adapters whose scripts are others', their checkouts. instructions: what
-    the CPU that runs the rows has, see dlperf.adapters.cpu; None where other machines run them, or nothing tells.
+    dlperf.launchers.containers. sources: of adapters whose scripts are others', their checkouts. instructions: what the
+    CPU that runs the rows has, see dlperf.adapters.cpu; None where other machines run them, or nothing tells.
     emulate_cpu: the CPU that qemu-user emulates for the workers; empty for this machine's own. allow_reference: run
-    rows whose kernels are of last resort. aa: rows of each table that are made twice. gpus: those
-    that run the rows; empty on a CPU, where other machines run them, or nothing tells. until: the half width of a
-    ratio's interval, as a share, for which blocks are added; 0: as many as the protocol's repeats. max_time: seconds
-    that runs take together, after which none is added; 0: however many. profile: steps of each run that its framework's
-    profiler looks at, after the windows; of dlperf.why. turns: of two comparisons whose runs took turns in one session,
-    block by block, what both have; of dlperf.diff --rerun.
+    rows whose kernels are of last resort. aa: rows of each table that are made twice. gpus: those that run the rows;
+    empty on a CPU, where other machines run them, or nothing tells. until: the half width of a ratio's interval, as a
+    share, for which blocks are added; 0: as many as the protocol's repeats. max_time: seconds that runs take together,
+    after which none is added; 0: however many. profile: steps of each run that its framework's profiler looks at, after
+    the windows; of dlperf.why. turns: of two comparisons whose runs took turns in one session, block by block, what
+    both have; of dlperf.diff --rerun. allocation: what one job of the launcher's holds, see Launcher.allocations.
     """
 
     models: tuple[str, ...]
@@ -104,10 +104,17 @@ class Spec:
     max_time: float = 0.0
     profile: int = 0
     turns: str = ""
+    allocation: str = ""
+    sizes: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def grid(self) -> tuple[tuple[int, int], ...]:
+        """Nodes and ranks on each, of each row of a system."""
+        return self.sizes or tuple(product(self.nnodes, self.nproc_per_node))
 
     @property
     def world_sizes(self) -> list[int]:
-        return sorted({nodes * devices for nodes in self.nnodes for devices in self.nproc_per_node})
+        return sorted({nodes * devices for nodes, devices in self.grid})
 
 
 def spec_from(data: Mapping[str, Any]) -> Spec:

@@ -30,6 +30,7 @@ def launch(job: Job, environment: Environment, spec: Spec, name: str, title: str
         arguments=spec.launcher_arguments,
         container=environment.container(job.device, spec.container_arguments, data_of(job)),
         emulated=environment.emulated,
+        step=spec.allocation not in ("", "run"),
     )
 
 

@@ -1,12 +1,16 @@
 """The command over two hosts, by each engine that reaches them: rows, and faults that name rank, host and cause."""
 
 import contextlib
+import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
+import time
 
+import gpus
 import pytest
 from processes import left_behind, wait_for
 
@@ -30,6 +34,7 @@ def engines(testbed):
         "mpi": ["--launcher", "mpi", *hosts, "--launcher-arg", f"network={testbed.network}.0/24"],
         "torchrun": ["--launcher", "torchrun", *hosts],
         "slurm": ["--launcher", "slurm"],
+        "slurm, a job for each run": ["--launcher", "slurm", "--allocation", "run"],
     }
 
 
@@ -131,7 +136,7 @@ def slurm_while(testbed, folder, action, *words):
     thread = threading.Thread(target=act)
     thread.start()
     slow = ["--set", "step_seconds=3", "--timeout", 90]
-    failure = one_row(testbed, folder, engines(testbed)["slurm"], *slow, *words)
+    failure = one_row(testbed, folder, engines(testbed)["slurm, a job for each run"], *slow, *words)
     thread.join()
     return failure
 
@@ -152,7 +157,8 @@ def test_a_full_queue_ends_with_the_timeout_and_says_what_it_waited_for(testbed,
     wrap = ["sbatch", "--parsable", "-N2", "--exclusive", "--output", "/dev/null", "--wrap", "sleep 300"]
     blocker = subprocess.run(wrap, env=environ, capture_output=True, text=True, check=True).stdout.strip()
     try:
-        compare(testbed, tmp_path, *FAKE, "--launcher", "slurm", "--nnodes", 2, "--timeout", 8)
+        each = engines(testbed)["slurm, a job for each run"]
+        compare(testbed, tmp_path, *FAKE, *each, "--nnodes", 2, "--timeout", 8)
     finally:
         subprocess.run(["scancel", blocker], env=environ, check=True)
     (record,) = records(tmp_path)
@@ -161,8 +167,10 @@ def test_a_full_queue_ends_with_the_timeout_and_says_what_it_waited_for(testbed,
     wait_for(lambda: not any(queue(testbed)))
 
 
-def test_ctrl_c_cancels_the_slurm_job(testbed, tmp_path):
-    process = start(testbed, tmp_path, *FAKE, "--launcher", "slurm", "--nnodes", 2, "--set", "step_seconds=30")
+@pytest.mark.parametrize("each", ["comparison", "run"])
+def test_ctrl_c_cancels_the_slurm_job(testbed, tmp_path, each):
+    slow = ["--launcher", "slurm", "--allocation", each, "--nnodes", 2, "--set", "step_seconds=30"]
+    process = start(testbed, tmp_path, *FAKE, *slow)
     wait_for(lambda: list((tmp_path / "out" / "runs").glob("*/0/events.rank1.jsonl")))
     process.terminate()
     process.communicate(timeout=300)
@@ -182,6 +190,116 @@ def test_nodes_that_do_not_share_the_folder_are_told_before_anything_runs(testbe
         assert not list(inner.glob("out/runs/*"))
     finally:
         shutil.rmtree(inner, ignore_errors=True)
+
+
+# --- a comparison in one job -----------------------------------------------------------------------------------------
+
+
+SLOW = [*FAKE[:-2], "-r", 2, "--launcher", "slurm", "--nnodes", "1,2", "--set", "step_seconds=0.5"]
+
+
+def jobs(folder, event):
+    lines = (folder / "out" / "allocation" / "jobs.jsonl").read_text().splitlines()
+    return [line["job"] for line in map(json.loads, lines) if line["event"] == event]
+
+
+def test_one_job_holds_all_rows_and_its_nodes_say_what_they_are(testbed, tmp_path, monkeypatch):
+    """This machine, which submits it, has no GPU."""
+    gpus.adapter(tmp_path / "adapters", monkeypatch, sampled=False)
+    words = ["--frameworks", "slept", "--env", "current", "--model", "bert_tiny", "--no-verify", "-r", 2]
+    short = ["--warmup-steps", 1, "--windows", 1, "--steps-per-window", 1, "--aa", 0]
+    code, printed = compare(testbed, tmp_path, *words, *short, "--launcher", "slurm", "--size", "1n1d,1n2d,2n4d")
+    assert code == 0, printed
+    made = store.open_folder(tmp_path / "out").comparison
+    assert len(jobs(tmp_path, "began")) == 1
+    assert (made.spec["device"], len(made.machine["gpus"]), made.spec["gpus"][0][0]) == ("cuda", 8, "NVIDIA H200")
+    assert [(kind["count"], len(kind["gpus"])) for kind in made.machine["nodes"]] == [(2, 8)]
+    assert {record.job.size: set(record.hosts) for record in made.records} == {
+        "1n1d": {"node1"},
+        "1n2d": {"node1"},
+        "2n4d": {"node1", "node2"},
+    }
+    assert [record.job.size for record in made.records] == ["1n1d", "1n2d", "2n4d"] * 2  # rows take turns
+    assert "2 nodes" in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_who_submitted_may_leave_and_come_back(testbed, tmp_path):
+    code, printed = compare(testbed, tmp_path, *SLOW, "--detach")
+    assert code == 0
+    assert f"--attach {tmp_path / 'out'}" in printed
+    attach = [*COMPARE, "--attach", str(tmp_path / "out")]
+    environ = {**os.environ, **testbed.environment}
+    looking = subprocess.Popen(attach, stdout=subprocess.PIPE, text=True, env=environ)
+    wait_for(lambda: jobs_began(tmp_path))
+    looking.send_signal(signal.SIGINT)
+    assert "Its jobs go on" in looking.communicate(timeout=60)[0]
+    ended = subprocess.run(attach, capture_output=True, text=True, env=environ, timeout=300)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "Report: " in ended.stdout
+    assert len(records(tmp_path)) == 4
+
+
+def jobs_began(folder):
+    with contextlib.suppress(OSError):
+        return jobs(folder, "began")
+    return []
+
+
+def test_a_cancelled_comparison_goes_on_with_what_is_missing(testbed, tmp_path):
+    environ = {**os.environ, **testbed.environment}
+    process = start(testbed, tmp_path, *SLOW)
+    wait_for(lambda: (tmp_path / "out" / "records.jsonl").exists())
+    subprocess.run(["sh", "-c", "scancel $(squeue -h -o %i)"], env=environ, check=True)
+    printed, _ = process.communicate(timeout=300)
+    assert process.returncode in (1, 130), printed
+    assert "was cancelled" in printed
+    first = [(record.job.id, record.repeat, record.started) for record in records(tmp_path)]
+    resumed = subprocess.run(
+        [*COMPARE, "--resume", tmp_path / "out"], capture_output=True, text=True, env=environ, timeout=300
+    )
+    assert resumed.returncode == 0, resumed.stdout
+    now = [(record.job.id, record.repeat, record.started) for record in records(tmp_path)]
+    assert 0 < len(first) < len(now) == 4
+    assert now[: len(first)] == first
+    assert len(jobs(tmp_path, "began")) == 2
+
+
+def test_a_job_for_each_row_one_after_the_other(testbed, tmp_path):
+    code, printed = compare(testbed, tmp_path, *SLOW, "--allocation", "row")
+    assert code == 0, printed
+    assert len(jobs(tmp_path, "began")) == 2
+    assert [record.job.nnodes for record in records(tmp_path)] == [1, 1, 2, 2]
+
+
+def test_the_queue_is_not_counted(testbed, tmp_path):
+    environ = {**os.environ, **testbed.environment}
+    wrap = ["sbatch", "--parsable", "-N2", "--exclusive", "--output", "/dev/null", "--wrap", "sleep 300"]
+    blocker = subprocess.run(wrap, env=environ, capture_output=True, text=True, check=True).stdout.strip()
+    process = start(testbed, tmp_path, *FAKE, "--launcher", "slurm", "--nnodes", 2, "--timeout", 20)
+    try:
+        time.sleep(25)
+    finally:
+        subprocess.run(["scancel", blocker], env=environ, check=True)
+    printed, _ = process.communicate(timeout=300)
+    assert (process.returncode, "is pending" in printed) == (0, True), printed
+    assert [record.failure for record in records(tmp_path)] == [None]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--launcher-arg", "partition=nosuch"], "sbatch refused the job: invalid partition specified: nosuch"),
+        (["--max-node-hours", "0.01"], "--max-node-hours: 0.01"),
+        (["--nnodes", 3], "sbatch refused the job: "),
+        (["--size", "2n3d"], "--size: '2n3d'"),
+        (["--rows", "none"], "--rows: 'none'"),
+    ],
+)
+def test_what_cannot_be_had_is_told_at_once(testbed, tmp_path, words, says):
+    code, printed = compare(testbed, tmp_path, *FAKE, "--launcher", "slurm", *words)
+    assert code in (1, 2)
+    assert says in printed
+    assert "Traceback" not in printed
 
 
 # --- real frameworks ------------------------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ each, an sshd on each, and Slurm over both. Needs root, and what install.sh inst
 
 `python testbed.py up FOLDER` holds one until Ctrl-C, and prints how to use it.
 
-The hosts share this machine's files and processors; they differ in network, name, /etc/hosts, /sys and `local`. They
+The hosts share this machine's files and processors; they differ in network, name, /etc/hosts, /sys and `local`, and
+have eight GPUs each that do nothing. They
 reach each other and this machine, nothing else. Outside the folder only /run/sshd stays behind, which sshd asks for.
 """
 
@@ -57,8 +58,17 @@ mount -t sysfs none /sys
 mount --rbind local/cgroup /sys/fs/cgroup
 umount --recursive local/cgroup
 rmdir local/cgroup
+mount --bind gpus /usr/local/sbin
 touch "node$1.ready"
 exec sleep infinity
+"""
+
+#: The hosts' nvidia-smi, which this machine does not have: cards that do nothing.
+NVIDIA_SMI = """#!/bin/sh
+case "$1" in
+--query*) for i in 0 1 2 3 4 5 6 7; do echo "NVIDIA H200, 143771, 580.159.04, 9.0, GPU-$i, Disabled, 4"; done ;;
+-L) for i in 0 1 2 3 4 5 6 7; do echo "GPU $i: NVIDIA H200 (UUID: GPU-$i)"; done ;;
+esac
 """
 
 #: Runs a command on a host. pid: the process that holds the host's namespaces.
@@ -105,8 +115,9 @@ ReturnToService=2
 SlurmdParameters=config_overrides
 SlurmdTimeout=20
 KillWait=5
-NodeName=node1 NodeAddr={network}.1 CPUs=8 RealMemory=4000
-NodeName=node2 NodeAddr={network}.2 CPUs=8 RealMemory=4000
+GresTypes=gpu
+NodeName=node1 NodeAddr={network}.1 CPUs=8 RealMemory=4000 Gres=gpu:8
+NodeName=node2 NodeAddr={network}.2 CPUs=8 RealMemory=4000 Gres=gpu:8
 PartitionName=normal Nodes=ALL PriorityTier=1 Default=YES
 PartitionName=urgent Nodes=ALL PriorityTier=2
 """
@@ -217,11 +228,11 @@ class Testbed:
     def _empty_folder(self) -> None:
         if self.folder.is_dir() and any(self.folder.iterdir()) and not (self.folder / "node1").exists():
             raise TestbedError(f"folder {self.folder} has other files in it; take an empty one")
-        for part in ("log", "munge", "slurm", "ssh"):
+        for part in ("gpus", "log", "munge", "slurm", "ssh"):
             shutil.rmtree(self.folder / part, ignore_errors=True)
 
     def _write_files(self) -> None:
-        for part in ("log", "local", "munge", "slurm/state", "ssh"):
+        for part in ("gpus", "log", "local", "munge", "slurm/state", "ssh"):
             (self.folder / part).mkdir(parents=True, exist_ok=True)
         machine = socket.gethostname().split(".")[0]
         names = [f"{self.network}.{i} node{i}\n" for i in HOSTS]
@@ -230,6 +241,9 @@ class Testbed:
             "nsswitch.conf": re.sub(r"(?m)^hosts:.*", "hosts: files", Path("/etc/nsswitch.conf").read_text()),
             "resolv.conf": "",
             "rsh": RSH.format(folder=self.folder),
+            "gpus/nvidia-smi": NVIDIA_SMI,
+            "slurm/gres.conf": f"NodeName=node[1-2] Name=gpu File={self.folder}/gpus/card[0-7]\n",
+            **{f"gpus/card{number}": "" for number in range(8)},
             "slurm/slurm.conf": SLURM.format(
                 folder=self.folder, machine=machine, name=self.name, network=self.network, port=_free_port()
             ),
@@ -238,7 +252,8 @@ class Testbed:
             texts[f"ssh/sshd{i}.conf"] = SSHD.format(folder=self.folder, address=address)
         for name, text in texts.items():
             (self.folder / name).write_text(text)
-        (self.folder / "rsh").chmod(0o755)
+        for name in ("rsh", "gpus/nvidia-smi"):
+            (self.folder / name).chmod(0o755)
         self._write_keys()
 
     def _write_keys(self) -> None:

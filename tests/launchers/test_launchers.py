@@ -49,6 +49,7 @@ SCRIPTS = {
     "mpi-2n2d": ("mpi", {**HOSTS, "arguments": {"rsh": "/bed/rsh", "network": "10.77.0.0/24", "extra": "-x A=1"}}),
     "horovod-2n2d": ("horovod", {**HOSTS, "arguments": {"network": "eth0", "identity": "/bed/id"}}),
     "slurm-2n2d": ("slurm", {**TWO, "arguments": {"partition": "gpu", "extra": "--comment 'two words'"}}),
+    "slurm-step": ("slurm", {**TWO, "device": "cuda", "step": True}),
     "slurm-pyxis": ("slurm", {**TWO, "arguments": {"container-image": "nvcr.io#nvidia/pytorch:24.01-py3"}}),
     "kubernetes-2n2d": ("kubernetes", {**TWO, "device": "cuda", "arguments": {**ON_KUBERNETES, "cpu": "8"}}),
     "kubernetes-trainjob": ("kubernetes", {**TWO, "arguments": {**ON_KUBERNETES, "cpu": "8", "runtime": "torch"}}),

@@ -1,0 +1,138 @@
+"""Where ranks go: how many nodes, ranks on each, which hosts, and what starts them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
+
+from dlperf import launchers
+from dlperf.errors import did_you_mean, either
+from dlperf.launchers import Launcher, slurm
+from dlperf.launchers.containers import ENGINES
+from dlperf.planning import hosts as hosts_
+from dlperf.planning.arguments import MOST, Arguments
+from dlperf.planning.hosts import Host
+
+#: of one system: pairs of --nnodes and --nproc-per-node at most
+ROWS = 10_000
+
+
+class Places(Arguments):
+    """Checks --size, --nnodes, --nproc-per-node, --hosts, --hostfile, --launcher, --launcher-arg and --allocation."""
+
+    def places(self, run: bool) -> dict[str, Any]:
+        """Where ranks go: nodes, ranks on each, hosts, launcher. run: whether any framework is run."""
+        hosts = self.hosts()
+        sizes = self.sizes()
+        nnodes = tuple(dict.fromkeys(nodes for nodes, _ in sizes)) or self.counts("nnodes", (len(hosts) or 1,))
+        nproc = tuple(dict.fromkeys(ranks for _, ranks in sizes)) or self.counts("nproc_per_node", (1,))
+        if len(nnodes) * len(nproc) > ROWS:
+            says = f"with --nproc-per-node they make {len(nnodes) * len(nproc):,} rows of each system. Name fewer."
+            self.problem("nnodes", self.arguments.get("nnodes") or "", says)
+        if hosts and max(nnodes) > len(hosts):
+            named = "1 host is" if len(hosts) == 1 else f"{len(hosts)} hosts are"
+            self.problem("nnodes", max(nnodes), f"only {named} named. Name more hosts, or ask for fewer nodes.")
+        for name, slots in hosts_.too_small(hosts[: max(nnodes)], max(nproc)).items():
+            self.problem(
+                "nproc_per_node", max(nproc), f"{name} has slots for {slots}. Ask for fewer ranks on each node."
+            )
+        launcher = self.launcher(max(nnodes), hosts) if run else launchers.find("local")
+        return {
+            "nnodes": nnodes,
+            "nproc_per_node": nproc,
+            "sizes": sizes,
+            "hosts": tuple(host.name for host in hosts),
+            "launcher": launcher.name,
+            "launcher_arguments": self.launcher_arguments(launcher),
+            "allocation": self.allocation(launcher),
+        }
+
+    def sizes(self) -> tuple[tuple[int, int], ...]:
+        """Nodes, and ranks on each, of --size 1n1d,1n8d,2n16d, as reports have them."""
+        found = []
+        for word in self.words("size"):
+            match = re.fullmatch(r"([0-9]{1,4})n([0-9]{1,7})d", word)
+            nodes, devices = (int(match[1]), int(match[2])) if match else (0, 0)
+            if not nodes or not devices or devices % nodes:
+                self.wrong("size", word, "1n8d for 8 devices on one node, 2n16d for 16 on two: as many on each")
+            elif nodes > MOST["nnodes"] or devices // nodes > MOST["nproc_per_node"]:
+                most = f"{MOST['nnodes']:,} nodes, and {MOST['nproc_per_node']:,} devices on each"
+                self.problem("size", word, f"there are at most {most}.")
+            else:
+                found.append((nodes, devices // nodes))
+        for name in ("nnodes", "nproc_per_node"):
+            if found and self.arguments.get(name):
+                self.problem(name, self.arguments[name], "--size is given too. Leave out one of them.")
+        return tuple(dict.fromkeys(found))
+
+    def allocation(self, launcher: Launcher) -> str:
+        """What one job of the engine's holds; empty for one that has none."""
+        if not launcher.allocations:
+            for name in ("allocation", "detach", "max_node_hours"):
+                if self.arguments.get(name):
+                    has = either([one.name for one in map(launchers.find, launchers.names()) if one.allocations])
+                    says = f"{launcher.name} has no jobs. Leave it out, or choose --launcher {has}."
+                    self.problem(name, self.arguments[name], says)
+            return ""
+        return (
+            self.choice("allocation", launcher.allocations)
+            if self.arguments.get("allocation")
+            else launcher.allocations[0]
+        )
+
+    def hosts(self) -> tuple[Host, ...]:
+        flag, file = self.arguments.get("hosts"), self.arguments.get("hostfile")
+        if flag and file:
+            self.problem("hostfile", file, "--hosts is given too. Leave out one of them.")
+        if not flag and not file and self.arguments.get("launcher") == "slurm" and slurm.inside():
+            return tuple(Host(name, None) for name in slurm.hosts())
+        if not flag and not file:
+            return ()
+        found = hosts_.from_flag(str(flag), self.problems) if flag else hosts_.from_file(str(file), self.problems)
+        unknown = hosts_.unknown(() if self.arguments["dry_run"] else found)
+        for name in islice(unknown, 10):  # each may take the resolver seconds
+            self.problem("hosts" if flag else "hostfile", name, "this machine cannot resolve that name.")
+        return found
+
+    def launcher(self, nnodes: int, hosts: Sequence[Host]) -> Launcher:
+        name = self.choice("launcher", ("auto", *launchers.names())) if self.arguments.get("launcher") else "auto"
+        if name == "auto":
+            name = "mpi" if hosts else "slurm" if nnodes > 1 else "local"
+            if name == "slurm" and not shutil.which("sbatch"):
+                step = "Name them with --hosts or --hostfile (Open MPI over ssh), or choose another --launcher."
+                self.problem("nnodes", nnodes, f"no host is named, and Slurm's sbatch is not on PATH. {step}")
+                return launchers.find("local")
+        found = launchers.find(name)
+        if nnodes > 1 and not found.many_nodes:
+            step = f"For {nnodes} nodes choose {either(launchers.names(nnodes))}."
+            self.problem("launcher", name, f"it starts {found.about}. {step}")
+        elif nnodes > 1 and found.needs_hosts and not hosts:
+            self.problem("launcher", name, "it needs the names of the nodes. Give them with --hosts or --hostfile.")
+        missing = "" if self.arguments["dry_run"] else found.missing()
+        if missing:
+            others = [launchers.find(one) for one in launchers.names(nnodes)]
+            usable = [one.name for one in others if not one.missing() and not one.in_environment]
+            self.problem("launcher", name, missing + (f", or choose {either(usable)}." if usable else "."))
+        return found
+
+    def launcher_arguments(self, launcher: Launcher) -> dict[str, str]:
+        site = self.arguments.get("site") or {}
+        given = {**site.get(launcher.name, {}), **self.pairs("launcher_arg", "KEY=VALUE")}
+        allowed = ", ".join(launcher.arguments) or "none"
+        for key in given:
+            if key not in launcher.arguments:
+                hint = did_you_mean(key, launcher.arguments)
+                self.wrong("launcher_arg", key, f"{allowed} (launcher {launcher.name})", hint)
+        if not self.arguments["dry_run"]:
+            for says in launcher.not_here(given):
+                self.problem("launcher", launcher.name, says)
+        in_container = self.arguments.get("env") in ENGINES  # then the pods' image is that of the run
+        for key in launcher.required:
+            if key not in given and not (key == "image" and in_container):
+                self.problem(
+                    "launcher", launcher.name, f"--launcher-arg {key}=... is missing: {launcher.arguments[key]}."
+                )
+        return given

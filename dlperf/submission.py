@@ -1,0 +1,280 @@
+"""A comparison that an engine's jobs hold: submitted from one machine, run on others, followed from here or later.
+
+allocation/*.sh            the script of each job
+allocation/submitted.jsonl one line for each job that was submitted
+allocation/jobs.jsonl      what the jobs write: when each began and ended, and its code
+allocation/<id>.log        what its comparison prints
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dlperf import launchers
+from dlperf.errors import Problem, RunError, UsageError, decimal
+from dlperf.flags import FLAGS
+from dlperf.launchers import slurm
+
+if TYPE_CHECKING:
+    from dlperf.catalog.adapter import Adapter
+    from dlperf.planning.plan import Plan
+    from dlperf.planning.spec import Spec
+    from dlperf.schema import Job
+
+PLACE, SUBMITTED, TOLD = slurm.PLACE, "submitted.jsonl", slurm.TOLD
+#: seconds between two questions to the engine, from the first on: an answer that is as before makes them rarer
+ASKED = (1.0, 60.0)
+#: answers in which a job that has not said that it ended is missing, before it is taken for gone
+GONE = 3
+#: seconds of a run on a GPU besides its steps, and of a proof: import, compiling, fetching of files
+ON_A_GPU = 90.0
+
+
+def wanted(spec: Spec) -> bool:
+    """Whether its rows are for jobs that hold several, and this process is in none."""
+    return spec.allocation not in ("", "run") and launchers.find(spec.launcher).elsewhere(max(spec.nnodes), spec.hosts)
+
+
+def batches(
+    spec: Spec, plan: Plan, folder: Path, arguments: Mapping[str, object], adapters: Mapping[str, Adapter]
+) -> dict[str, slurm.Batch]:
+    """The jobs that hold the rows, by the names of their scripts. UsageError where --max-node-hours is too few."""
+    groups: dict[str, Sequence[Job]] = {"job.sh": plan.jobs}
+    if spec.allocation == "row":
+        groups = {f"{number:03}-{job.id}.sh": [job] for number, job in enumerate(_small_first(plan.jobs), 1)}
+    given = arguments.get("max_node_hours")
+    node_hours = decimal(str(given)) if given else math.inf
+    if not node_hours or node_hours < 0:
+        raise UsageError([Problem("--max-node-hours", given, "a number of hours times nodes, more than 0")])
+    return {
+        name: _batch(spec, plan, jobs, folder, arguments, adapters, node_hours / len(groups))
+        for name, jobs in groups.items()
+    }
+
+
+def _small_first(jobs: Iterable[Job]) -> list[Job]:
+    return sorted(jobs, key=lambda job: (job.nnodes, job.world_size))
+
+
+def _batch(
+    spec: Spec,
+    plan: Plan,
+    jobs: Sequence[Job],
+    folder: Path,
+    arguments: Mapping[str, object],
+    adapters: Mapping[str, Adapter],
+    node_hours: float,
+) -> slurm.Batch:
+    nnodes = max(job.nnodes for job in jobs)
+    limit = min(slurm.minutes(seconds(spec, jobs, adapters)), 60 * node_hours // nnodes)
+    if limit < 1:
+        says = f"a job of {nnodes} nodes may take {node_hours:.3g} node-hours of it, less than a minute. Allow more."
+        raise UsageError([Problem("--max-node-hours", arguments["max_node_hours"], says=says)])
+    alone = [] if len(jobs) == len(plan.jobs) else ["--rows", ",".join(job.id for job in jobs)]
+    kept = [f"--{name}" for name in ("strict", "quiet") if arguments[name]]
+    again = ["--resume", str(folder), *alone, *kept]
+    return slurm.Batch(
+        name=f"dlperf-{folder.name}",
+        nnodes=nnodes,
+        nproc_per_node=max(job.nproc_per_node for job in jobs),
+        device=spec.device,
+        minutes=int(limit),
+        folder=folder,
+        words=[*words(spec, arguments), "--output", str(folder), *alone, *kept],
+        again=again,
+        python=spec.launcher_arguments.get("python", sys.executable),
+        hosts=spec.hosts,
+        arguments=spec.launcher_arguments,
+    )
+
+
+def words(spec: Spec, arguments: Mapping[str, object]) -> list[str]:
+    """Of the command line that asks for the same on a node, which decides there what was not given."""
+    asked: dict[str, object] = {flag.key: arguments[flag.key] for flag in FLAGS if flag.compare and flag.asks}
+    asked |= {"launcher": spec.launcher, "allocation": spec.allocation}
+    if spec.allocation == "row":  # the names of the rows depend on it
+        asked["device"] = spec.device
+    found: list[str] = []
+    for flag in FLAGS:
+        value = asked.get(flag.key)
+        if value is True:
+            found.append(flag.flag)
+        elif value:
+            found += [
+                part for text in (value if isinstance(value, list) else [value]) for part in (flag.flag, str(text))
+            ]
+    return found
+
+
+def seconds(spec: Spec, jobs: Sequence[Job], adapters: Mapping[str, Adapter]) -> float:
+    """About how long these rows take, without making environments; of a GPU what the protocol asks for at least."""
+    from dlperf.comparison import estimate
+
+    expected = estimate.expected(spec, [job for job in jobs for _ in range(job.runs(spec.protocol.repeats))], adapters)
+    if expected.seconds is not None:
+        return expected.seconds
+    protocol = spec.protocol
+    each = ON_A_GPU + protocol.warmup_seconds + protocol.windows * protocol.window_seconds
+    return min(each, spec.timeout) * expected.runs + ON_A_GPU * expected.proofs
+
+
+def node_hours(asked: Iterable[slurm.Batch]) -> float:
+    """That jobs may take at most."""
+    return sum(one.nnodes * one.minutes / 60 for one in asked)
+
+
+def text(spec: Spec, asked: Mapping[str, slurm.Batch], arguments: Mapping[str, Any], working: Path) -> str:
+    """For --dry-run: what is submitted, what this site's file said of it, and what was assumed of the nodes."""
+    lines = [f"# from dlperf.toml: {' '.join(f'{k}={v!r}' for k, v in _of_site(spec, arguments).items())}"]
+    lines = lines if _of_site(spec, arguments) else []
+    for name, one in asked.items():
+        lines += ["", f"# {one.folder / PLACE / name}", slurm.batch(one, working).rstrip()]
+    jobs = "one job" if len(asked) == 1 else f"{len(asked)} jobs, one after the other"
+    nodes = max(one.nnodes for one in asked.values())
+    size = f"{nodes} node{'s' * (nodes != 1)}"
+    head = f"# Slurm: {jobs} of up to {size}, at most {node_hours(asked.values()):.3g} node-hours."
+    return "\n".join([head, *lines])
+
+
+def assumed(spec: Spec, arguments: Mapping[str, Any]) -> str:
+    """For --dry-run, which asks nobody: what of other machines was assumed; empty where these run nothing."""
+    far = launchers.find(spec.launcher).elsewhere(max(spec.nnodes), spec.hosts)
+    found = [f"device {spec.device}"] * (arguments["device"] in (None, "auto"))
+    found += [f"{spec.threads} CPU threads for each rank"] * (not arguments["threads"])
+    return f"# assumed, and asked of the nodes when it runs: {', '.join(found)}" if far and found else ""
+
+
+def _of_site(spec: Spec, arguments: Mapping[str, Any]) -> dict[str, str]:
+    return dict((arguments.get("site") or {}).get(spec.launcher, {}))
+
+
+def write(asked: Mapping[str, slurm.Batch], folder: Path, working: Path) -> None:
+    """The scripts of the jobs, in the folder of a new comparison."""
+    place = folder / PLACE
+    place.mkdir()
+    for name, one in asked.items():
+        (place / name).write_text(slurm.batch(one, working), encoding="utf-8")
+
+
+def in_held(folder: Path) -> int:
+    """Run the jobs' scripts in the allocation that this process has. The exit code."""
+    scripts = sorted((folder / PLACE).glob("*.sh"))
+    return max(subprocess.run([*slurm.HERE, "sh", script], check=False).returncode for script in scripts)
+
+
+def submit(folder: Path, more: Sequence[str] = ()) -> list[str]:
+    """Submit a comparison's jobs, each after the one before. more: words for its command. Their ids."""
+    place, ids = folder / PLACE, list[str]()
+    for name in sorted(path.name for path in place.glob("*.sh")):
+        after = [f"--dependency=afterany:{ids[-1]}"] if ids else []
+        ids.append(slurm.submit([*after, str(place / name), *more]))
+        with open(place / SUBMITTED, "a", encoding="utf-8") as file:
+            file.write(json.dumps({"job": ids[-1], "script": name, "first": ids[0], "at": int(time.time())}) + "\n")
+    return ids
+
+
+def last(folder: Path) -> list[str]:
+    """The jobs that were submitted together, last."""
+    found = [*_lines(folder / PLACE / SUBMITTED)]
+    return [one["job"] for one in found if one["first"] == found[-1]["first"]]
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Each whole line: one that is being written, or that NFS shows as zeros, is passed over."""
+    with suppress(OSError):
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            with suppress(ValueError):
+                yield json.loads(line)
+
+
+@dataclass
+class Follower:
+    """What is told of jobs while somebody looks."""
+
+    folder: Path
+    jobs: Sequence[str]
+    tell: Callable[[str], None]
+    _shown: dict[str, int] = field(default_factory=dict)
+    _states: dict[str, slurm.State] = field(default_factory=dict)
+    _missed: dict[str, int] = field(default_factory=dict)
+
+    def follow(self) -> dict[str, slurm.State]:
+        """Until all jobs have ended: how each did."""
+        wait, asked, noted = ASKED[0], 0.0, 0
+        while True:
+            self._show()
+            lines = len([*_lines(self.folder / PLACE / TOLD)])
+            if lines != noted or time.monotonic() - asked >= wait:
+                changed = self._ask() or lines != noted
+                asked, noted = time.monotonic(), lines
+                wait = ASKED[0] if changed else min(2 * wait, ASKED[1])
+                ended = {job: state for job, state in self._states.items() if state.over}
+                if len(ended) == len(self.jobs):
+                    self._show()
+                    return ended
+            time.sleep(0.5)
+
+    def _show(self) -> None:
+        """What the jobs have printed since."""
+        for job in self.jobs:
+            path = self.folder / PLACE / f"{job}.log"
+            with suppress(OSError), open(path, "rb") as file:
+                file.seek(self._shown.get(job, 0))
+                new = file.read()
+                whole = new[: new.rfind(b"\n") + 1]
+                self._shown[job] = file.tell() - len(new) + len(whole)
+                if whole:
+                    self.tell(whole.decode("utf-8", "replace").rstrip("\n"))
+
+    def _ask(self) -> bool:
+        """Ask for all jobs in one call. Whether something changed."""
+        before = dict(self._states)
+        told = dict[str, int]()
+        for one in _lines(self.folder / PLACE / TOLD):  # a job that was requeued began again
+            told.pop(one["job"], None)
+            told |= {one["job"]: one["code"]} if one["event"] == "ended" else {}
+        found = slurm.states(self.jobs)
+        for job in self.jobs:
+            if found is None or (job not in found and job not in told):
+                self._missed[job] = self._missed.get(job, 0) + (found is not None)
+                if self._missed[job] < GONE:
+                    continue
+            state = (found or {}).get(job) or slurm.State("COMPLETED" if job in told else "UNKNOWN", "")
+            state = self._states[job] = state._replace(code=told.get(job))
+            was = before[job].name if job in before else ""
+            if state.name not in (was, "COMPLETING") and not (state.over and state.code == 0):
+                self.tell(f"Slurm job {job} {state}")
+            if state.never:
+                slurm.cancel(self.jobs)
+                raise RunError("launcher", f"Slurm job {job} would wait for ever ({state.reason}), and was cancelled")
+        return before != self._states
+
+
+def leave(folder: Path) -> str:
+    """How to come back to a comparison whose jobs go on."""
+    return f"Its jobs go on. Come back with: python -m dlperf.compare --attach {shlex.quote(str(folder))}"
+
+
+def check(folder: Path, flag: str) -> None:
+    """UsageError if a folder is not that of a comparison which was submitted."""
+    if not (folder / PLACE / SUBMITTED).is_file():
+        says = "no job was submitted for it. Name the folder of a comparison of --launcher slurm."
+        raise UsageError([Problem(flag, folder, says=says)])
+    missing = launchers.find("slurm").missing()
+    if missing:
+        raise UsageError([Problem(flag, folder, says=f"{missing}.")])
+
+
+def code(ended: Mapping[str, slurm.State]) -> int:
+    """The exit code that they come to: the largest, and 1 for a job that ended without one."""
+    return max((1 if state.code is None else state.code for state in ended.values()), default=1)

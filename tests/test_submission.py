@@ -1,0 +1,105 @@
+"""What is submitted to Slurm, as text, and what a site's file says; two hosts run it in tests/cluster."""
+
+import re
+import sys
+
+import places
+import pytest
+from commands import call
+
+GRID = places.GOLDEN / "dlperf-grid.txt"
+SYSTEMS = "pytorch,tensorflow,mxnet,paddle,oneflow,jax,ngc-pytorch,ngc-tensorflow1,ngc-mxnet"
+SIZES = "1n1d,1n8d,2n16d,4n32d"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    """A folder without a site's file, on a machine that is no node."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    for name in ("SLURM_JOB_ID", "SLURMD_NODENAME"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_dlperfs_grid_is_one_command(tmp_path, request):
+    """Of eight systems over four sizes: the job, and the rows."""
+    words = ["-m", "resnet50,bert", "-p", "fp32,amp", "--size", SIZES, "-f", SYSTEMS, "--threads", 8]
+    ended = call("compare", *words, "--launcher", "slurm", "--dry-run", "-o", "/grid")
+    text = (
+        ended.stdout.partition("\n# /grid/runs/")[0].replace(sys.executable, "python").replace(str(tmp_path), "/here")
+    )
+    text = re.sub(r"(?m)^# In .*\n", "", text) + "\n"
+    if request.config.getoption("--update-golden"):
+        GRID.write_text(text)
+    assert text == GRID.read_text()
+
+
+SITE = """\
+launcher = "slurm"
+[slurm]
+partition = "gpu"
+exclusive = false
+setup = ["module load cuda/12", "ulimit -l unlimited"]
+"""
+
+
+def planned(*words):
+    return call("compare", "-f", "pytorch", "-m", "bert_tiny", "--dry-run", *words)
+
+
+def test_a_sites_file_has_what_all_comparisons_need(tmp_path):
+    (tmp_path / "dlperf.toml").write_text(SITE)
+    printed = planned("--size", "1n1d,2n4d", "--launcher-arg", "partition=debug").stdout
+    assert "#SBATCH --partition=debug\n" in printed  # what is given wins
+    assert "--exclusive" not in printed
+    assert "\nmodule load cuda/12\nulimit -l unlimited\ncd " in printed
+    assert "# from dlperf.toml: partition='gpu' " in printed
+
+
+def test_that_of_the_folder_is_above_that_of_the_user(tmp_path):
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "dlperf.toml").write_text(SITE + 'account = "mine"\n')
+    (tmp_path / "dlperf.toml").write_text('[slurm]\npartition = "big"\n')
+    printed = planned().stdout
+    assert "#SBATCH --partition=big\n" in printed
+    assert "#SBATCH --account=mine\n" in printed
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[slurm]\npartitoin = 'gpu'", "dlperf.toml: slurm.partitoin: 'gpu' is not usable; allowed: partition, "),
+        ("slurm = 'gpu'", "dlperf.toml: slurm: 'gpu' is not usable; allowed: a table: [slurm]"),
+        ("[slurm", "dlperf.toml: cannot be read as TOML"),
+        ("modle = 'bert'", "dlperf.toml, line 1: modle: there is no such option. Did you mean 'model'?"),
+    ],
+)
+def test_a_sites_file_that_is_wrong_is_named(tmp_path, text, says):
+    (tmp_path / "dlperf.toml").write_text(text)
+    ended = planned("--launcher", "slurm")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert says in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--size", "2n3d"], "--size: '2n3d' is not usable; allowed: 1n8d for 8 devices on one node"),
+        (["--size", "1n1d", "--nnodes", 2], "--nnodes: '2': --size is given too. Leave out one of them."),
+        (["--allocation", "row", "--launcher", "local"], "--allocation: 'row': local has no jobs."),
+        (["--allocation", "rows", "--launcher", "slurm"], "Did you mean 'row'?"),
+        (["--detach", "--launcher", "local"], "--detach: "),
+        (["--rows", "x", "--launcher", "slurm"], "--rows: 'x' is not usable; allowed: bert_tiny-"),
+        (["--max-node-hours", "0.01", "--launcher", "slurm"], "--max-node-hours: 0.01: "),
+        (["--max-node-hours", "many", "--launcher", "slurm"], "--max-node-hours: 'many' is not usable"),
+    ],
+)
+def test_what_is_asked_wrong(words, says):
+    ended = planned(*words)
+    assert ended.returncode == 2
+    assert says in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_node_hours_limit_the_job():
+    assert "#SBATCH --time=15\n" in planned("--launcher", "slurm", "--size", "4n8d", "--max-node-hours", 1).stdout
