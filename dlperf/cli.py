@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -84,9 +85,12 @@ class Parser(argparse.ArgumentParser):
         unknown = [word for word in message.split() if word.startswith("--")] if "unrecognized" in message else []
         near = [nearest(word.partition("=")[0].lstrip("-"), flags) for word in unknown]
         hints = [f"Did you mean {flags[name]!r}?" for name in near if name]
+        if choice := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message):
+            hints += filter(None, [did_you_mean(choice[1], re.findall(r"[^', ]+", choice[2]))])
         if message.endswith("expected one argument"):
             hints.append("Where it begins with a dash, write --flag=VALUE")
-        self.exit(2, f"{self.prog}: {message}. {' '.join(hints)}".rstrip(". ") + ".\n")
+        said = f"{self.prog}: {message}. {' '.join(hints)}".rstrip(". ")
+        self.exit(2, said + ("\n" if said.endswith("?") else ".\n"))
 
 
 def unfit(text: str) -> str:
@@ -137,7 +141,7 @@ def _exit_code(action: Callable[[], int | None], kept: str, interrupted: str) ->
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:
-        file = error.filename2 or error.filename or "output"  # of a copy, where it goes
+        file = error.filename2 or error.filename or _unnamed()  # of a copy, where it goes
         print(f"{file}: {error.strerror or error}. {kept}".rstrip(), file=sys.stderr)
         return 1
     finally:
@@ -146,6 +150,15 @@ def _exit_code(action: Callable[[], int | None], kept: str, interrupted: str) ->
                 signal.signal(number, signal.SIG_DFL)
         else:
             handle_signals()
+
+
+def _unnamed() -> str:
+    """What an error without a file's name is of."""
+    try:
+        os.getcwd()
+    except OSError:
+        return "the working folder, which was removed"
+    return "output"
 
 
 def _open_streams() -> None:

@@ -142,7 +142,7 @@ def planned(arguments: Mapping[str, object], adapters: Mapping[str, Adapter]) ->
     spec = checks.from_arguments(asked, adapters)
     folder = Path(str(arguments["output"] or f"runs/{datetime.now():%Y%m%d-%H%M%S}"))
     made = plan.from_spec(spec, adapters)
-    if not made.jobs:
+    if arguments["dry_run"] and not made.jobs:  # a comparison has a report that says so
         each = (Problem(f"{s.model} {s.precision_asked} {s.system}", "", says=_why(s)) for s in made.skips)
         says = "no row can be run; why, is below. Ask for other frameworks, models or precisions, or another device."
         raise UsageError([Problem("--frameworks", arguments["frameworks"] or "all", says=says), *each])

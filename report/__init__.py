@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -26,6 +27,7 @@ from dlperf.report.shape import AgainstReport, Chart, LineChart, Page, Report, R
 from dlperf.report.source import source_report
 from dlperf.report.view import view
 from dlperf.schema import SCHEMA, Comparison
+from dlperf.stored import decoded
 
 __all__ = [
     "AGAINST",
@@ -33,8 +35,10 @@ __all__ = [
     "pictures",
     "place",
     "proof_text",
+    "read_why",
     "render",
     "render_source",
+    "render_why",
     "results_csv",
     "results_json",
     "rows",
@@ -78,14 +82,24 @@ def write_against(comparison: Comparison, sources: Sequence[Source], folder: Pat
 
 def write_why(comparison: Comparison, a: Side, b: Side, folder: Path) -> str:
     """Write why.md, why.html, why.svg and why.json into `folder`, in the same way. Returns what a terminal shows."""
-    report = why_.why(public.cleaned(public.unnamed(comparison, folder)), a, b)
-    drawn = {report.chart.file: charts.svg(report.chart, "why")}
-    said = {"schema": SCHEMA, "title": report.title, "summary": report.summary}
-    sides = {"a": dataclasses.asdict(a), "b": dataclasses.asdict(b)}
-    files = {"why.json": json.dumps({**said, **sides}, indent=1) + "\n", **drawn}
-    files |= {"why.md": _markdown(report, "why.md.j2"), "why.html": _html(report, drawn, "why.html.j2")}
-    place(files, folder)
+    one = why_.explained(public.cleaned(public.unnamed(comparison, folder)), a, b)
+    place(render_why(one), folder)
+    report = why_.why(one)
     return "\n".join([report.summary, "", *text.in_columns(report.kinds)])
+
+
+def render_why(one: why_.Explained) -> dict[str, str]:
+    """why.json, its pages and their chart. Pure."""
+    report = why_.why(one)
+    said = {"schema": SCHEMA, "title": report.title, "summary": report.summary}
+    drawn = {report.chart.file: charts.svg(report.chart, "why")}
+    pages = {"why.md": _markdown(report, "why.md.j2"), "why.html": _html(report, drawn, "why.html.j2")}
+    return {"why.json": json.dumps({**said, **dataclasses.asdict(one)}, indent=1) + "\n", **drawn, **pages}
+
+
+def read_why(path: Path) -> why_.Explained:
+    """What a why.json holds. OSError, or one of dlperf.stored.DAMAGED, where it is none."""
+    return msgspec.convert(decoded(path.read_bytes()), why_.Explained)
 
 
 def place(files: Mapping[str, str], folder: Path) -> None:

@@ -15,13 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dlperf.cli import Parser, exit_code
-from dlperf.errors import Problem, UsageError
+from dlperf.errors import Problem, UsageError, reason
 
 if TYPE_CHECKING:
     from dlperf.figures.published import Source
+    from dlperf.report.why import Explained
     from dlperf.schema import Comparison
 
 FIGURES_JSON = "figures.json"
+WHY = "why.json"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -30,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
         "runs",
         metavar="RUN",
         nargs="*",
-        help="a comparison's folder, a published report's, or a results.json; or a folder with a figures.csv",
+        help="a comparison's folder, a published report's, or a results.json; a folder with a figures.csv or why.json",
     )
     made.add_argument(
         "--published", metavar="SOURCE[,SOURCE]", help="what others published, such as dlperf-v1.0, cell for cell"
@@ -56,6 +58,7 @@ def _report(arguments: Mapping[str, Any]) -> int:
     from dlperf import report
     from dlperf.comparison import store
     from dlperf.report.index import listing
+    from dlperf.report.why import Explained
 
     wanted = _wanted(arguments)
     against = [_source(name, "--against") for name in _names(arguments["against"])]
@@ -64,12 +67,14 @@ def _report(arguments: Mapping[str, Any]) -> int:
     for place, one in zip(places, found, strict=True):
         with store.locked(place) if (place / store.MANIFEST).exists() else nullcontext():
             _write(one, place, against)
-        print(f"Report: {place / 'report.md'} and {place / 'report.html'}")
+        page = "why" if isinstance(one, Explained) else "report"
+        print(f"Report: {place / f'{page}.md'} and {place / f'{page}.html'}")
         if against:
             print(f"Beside what others published: {place / report.AGAINST[0]} and {place / report.AGAINST[1]}")
     if len(places) > 1 and arguments["output"]:
         list_ = Path(arguments["output"]) / "README.md"
-        list_.write_text(listing({place.name: one for place, one in zip(places, found, strict=True)}), encoding="utf-8")
+        listed = {place.name: one for place, one in zip(places, found, strict=True) if not isinstance(one, Explained)}
+        list_.write_text(listing(listed), encoding="utf-8")
         print(f"List: {list_}")
     return 0
 
@@ -92,7 +97,7 @@ def _wanted(arguments: Mapping[str, Any]) -> list[Path]:
     if not (runs or named):
         says = "nothing to report: name a run or, with --published, what others published, such as dlperf-v1.0."
         raise UsageError([Problem("RUN", "", says=says)])
-    if arguments["against"] is not None and (named or any(map(_is_source, runs))):
+    if arguments["against"] is not None and (named or any(map(_is_source, runs)) or any(map(_is_why, runs))):
         raise UsageError([Problem("--against", arguments["against"], says="goes with runs alone. Name no source.")])
     installed = [name for name, place in named if sources.own(place) and not sources.in_checkout()]
     if installed and arguments["output"] is None:
@@ -109,18 +114,33 @@ def _is_source(place: Path) -> bool:
     return sources.holds(place) and (place.is_file() or not store.holds(place))
 
 
+def _is_why(place: Path) -> bool:
+    """What dlperf.why made, without its runs: those are a comparison's."""
+    from dlperf.comparison import store
+
+    return place.name == WHY if place.is_file() else (place / WHY).is_file() and not store.holds(place)
+
+
 def _source(name: str, field: str) -> Source:
     from dlperf import sources
 
     return sources.read_source(sources.find(name, field))
 
 
-def _read(place: Path) -> Comparison | Source:
-    from dlperf import sources
+def _read(place: Path) -> Comparison | Source | Explained:
+    from dlperf import report, sources
     from dlperf.comparison import store
+    from dlperf.stored import DAMAGED
 
     if _is_source(place):
         return sources.read_source(place)
+    if _is_why(place):
+        path = place if place.is_file() else place / WHY
+        try:
+            return report.read_why(path)
+        except DAMAGED as error:
+            says = f"not what this dlperf.why writes ({reason(error)}). Name another, or make it again."
+            raise UsageError([Problem("RUN", path, says=says)]) from None
     comparison, changed = store.read(place)
     for warning in changed:
         print(f"{place}: {warning}", file=sys.stderr)
@@ -130,7 +150,7 @@ def _read(place: Path) -> Comparison | Source:
 # Where it goes
 
 
-def _places(wanted: Sequence[Path], found: Sequence[Comparison | Source], output: str | None) -> list[Path]:
+def _places(wanted: Sequence[Path], found: Sequence[Comparison | Source | Explained], output: str | None) -> list[Path]:
     """The folder of each one's report. UsageError for one that has other files."""
     own = [(source.parent if source.is_file() else source).resolve() for source in wanted]
     if output is None:
@@ -149,13 +169,14 @@ def _places(wanted: Sequence[Path], found: Sequence[Comparison | Source], output
     return places
 
 
-def _replaces(one: Comparison | Source, place: Path) -> bool:
+def _replaces(one: Comparison | Source | Explained, place: Path) -> bool:
     """Whether a folder holds a report that this one may take the place of: any comparison's, or the source's own."""
     from dlperf.figures.published import Source
+    from dlperf.report.why import Explained
     from dlperf.stored import DAMAGED, decoded
 
     if not isinstance(one, Source):
-        return (place / "results.json").exists()
+        return (place / (WHY if isinstance(one, Explained) else "results.json")).exists()
     try:
         held = decoded((place / FIGURES_JSON).read_bytes())
     except (OSError, *DAMAGED):
@@ -163,10 +184,14 @@ def _replaces(one: Comparison | Source, place: Path) -> bool:
     return isinstance(held, dict) and held.get("id") == one.id
 
 
-def _write(one: Comparison | Source, place: Path, against: Sequence[Source]) -> None:
+def _write(one: Comparison | Source | Explained, place: Path, against: Sequence[Source]) -> None:
     from dlperf import report
     from dlperf.figures.published import Source
+    from dlperf.report.why import Explained
 
+    if isinstance(one, Explained):
+        report.place(report.render_why(one), place)
+        return
     if not isinstance(one, Source):
         report.write(one, place)
         if against:

@@ -20,6 +20,10 @@ from dlperf.schema import Comparison, Job, Record, Skip
 #: DIR is the folder of the report
 RESUME = "python -m dlperf.compare --resume DIR"
 
+#: columns of the tables of the machine and of systems
+MACHINE = ("property", "value")
+SYSTEMS = ("system", "versions", "Python", "environment", "source", "features")
+
 Part = TypeVar("Part")
 
 
@@ -175,9 +179,7 @@ def machine(comparison: Comparison) -> Table:
     told = (*_machine_rows(comparison.machine), *_nodes(comparison.machine), *speeds.measured(comparison))
     rows = [(title, value) for title, value in told if value]
     rows = rows or [("machine", "not described")]
-    return Table(
-        (Column("property"), Column("value")), tuple(Row((title, text.line(value, 400))) for title, value in rows)
-    )
+    return Table(tuple(map(Column, MACHINE)), tuple(Row((title, text.line(value, 400))) for title, value in rows))
 
 
 def _machine_rows(machine: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
@@ -239,9 +241,8 @@ def systems(comparison: Comparison) -> Table:
     rows: dict[tuple[str, str], list[Job | Skip]] = {}
     for row in names.rows(comparison.jobs, comparison.skips):
         rows.setdefault((row.system, row.device), []).append(row)
-    titles = ("system", "versions", "Python", "environment", "source", "features")
     return Table(
-        tuple(Column(title) for title in titles),
+        tuple(map(Column, SYSTEMS)),
         tuple(_system(mine, comparison) for mine in rows.values()),
     )
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from dlperf.adapters.profiling import KINDS
 from dlperf.figures import difference, peaks
 from dlperf.figures.difference import ADDED, PROFILER, WAITING, Operation, Side
 from dlperf.report import names, text
 from dlperf.report.shape import Column, Row, Table, Waterfall, Why
-from dlperf.report.view import machine, systems
+from dlperf.report.view import MACHINE, SYSTEMS, machine, systems
 from dlperf.schema import Comparison
 
 #: what each line of the table is of
@@ -39,21 +40,45 @@ SHOWN, TOLD = 0.01, 0.05
 MOST_KINDS, MOST_OPERATIONS = 3, 15
 
 
-def why(comparison: Comparison, a: Side, b: Side) -> Why:
+@dataclass(frozen=True)
+class Explained:
+    """All that a page is made of, as its why.json has it. shares: by kind, how much of its ceiling a and b reached;
+    systems, machine: rows of these tables."""
+
+    a: Side
+    b: Side
+    shares: Mapping[str, tuple[float | None, float | None]]
+    systems: tuple[tuple[str, ...], ...]
+    machine: tuple[tuple[str, ...], ...]
+
+
+def explained(comparison: Comparison, a: Side, b: Side) -> Explained:
     """How the step of b differs from that of a."""
-    job = a.job
+    found = peaks.ceilings(comparison).get(a.job.device)
+    shares = {kind: (difference.share(a, kind, found), difference.share(b, kind, found)) for kind in a.kinds}
+    rows = [tuple(tuple(row.cells) for row in table.rows) for table in (systems(comparison), machine(comparison))]
+    return Explained(a, b, shares, *rows)
+
+
+def why(one: Explained) -> Why:
+    """Its page."""
+    a, b, job = one.a, one.b, one.a.job
     what = f"{names.model(job.model)}, {job.precision_asked}, {names.device(job.device)}, batch {job.batch_size}"
     title = f"Why {name(b)} and {name(a)} differ: {what}"
     return Why(
         title=title,
         summary=summary(a, b),
         notes=tuple(_notes(a, b)),
-        kinds=_kinds(comparison, a, b),
+        kinds=_kinds(one),
         operations=_operations(a, b),
-        systems=systems(comparison),
+        systems=_table(SYSTEMS, one.systems),
         chart=_chart(a, b),
-        machine=machine(comparison),
+        machine=_table(MACHINE, one.machine),
     )
+
+
+def _table(titles: Iterable[str], rows: Iterable[tuple[str, ...]]) -> Table:
+    return Table(tuple(map(Column, titles)), tuple(map(Row, rows)))
 
 
 def name(side: Side) -> str:
@@ -86,16 +111,16 @@ def _word(change: float) -> str:
     return "more" if change > 0 else "less"
 
 
-def _kinds(comparison: Comparison, a: Side, b: Side) -> Table:
-    found = peaks.ceilings(comparison).get(a.job.device)
+def _kinds(one: Explained) -> Table:
+    a, b = one.a, one.b
     lines = difference.differences(a, b)
     unit, times = _unit(a, b)
     seconds = [(times * x, times * y) for _, x, y in lines] + [(times * a.step.centre, times * b.step.centre)]
     places = max(0, 2 - math.floor(math.log10(seconds[-1][0])))
     rows = []
     for number, kind in enumerate([*(kind for kind, _, _ in lines), "step"]):
-        shares = [difference.share(side, kind, found) for side in (a, b)]
-        told = [text.NONE if one is None else f"{text.number(100 * one, 0)} %" for one in shares]
+        shares = one.shares.get(kind, (None, None))
+        told = [text.NONE if share is None else f"{text.number(100 * share, 0)} %" for share in shares]
         about = ABOUT.get(kind, f"{_n(a)}, {_n(b)}")
         x, y = seconds[number]
         cells = (text.number(x, places), text.number(y, places), f"{y - x:+.{places}f}")

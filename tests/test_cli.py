@@ -65,6 +65,26 @@ def test_a_flag_that_does_not_exist_is_one_line(name):
     assert ended.stderr == f"python -m dlperf.{name}: unrecognized arguments: --bogus.\n", "nothing is like it"
 
 
+def test_a_word_that_is_nearly_one_that_is_allowed_is_suggested():
+    said = call("list", "modls").stderr
+    assert said.startswith("python -m dlperf.list: argument WHAT: invalid choice: 'modls' (choose from ")
+    assert said.endswith("). Did you mean 'models'?\n")
+
+
+def test_a_working_folder_that_is_gone_is_one_line(tmp_path):
+    (tmp_path / "gone").mkdir()
+    words = f"cd gone && rmdir ../gone && exec {sys.executable} -m dlperf.compare --dry-run=plan -m bert --device cpu"
+    ended = subprocess.run(["sh", "-c", words], cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr == "the working folder, which was removed: No such file or directory.\n"
+
+
+def test_a_folder_of_adapters_that_is_not_there_is_a_warning(tmp_path):
+    said = call("list", "frameworks", DLPERF_ADAPTERS=str(tmp_path / "nowhere"))
+    assert said.returncode == 0
+    assert said.stderr == f"DLPERF_ADAPTERS: there is no folder {tmp_path}/nowhere, so none of its adapters is here.\n"
+
+
 @pytest.mark.parametrize("flag", FLAGS, ids=lambda flag: flag.key)
 def test_every_flag_is_in_the_manual(flag):
     manual = (ROOT / "dlperf" / "README.md").read_text(encoding="utf-8")

@@ -67,15 +67,21 @@ def adapters(named: Iterable[str] = (), warn: Callable[[str], None] = _complain)
     asked = [problem for name in dict.fromkeys(named) for problem in wrong.get(name, ())]
     if asked:
         raise UsageError(asked)
+    for folder in _named():
+        if not os.path.isdir(folder):
+            warn(f"DLPERF_ADAPTERS: there is no folder {folder}, so none of its adapters is here.")
     for name, problems in wrong.items():
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         warn(f"{name!r} is left out. {problems[0]}{more}")
     return dict(sorted(found.items()))
 
 
+def _named() -> list[Path]:
+    return [Path(part) for part in os.environ.get("DLPERF_ADAPTERS", "").split(os.pathsep) if part]
+
+
 def _folders() -> list[Path]:
-    extra = [Path(part) for part in os.environ.get("DLPERF_ADAPTERS", "").split(os.pathsep) if part]
-    roots = [Path(part) for part in dlperf.adapters.__path__] + extra
+    roots = [Path(part) for part in dlperf.adapters.__path__] + _named()
     return [toml.parent for root in roots for toml in sorted(root.glob("*/adapter.toml"))]
 
 

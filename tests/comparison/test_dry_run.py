@@ -56,10 +56,10 @@ def test_an_environment_to_make_has_its_size(tmp_path):
     assert "of unknown size (" in printed
 
 
-def test_a_request_without_a_row_says_why_each_is_not_there(tmp_path):
+def test_a_plan_without_a_row_says_why_each_is_not_there(tmp_path):
     words = ["-m", "bert,resnet50", "-f", "oneflow", "-p", "amp", "--device", "cpu", "-o", tmp_path / "out"]
-    for more in (["--dry-run"], []):
-        ended = compare(*words, *more)
+    for form in ("plan", "rows", "full"):
+        ended = compare(*words, f"--dry-run={form}")
         assert (ended.returncode, ended.stdout) == (2, "")
         first, *each = ended.stderr.splitlines()
         assert first.startswith("--frameworks oneflow: no row can be run")

@@ -23,6 +23,21 @@ def test_a_report_is_rendered_again_from_its_results(tmp_path: Path, capsys: pyt
     assert capsys.readouterr().out.startswith(f"Report: {tmp_path}/again/report.md and ")
 
 
+def test_an_explanation_is_rendered_again_from_its_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    held, again = PUBLISHED / "2026-11-25-why-bert-pytorch-jax", tmp_path / "again"
+    shutil.copytree(held, tmp_path / "held")
+    (tmp_path / "held" / "why.md").unlink()
+    for _ in range(2):  # the second time in place of the first
+        assert report.main([str(tmp_path / "held" / "why.json"), "-o", str(again)]) == 0
+    assert report.main([str(tmp_path / "held")]) == 0
+    for folder in (again, tmp_path / "held"):
+        assert (folder / "why.md").read_bytes() == (held / "why.md").read_bytes()
+    assert capsys.readouterr().out.startswith(f"Report: {again}/why.md and {again}/why.html\n")
+    (tmp_path / "held" / "why.json").write_text('{"a": 1}')
+    assert report.main([str(tmp_path / "held")]) == 2
+    assert "not what this dlperf.why writes" in capsys.readouterr().err
+
+
 def test_several_have_folders_and_a_list(tmp_path: Path) -> None:
     sources = [str(BERT), str(RESNET / "results.json"), str(BERT)]
     for _ in range(2):  # the second time in place of the first

@@ -317,6 +317,20 @@ def test_a_published_report_is_what_its_results_give(results: Path, request: pyt
         assert without_charts(made[name]) == without_charts(held), f"`pytest --update-golden` renders {name} again"
 
 
+@pytest.mark.usefixtures("_undrawn")
+@pytest.mark.parametrize(
+    "held", sorted(PUBLISHED[0].parent.parent.glob("*/why.json")), ids=lambda held: held.parent.name
+)
+def test_a_published_explanation_is_what_its_file_gives(held: Path, request: pytest.FixtureRequest) -> None:
+    made = report.render_why(report.read_why(held))
+    if request.config.getoption("--update-golden"):
+        for name, content in made.items():
+            (held.parent / name).write_text(content, encoding="utf-8")
+    for name in ("why.json", "why.md", "why.html"):
+        page = (held.parent / name).read_text(encoding="utf-8")
+        assert without_charts(made[name]) == without_charts(page), f"`pytest --update-golden` renders {name} again"
+
+
 def test_the_list_of_published_reports_is_what_they_give(request: pytest.FixtureRequest) -> None:
     results = {path.parent.name: json.loads(path.read_text(encoding="utf-8")) for path in PUBLISHED}
     folder = PUBLISHED[0].parent.parent
