@@ -223,11 +223,12 @@ def _toml(path: Path, field: str = "") -> tuple[str, dict[str, Any]]:
 
     try:
         text = content(path).decode("utf-8")
-        return text, _request(text) if path.suffix == ".json" else tomllib.loads(text)
     except OSError as error:
         raise wrong(f"cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
+    except ValueError:
         raise wrong("this is no text file. Name a TOML file.") from None
+    try:
+        return text, _request(text) if path.suffix == ".json" else tomllib.loads(text)
     except DAMAGED as error:
         what = "not what dlperf wrote" if path.suffix == ".json" else "cannot be read as TOML"
         raise wrong(f"{what} ({reason(error)}).") from None

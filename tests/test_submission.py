@@ -85,12 +85,12 @@ def test_a_sites_file_that_is_wrong_is_named(tmp_path, text, says):
     ("words", "says"),
     [
         (["--size", "2n3d"], "--size: '2n3d' is not usable; allowed: 1n8d for 8 devices on one node"),
-        (["--size", "1n1d", "--nnodes", 2], "--nnodes: '2': --size is given too. Leave out one of them."),
-        (["--allocation", "row", "--launcher", "local"], "--allocation: 'row': local has no jobs."),
+        (["--size", "1n1d", "--nnodes", 2], "--nnodes 2: --size is given too. Leave out one of them."),
+        (["--allocation", "row", "--launcher", "local"], "--allocation row: local has no jobs."),
         (["--allocation", "rows", "--launcher", "slurm"], "Did you mean 'row'?"),
-        (["--detach", "--launcher", "local"], "--detach: "),
+        (["--detach", "--launcher", "local"], "--detach: local has no jobs."),
         (["--rows", "x", "--launcher", "slurm"], "--rows: 'x' is not usable; allowed: bert_tiny-"),
-        (["--max-node-hours", "0.01", "--launcher", "slurm"], "--max-node-hours: 0.01: "),
+        (["--max-node-hours", "0.01", "--launcher", "slurm"], "--max-node-hours 0.01: "),
         (["--max-node-hours", "many", "--launcher", "slurm"], "--max-node-hours: 'many' is not usable"),
     ],
 )

@@ -75,7 +75,7 @@ class Places(Arguments):
                 if self.arguments.get(name):
                     has = either([one.name for one in map(launchers.find, launchers.names()) if one.allocations])
                     says = f"{launcher.name} has no jobs. Leave it out, or choose --launcher {has}."
-                    self.problem(name, self.arguments[name], says)
+                    self.problem(name, "" if name == "detach" else self.arguments[name], says)
             return ""
         return (
             self.choice("allocation", launcher.allocations)

@@ -20,7 +20,7 @@ those (an eps, a momentum) shows there as 1e-2 or more; `dlperf.proof.bars` says
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING
@@ -172,7 +172,7 @@ def _norm(values: NDArray[numpy.float64]) -> float:
     return math.sqrt(float((values * values).sum()))
 
 
-def _within(found: Difference, bars: Bars) -> bool:
+def within(found: Difference, bars: Bars) -> bool:
     names = ("loss", "logits", "gradient", "change", "statistic", "gradients", "changes", "decay")
     pairs = [(getattr(found, name), getattr(bars, name)) for name in names]
     return all(bar is None or error is None or error <= bar for error, bar in pairs)
@@ -182,14 +182,14 @@ _Measure = Mapping[tuple[str, str], Difference]
 
 
 def _agree(a: Evidence, b: Evidence, measure: _Measure, bars: Bars) -> bool:
-    return _within(measure[a.trajectory.system, b.trajectory.system], _bars_of(a, b, bars))
+    return within(measure[a.trajectory.system, b.trajectory.system], _bars_of(a, b, bars))
 
 
 def _bars_of(a: Evidence, b: Evidence, bars: Bars) -> Bars:
     """The bars of a pair: wider for running statistics where a kernel of one of the two has no float64 for them."""
     if bars.statistic is None or not (_narrow_decay(a) or _narrow_decay(b)):
         return bars
-    return replace(bars, statistic=max(bars.statistic, _decay_error(a.trajectory)))
+    return replace(bars, statistic=max(bars.statistic, decay_error(a.trajectory)))
 
 
 def _most_agreed(pool: Sequence[Evidence], measure: _Measure, bars: Bars) -> Evidence | None:
@@ -233,28 +233,6 @@ def _certificate(
         "" if anchor else ", and no two systems that agree outnumber the others"
     )
     return Certificate(trajectory, "different", why, against.loss, differences, exceptions)
-
-
-def contradictions(certificate: Certificate) -> Iterator[str]:
-    """Where the verdict "same" does not follow from the figures that stand beside it."""
-    trajectory = certificate.trajectory
-    if certificate.verdict != "same":
-        return
-    one, bars = Evidence(trajectory, {}), bars_for(trajectory)
-    if wrong := fault(one):
-        yield f"its verdict is same, and {wrong}"
-    elif bars is None:
-        wide = [bound.what for bound in certificate.bounds if not bound.least <= bound.found <= bound.most]
-        yield from (f"its verdict is same, and {what} are outside of their bound" for what in wide)
-        if not certificate.bounds:
-            yield "its verdict is same, and it has no bounds"
-    elif not any(_within(found, _widest(trajectory, bars)) for found in certificate.differences):
-        yield "its verdict is same, and it is within the bars of no other"
-
-
-def _widest(trajectory: Trajectory, bars: Bars) -> Bars:
-    """Those of a pair of which nobody knows whether the other has constants in float32."""
-    return replace(bars, statistic=max(bars.statistic or 0.0, _decay_error(trajectory)))
 
 
 def _parting(found: Difference, bars: Bars) -> str:
@@ -386,7 +364,7 @@ def _narrow_decay(one: Evidence) -> bool:
     return one.trajectory.effective.get("bn_decay", "").endswith(NARROW)
 
 
-def _decay_error(trajectory: Trajectory) -> float:
+def decay_error(trajectory: Trajectory) -> float:
     """How far running statistics may be off after T steps if the share kept is d' = float32(0.9) in place of d = 0.9.
 
     They are sums of d^k (1 - d) s, k < T, and of d^T: to first order (T / d + 1 / (1 - d)) |d' - d|, relative.
@@ -401,5 +379,5 @@ def _said_of_narrow(one: Evidence) -> tuple[str, ...]:
     held = [f"{key} = {value}" for key, value in trajectory.effective.items() if value.endswith(NARROW)]
     if trajectory.precision != "fp64" or not held:
         return ()
-    bar = f"; so the bar of running statistics is {short(_decay_error(trajectory))}" if _narrow_decay(one) else ""
+    bar = f"; so the bar of running statistics is {short(decay_error(trajectory))}" if _narrow_decay(one) else ""
     return (f"its kernels have constants in float32, in float64 too: {', '.join(held).replace(NARROW, '')}{bar}",)

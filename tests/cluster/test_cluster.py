@@ -289,7 +289,7 @@ def test_the_queue_is_not_counted(testbed, tmp_path):
     ("words", "says"),
     [
         (["--launcher-arg", "partition=nosuch"], "sbatch refused the job: invalid partition specified: nosuch"),
-        (["--max-node-hours", "0.01"], "--max-node-hours: 0.01"),
+        (["--max-node-hours", "0.01"], "--max-node-hours 0.01"),
         (["--nnodes", 3], "sbatch refused the job: "),
         (["--size", "2n3d"], "--size: '2n3d'"),
         (["--rows", "none"], "--rows: 'none'"),

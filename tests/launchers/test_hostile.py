@@ -70,7 +70,7 @@ def test_no_text_runs(name, tmp_path, monkeypatch):
             tmp_path / str(number) / source.choice(["x$(touch owned)", "it's; touch owned; '", 'a"; touch owned; "'])
         )
         folder.mkdir(parents=True)
-        given = {key: text for key in launcher.arguments if key not in ("extra", "rsh")}
+        given = {key: text for key in launcher.arguments if key not in ("extra", "rsh", "setup")}
         made = launch(title=text, name=text, variables={"A": text}, arguments=given)
         if launcher.many_nodes:
             made = replace(made, nnodes=2, hosts=("one", "two"))
