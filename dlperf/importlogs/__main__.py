@@ -19,8 +19,6 @@ from dlperf.errors import Problem, UsageError, clean, did_you_mean, shown, whole
 if TYPE_CHECKING:
     from dlperf.figures.published import Figure
 
-WRITTEN = ("figures.csv", "source.toml")
-
 
 def parser() -> argparse.ArgumentParser:
     made = Parser(prog="python -m dlperf.importlogs", description=__doc__)
@@ -109,8 +107,8 @@ def _output(named: str | None) -> Path | None:
     place = Path(named)
     if place.exists() and not place.is_dir():
         raise UsageError([Problem("--output", named, says="this is a file. Choose a folder.")])
-    if place.is_dir() and any(one.name not in WRITTEN for one in place.iterdir()):
-        raise UsageError([Problem("--output", named, says="it holds something else. Choose another folder.")])
+    if place.is_dir() and any(place.iterdir()):
+        raise UsageError([Problem("--output", named, says="it is not empty. Choose another folder.")])
     return place
 
 

@@ -19,8 +19,8 @@ def told(head: str) -> dict[str, str]:
     else:
         train = re.search(r"\bTrain : (?!\[)", head[: 2**18])
         sampler = head[train.end() :].partition("Eval : ")[0].partition("sampler") if train else ("", "", "")
-        if each := argument("batch_size", sampler[2]):
-            found["batch"] = each
+        if batch := argument("batch_size", sampler[2]):
+            found["batch"] = batch
     if name := re.search(r"\bArch : ?\n.{0,200}\bname : (\w{1,80})", head):
         found["model"] = name[1]
     return found
