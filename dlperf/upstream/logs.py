@@ -14,7 +14,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
@@ -47,8 +47,7 @@ class LogLine(NamedTuple):
     loss: float | None
 
 
-@dataclass(frozen=True)
-class Mark:
+class Mark(NamedTuple):
     """`steps` were complete at `clock`, says line `line`; what leads to it begins at line `since`."""
 
     steps: int
