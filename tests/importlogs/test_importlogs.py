@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dlperf.figures import published
-from dlperf.importlogs import read, runs, size
+from dlperf.importlogs import many, read, runs, size
 from dlperf.importlogs.format import THEIRS
 from dlperf.importlogs.formats import formats
 from dlperf.importlogs.recognise import Refused
@@ -658,3 +658,20 @@ def test_no_head_takes_minutes(part, tmp_path):
     """Expressions look from each beginning; those without a bound would take minutes here."""
     for name in ("paddle-clas", "ngc-pytorch-bert"):
         assert figures(written(tmp_path, [part * (2**20 // len(part) - 2**13), *CASES[name][0]]))
+
+
+def test_much_is_read_by_several_processes_to_the_same_end(tmp_path, monkeypatch):
+    for run in (1, 2, 3):
+        written(tmp_path, oneflow(), name=f"r50_b32_fp32_{run}.log")
+    files = [many.File(path, f"4n8g/{path.name}") for path in sorted(tmp_path.rglob("*.log"))]
+    files += [many.File(tmp_path / "none", "none"), many.File(tmp_path, "pipe", "it is no regular file")]
+    one = list(many.every(files, None, {}))
+    monkeypatch.setattr(many, "MUCH", 0)
+    assert list(many.every(files, None, {})) == one
+    assert [found if isinstance(found, str) else len(found.figures) for _, found in one] == [
+        2,
+        2,
+        2,
+        "cannot be read: No such file or directory",
+        "it is no regular file",
+    ]
