@@ -19,8 +19,7 @@ from dlperf.words import count
 
 if TYPE_CHECKING:
     from dlperf.figures.published import Figure
-
-WRITTEN = ("figures.csv", "source.toml")
+    from dlperf.importlogs.many import File
 
 
 def parser() -> argparse.ArgumentParser:
@@ -47,9 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _import(arguments: Mapping[str, Any]) -> int:
-    from dlperf.importlogs import read, runs, trees
+    from dlperf.importlogs import many, runs
     from dlperf.importlogs.formats import formats
-    from dlperf.importlogs.recognise import Refused
 
     forms = formats()
     given = _given(arguments, forms)
@@ -57,31 +55,38 @@ def _import(arguments: Mapping[str, Any]) -> int:
     places = [Path(one) for one in arguments["paths"]]
     if absent := [one for one in places if not one.exists()]:
         raise UsageError(Problem("PATH", one, says="there is no such file or folder.") for one in absent)
-    made: list[read.Read] = []
-    seen, labels = 0, set[str]()
+    files = _files(places)
+    made = []
+    for file, found in many.every(files, arguments["format"], given):
+        if isinstance(found, str):
+            print(clean(f"{shown(file.label)}: not read: {found}"), file=sys.stderr)
+        else:
+            made.append(found)
+    if not made:
+        print("Nothing could be read." if files else "There is no file in it.", file=sys.stderr)
+        return 1
+    figures = [figure for one in made for figure in one.figures] + list(runs.medians(made))
+    if output:
+        _write(output, figures, places)
+        print(f"{count(len(figures), 'figure')}: {output / 'figures.csv'}")
+    else:
+        print(_table(figures))
+    return 0
+
+
+def _files(places: Sequence[Path]) -> list[File]:
+    """Of all trees. Of one name the first counts."""
+    from dlperf.importlogs import trees
+    from dlperf.importlogs.many import File
+
+    files, labels = [], set[str]()
     for place in places:
         for path, name, why in trees.files(place):
-            seen += 1
             label = str(Path(place.name, name)) if len(places) > 1 and place.is_dir() else name
-            try:
-                if why:
-                    raise Refused(why)
-                if label in labels:
-                    raise Refused("another log of this name was read. Import them apart")
-                labels.add(label)
-                made.append(read.read(path, shown(label), forms, arguments["format"], given))
-            except Refused as refused:
-                print(clean(f"{shown(label)}: not read: {refused}"), file=sys.stderr)
-    if not made:
-        print("Nothing could be read." if seen else "There is no file in it.", file=sys.stderr)
-        return 1
-    found = [figure for one in made for figure in one.figures] + list(runs.medians(made))
-    if output:
-        _write(output, found, places)
-        print(f"{count(len(found), 'figure')}: {output / 'figures.csv'}")
-    else:
-        print(_table(found))
-    return 0
+            again = "another log of this name was read. Import them apart" if label in labels else ""
+            files.append(File(path, label, why or again))
+            labels.add(label)
+    return files
 
 
 def _given(arguments: Mapping[str, Any], forms: Mapping[str, object]) -> dict[str, str]:
@@ -110,8 +115,8 @@ def _output(named: str | None) -> Path | None:
     place = Path(named)
     if place.exists() and not place.is_dir():
         raise UsageError([Problem("--output", named, says="this is a file. Choose a folder.")])
-    if place.is_dir() and any(one.name not in WRITTEN for one in place.iterdir()):
-        raise UsageError([Problem("--output", named, says="it holds something else. Choose another folder.")])
+    if place.is_dir() and any(place.iterdir()):
+        raise UsageError([Problem("--output", named, says="it is not empty. Choose another folder.")])
     return place
 
 

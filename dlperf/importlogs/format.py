@@ -59,8 +59,8 @@ Publisher = Callable[[Sequence[Line], Job], Told | None]
 @dataclass(frozen=True)
 class Total:
     """A line of a log's end. line: with the group `value`, a rate, or `seconds`, of all steps. of: what the rate
-    counts: "all" devices or a "device". estimator: of dlperf.figures.published. unless: what the head of a log has of
-    which the line does not tell this. several: what is made of those of several lines; else the last counts."""
+    counts: "all" devices or a "device". estimator: of dlperf.figures.published. several: what is
+    made of the values of several lines; else the last counts."""
 
     column: str
     line: re.Pattern[str]
@@ -68,7 +68,6 @@ class Total:
     estimator: str
     of: str = "all"
     doubt: str = ""
-    unless: re.Pattern[str] | None = None
     several: Callable[[Sequence[float]], float] | None = None
 
 

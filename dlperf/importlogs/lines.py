@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from dlperf.catalog import reader
 from dlperf.catalog.script import Log, Script
@@ -16,8 +17,7 @@ from dlperf.upstream import logs
 LONGEST = 2**14
 
 
-@dataclass(frozen=True)
-class Match:
+class Match(NamedTuple):
     """What a line tells, by the groups of its expression; the rank whose tag stands before it, if any."""
 
     number: int
@@ -56,46 +56,48 @@ class Figures:
 
 def _texts(path: Path, needles: Sequence[bytes]) -> Iterator[tuple[int, str]]:
     """The lines with one of these, by their number, and each part of a line between carriage returns."""
+    first, others = needles[0], needles[1:]
     for number, piece in logs.pieces(path, needles):
-        if any(needle in piece for needle in needles):
+        if first in piece or (others and any(needle in piece for needle in others)):
             for part in piece.split(b"\r") if b"\r" in piece else (piece,):
                 if len(part) <= LONGEST:
                     text = part.decode("utf-8", "replace")
                     yield number, ESCAPES.sub("", text) if "\x1b" in text else text
 
 
-def figures(path: Path, form: Format, head: str) -> Figures:
+def figures(path: Path, form: Format) -> Figures:
+    """Of a whole log, or until long after the window that the format's publisher takes."""
     found = Figures()
     if form.events:
         found.events = form.events(_texts(path, [form.needle]))
         return found
     known = [_log(one) for one in form.logs]
-    totals = [one for one in form.totals if not (one.unless and one.unless.search(head))]
-    needle = form.needle.decode()
-    done = not known
-    for number, text in _texts(path, [*([form.needle] if known else ()), *(one.needle for one in totals)]):
-        for total in totals:
-            if match := total.line.search(text):
-                before = found.totals.get(total.column)
-                told = match.groupdict()
-                lines = (before.lines + (before.groups != told)) if before else 1
-                values = before.values if before else []
-                if total.several:
-                    values.append(told["value"])
-                since = before.since if before else number
-                found.totals[total.column] = Summed(total, number, told, lines, since, values)
+    totals = [(one.needle.decode(), one) for one in form.totals]
+    needle, done = form.needle.decode(), not known
+    for number, text in _texts(path, [*([form.needle] if known else ()), *(one.needle for _, one in totals)]):
+        for mark, total in totals:
+            if mark in text and (match := total.line.search(text)):
                 found.first = found.first or text
+                _sum(found.totals, total, number, match.groupdict())
         if done or needle not in text:
             continue
         found.log = found.log or next((log for log in known if log.line.search(text)), None)
-        if found.log:
+        for match in found.log.line.finditer(text) if found.log else ():
             found.first = found.first or text
-            for match in found.log.line.finditer(text):
-                found.matches.append(Match(number, logs.rank(text, match.start()), match.groupdict()))
+            found.matches.append(Match(number, logs.rank(text, match.start()), match.groupdict()))
         done = len(found.matches) >= logs.MOST or _past(form, found.matches)
         if done and not totals:
             break
     return found
+
+
+def _sum(totals: dict[str, Summed], total: Total, number: int, told: Mapping[str, str]) -> None:
+    before = totals.get(total.column)
+    lines = before.lines + (before.groups != told) if before else 1
+    values = before.values if before else []
+    if total.several:
+        values.append(told["value"])
+    totals[total.column] = Summed(total, number, told, lines, before.since if before else number, values)
 
 
 def _past(form: Format, matches: Sequence[Match]) -> bool:

@@ -38,7 +38,7 @@ TRAINING = (
     (rb"Img/sec per (?:GPU|CPU|device)", "Horovod's synthetic benchmark"),
     (rb"Samples per second ?: |MLPerf Results Summary", "MLPerf's inference"),
     (rb"epoch time: [\d.]+(?: ms)?, per step time", "MindSpore"),
-    (rb"\d+/\d+ (?:\[=*>?\.*\]|\xe2\x94\x81+).* \d+m?s/step", "Keras"),
+    (rb"\d{1,9}/\d{1,9} (?:\[=*>?\.*\]|\xe2\x94\x81+).* \d+m?s/step", "Keras"),
     (rb"global_step/sec: |INFO:tensorflow:loss = ", "a TensorFlow Estimator"),
     (rb"Iteration \d+ \([\d.]+ iter/s|solver\.cpp:\d+\] Iteration \d+", "Caffe"),
     (rb"step_idx: \d+, epoch: \d+, batch: ", "PaddlePaddle's Transformer"),
@@ -60,7 +60,7 @@ TOOLS = (
     (rb"^=+ test session starts =+|^=+ \d+ (?:passed|failed)", "pytest"),
     (rb"^\[ *\d+\.\d{6}\] ", "a kernel's messages"),
     (rb"^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S+ \S+?(?:\[\d+\])?: ", "a syslog"),
-    (rb"(?i)^\s*<(?:!doctype |html)", "a web page"),
+    (rb"(?i)^[ \t]*<(?:!doctype |html)", "a web page"),
 )
 OTHERS = tuple((re.compile(pattern, re.MULTILINE), name) for pattern, name in (*TRAINING, *TOOLS))
 

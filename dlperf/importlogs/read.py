@@ -77,12 +77,12 @@ def read(path: Path, shown: str, forms: Mapping[str, Format], named: str | None,
 
 
 def _read(path: Path, shown: str, form: Format, log: Seen, given: Mapping[str, str]) -> Read:
-    lines = figures(path, form, log.text)
+    lines = figures(path, form)
     if lines.empty:
         raise Unlike()
     if no := no_training(path.name, log.head):
         raise Refused(no)
-    if form.demands and not (form.demands.search(log.text) or form.demands.search(lines.first)):
+    if form.demands and not form.demands.search(f"{log.text}\n{lines.first}"):
         raise Refused(f"it looks like {form.title}, but {form.otherwise}")
     every = lines.log is not None and lines.log.ranks == "all"
     ranks = len({one.rank for one in lines.matches if one.rank}) if every else 0
@@ -232,7 +232,7 @@ def _figure(shown: str, form: Format, sized: Size, made: Made, doubts: Sequence[
         options["run"] = sized.run
     return Figure(
         table=str(place.parent.parent) if place.parent.name == case else str(place.parent),
-        row=f"{case}/{place.name}",
+        row=f"{case}/{place.name}" if place.parent.name == case else f"{place.name} ({case})",
         column=made.column,
         printed=f"{made.value:.2f}" if theirs and made.value >= 1 else digits(made.value),
         quantity=made.quantity,

@@ -18,7 +18,7 @@ SAMPLE = 2**15
 #: what is no pre-training of a model, wherever it stands
 FINE_TUNING = re.compile(
     rb"(?:run|finetune)_(?:tf_)?(?:squad|glue|classifier|ner|re|qa|swag|xnli|msra|race|sentence|summarization"
-    rb"|translation)\w*\.(?:py|sh)|\bexact_match\b|\beval_f1\b"
+    rb"|translation)(?:_\w{1,40})?\.(?:py|sh)|\bexact_match\b|\beval_f1\b"
     rb"|For(?:QuestionAnswering|SequenceClassification|TokenClassification|MultipleChoice)"
     rb"|DLL [^\n]{0,40} - (?:Epoch: \d+ )?Iteration: \d+ +step_loss :|using pre-trained model"
     rb"|finetune_checkpoint : (?!None)|model\.pretrained : True"

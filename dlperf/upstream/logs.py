@@ -14,8 +14,8 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
@@ -47,8 +47,7 @@ class LogLine(NamedTuple):
     loss: float | None
 
 
-@dataclass(frozen=True)
-class Mark:
+class Mark(NamedTuple):
     """`steps` were complete at `clock`, says line `line`; what leads to it begins at line `since`."""
 
     steps: int
@@ -60,6 +59,7 @@ class Mark:
 
 #: bytes that are read at once, and of a line that has no carriage return; lines with figures of which more are read
 LONG, MOST = 2**20, 500_000
+EPOCH, SECOND = datetime(1970, 1, 1), timedelta(seconds=1)
 #: a step or a moment beyond it is what another rank wrote into the middle of
 BEYOND = 1e15
 
@@ -120,7 +120,7 @@ def _time(groups: Mapping[str, str], log: Log, job: Job) -> float:
     if log.timestamp == "elapsed":
         return sum(int(part) * 60.0**place for place, part in enumerate(reversed(groups["timestamp"].split(":"))))
     if log.timestamp.startswith("%Y-%m-%d %H:%M:%S"):  # many times as fast as strptime
-        return datetime.fromisoformat(groups["timestamp"]).replace(tzinfo=UTC).timestamp()
+        return (datetime.fromisoformat(groups["timestamp"]) - EPOCH) / SECOND
     if log.timestamp:
         return datetime.strptime(groups["timestamp"], log.timestamp).replace(tzinfo=UTC).timestamp()
     if "seconds" in groups:

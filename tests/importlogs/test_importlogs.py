@@ -2,7 +2,9 @@
 """Logs of each format, with invented values: the publisher's figure and samples over seconds against a count by hand."""
 
 import math
+import os
 from datetime import datetime, timedelta
+from pathlib import PurePath
 
 import numpy
 import pytest
@@ -11,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dlperf.figures import published
-from dlperf.importlogs import read
+from dlperf.importlogs import many, read, runs, size
 from dlperf.importlogs.format import THEIRS
 from dlperf.importlogs.formats import formats
 from dlperf.importlogs.recognise import Refused
@@ -354,6 +356,47 @@ def test_whatever_a_log_holds_nothing_else_is_raised(tmp_path, lines):
     published.read(published.text(made.figures).splitlines(keepends=True))
 
 
+BROKEN = [
+    b"",
+    b"\r",
+    b"\0",
+    b"\x1b[2J",
+    b"\xff\xfe",
+    b"<script>",
+    b"9" * 30,
+    b"nan",
+    b"-1",
+    b"1e400",
+    b"[1,3]<stdout>:",
+    b"0",
+]
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.sampled_from(sorted(CASES)),
+    st.lists(st.tuples(st.floats(0, 1), st.sampled_from(["cut", "twice", "swap", "put"]), st.integers(0, 60), st.sampled_from(BROKEN)), max_size=8),
+)  # fmt: skip
+def test_of_sound_logs_that_were_damaged_figures_are_numbers(tmp_path, name, damages):
+    text = "\n".join(CASES[name][0][:400]).encode() + b"\n"
+    for where, what, count, put in damages:
+        at = int(where * len(text))
+        part = text[at : at + count]
+        more = {"cut": b"", "twice": part + part, "swap": part[::-1], "put": put + part}[what]
+        text = text[:at] + more + text[at + count :]
+    path = tmp_path / "4n8g" / "r50_b32_fp32_1.log"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(text)
+    try:
+        made = read.read(path, "4n8g/r50_b32_fp32_1.log", FORMS, None, {})
+    except Refused:
+        return
+    assert all(math.isfinite(one) and one > 0 for one in made.values)
+    assert all(1 <= one.line <= text.count(b"\n") for one in made.figures)
+    found = list(made.figures) + list(runs.medians([made, made]))
+    assert [one.printed for one in published.read(published.text(found).splitlines(keepends=True))]
+
+
 def test_logs_of_one_name_are_not_mixed_up(tmp_path):
     one, other = written(tmp_path / "a", oneflow()), written(tmp_path / "b", oneflow())
     ended = call("importlogs", one, other)
@@ -369,3 +412,266 @@ def test_many_beginnings_of_a_line_take_no_time(tmp_path):
 def test_a_line_without_end_is_left_out(tmp_path):
     path = written(tmp_path, [*oneflow(), "x" * (3 * 2**20)])
     assert figures(path)[read.OURS].value
+
+
+def ngc_bert(step, more=""):
+    return dll(step, f"Training Epoch: 0 Training Iteration: {step}  average_loss : 9.1  learning_rate : 0.001 {more}")
+
+
+def refused(path, **sizes):
+    with pytest.raises(Refused) as why:
+        figures(path, **sizes)
+    return str(why.value)
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        ("a_gpu1_bs96_fp16.txt", (1, 1, "96", "fp16")),
+        ("PaddleNLP_bert_base_seqlen128_bs96_fp32_DP_N1C8_log", (1, 8, "96", "fp32")),
+        ("rn50_b64_amp_3.log", (None, None, "64", "amp")),
+        ("efficientnet-b7_fp32.log", (None, None, None, "fp32")),
+    ],
+)
+def test_what_a_files_name_tells(named, told):
+    found = size.of_path(PurePath(f"/logs/{named}"), [])
+    nodes = found.get("nodes") or found.get("devices")
+    each = found.get("devices_per_node") or found.get("devices")
+    assert (nodes and int(nodes), each and int(each), found.get("batch"), found.get("precision")) == told
+
+
+def test_what_a_path_contradicts_itself_in_is_a_doubt(tmp_path):
+    place = tmp_path / "bz256" / "4n8g" / "r50_b32_fp32_1.log"
+    place.parent.mkdir(parents=True)
+    place.write_text("\n".join(CASES["gluon-cv"][0]) + "\n")
+    assert "batch: its path tells 32 and 256" in figures(place)[read.OURS].doubt
+
+
+def test_the_batch_of_accumulated_passes(tmp_path):
+    """NVIDIA's flag has that of all passes, its arguments as they are printed that of one."""
+    lines = [ngc_bert(step) for step in range(1, 151)]
+    wanted = 8448 * 32 * 100 / moments(25, 125)
+    for head in (
+        ["python3 run_pretraining.py --train_batch_size=8448 --gradient_accumulation_steps=88"],
+        ['PARAMETER Config : ["Namespace(gradient_accumulation_steps=88, seed=1, train_batch_size=96, x=1)"]'],
+    ):
+        found = figures(written(tmp_path, [*head, *lines]))
+        assert found[read.OURS].value == pytest.approx(wanted, rel=1e-3)
+        assert (found[read.OURS].batch, found[read.OURS].options["accumulation"]) == ("96", "88")
+
+
+def test_training_goes_before_evaluation(tmp_path):
+    """NVIDIA's BERT for TensorFlow 1 ends with the same line for both."""
+    lines = [*CASES["ngc-tensorflow1-bert"][0], dll(130, " throughput_train : 3353.673 sequences/s")]
+    lines += ["Throughput Average (sentences/sec) = 765.95", dll(140, " throughput_val : 765.950 sequences/s")]
+    assert figures(written(tmp_path, lines))["throughput_train"].printed == "3353.67"
+
+
+def test_a_benchmark_that_nvidia_calls_so(tmp_path):
+    lines = [f"DLL {stamp(1)} - PARAMETER arch : resnet50  mode : training_benchmark  batch_size : 32 ", "Num GPUs 32"]
+    lines += [dll(step, f"(0, {step}) total_ips : {1024 / seconds(step)} ") for step in range(200, 500, 10)]
+    lines += [dll(500, "() train_throughput : 3166.55 images/s")]
+    found = figures(written(tmp_path, lines))
+    assert found["train_throughput"].value == 3166.55
+    assert found[read.OURS].value == pytest.approx(1024 * 290 / moments(200, 490), rel=1e-3)
+    said = refused(written(tmp_path, [lines[0].replace("training", "inference"), *lines[1:]]))
+    assert "1: evaluation or inference" in said
+
+
+def test_the_epochs_of_nvidias_mxnet_without_the_first(tmp_path):
+    lines = CASES["ngc-mxnet-dllogger"][0]
+    lines = [
+        *lines,
+        *(
+            dll(200 + at, f"Epoch: {at}  train.loss : 6.4  train.ips : {ips} images/s")
+            for at, ips in enumerate((11596.0, 10213.25, 10461.5))
+        ),
+    ]
+    assert figures(written(tmp_path, lines))[THEIRS].value == round(2 / (1 / 10213.25 + 1 / 10461.5), 2)
+
+
+def test_lines_that_are_ten_steps_apart(tmp_path):
+    """The first figure of pytorch/examples is of one step, the second the mean of all steps of the epoch so far."""
+    lines = [
+        f"Epoch: [0][{step:3d}/313]\tTime {0.9:6.3f} ({clock(step) / step:6.3f})\tData  0.1 ( 0.1)\tLoss 6.9e+00 (6.9e+00)\tAcc@1 0.1"
+        for step in range(1, 202, 10)
+    ]
+    found = figures(written(tmp_path, [line.replace("[  ", "[ ", 1) for line in lines], "1n1g"))
+    assert found[read.OURS].value == pytest.approx(32 * 100 / (clock(132) - clock(32)), rel=0.02)
+    lines = [
+        f"[Pass 0, train batch {step}] \tloss 7.0, acc1 0.0, acc5 0.0, lr 0.1, elapse 0.4000 sec"
+        for step in range(0, 130, 10)
+    ]
+    found = figures(written(tmp_path, lines, "1n1g"))
+    assert found[read.OURS].value == pytest.approx(32 / 0.4)
+    assert "one step in 10" in found[read.OURS].doubt
+
+
+def test_lines_that_tell_the_mean_since_a_start(tmp_path):
+    """PaddleClas with static graphs: of an epoch, from the fifth step on."""
+
+    def line(epoch, step):
+        cost = math.fsum(seconds(one) for one in range(5, step + 1)) / (step - 4)
+        return f"[2023/07/28 07:24:05] ppcls INFO: epoch:{epoch}   train step:{step:<4d} lr: 0.1, loss: 0.7 batch_cost: {cost:.5f} s, reader_cost: 0.0 s, ips: {32 / cost:.5f} samples/sec."
+
+    lines = [line(epoch, step) for epoch in (0, 1) for step in range(10, 101, 10)]
+    timed = clock(100) - clock(20) + clock(100) - clock(10)
+    found = figures(written(tmp_path, lines))
+    assert found[read.OURS].value == pytest.approx(1024 * 170 / timed, rel=1e-3)
+    assert found[read.OURS].steps == "170"
+
+
+def test_tags_timestamps_and_colours(tmp_path):
+    """As mpirun --timestamp-output writes them, behind what a progress bar left."""
+    lines, theirs, _ = CASES["ngc-pytorch-resnet50"]
+    lines = [
+        f"Iteration:  7%| | 78/1147 [00:14<03:10]Thu Jun  9 09:15:32 2022[1,0]<stdout>:\x1b[32m{one}\x1b[0m"
+        for one in lines
+    ]
+    assert figures(written(tmp_path, lines))[THEIRS].printed == f"{theirs:.2f}"
+
+
+def test_a_batch_that_what_is_printed_contradicts(tmp_path):
+    lines = [line.replace("790.03", "160000.0") for line in CASES["ngc-tensorflow1-bert"][0]]
+    assert "its lines print 160000: 1024 are not the samples of a step" in refused(written(tmp_path, lines))
+
+
+def test_a_run_that_went_on_drops_its_own_first_steps(tmp_path):
+    lines = [
+        f"[Pass 0, train batch {step}] \tloss 7.0, acc1 0.0, acc5 0.0, lr 0.1, elapse {9 if step < 1020 else 0.4:.4f} sec"
+        for step in range(1000, 1130)
+    ]
+    found = figures(written(tmp_path, lines))[read.OURS]
+    assert found.value == pytest.approx(1024 / 0.4)
+    assert "its first step is 1001" in found.doubt
+
+
+def test_two_formats_in_one_file(tmp_path):
+    said = refused(written(tmp_path, [*oneflow(), *CASES["gluon-cv"][0]]))
+    assert "Choose one with --format: oneflow-resnet50, gluon-cv" in said or "gluon-cv, oneflow-resnet50" in said
+
+
+def test_an_older_mllog(tmp_path):
+    def event(at, key, more="{}"):
+        return f':::MLL {at}.5 {key}: {{"value": null, "metadata": {more}}}'
+
+    lines = [':::MLL 0.5 submission_benchmark: {"value": "resnet", "metadata": {}}', event(100, "run_start")]
+    found = figures(written(tmp_path, [*lines, event(1300, "run_stop", '{"status": "success"}')]))
+    assert (found["run_start to run_stop"].value, found["run_start to run_stop"].model) == (20.0, "resnet50")
+    assert "no line is of" in refused(written(tmp_path, [*lines, event(1300, "run_stop", '{"status": "aborted"}')]))
+
+
+def test_numbers_with_commas_and_a_run_that_went_on_of_hugging_face(tmp_path):
+    lines = ["  Instantaneous batch size per device = 32", "  Gradient Accumulation steps = 1"]
+    lines += ["  Total train batch size (w. parallel, distributed & accumulation) = 1,024"]
+    lines += ["  Total optimization steps = 10,000", "{'train_runtime': 1000.0, 'train_samples_per_second': 10240.0}"]
+    place = written(tmp_path, lines)
+    assert figures(place)[read.OURS].value == 10240
+    assert figures(place)[read.OURS].devices == 32
+    again = written(tmp_path, ["  Continuing training from checkpoint, will skip", *lines])
+    assert "it went on from a checkpoint" in refused(again)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("| NVIDIA-SMI 535.104.05    Driver Version: 535.104.05   CUDA Version: 12.2     |", "nvidia-smi"),
+        ("slurmstepd: error: *** JOB 12 ON n1 CANCELLED ***", "Slurm"),
+        ("NAME    READY   STATUS    RESTARTS   AGE", "kubectl"),
+        ('10.0.0.1 - - [10/Oct/2020:13:55:36 +0000] "GET /a HTTP/1.1" 200 612 "-" "curl/7"', "a web server"),
+        ("Collecting torch", "pip"),
+        ("      Epoch   gpu_mem       box       obj       cls    labels  img_size", "YOLO"),
+        ("[INFO] [logging.py:68:log_dist] SamplesPerSec=123.4", "DeepSpeed"),
+        ("2021-01-01 | INFO | train | epoch 001:  10 / 100 loss=9, wps=1000.1, ups=2", "fairseq"),
+        ("[01/01 12:00:00 d2.utils.events]:  eta: 1:00:00  iter: 19  total_loss: 4.1", "Detectron2"),
+        ("2021-01-01 12:00:00,000 - mmdet - INFO - Epoch [1][50/7330] lr: 0.01, time: 0.5", "OpenMMLab"),
+        ("iter 10: loss 4.1234, time 100.12ms, mfu 30.12%", "nanoGPT"),
+        ("INFO:root:[Epoch 0][Batch 99], Speed: 12.345 samples/sec, CrossEntropy=4.1", "detection"),
+        ("INFO:root:Epoch[0] Batch [20]\tSpeed: 1958.00 samples/sec\taccuracy=0.1", "MXNet's Speedometer"),
+        ("INFO:root:Epoch[0] Batch [49]\tSpeed: 99.0 samples/sec\tloss=0.1\tlr=0.01\theatmap=0.2", "Speedometer"),
+        ('DLLL {"timestamp": "1", "type": "LOG", "step": [0], "data": {"train.ips": 1}}', "dllogger's JSON"),
+        ("Img/sec per GPU: 400.1 +-1.0", "Horovod"),
+        ("{'interval_runtime': 1.0, 'interval_samples_per_second': 10.0}", "PaddleNLP's Trainer"),
+        ("Epoch: [0]  [  10/10010]  eta: 1:00:00  lr: 0.1  img/s: 300.1  loss: 7.0", "torchvision"),
+    ],
+)  # fmt: skip
+def test_other_logs_are_named_for_what_they_look_like(line, says, tmp_path):
+    assert says in refused(written(tmp_path, ["first", line, "last"]))
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        (["=> using pre-trained model 'resnet50'", *CASES["pytorch-examples"][0]], "1: fine-tuning"),
+        (["+ python run_tf_squad.py", *CASES["ngc-pytorch-bert"][0]], "1: fine-tuning"),
+        ([line.replace("lr=0.1", "lr=0.0000000") for line in CASES["gluon-nlp"][0]], "evaluation"),
+        (["Epoch 1:  10%|#  | 50/900 [00:10<03:00,  5.00it/s]", "Epoch 1:  20%|## | 100/900 [00:20<03:00,  5.00it/s]"], "others draw such bars"),
+        (["\ufeffh\0i\0" * 3000], "binary"),
+    ],
+)  # fmt: skip
+def test_what_only_looks_like_training_is_refused(lines, says, tmp_path):
+    assert says in refused(written(tmp_path, lines))
+
+
+def test_medians_are_rounded_as_their_publisher_does(tmp_path):
+    """numpy's `round` differs from Python's in places: it multiplies first."""
+    values = {"1": 1000.01, "2": 1000.02}
+    for run, rate in values.items():
+        written(
+            tmp_path / "t",
+            [f"Epoch[0] Batch[{step}]\tSpeed: {rate:.2f} samples/sec" for step in range(120)],
+            "1n1g",
+            f"m_b32_fp32_{run}.log",
+        )
+    made = [read.read(one, f"1n1g/{one.name}", FORMS, None, {}) for one in sorted((tmp_path / "t").rglob("*.log"))]
+    (middle,) = [one for one in runs.medians(made) if one.column == THEIRS]
+    assert middle.printed == f"{numpy.round(numpy.median(list(values.values())), 2):.2f}"
+
+
+def test_one_name_in_a_case_and_beside_it_are_two_rows(tmp_path):
+    written(tmp_path, oneflow())
+    (tmp_path / "bz32" / "r50_b32_fp32_1.log").write_text("\n".join(oneflow()) + "\n")
+    ended = call("importlogs", tmp_path / "bz32", "-o", tmp_path / "made")
+    assert ended.returncode == 0, ended.stderr
+    found = published.read((tmp_path / "made" / "figures.csv").read_text().splitlines(keepends=True))
+    assert {one.row for one in found} >= {"4n8g/r50_b32_fp32_1.log", "r50_b32_fp32_1.log (4n8g)"}
+    again = call("importlogs", tmp_path / "bz32", "-o", tmp_path / "made")
+    assert (again.returncode, "it is not empty" in again.stderr) == (2, True)
+
+
+def test_what_cannot_be_read_is_told_and_the_rest_is_read(tmp_path):
+    place = written(tmp_path / "t", oneflow())
+    os.mkfifo(place.with_name("pipe.log"))
+    (place.with_name("nothing.log")).symlink_to(place.with_name("not there"))
+    place.with_name("itself.log").symlink_to(place.with_name("itself.log"))
+    ended = call("importlogs", tmp_path / "t")
+    assert ended.returncode == 0
+    assert "pipe.log: not read: it is no regular file" in ended.stderr
+    assert ended.stderr.count("not read: a link to nothing, or to itself") == 2
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["Namespace(", "LAUNCH INFO ", "distributed.launch ", "batch_size ", "Mode: ", "PARAMETER mode : ", "9", "eta: ", "Epoch 0: 1%|", "\n", "1/1 [] ", " per device", "Arch : \n name"],
+)  # fmt: skip
+def test_no_head_takes_minutes(part, tmp_path):
+    """Expressions look from each beginning; those without a bound would take minutes here."""
+    for name in ("paddle-clas", "ngc-pytorch-bert"):
+        assert figures(written(tmp_path, [part * (2**20 // len(part) - 2**13), *CASES[name][0]]))
+
+
+def test_much_is_read_by_several_processes_to_the_same_end(tmp_path, monkeypatch):
+    for run in (1, 2, 3):
+        written(tmp_path, oneflow(), name=f"r50_b32_fp32_{run}.log")
+    files = [many.File(path, f"4n8g/{path.name}") for path in sorted(tmp_path.rglob("*.log"))]
+    files += [many.File(tmp_path / "none", "none"), many.File(tmp_path, "pipe", "it is no regular file")]
+    one = list(many.every(files, None, {}))
+    monkeypatch.setattr(many, "MUCH", 0)
+    assert list(many.every(files, None, {})) == one
+    assert [found if isinstance(found, str) else len(found.figures) for _, found in one] == [
+        2,
+        2,
+        2,
+        "cannot be read: No such file or directory",
+        "it is no regular file",
+    ]

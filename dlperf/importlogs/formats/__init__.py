@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from functools import cache
 
 from dlperf.importlogs.format import Format
 
 
+@cache
 def formats() -> dict[str, Format]:
     """By name."""
     names = sorted(one.name for one in pkgutil.iter_modules(__path__))

@@ -64,7 +64,7 @@ def _event(text: str) -> tuple[str, Any, Any, bool]:
     else:
         told = _json(text.partition(":::MLLOG")[2])
         time, key = told.get("time_ms"), str(told.get("key"))
-        seconds = time / 1000 if time and _sane(time) else 0.0
+        seconds = float(time or 0) / 1000 if _sane(time) else 0.0
     metadata = told.get("metadata") or {}
     return key, seconds, told.get("value"), isinstance(metadata, dict) and metadata.get("status") == "success"
 

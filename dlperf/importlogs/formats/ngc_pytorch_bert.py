@@ -20,8 +20,9 @@ def told(head: str) -> Mapping[str, str]:
     has divided it."""
     if each := argument("batch_size_per_gpu", head):
         return {"batch": each}
-    if printed := re.search(r"Namespace\([^\n]{0,9999}?\btrain_batch_size=(\d{1,9})\b", head):
-        return {"batch": printed[1]}
+    printed = head.partition("Namespace(")[2].partition("\n")[0]
+    if divided := re.search(r"\btrain_batch_size=(\d{1,9})\b", printed):
+        return {"batch": divided[1]}
     whole = whole_number(argument("train_batch_size", head))
     parts = whole_number(argument("gradient_accumulation_steps", head) or "1")
     return {"batch": str(whole // parts)} if whole and parts and whole % parts == 0 else {}

@@ -10,17 +10,17 @@ from dlperf.importlogs.format import MEAN, Format, argument, mean_of, per_device
 #: it was `tobal` once
 LINE = (
     r"(?:total|global|tobal) step:? (?P<step>\d+),.*?loss: (?P<loss>[^\s,]+)"
-    r".*?ips ?: ?(?P<rate>[\d.]+) (?:sequences|sentences|samples)/sec"
+    r".*?ips ?: ?(?P<rate>[\d.]+) sequences/s"
 )
 
 
 def launched(head: str) -> dict[str, str]:
     """Nodes and their devices, as paddle.distributed.launch says them."""
     found = {}
-    if nodes := re.search(r"LAUNCH INFO .*\bnnodes: (\d{1,5})\s", head):
+    if nodes := re.search(r"LAUNCH INFO [\d-]+ [\d:,]+ nnodes: (\d{1,5})\s", head):
         found["nodes"] = nodes[1]
-    devices = re.search(r"LAUNCH INFO .*\bdevices: ([\d,]{1,999})\s", head) or re.search(
-        r"distributed\.launch .*--(?:gpus|devices)[ =]['\"]?([\d,]{1,999})", head
+    devices = re.search(r"LAUNCH INFO [\d-]+ [\d:,]+ devices: ([\d,]{1,999})\s", head) or re.search(
+        r"distributed\.launch [^\n]{0,500}?--(?:gpus|devices)[ =]['\"]?([\d,]{1,999})", head
     )
     if devices:
         found["devices_per_node"] = str(len(devices[1].strip(",").split(",")))
@@ -41,7 +41,7 @@ FORMAT = Format(
     title="PaddleNLP 2.x's BERT",
     framework="paddle",
     unit="sentences/s",
-    needle=b"ips",
+    needle=b"sequences/s",
     logs=(Log(re.compile(LINE), first=1, rate_of="device"),),
     column=MEAN,
     publisher=mean_of(0, 10**9, per_device),

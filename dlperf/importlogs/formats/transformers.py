@@ -7,8 +7,10 @@ import re
 from dlperf.errors import whole_number
 from dlperf.importlogs.format import Format, Total, argument
 
-#: of a run that went on from a checkpoint the script counts all steps, and the seconds of those since
-RESUMED = re.compile(r"Continuing training from (?:checkpoint|epoch|global step)")
+#: of a run that went on from a checkpoint the script counts all steps, but the seconds of those since
+SOUND = re.compile(
+    r"\A(?!.*(?:Continuing training from (?:checkpoint|epoch|global step)|interval_samples_per_second))", re.DOTALL
+)
 WHOLE = "of the whole run, its first steps too"
 
 
@@ -35,8 +37,8 @@ FORMAT = Format(
     },
     told=told,
     amp=re.compile(r"\bfp16['\"]?\s{0,9}[=:]\s{0,9}['\"]?True"),
-    demands=re.compile(r"^(?!.*interval_samples_per_second)", re.DOTALL),
-    otherwise="interval_samples_per_second is PaddleNLP's",
+    demands=SOUND,
+    otherwise="it went on from a checkpoint, and divides all steps by the seconds since, or is PaddleNLP's",
     totals=(
         Total(
             "train_samples_per_second",
@@ -44,7 +46,6 @@ FORMAT = Format(
             b"train_samples_per_second",
             "last_printed",
             doubt=WHOLE,
-            unless=RESUMED,
         ),
         Total(
             "samples over seconds",
@@ -52,7 +53,6 @@ FORMAT = Format(
             b"train_runtime",
             "samples_over_seconds",
             doubt=WHOLE,
-            unless=RESUMED,
         ),
     ),
 )
