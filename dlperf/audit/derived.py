@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterator, Sequence
 
-from dlperf.audit.cells import SECONDS, Cell, Subject, model_of
+from dlperf.audit.cells import SECONDS, Cell, Subject, counted, model_of
 from dlperf.audit.findings import ERROR, LAST_DIGIT, WARNING, Finding, Rule, merged, of
 from dlperf.audit.ratios import COMPARED, NARROW, Ratio, percent, ratios
+from dlperf.audit.scaling import NOISE
 from dlperf.figures.published import PRECISIONS
 
 #: training images of ImageNet (ILSVRC 2012)
@@ -143,6 +144,30 @@ def efficiency(subject: Subject) -> Iterator[Finding]:
             yield of(one, severity, f"at most {most:g}", figure.printed)
 
 
+def of_each(subject: Subject) -> Iterator[Finding]:
+    """Where a row has a rate of each device beside that of all."""
+    for cells in subject.tables.values():
+        rows: dict[Hashable, list[Cell]] = {}
+        for one in cells:
+            if one.figure.quantity == "throughput" and one.number:
+                key = one.figure.row, one.figure.precision, one.figure.framework, one.figure.model
+                rows.setdefault(key, []).append(one)
+        for row in rows.values():
+            each = [one for one in row if counted(one.figure.unit).endswith("per device")]
+            whole = [one for one in row if one not in each]
+            if len(each) == len(whole) == 1 and each[0].figure.devices:
+                yield from _times(each[0], whole[0], each[0].devices)
+
+
+def _times(each: Cell, whole: Cell, devices: int) -> Iterator[Finding]:
+    if not each.low * devices <= whole.high or not whole.low <= each.high * devices:
+        apart = each.number * devices / whole.number - 1
+        expected = f"{whole.number / devices:,.6g}: {whole.figure.printed} over {devices} devices"
+        yield of(
+            each, ERROR if abs(apart) > NOISE else WARNING, expected, f"{each.figure.printed}, {100 * apart:+.1f} %"
+        )
+
+
 def hours(subject: Subject) -> Iterator[Finding]:
     """Times that are said to be of so many epochs, against the rate of the same row."""
     rates = {(one.figure.table, one.figure.row, one.figure.precision): one for one in subject.rates}
@@ -151,7 +176,7 @@ def hours(subject: Subject) -> Iterator[Finding]:
         loose.setdefault((rate.figure.device, rate.figure.system, rate.size, rate.figure.precision), []).append(rate)
     for one in subject.cells:
         figure = one.figure
-        epochs = figure.options.get("epochs", "") or "".join(re.findall(r"\(([0-9]+)E\)", figure.column)[:1])
+        epochs = figure.options.get("epochs", "") or "".join(re.findall(r"([0-9]+) ?(?:E\b|epochs)", figure.column)[:1])
         if figure.quantity != "time_to_train" or not one.number or not re.fullmatch("[0-9]{1,6}", epochs):
             continue
         beside = loose.get((figure.device, figure.system, one.size, figure.precision), [])
@@ -188,6 +213,13 @@ RULES = (
         LAST_DIGIT,
         "arithmetic: one unit of the last digit",
         last_digit,
+    ),
+    Rule(
+        "rate of each device",
+        "The rate of a device times their number is the rate of all that stands beside it.",
+        ERROR,
+        "arithmetic, within the printed digits; 2 % as super-linear: a warning",
+        of_each,
     ),
     Rule(
         "beyond its devices",

@@ -9,15 +9,13 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 
+from dlperf.audit import headings
 from dlperf.audit.cells import SECONDS, Cell, Subject
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, of
 from dlperf.audit.scaling import NOISE
 
 SAMPLES = re.compile(r"^(total )?(samples|images|sentences|sequences|tokens)$", re.IGNORECASE)
-CLOCK = re.compile(
-    r"^((total|elapsed|wall) )?(seconds|elapsed|time|timestamp|ts|clock|date ?time)( time)?( ?[(\[]s\w*[)\]])?$",
-    re.IGNORECASE,
-)
+CLOCK = re.compile(headings.CLOCK)
 STEP = re.compile(r"^(global )?(step|iteration|iter|batch)s?( number)?$", re.IGNORECASE)
 #: a row of a table of steps that is made of the others
 AVERAGE = re.compile(r"average|avg\.?|mean|total|all|overall", re.IGNORECASE)
