@@ -72,6 +72,7 @@ QUANTITIES = (
     ),
     ("other", r"^(total |elapsed )?(samples|images|sentences|sequences|tokens)$"),
     ("other", CLOCK),
+    ("other", r"[(\[] ?(ms|msec|us|µs|s|secs?|seconds|min|minutes|h|hrs?|hours) ?[)\]]$"),
     (
         "other",
         r"late?ncy|lantency|\bmem|loss|accuracy|\bauc\b|util|usage|vocab|embedding|classes|flop|hidden|top-?[15]\b|"
@@ -93,6 +94,12 @@ UNITS = re.compile(
 )
 RATE = re.compile(
     r"through?t?put|throuthput|\brates?\b|\bips\b|\bfps\b|(?<!deep )\bspeed\b|\bperf(ormance)?\b", re.IGNORECASE
+)
+#: of a page whose tables have times, where nothing in it says that they are rates
+TIMED = re.compile(
+    r"\b(in|\() ?(minutes|mins?|hours)\b|minutes\b|time[- ]to[- ](train|accuracy|solution)|training times?\b|"
+    r"\blatency\b|\bms\b|milliseconds|step times?\b|lower is better",
+    re.IGNORECASE,
 )
 EACH = re.compile(rf"\b(?:per|each|/)[ -]?(?:{_EACH})s?\b|\bper-(?:{_EACH})\b", re.IGNORECASE)
 PRECISIONS = (

@@ -63,7 +63,8 @@ def slower(subject: Subject) -> Iterator[Finding]:
         for one in rates[1:]:
             if one.high < best.low:
                 loss = 1 - one.number / best.number
-                severity = ERROR if loss > PLATEAU and one.runs is None else WARNING
+                told = one.figure.unit and one.runs is None  # else it may be a time, or the network's
+                severity = ERROR if loss > PLATEAU and told else WARNING
                 yield of(
                     one,
                     severity,

@@ -115,6 +115,12 @@ class Read:
         return any(headings.rated(head) for head in self.table.head)
 
     @cached_property
+    def timed(self) -> bool:
+        """Whether its figures are times, as far as its page tells."""
+        told = " ".join([self.title, *self.table.notes])
+        return not self.unit and not headings.RATE.search(told) and bool(headings.TIMED.search(told))
+
+    @cached_property
     def sized(self) -> bool:
         """Whether the table itself tells numbers of devices; else its title may."""
         words = [*self.table.head, *(row[at] for _, row in self.table.rows for at in self.labels)]
@@ -205,7 +211,8 @@ class Read:
         quantity = headings.quantity(head)
         many = sized or bool(told.keys() & SIZES) or bool(self.unit) or of_batches or any(headings.batch(head))
         if not quantity or (headings.rated(head) and quantity == "other" and headings.unit(head)):
-            quantity = "throughput" if headings.rated(head) or (many and not self.rated) else "other"
+            rate = headings.rated(head) or (many and not self.rated and not self.timed)
+            quantity = "throughput" if rate else "time_to_train" if many and self.timed and not self.rated else "other"
         words = f"{head} {told['label']}"
         note = self._note(head, printed)
         made = Figure(

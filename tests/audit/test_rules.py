@@ -74,8 +74,8 @@ def test_scaling(eight: str, rule: str | None, severity: str | None) -> None:
 
 def test_a_rate_of_one_line_varies_more() -> None:
     last = {"estimator": "last_printed"}
-    assert told(of(figure("400", **last), figure("3300", 8, **last))) == [("super-linear", WARNING)]
-    assert told(of(figure("400", **last), figure("3600", 8, **last))) == [("super-linear", ERROR)]
+    assert ("super-linear", WARNING) in told(of(figure("400", **last), figure("3300", 8, **last)))
+    assert ("super-linear", ERROR) in told(of(figure("400", **last), figure("3600", 8, **last)))
 
 
 def test_other_batches_and_systems_are_no_series() -> None:
