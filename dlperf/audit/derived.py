@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 
 from dlperf.audit.cells import SECONDS, Cell, Subject, counted, model_of
 from dlperf.audit.findings import ERROR, LAST_DIGIT, WARNING, Finding, Rule, merged, of
-from dlperf.audit.ratios import COMPARED, NARROW, Ratio, percent, ratios
+from dlperf.audit.ratios import Ratio, compared, percent, ratios
 from dlperf.audit.scaling import NOISE
 from dlperf.figures.published import PRECISIONS
 
@@ -22,13 +23,17 @@ LONGER = 0.25
 def not_the_ratio(subject: Subject) -> Iterator[Finding]:
     every = ratios(subject)
     rows, columns = _lines(every)
+    fits = Counter(
+        _column(several[0]) for several in every if any(one.rounds or one.cut or one.near for one in several)
+    )
     for several in every:
         if any(one.rounds for one in several):
             continue
         best = min(several, key=lambda one: abs(one.number - one.cell.number))
         if not (best.near or best.cut):
             why = _moved(best, [*rows[_row(best)], *_beside(best, columns[_column(best)])])
-            severity = WARNING if best.possible and not why else ERROR
+            known = fits[_column(best)] * 2 >= len(columns[_column(best)])  # else it is computed of something else
+            severity = ERROR if known and (why or not best.possible) else WARNING
             may = " (rates before rounding may give it)" if best.possible else ""
             yield of(best.cell, severity, f"{several[0].told if not why else best.told}{may}", _printed(best.cell, why))
 
@@ -131,11 +136,7 @@ def efficiency(subject: Subject) -> Iterator[Finding]:
             continue
         if figure.quantity == "efficiency":
             most, value = percent(one), one.low
-        elif (
-            figure.quantity == "speedup"
-            and one.size
-            and not (NARROW.search(figure.column) or COMPARED.search(figure.column))
-        ):
+        elif figure.quantity == "speedup" and one.devices > 1 and not compared(figure.column):
             most, value = float(one.size), one.low
         else:
             continue

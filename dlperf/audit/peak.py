@@ -105,6 +105,8 @@ def _of(one: Cell) -> tuple[float | None, float | None, str]:
 
 def _needed(one: Cell) -> float | None:
     figure = one.figure
+    if figure.options.get("task") == "inference":
+        return None
     alone = counted(figure.unit).endswith("per device") or not one.size  # if no number is told, it may be of one
     per_device = 1 if alone else figure.devices
     flops = _flops(figure.model, counted(figure.unit).removesuffix(" per device"), _sequence(one))

@@ -82,7 +82,9 @@ Row = tuple[Cell, Sequence[Cell]]
 @lru_cache(maxsize=1)  # several rules ask for those of one subject
 def ratios(subject: Subject) -> list[list[Ratio]]:
     """Of each derived cell, the ratios of the source's own cells that it may be, the likeliest first."""
-    loose = {id(one): several for several in subject.any_batch for one in several}
+    loose = {
+        id(one): several for kind in (subject.any_batch, subject.same_batch) for several in kind for one in several
+    }
     alone: dict[Hashable, list[Cell]] = {}
     for rate in subject.rates:
         if rate.figure.devices == 1 and rate.value:
@@ -100,7 +102,7 @@ def ratios(subject: Subject) -> list[list[Ratio]]:
                 continue
             row = rows[one.figure.row]
             rates = [other for other in row if other.figure.quantity == "throughput" and other.number]
-            own = None if COMPARED.search(column) else _own(one, rates)
+            own = None if compared(column) else _own(one, rates)
             if made := _named(one, rates) or _over_one(one, own, loose, alone):
                 found.append(made)
             elif own and len(loose.get(id(own), ())) > 1:
@@ -112,6 +114,12 @@ def ratios(subject: Subject) -> list[list[Ratio]]:
         found += [made for several in scaled.values() for made in _over_several(several)]
         found += [made for several_ in others.values() for made in _inferred(several_)]
     return found
+
+
+def compared(column: str) -> bool:
+    """Whether its cells are not over fewer devices: over another system, or precision."""
+    other = NARROW.search(column) and not re.search(r"scaling|efficien", column, re.IGNORECASE)
+    return bool(other or COMPARED.search(column))
 
 
 def derived(one: Cell) -> bool:

@@ -14,6 +14,8 @@ from dlperf.audit.headings import normal
 from dlperf.audit.tables import MARK, Table
 from dlperf.figures.published import Figure, number
 
+#: of a first column of numbers, that they are devices
+COUNT = re.compile(r"#|n|x|size|scale|count|", re.IGNORECASE)
 #: what makes the figures of a table rates
 SIZES = {"devices", "nodes", "per_node", "parallel", "batch"}
 #: what a row tells that becomes an option of its figures
@@ -127,6 +129,16 @@ class Read:
         return bool({"devices", "nodes", "per_node"} & set(self.kinds)) or any(any(headings.size(one)) for one in words)
 
     @cached_property
+    def size(self) -> tuple[int | None, int | None]:
+        """That of the title, where the prose tells no other."""
+        told = {headings.size(one) for one in (self.table.title, *self.table.notes)} - {(None, None)}
+        return told.pop() if len(told) == 1 else (None, None)
+
+    @cached_property
+    def inferred(self) -> bool:
+        return bool(re.search(r"\binference\b|\bserving\b|\bpredict", self.title, re.IGNORECASE))
+
+    @cached_property
     def batched(self) -> bool:
         return bool({"batch", "micro_batch", "global_batch"} & set(self.kinds))
 
@@ -163,7 +175,7 @@ class Read:
                     continue
                 free.append(cell)
                 bare = re.fullmatch(r"x?(\d+)\s*x?", cell, re.IGNORECASE)
-                if bare and not at and not STEPS.search(self.table.head[at]):
+                if bare and not at and COUNT.fullmatch(self.table.head[at].strip()):
                     told.setdefault("devices", bare[1])
         if "micro_batch" in told:
             told["batch"], told["batch head"] = told.pop("micro_batch"), told.pop("micro_batch head")
@@ -207,7 +219,7 @@ class Read:
         if sized or (devices is None and any(size) and not re.fullmatch(r"\d+", head)):
             nodes, devices = size[0] or nodes, size[1]
         if nodes is None and devices is None and not self.sized:
-            nodes, devices = headings.size(self.title)
+            nodes, devices = self.size
         quantity = headings.quantity(head)
         many = sized or bool(told.keys() & SIZES) or bool(self.unit) or of_batches or any(headings.batch(head))
         if not quantity or (headings.rated(head) and quantity == "other" and headings.unit(head)):
@@ -257,6 +269,8 @@ class Read:
             r"\bseq(?:uence)?[ _]?(?:len(?:gth)?)?\s*(?:of|=|:)?\s*(\d{2,5})\b", f"{head} {self.title}", re.I
         ):
             options.setdefault("sequence", length[1])
+        if self.inferred:
+            options["task"] = "inference"
         if "runs" not in options and (few := FEW.search(" ".join([self.title, *self.table.notes]))):
             options["runs"] = "2" if re.search("two|2", few[0]) else "1"
         if "accumulation" in told:
