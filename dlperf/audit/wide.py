@@ -14,6 +14,8 @@ from dlperf.audit.headings import normal
 from dlperf.audit.tables import MARK, Table
 from dlperf.figures.published import Figure, number
 
+#: rows by which a column is told
+MOST = 1000
 #: of a first column of numbers, that they are devices
 COUNT = re.compile(r"#|n|x|size|scale|count|", re.IGNORECASE)
 #: what makes the figures of a table rates
@@ -80,7 +82,7 @@ class Read:
         return [self._kind(at, head) for at, head in enumerate(self.table.head)]
 
     def _kind(self, at: int, head: str) -> str:
-        cells = [MARK.sub("", row[at]) for _, row in self.table.rows if row[at]]
+        cells = [MARK.sub("", row[at]) for _, row in self.table.rows[:MOST] if row[at]]
         numbers = sum(_first(one) is not None for one in cells)
         mostly = numbers * 2 > len(cells)
         if cells and all(any(headings.size(one)) for one in cells):
