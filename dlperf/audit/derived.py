@@ -137,7 +137,7 @@ def efficiency(subject: Subject) -> Iterator[Finding]:
         if figure.quantity == "efficiency":
             most, value = percent(one), one.low
         elif figure.quantity == "speedup" and one.devices > 1 and not compared(figure.column):
-            most, value = float(one.size), one.low
+            most, value = float(one.devices), one.low
         else:
             continue
         if value > most:
