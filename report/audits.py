@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from dlperf.audit.cells import subject
 from dlperf.audit.findings import SEVERITIES, Finding
-from dlperf.audit.rules import RULES, audit
+from dlperf.audit.rules import audit
 from dlperf.report import text
 from dlperf.report.shape import Audit, Column, Row, Table
 from dlperf.schema import Comparison
@@ -24,7 +24,7 @@ def audits(comparison: Comparison) -> Iterator[Audit]:
 def _about(findings: Sequence[Finding]) -> str:
     counts = [(name, sum(one.severity == name for one in findings)) for name in SEVERITIES]
     told = text.listing(text.count(number, name) for name, number in counts if number)
-    return f"{len(RULES)} rules, which python -m dlperf.audit --rules lists, find {told or 'nothing'} here."
+    return f"The rules that python -m dlperf.audit --rules lists find {told or 'nothing'} here."
 
 
 def _table(findings: Sequence[Finding]) -> Table:

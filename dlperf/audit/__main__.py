@@ -15,7 +15,10 @@ from typing import Any
 from dlperf.cli import Parser, exit_code
 from dlperf.errors import Problem, UsageError
 
-EXIT_CODES = "Exit codes: 0 if no error is found, whatever the warnings; 1 if there is one; 2 for an invalid request."
+EXIT_CODES = (
+    "Exit codes: 0 if no error is found, whatever the warnings; 1 if there is one; 2 for an invalid request, or "
+    "for what cannot be read."
+)
 #: of the page over all published sources
 PAGE = "AUDIT.md"
 
@@ -26,8 +29,8 @@ def parser() -> argparse.ArgumentParser:
         "sources",
         metavar="FILE|RUN|SOURCE",
         nargs="*",
-        help="a figures.csv, or a plain table in CSV or Markdown; a comparison's folder, a published report's, or a "
-        "results.json; the id of a published source, such as dlperf-v1.0",
+        help="a figures.csv, or tables in CSV, Markdown, HTML or JSON; a log, or a folder of tables and logs; a "
+        "comparison's folder, a published report's, or a results.json; the id of a published source, as dlperf-v1.0",
     )
     made.add_argument("--json", action="store_true", help="findings and rules as JSON")
     made.add_argument("--rules", action="store_true", help="list the rules, each with the source of its threshold")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
 
+from dlperf.audit import headings
 from dlperf.audit.cells import NOTES, Cell, Subject, counted
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, of
 from dlperf.audit.scaling import NOISE
@@ -203,13 +204,16 @@ def units_change(subject: Subject) -> Iterator[Finding]:
                 for other in subject.tables[figure.table]
             )
             expected = f"{before.figure.unit}, as in {before.figure.table} ({before.where})"
-            yield of(one, ERROR if here else WARNING, expected, f"{figure.unit} for {of_what}")
+            if not (here and headings.unit(figure.column)):  # columns that say it have each their own
+                yield of(one, ERROR if here else WARNING, expected, f"{figure.unit} for {of_what}")
 
 
 def twice(subject: Subject) -> Iterator[Finding]:
     seen: dict[Hashable, Cell] = {}
     for one in subject.cells:
         figure = one.figure
+        if figure.table in subject.labels and subject.plain:
+            continue  # a page may have two columns of one name
         before = seen.setdefault((figure.table, figure.row, figure.column, figure.quantity), one)
         if before is not one:
             expected = f"one cell; {before.where} has {before.figure.printed or 'a blank'}"

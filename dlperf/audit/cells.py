@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from dlperf import models
 from dlperf.figures import rates, summaries
@@ -58,7 +58,7 @@ class Cell:
     high: float = 0.0
     runs: int | None = None
 
-    @property
+    @cached_property
     def size(self) -> int | None:
         """Devices of all nodes; nodes, where these are all that is known."""
         return self.figure.devices or self.figure.nodes
@@ -245,6 +245,7 @@ def _rows(comparison: Comparison, name: str) -> Iterator[Cell]:
         yield replace(made, runs=len(summary.done) if job.traits.run else None)
 
 
+@lru_cache(maxsize=2**12)
 def counted(unit: str) -> str:
     """What a rate counts: rows, tokens, steps, lines, or the unit itself; with `a minute` and `per device`, where it
     says so."""
@@ -255,6 +256,7 @@ def counted(unit: str) -> str:
     return f"{what}{slow} per device" if each else f"{what}{slow}"
 
 
+@lru_cache(maxsize=2**12)
 def model_of(name: str) -> str:
     """The name that dlperf.models has for a model; as it is where it has none."""
     if name in models.FAMILY_OF:

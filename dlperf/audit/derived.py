@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 
-from dlperf.audit.cells import SECONDS, Cell, Subject, model_of
+from dlperf.audit.cells import SECONDS, Cell, Subject, counted, model_of
 from dlperf.audit.findings import ERROR, LAST_DIGIT, WARNING, Finding, Rule, merged, of
-from dlperf.audit.ratios import COMPARED, NARROW, Ratio, percent, ratios
+from dlperf.audit.ratios import Ratio, compared, percent, ratios
+from dlperf.audit.scaling import NOISE
 from dlperf.figures.published import PRECISIONS
 
 #: training images of ImageNet (ILSVRC 2012)
@@ -21,13 +23,17 @@ LONGER = 0.25
 def not_the_ratio(subject: Subject) -> Iterator[Finding]:
     every = ratios(subject)
     rows, columns = _lines(every)
+    fits = Counter(
+        _column(several[0]) for several in every if any(one.rounds or one.cut or one.near for one in several)
+    )
     for several in every:
         if any(one.rounds for one in several):
             continue
         best = min(several, key=lambda one: abs(one.number - one.cell.number))
         if not (best.near or best.cut):
             why = _moved(best, [*rows[_row(best)], *_beside(best, columns[_column(best)])])
-            severity = WARNING if best.possible and not why else ERROR
+            known = fits[_column(best)] * 2 >= len(columns[_column(best)])  # else it is computed of something else
+            severity = ERROR if known and (why or not best.possible) else WARNING
             may = " (rates before rounding may give it)" if best.possible else ""
             yield of(best.cell, severity, f"{several[0].told if not why else best.told}{may}", _printed(best.cell, why))
 
@@ -130,17 +136,37 @@ def efficiency(subject: Subject) -> Iterator[Finding]:
             continue
         if figure.quantity == "efficiency":
             most, value = percent(one), one.low
-        elif (
-            figure.quantity == "speedup"
-            and one.size
-            and not (NARROW.search(figure.column) or COMPARED.search(figure.column))
-        ):
-            most, value = float(one.size), one.low
+        elif figure.quantity == "speedup" and one.devices > 1 and not compared(figure.column):
+            most, value = float(one.devices), one.low
         else:
             continue
         if value > most:
             severity = ERROR if (one.number / most - 1) > 0.02 else WARNING
             yield of(one, severity, f"at most {most:g}", figure.printed)
+
+
+def of_each(subject: Subject) -> Iterator[Finding]:
+    """Where a row has a rate of each device beside that of all."""
+    for cells in subject.tables.values():
+        rows: dict[Hashable, list[Cell]] = {}
+        for one in cells:
+            if one.figure.quantity == "throughput" and one.number:
+                key = one.figure.row, one.figure.precision, one.figure.framework, one.figure.model
+                rows.setdefault(key, []).append(one)
+        for row in rows.values():
+            each = [one for one in row if counted(one.figure.unit).endswith("per device")]
+            whole = [one for one in row if one not in each]
+            if len(each) == len(whole) == 1 and each[0].figure.devices:
+                yield from _times(each[0], whole[0], each[0].devices)
+
+
+def _times(each: Cell, whole: Cell, devices: int) -> Iterator[Finding]:
+    if not each.low * devices <= whole.high or not whole.low <= each.high * devices:
+        apart = each.number * devices / whole.number - 1
+        expected = f"{whole.number / devices:,.6g}: {whole.figure.printed} over {devices} devices"
+        yield of(
+            each, ERROR if abs(apart) > NOISE else WARNING, expected, f"{each.figure.printed}, {100 * apart:+.1f} %"
+        )
 
 
 def hours(subject: Subject) -> Iterator[Finding]:
@@ -151,7 +177,7 @@ def hours(subject: Subject) -> Iterator[Finding]:
         loose.setdefault((rate.figure.device, rate.figure.system, rate.size, rate.figure.precision), []).append(rate)
     for one in subject.cells:
         figure = one.figure
-        epochs = figure.options.get("epochs", "") or "".join(re.findall(r"\(([0-9]+)E\)", figure.column)[:1])
+        epochs = figure.options.get("epochs", "") or "".join(re.findall(r"([0-9]+) ?(?:E\b|epochs)", figure.column)[:1])
         if figure.quantity != "time_to_train" or not one.number or not re.fullmatch("[0-9]{1,6}", epochs):
             continue
         beside = loose.get((figure.device, figure.system, one.size, figure.precision), [])
@@ -188,6 +214,13 @@ RULES = (
         LAST_DIGIT,
         "arithmetic: one unit of the last digit",
         last_digit,
+    ),
+    Rule(
+        "rate of each device",
+        "The rate of a device times their number is the rate of all that stands beside it.",
+        ERROR,
+        "arithmetic, within the printed digits; 2 % as super-linear: a warning",
+        of_each,
     ),
     Rule(
         "beyond its devices",

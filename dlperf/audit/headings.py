@@ -6,6 +6,9 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
+#: a file has few headings and labels, and many cells
+cache = lru_cache(maxsize=2**14)
+
 #: devices, as the heading of a column of numbers has them
 _DEVICES = (
     r"(gpus?|devices?|accelerators?|cards?|trainers?|workers?|chips?|ranks?|tpus?|hpus?|npus?|gcds?|cores|process(es)?)"
@@ -52,6 +55,11 @@ WORDS = (
     ("throttled", r"throttl"),
     ("image_size", NUMBERS[-1][1]),
 )
+#: a column of times that pass, or of moments
+CLOCK = (
+    r"^((total|elapsed|wall|run) ?)?(seconds|elapsed|time|timestamp|ts|clock|date ?time|duration|runtime)( time)?"
+    r"( ?[(\[]?s(ec\w*)?[)\]]?)?$"
+)
 #: what a column of figures is, likewise
 QUANTITIES = (
     ("other", r"(time|latency).*speed ?-?up|throttl|other process|foreign"),
@@ -63,16 +71,14 @@ QUANTITIES = (
         r"time.to.(train|accuracy|solution)|train(ing)? time|\btime\b.*\(?\b(h|hrs|min|hours?|minutes)\b\)?$",
     ),
     ("other", r"^(total |elapsed )?(samples|images|sentences|sequences|tokens)$"),
-    (
-        "other",
-        r"^(total |elapsed )?(seconds|elapsed|time|timestamp|ts|clock|date ?time)( time)?( ?[(\[]s(ec|econds)?[)\]])?$",
-    ),
+    ("other", CLOCK),
+    ("other", r"[(\[] ?(ms|msec|us|µs|s|secs?|seconds|min|minutes|h|hrs?|hours) ?[)\]]$"),
     (
         "other",
         r"late?ncy|lantency|\bmem|loss|accuracy|\bauc\b|util|usage|vocab|embedding|classes|flop|hidden|top-?[15]\b|"
         r"layers|parallel|seed|\bstd|\bsem\b|deviation|heads|length|[mh]fu\b|power|watt|energy|cost|price|epoch|year|"
         r"(ms|s|sec|seconds) ?(/|per) ?(step|it|batch)|(step|batch|iter\w*|epoch) time|time (per|/)|"
-        r"\b(p50|p9\d|min|max|jitter|error|temp\w*|clock|perplexity|bleu|threads|cpus?|version|id|rank|warm)\b|^n$",
+        r"\b(p50|p9\d|min|max|jitter|error|temp\w*|clock|perplexity|bleu|threads|cpus?|version|id|rank|warm|dim\w*|size)\b|^n$",
     ),
 )
 _COUNTED = (
@@ -86,7 +92,15 @@ UNITS = re.compile(
     r"\s*(?:/|per)\s*(?P<slow2>seconds?|secs?|s)\b",
     re.IGNORECASE,
 )
-RATE = re.compile(r"through?t?put|throuthput|\brates?\b|\bips\b|\bfps\b|\bspeed\b|\bperf(ormance)?\b", re.IGNORECASE)
+RATE = re.compile(
+    r"through?t?put|throuthput|\brates?\b|\bips\b|\bfps\b|(?<!deep )\bspeed\b|\bperf(ormance)?\b", re.IGNORECASE
+)
+#: of a page whose tables have times, where nothing in it says that they are rates
+TIMED = re.compile(
+    r"\b(in|\() ?(minutes|mins?|hours)\b|minutes\b|time[- ]to[- ](train|accuracy|solution)|training times?\b|"
+    r"\blatency\b|\bms\b|milliseconds|step times?\b|lower is better",
+    re.IGNORECASE,
+)
 EACH = re.compile(rf"\b(?:per|each|/)[ -]?(?:{_EACH})s?\b|\bper-(?:{_EACH})\b", re.IGNORECASE)
 PRECISIONS = (
     ("tf32", r"\btf32\b"),
@@ -167,12 +181,13 @@ BATCH = re.compile(
 )
 
 
-@lru_cache(maxsize=4096)
+@cache
 def normal(head: str) -> str:
     """In small letters, with spaces for underscores and before capitals."""
     return " ".join(re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", " ", head.replace("_", " ")).lower().split())
 
 
+@cache
 def kind(head: str, numbers: bool) -> str:
     """What a column is, of numbers or of words; empty where its heading does not tell."""
     told = re.sub(r"\s*[(\[][^)\]]*[)\]]$", "", normal(head)) or normal(head)
@@ -180,18 +195,20 @@ def kind(head: str, numbers: bool) -> str:
     return next((name for name, pattern in ([*NUMBERS, *either] if numbers else WORDS) if re.search(pattern, told)), "")
 
 
+@cache
 def quantity(head: str) -> str:
     told = normal(head)
     return next((name for name, pattern in QUANTITIES if re.search(pattern, told)), "")
 
 
+@cache
 def rated(head: str) -> bool:
     """Whether a heading says that its figures are rates."""
     told = normal(head)
     return bool(UNITS.search(told)) or (bool(RATE.search(told)) and quantity(head) in ("", "other"))
 
 
-@lru_cache(maxsize=4096)
+@cache
 def unit(told: str, prose: bool = False) -> str:
     """Of a rate, as `images/s`, `seq/s/gpu`; empty where none is told. prose: whether other things may be of a GPU in
     it, as `128 per GPU`."""
@@ -206,6 +223,7 @@ def unit(told: str, prose: bool = False) -> str:
     return f"{what}/{per}" + (f"/{each_}" if each_ else "")
 
 
+@cache
 def precision(told: str) -> str:
     """Of a text that names one; of two, as `FP32 - mixed precision`, none."""
     found = [name for name, pattern in PRECISIONS if re.search(pattern, told, re.IGNORECASE)]
@@ -214,25 +232,30 @@ def precision(told: str) -> str:
     return found[0] if len(found) == 1 else ""
 
 
+@cache
 def model(told: str) -> str:
     found = MODELS.search(told)
     return found[0] if found else ""
 
 
+@cache
 def device(told: str) -> str:
     found = DEVICES.search(told)
     return found[0] if found else ""
 
 
+@cache
 def framework(told: str) -> str:
     found = [name for name, pattern in FRAMEWORKS if re.search(pattern, told, re.IGNORECASE)]
     return found[0] if len(found) == 1 else ""
 
 
+@cache
 def estimator(told: str) -> str:
     return next((name for name, pattern in ESTIMATED if re.search(pattern, told, re.IGNORECASE)), "")
 
 
+@cache
 def size(told: str) -> tuple[int | None, int | None]:
     """Nodes and all devices that a text tells: 4n8g, 2 nodes (16 GPUs), 8x V100, 2x 8x A100."""
     if found := SIZE.search(told):
@@ -249,6 +272,7 @@ def size(told: str) -> tuple[int | None, int | None]:
     return nodes_, (whole * nodes_ if each_ and nodes_ else whole) or None
 
 
+@cache
 def batch(told: str) -> tuple[str, str]:
     """The batch size that a text tells, and of what it is; empty where it tells none, or several."""
     found = {(one["number"].replace(",", "").rstrip(","), bool(one["of"])) for one in BATCH.finditer(told)}
@@ -258,6 +282,7 @@ def batch(told: str) -> tuple[str, str]:
     return number, "global" if whole else "device"
 
 
+@cache
 def rest(*told: str) -> str:
     """What tells systems apart that no other field has: the words that are left, each once."""
     text = " ".join(told).replace("_", " ")
@@ -269,6 +294,7 @@ def rest(*told: str) -> str:
     return " ".join(dict.fromkeys(one for one in words if one and one not in NEUTRAL))
 
 
+@cache
 def bare(head: str) -> bool:
     """Whether a heading has a number of devices alone: 8, x8, 8 GPUs, 8x V100, 1n8g."""
     return bool(re.fullmatch(r"x?\d+\s*x?", head.strip(), re.IGNORECASE)) or (any(size(head)) and not rest(head))

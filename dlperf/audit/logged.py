@@ -7,28 +7,29 @@ import re
 import statistics
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import pairwise
 
+from dlperf.audit import headings
 from dlperf.audit.cells import SECONDS, Cell, Subject
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, of
 from dlperf.audit.scaling import NOISE
 
 SAMPLES = re.compile(r"^(total )?(samples|images|sentences|sequences|tokens)$", re.IGNORECASE)
-CLOCK = re.compile(
-    r"^((total|elapsed|wall) )?(seconds|elapsed|time|timestamp|ts|clock|date ?time)( time)?( ?[(\[]s\w*[)\]])?$",
-    re.IGNORECASE,
-)
+CLOCK = re.compile(headings.CLOCK)
 STEP = re.compile(r"^(global )?(step|iteration|iter|batch)s?( number)?$", re.IGNORECASE)
 #: a row of a table of steps that is made of the others
 AVERAGE = re.compile(r"average|avg\.?|mean|total|all|overall", re.IGNORECASE)
 #: times that a first step is slower than the median of the others, from which on it is a warm-up
 FIRST = 2.0
+STEPPED = re.compile(r"step|iter|batch", re.IGNORECASE)
 
 
 def totals(subject: Subject) -> Iterator[Finding]:
     """A rate beside the samples and seconds that it is of, in options or in its row."""
     for cells in subject.tables.values():
-        for row in _rows(cells):
+        counted = any(CLOCK.match(_head(one)) or "seconds" in one.figure.options for one in cells)
+        for row in _rows(cells) if counted else ():
             beside = {"samples": _only(row, SAMPLES), "seconds": _only(row, CLOCK)}
             for one in row:
                 if one.figure.quantity != "throughput" or not one.value:
@@ -56,7 +57,8 @@ def losses(subject: Subject) -> Iterator[Finding]:
         if len(known) > 2 and _of_steps(subject, known) and known[-1].number >= known[0].number:
             yield of(known[-1], WARNING, f"below {known[0].figure.printed}, the first", known[-1].figure.printed)
     for cells in subject.tables.values():
-        for row in _rows(cells):
+        ended = any("loss" in _head(one) and LAST.search(_head(one)) for one in cells)
+        for row in _rows(cells) if ended else ():
             first, last = (_only(row, re.compile(rf"({words}) .*loss|.*loss .*({words})")) for words in ENDS)
             at = next((one for one in row if LAST.search(_head(one)) and one.number == last), row[0])
             if first and last >= first:
@@ -71,6 +73,8 @@ def first_step(subject: Subject) -> Iterator[Finding]:
     """Of a table of steps from the first one on, with a time or a rate of each."""
     for cells in subject.tables.values():
         columns: dict[str, list[Cell]] = {}
+        if not STEPPED.search(subject.labels.get(cells[0].figure.table, "")):
+            continue
         for one in cells:
             step_time = re.search(r"(step|iter\w*|batch) time|time|seconds|latency", _head(one)) and not CLOCK.match(
                 _head(one)
@@ -111,7 +115,12 @@ def _moment(one: Cell) -> float | None:
 
 
 def _head(one: Cell) -> str:
-    return one.figure.column.replace("_", " ").strip().lower()
+    return _plain(one.figure.column)
+
+
+@lru_cache(maxsize=2**12)
+def _plain(column: str) -> str:
+    return column.replace("_", " ").strip().lower()
 
 
 def _rows(cells: Sequence[Cell]) -> list[list[Cell]]:

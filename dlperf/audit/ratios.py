@@ -82,7 +82,9 @@ Row = tuple[Cell, Sequence[Cell]]
 @lru_cache(maxsize=1)  # several rules ask for those of one subject
 def ratios(subject: Subject) -> list[list[Ratio]]:
     """Of each derived cell, the ratios of the source's own cells that it may be, the likeliest first."""
-    loose = {id(one): several for several in subject.any_batch for one in several}
+    loose = {
+        id(one): several for kind in (subject.any_batch, subject.same_batch) for several in kind for one in several
+    }
     alone: dict[Hashable, list[Cell]] = {}
     for rate in subject.rates:
         if rate.figure.devices == 1 and rate.value:
@@ -100,7 +102,7 @@ def ratios(subject: Subject) -> list[list[Ratio]]:
                 continue
             row = rows[one.figure.row]
             rates = [other for other in row if other.figure.quantity == "throughput" and other.number]
-            own = None if COMPARED.search(column) else _own(one, rates)
+            own = None if compared(column) else _own(one, rates)
             if made := _named(one, rates) or _over_one(one, own, loose, alone):
                 found.append(made)
             elif own and len(loose.get(id(own), ())) > 1:
@@ -112,6 +114,12 @@ def ratios(subject: Subject) -> list[list[Ratio]]:
         found += [made for several in scaled.values() for made in _over_several(several)]
         found += [made for several_ in others.values() for made in _inferred(several_)]
     return found
+
+
+def compared(column: str) -> bool:
+    """Whether its cells are not over fewer devices: over another system, or precision."""
+    other = NARROW.search(column) and not re.search(r"scaling|efficien", column, re.IGNORECASE)
+    return bool(other or COMPARED.search(column))
 
 
 def derived(one: Cell) -> bool:
@@ -166,35 +174,48 @@ def _implied(one: Cell, own: Cell) -> tuple[float, float]:
     return own.low / max(one.high * share, 1e-12), own.high / max(one.low * share, 1e-12)
 
 
+#: rows by which a formula is looked for
+SAMPLE = 200
+#: of a formula, the column that is held against another, or against the row that has 1 where there is none; see Ratio
+Formula = tuple[str, str, float, float]
+
+
 def _inferred(several: Sequence[Row]) -> Iterator[list[Ratio]]:
     """Of a column whose heading does not tell: the formula by which most of its cells, and two at least, are ratios of
     others; or that of the two columns which it names."""
-    best: tuple[int, list[Ratio]] = 0, []
-    for made in _formulas(several):
-        score = sum(one.told_by for one in made)
-        if score > best[0]:
-            best = score, made
-    score, made = best
+    tried = [(formula, _made(formula, several[:SAMPLE])) for formula in _formulas(several)]
+    formula, made = max(tried, key=lambda one: _score(one[1]), default=(("", "", 1.0, 0.0), []))
+    score = _score(made)
     wrong = len(made) - score
     if score and len(made) > 1 and wrong <= max(1, len(made) // 3) and (score > 1 or len(made) == 2):
-        yield from ([one] for one in made)
+        yield from ([one] for one in (made if len(several) <= SAMPLE else _made(formula, several)))
     elif not score and (named := list(_both(several))):
         yield from ([one] for one in named)
 
 
-def _formulas(several: Sequence[Row]) -> Iterator[list[Ratio]]:
-    """Over the row that has 1, or of two columns; without cells that are 1 by themselves."""
+def _score(made: Sequence[Ratio]) -> int:
+    return sum(one.told_by for one in made)
+
+
+def _formulas(several: Sequence[Row]) -> Iterator[Formula]:
+    rows = [{one.figure.column for one in row if _slot(one)} for _, row in several]
+    columns = [
+        name for name in dict.fromkeys(one.figure.column for one in several[0][1]) if all(name in row for row in rows)
+    ]
+    for scale, less in _scales(several[0][0]):
+        for above in columns[:8]:
+            yield above, "", scale, less
+            yield from ((above, below, scale, less) for below in columns[:8] if above != below)
+
+
+def _made(formula: Formula, several: Sequence[Row]) -> list[Ratio]:
+    """Without cells that are 1 by themselves."""
+    above, below, scale, less = formula
     slots = [{one.figure.column: one for one in row if _slot(one)} for _, row in several]
-    columns = [name for name in slots[0] if all(name in row for row in slots)][:8]
     cells = [one for one, _ in several]
-    for scale, less in _scales(cells[0]):
-        for name in columns:
-            yield list(_over_rows(cells, [row[name] for row in slots], scale, less))
-        for above in columns:
-            for below in columns:
-                if above != below:
-                    pairs = [(row[above], row[below]) for row in slots]
-                    yield [_ratio(one, a, b, scale, less) for one, (a, b) in zip(cells, pairs, strict=True)]
+    if not below:
+        return list(_over_rows(cells, [row[above] for row in slots], scale, less))
+    return [_ratio(one, row[above], row[below], scale, less) for one, row in zip(cells, slots, strict=True)]
 
 
 def _slot(one: Cell) -> bool:

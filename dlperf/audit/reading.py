@@ -92,7 +92,7 @@ def log(path: Path, shown: str, name: str, text: str) -> Subject | None:
     labels: dict[str, str] = {}
     made = [of(replace(_ran(one, steps), origin="log"), name, shown) for one in _figures(path, shown)]
     if steps and any(any(row[1:]) for _, row in steps.rows):
-        figures, labels = wide.figures([steps], shown, shown)
+        figures, labels = wide.figures([steps], shown, shown, needed=False)
         made += [of(figure, name, "") for figure in figures]
     return Subject(name, made, labels=labels, plain=True) if made else None
 

@@ -70,6 +70,11 @@ def steps(subject: Subject) -> Iterator[Finding]:
             yield at(subject, record, ERROR, expected, f"{count(ran, 'step')} in its windows")
 
 
+def changed(subject: Subject) -> Iterator[Finding]:
+    for told in subject.changed:
+        yield Finding(WARNING, subject.name, "", "", "", "records.jsonl", "records as they were written", told)
+
+
 def samples(subject: Subject) -> Iterator[Finding]:
     for record in _done(subject):
         job = record.job
@@ -272,6 +277,13 @@ def work(subject: Subject) -> Iterator[Finding]:
 
 
 RULES = (
+    Rule(
+        "changed by hand",
+        "Nobody changed a comparison's records after they were written.",
+        WARNING,
+        "each line's digest, and their order",
+        changed,
+    ),
     Rule(
         "steps of the protocol",
         "A run timed as many steps as its protocol claims.",

@@ -292,7 +292,7 @@ def _html(text: str) -> list[Table]:
 
 
 def _json(text: str, sure: bool) -> list[Table]:
-    """A row for each object that has scalars, with those of the objects around it; a table for each set of keys."""
+    """A row for each object that has scalars, with those around it; a table for each list and set of keys."""
     try:
         told = json.loads(text)
     except RecursionError:
@@ -305,10 +305,11 @@ def _json(text: str, sure: bool) -> list[Table]:
             if not sure:
                 return []
             raise ValueError(f"it is no JSON: {error}") from None
-    groups: dict[tuple[str, ...], Rows] = {}
+    groups: dict[tuple[str, tuple[str, ...]], Rows] = {}
     for place, row in _objects(told, "", {}, 0):
-        groups.setdefault(tuple(row), []).append((place, list(row.values())))
-    return [Table("", head, rows) for head, rows in groups.items() if len(head) > 1]
+        listed = place.partition("[")[0] if "[" in place else ""
+        groups.setdefault((listed, tuple(row)), []).append((place, list(row.values())))
+    return [Table(listed, head, rows) for (listed, head), rows in groups.items() if len(head) > 1]
 
 
 def _objects(told: Any, place: str, around: Mapping[str, str], depth: int) -> Iterator[tuple[str, dict[str, str]]]:

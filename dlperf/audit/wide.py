@@ -14,6 +14,10 @@ from dlperf.audit.headings import normal
 from dlperf.audit.tables import MARK, Table
 from dlperf.figures.published import Figure, number
 
+#: rows by which a column is told
+MOST = 1000
+#: of a first column of numbers, that they are devices
+COUNT = re.compile(r"#|n|x|size|scale|count|", re.IGNORECASE)
 #: what makes the figures of a table rates
 SIZES = {"devices", "nodes", "per_node", "parallel", "batch"}
 #: what a row tells that becomes an option of its figures
@@ -31,9 +35,9 @@ FEW = re.compile(r"\b(?:a |one |only )(?:single )?run\b|\bsingle run\b|\b(?:two|
 TRANSPOSED = re.compile(r"^(metric|quantity|measure|)$", re.IGNORECASE)
 
 
-def figures(made: Sequence[Table], name: str, stem: str) -> tuple[list[Figure], dict[str, str]]:
+def figures(made: Sequence[Table], name: str, stem: str, needed: bool = True) -> tuple[list[Figure], dict[str, str]]:
     """A figure for each cell, and what the parts of row labels are. name, stem: of the file. ValueError where no table
-    has numbers beside its labels."""
+    has numbers beside its labels, if they are needed."""
     found: list[Figure] = []
     labels: dict[str, str] = {}
     everything = " ".join([one.title + " " + " ".join(one.notes) for one in made] + [stem])
@@ -44,7 +48,7 @@ def figures(made: Sequence[Table], name: str, stem: str) -> tuple[list[Figure], 
         devices = devices or ({read.device} if read.device else set())
         labels[id_] = read.label
         found += read.figures()
-    if not any(one.value is not None for one in found):
+    if needed and not any(one.value is not None for one in found):
         raise ValueError("its tables have no numbers beside their labels, so nothing can be audited")
     return found, labels
 
@@ -78,9 +82,11 @@ class Read:
         return [self._kind(at, head) for at, head in enumerate(self.table.head)]
 
     def _kind(self, at: int, head: str) -> str:
-        cells = [MARK.sub("", row[at]) for _, row in self.table.rows if row[at]]
+        cells = [MARK.sub("", row[at]) for _, row in self.table.rows[:MOST] if row[at]]
         numbers = sum(_first(one) is not None for one in cells)
         mostly = numbers * 2 > len(cells)
+        if cells and all(any(headings.size(one)) for one in cells):
+            return "label"
         named = headings.kind(head, mostly)
         if named in ("batch", "devices") and mostly and headings.rated(head):
             named = ""  # samples/s at a batch size
@@ -113,14 +119,36 @@ class Read:
         return any(headings.rated(head) for head in self.table.head)
 
     @cached_property
+    def timed(self) -> bool:
+        """Whether its figures are times, as far as its page tells."""
+        told = " ".join([self.title, *self.table.notes])
+        return not self.unit and not headings.RATE.search(told) and bool(headings.TIMED.search(told))
+
+    @cached_property
     def sized(self) -> bool:
         """Whether the table itself tells numbers of devices; else its title may."""
         words = [*self.table.head, *(row[at] for _, row in self.table.rows for at in self.labels)]
         return bool({"devices", "nodes", "per_node"} & set(self.kinds)) or any(any(headings.size(one)) for one in words)
 
     @cached_property
+    def size(self) -> tuple[int | None, int | None]:
+        """That of the title, where the prose tells no other."""
+        told = {headings.size(one) for one in (self.table.title, *self.table.notes)} - {(None, None)}
+        return told.pop() if len(told) == 1 else (None, None)
+
+    @cached_property
+    def inferred(self) -> bool:
+        return bool(re.search(r"\binference\b|\bserving\b|\bpredict", self.title, re.IGNORECASE))
+
+    @cached_property
     def batched(self) -> bool:
         return bool({"batch", "micro_batch", "global_batch"} & set(self.kinds))
+
+    @cached_property
+    def sharded(self) -> bool:
+        """Whether the parts of a model share a batch, and how many copies there are is not told."""
+        parts = re.compile(r"(tensor|pipeline|model|expert)\W*parallel|^(tp|pp|mp|ep)$")
+        return any(parts.search(normal(head)) for head in self.table.head) and "parallel" not in self.kinds
 
     def figures(self) -> Iterator[Figure]:
         seen: dict[str, int] = {}
@@ -136,25 +164,21 @@ class Read:
     def _told(self, row: Sequence[str]) -> dict[str, str]:
         """What a row says of all its figures; of batches also the heading, as `batch head`."""
         told: dict[str, str] = {}
-        sharded = any(
-            re.search(r"(tensor|pipeline|model|expert)\W*parallel|^(tp|pp|mp|ep)$", normal(head))
-            for head in self.table.head
-        )
-        sharded = sharded and "parallel" not in self.kinds  # a model's parts share a batch
         free = []
         for at in self.labels:
             kind, cell = self.kinds[at], row[at]
-            if kind != "label" and cell and not (sharded and "batch" in kind):
+            if kind != "label" and cell and not (self.sharded and "batch" in kind):
                 told.setdefault(kind, cell)
                 told.setdefault(f"{kind} head", self.table.head[at])
             elif kind == "label" and cell:
+                pair = re.fullmatch(r"(\d+)\s*[x×*]\s*(\d+)", cell)
+                if pair and re.search(r"nodes?\W*[x×*]\W*(gpu|device)", normal(self.table.head[at])):
+                    told["nodes"], told["per_node"] = pair[1], pair[2]
+                    continue
                 free.append(cell)
-                if (
-                    not at
-                    and not STEPS.search(self.table.head[at])
-                    and re.fullmatch(r"x?\d+\s*x?", cell, re.IGNORECASE)
-                ):
-                    told.setdefault("devices", cell.strip("xX "))
+                bare = re.fullmatch(r"x?(\d+)\s*x?", cell, re.IGNORECASE)
+                if bare and not at and COUNT.fullmatch(self.table.head[at].strip()):
+                    told.setdefault("devices", bare[1])
         if "micro_batch" in told:
             told["batch"], told["batch head"] = told.pop("micro_batch"), told.pop("micro_batch head")
         elif "batch" not in told and normal(told.get("global_batch head", "")) == "train batch size":
@@ -197,11 +221,12 @@ class Read:
         if sized or (devices is None and any(size) and not re.fullmatch(r"\d+", head)):
             nodes, devices = size[0] or nodes, size[1]
         if nodes is None and devices is None and not self.sized:
-            nodes, devices = headings.size(self.title)
+            nodes, devices = self.size
         quantity = headings.quantity(head)
         many = sized or bool(told.keys() & SIZES) or bool(self.unit) or of_batches or any(headings.batch(head))
         if not quantity or (headings.rated(head) and quantity == "other" and headings.unit(head)):
-            quantity = "throughput" if headings.rated(head) or (many and not self.rated) else "other"
+            rate = headings.rated(head) or (many and not self.rated and not self.timed)
+            quantity = "throughput" if rate else "time_to_train" if many and self.timed and not self.rated else "other"
         words = f"{head} {told['label']}"
         note = self._note(head, printed)
         made = Figure(
@@ -246,6 +271,8 @@ class Read:
             r"\bseq(?:uence)?[ _]?(?:len(?:gth)?)?\s*(?:of|=|:)?\s*(\d{2,5})\b", f"{head} {self.title}", re.I
         ):
             options.setdefault("sequence", length[1])
+        if self.inferred:
+            options["task"] = "inference"
         if "runs" not in options and (few := FEW.search(" ".join([self.title, *self.table.notes]))):
             options["runs"] = "2" if re.search("two|2", few[0]) else "1"
         if "accumulation" in told:
@@ -253,6 +280,9 @@ class Read:
         batch, of = headings.batch(head)
         if not batch and of_batches and re.fullmatch(r"\d+", head):
             batch, of = head, "device"
+        titled = headings.batch(self.title)
+        if not batch and titled[1] == "device" and "global_batch" in told and "batch" not in told:
+            batch, of = titled
         if not batch and "batch" in told:
             batch, of = _of(made, told["batch"], told["batch head"]), "device"
         elif not batch and "global_batch" in told:
@@ -260,7 +290,7 @@ class Read:
         if not batch:
             batch, of = headings.batch(told["label"])
         if not batch and not self.batched:
-            batch, of = headings.batch(self.title)
+            batch, of = titled
         return replace(made, options=options, batch=batch, batch_of=of if batch else "")
 
     def _note(self, head: str, printed: str) -> str:
@@ -288,7 +318,7 @@ def completed(figure: Figure, title: str = "") -> Figure:
     options = dict(figure.options)
     if re.search(r"w/o clip|without clip", words, re.IGNORECASE):
         options.setdefault("clip", "off")
-    known = headings.precision(figure.column) or headings.precision(figure.row) or headings.precision(title)
+    known = figure.precision or next(filter(None, map(headings.precision, (figure.column, figure.row, title))), "")
     return replace(
         figure,
         table=figure.table or title,
@@ -300,7 +330,7 @@ def completed(figure: Figure, title: str = "") -> Figure:
         devices=devices,
         origin=figure.origin or "table",
         options=options,
-        precision=figure.precision or known,
+        precision=known,
         batch_of=figure.batch_of or ("device" if figure.batch else ""),
     )
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from dlperf import models
@@ -54,6 +55,7 @@ BEYOND = 10.0
 BEYOND_ON_GPU = 2.0
 
 
+@lru_cache(maxsize=2**10)
 def of(name: str, precision: str) -> float | None:
     """FLOP/s of a GPU by its name, in a precision; None for a card or a mode that is not known here."""
     for pattern, fp32, tf32, half in PEAKS:

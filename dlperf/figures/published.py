@@ -7,6 +7,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import lru_cache
 
 #: what a cell tells
 QUANTITIES = ("throughput", "speedup", "efficiency", "time_to_train", "other")
@@ -71,6 +72,7 @@ class Figure:
         return found[0] if found else None
 
 
+@lru_cache(maxsize=2**16)
 def number(printed: str) -> tuple[float, float] | None:
     """What a cell says, and one of its last digit; None for a blank, `OOM`, and whatever else is no number."""
     found = NUMBER.fullmatch(printed.strip())

@@ -72,6 +72,12 @@ def test_scaling(eight: str, rule: str | None, severity: str | None) -> None:
     assert found == ([(rule, severity)] if severity else [])
 
 
+def test_a_rate_of_one_line_varies_more() -> None:
+    last = {"estimator": "last_printed"}
+    assert ("super-linear", WARNING) in told(of(figure("400", **last), figure("3300", 8, **last)))
+    assert ("super-linear", ERROR) in told(of(figure("400", **last), figure("3600", 8, **last)))
+
+
 def test_other_batches_and_systems_are_no_series() -> None:
     assert of(figure("400"), figure("3600", 8, batch="256")) == []
     assert of(figure("400"), figure("3600", 8, system="MXNet", column="MXNet")) == []
@@ -106,7 +112,7 @@ def test_times_to_train_may_need_fewer_epochs() -> None:
         ("2000", {"precision": "fp32"}, "above the peak", ERROR),
         ("1800", {"precision": "fp32", "device": "A100"}, "FP32 beyond FP32", WARNING),
         ("0.4", {"precision": "amp"}, "implausible share of the peak", WARNING),
-        ("0.0", {}, "no rate", ERROR),
+        ("0.0", {}, "no rate", WARNING),
         ("600", {"model": "bert_base", "unit": "sentences/s", "precision": "amp"}, "", ""),
         ("2100", {"model": "bert_base", "unit": "sentences/s", "precision": "amp"}, "above the peak", ERROR),
         ("600", {"model": "bert_base", "precision": "amp", "options": {"sequence": "512"}}, "above the peak", ERROR),

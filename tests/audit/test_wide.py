@@ -69,6 +69,21 @@ Some words | that are no table.
     assert [one.quantity for one in cells[:3]] == ["throughput", "throughput", "other"]
 
 
+@pytest.mark.parametrize(
+    ("title", "head", "quantity"),
+    [
+        ("ResNet-50", "A", "throughput"),
+        ("ResNet-50, minutes to train", "A", "time_to_train"),
+        ("ResNet-50, time to train", "img/s", "throughput"),
+        ("ResNet-50", "A (ms)", "other"),
+        ("Throughput, higher is better", "A", "throughput"),
+    ],
+)
+def test_times_are_no_rates(tmp_path: Path, title: str, head: str, quantity: str) -> None:
+    text = f"# {title}\n\n| GPUs | {head} |\n|---|---|\n| 8 | 28.7 |\n| 16 | 15.1 |\n"
+    assert [one[0] for one in figures(tmp_path, text, "t.md")] == [quantity] * 2
+
+
 def test_a_number_for_each_precision(tmp_path: Path) -> None:
     text = """\
 | GPUs | Batch size / GPU: mixed precision, FP32 | Throughput - mixed precision | Throughput - FP32 |
