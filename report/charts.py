@@ -148,7 +148,9 @@ def _draw_panel(axes: Any, panel: Panel) -> None:
     places = _at(panel)
     for row, bar in zip(places, bars, strict=False):
         hue = colour(bar.system or bar.label)
-        look = {"color": PAPER, "edgecolor": hue, "hatch": "////", "linewidth": 1.2} if bar.hollow else {"color": hue}
+        look = (
+            {"facecolor": "none", "edgecolor": hue, "hatch": "////", "linewidth": 1.2} if bar.hollow else {"color": hue}
+        )
         axes.barh(row, bar.value, height=0.62, **look)
         if len(bar.runs) > 1:
             dots = {"color": INK, "markeredgecolor": PAPER, "markeredgewidth": 0.6}
@@ -156,7 +158,7 @@ def _draw_panel(axes: Any, panel: Panel) -> None:
         end = _whisker(axes, row, bar, right)
         axes.annotate(bar.text, (end, row), (5, 0), textcoords="offset points", va="center")
     for row, (_, reason) in zip(places[len(bars) :], missing, strict=True):
-        axes.barh(row, right * 0.02, height=0.62, color=PAPER, edgecolor=QUIET, hatch="////", linewidth=0.6)
+        axes.barh(row, right * 0.02, height=0.62, facecolor="none", edgecolor=QUIET, hatch="////", linewidth=0.6)
         axes.annotate(reason, (right * 0.02, row), (5, 0), textcoords="offset points", va="center", color=QUIET)
     labels = [*(bar.label for bar in bars), *(label for label, _ in missing)]
     axes.set_yticks(places, [text.line(label, LABEL) for label in labels])

@@ -406,6 +406,7 @@ def test_a_chart_has_each_row_beside_what_was_published_in_the_comparisons_order
         ("Apache MXNet", "14.19 (n=7)"),
         ("NGC MXNet 1.6.0", "392.24 img/s"),
     ]
+    assert 'fill="#ffffff"' not in charts.svg(chart, "x"), "which would be white on a dark page, too"
     assert charts.svg(chart, "x").count("<pattern") == len({bar.system for bar in panel.bars if bar.hollow})
 
 
