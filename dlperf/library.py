@@ -53,7 +53,8 @@ class Compared:
 
         from dlperf.figures import ranked
 
-        return pandas.DataFrame(ranked.rows(self.comparison))
+        made = pandas.DataFrame(ranked.rows(self.comparison))
+        return made.astype(ranked.TYPES) if len(made) else made
 
     @property
     def runs(self) -> pandas.DataFrame:

@@ -43,9 +43,11 @@ def _show(source: Path, row: str | None) -> int:
 
 
 def _named(comparison: Comparison, name: str) -> Job:
-    """By its id, or by its system where one row alone has that."""
+    """By its id, or by its system, in tables or in records, where one row alone has that."""
+    from dlperf.report import names
+
     rows = {job.id: job for job in comparison.jobs}
-    of_system = [job for job in comparison.jobs if job.system == name]
+    of_system = [job for job in comparison.jobs if name in (job.system, names.system(job))]
     if name not in rows and len(of_system) == 1:
         return of_system[0]
     if name not in rows:

@@ -141,7 +141,11 @@ def _planned(asked: Asked, arguments: Mapping[str, Any], adapters: Mapping[str, 
         raise UsageError(
             [Problem("ROW", asked.adapter, says="name one model and one precision: --model, --precision.")]
         )
-    return spec, found.jobs[0]
+    job = found.jobs[0]
+    if not (adapters[job.adapter].folder / "profiling.py").is_file():
+        says = "no profiler is known for this framework: its adapter has no profiling.py."
+        raise UsageError([Problem("ROW", asked.adapter, says=says)])
+    return spec, job
 
 
 def _alike(rows: Sequence[str], jobs: Sequence[Any]) -> None:

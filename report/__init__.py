@@ -76,7 +76,7 @@ def write_proof(comparison: Comparison, folder: Path) -> None:
 
 
 def write_against(comparison: Comparison, sources: Sequence[Source], folder: Path) -> None:
-    """Write AGAINST into `folder`, in the same way: the rows beside the closest ones of each source."""
+    """Write AGAINST and its charts into `folder`, in the same way: the rows beside the closest ones of each source."""
     place(render_against(public.unnamed(comparison, folder), sources), folder)
 
 
@@ -154,13 +154,15 @@ def render_against(comparison: Comparison, sources: Sequence[Source]) -> dict[st
     report = against_.against(comparison, sources)
     told = list(against_.lines(against_.pairs(comparison, sources)))
     held = {"schema": SCHEMA, "sources": [one.name for one in sources], "rows": tuple(told)}
+    charted = [table.chart for table in report.tables if table.chart]
+    drawn = {chart.file: charts.svg(chart, Path(chart.file).stem) for chart in charted}
     made = (
         _markdown(report, "against.md.j2"),
-        _html(report, {}, "against.html.j2"),
+        _html(report, drawn, "against.html.j2"),
         _csv(told, "job"),
         "{" + ",".join(f"\n{json.dumps(key)}: {_lines(value)}" for key, value in held.items()) + "\n}\n",
     )
-    return dict(zip(AGAINST, made, strict=True))
+    return {**drawn, **dict(zip(AGAINST, made, strict=True))}
 
 
 def render_source(source: Source) -> dict[str, str]:

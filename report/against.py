@@ -4,14 +4,14 @@ one table with our own. Pure."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from dlperf.figures import closest
 from dlperf.figures.published import Figure, Source
 from dlperf.figures.summaries import Summary, summarized
 from dlperf.report import names, source, text
-from dlperf.report.shape import AgainstReport, AgainstTable, Column, Printed
+from dlperf.report.shape import AgainstReport, AgainstTable, Bar, Chart, Column, Panel, Printed
 from dlperf.report.view import about, title
 from dlperf.schema import Comparison
 
@@ -32,6 +32,10 @@ COLUMNS = (
 )
 
 
+#: rows that a chart has room for
+MOST_PAIRS = 20
+
+
 @dataclass(frozen=True)
 class Beside:
     """One of our rows and the closest of a source; None without any. differs: what, ours, theirs. ratio: empty where
@@ -44,6 +48,13 @@ class Beside:
     differs: tuple[tuple[str, str, str], ...]
     ratio: str
     no_ratio: str
+
+    @property
+    def over(self) -> float:
+        """Ours over theirs."""
+        assert self.figure
+        assert self.summary.throughput
+        return self.summary.throughput.centre / (self.figure.value or 1.0)
 
 
 def pairs(comparison: Comparison, sources: Iterable[Source]) -> list[Beside]:
@@ -58,9 +69,8 @@ def _beside(comparison: Comparison, row: Summary, of: Source) -> Beside:
     if found is None:
         return Beside(row, of, unit, None, (), "", f"it has no rate of {names.model(row.job.model)} or its family")
     why = closest.no_ratio(row.job, unit, found)
-    rate = row.throughput.centre if row.throughput else 0.0
-    ratio = "" if why else text.column([rate / (found.value or 1.0)])[0]
-    return Beside(row, of, unit, found, tuple(_differs(comparison, row, unit, found)), ratio, why)
+    made = Beside(row, of, unit, found, tuple(_differs(comparison, row, unit, found)), "", why)
+    return made if why else replace(made, ratio=text.column([made.over])[0])
 
 
 def _differs(comparison: Comparison, row: Summary, unit: str, one: Figure) -> Iterator[tuple[str, str, str]]:
@@ -199,7 +209,53 @@ def _table(section: str, mine: Sequence[Beside], anchor: str) -> AgainstTable:
         columns=COLUMNS,
         rows=tuple(rows),
         notes=tuple(numbers),
+        chart=_chart(section, mine, shared, anchor),
     )
+
+
+def _chart(section: str, mine: Sequence[Beside], shared: Sequence[tuple[str, str, str]], anchor: str) -> Chart | None:
+    """Of each row that has a ratio a full bar, and a hollow one of what was published; in the comparison's order, since
+    they are not ranked with each other."""
+    drawn = [one for one in mine if one.ratio]
+    if not 1 <= len(drawn) <= MOST_PAIRS:
+        return None
+    of = text.line(mine[0].source.title)
+    hardware = next(((ours, theirs) for what, ours, theirs in shared if what == "hardware"), None)
+    ours, theirs = (f" on {one}" if one else "" for one in hardware or ("", ""))
+    several = names.sizes_differ(one.summary.job for one in mine)
+    digits = text.decimals(one.summary.throughput for one in mine if one.summary.throughput)
+    bars = tuple(bar for one in drawn for bar in _bars(one, several, digits, hardware is None))
+    unit = f"{drawn[0].unit} per device"
+    return Chart(
+        file=f"charts/against-{anchor.strip('-')}.svg",
+        title=_finding(drawn),
+        unit=unit,
+        alt=f"{section}, {unit}, in pairs: {'; '.join(f'{bar.label} {bar.text}' for bar in bars)}",
+        panels=(Panel(f"{section}. Full bars: ours{ours}. Hatched: {of}{theirs}", bars),),
+        axis="each row of ours and the closest published one; no ranking",
+    )
+
+
+def _finding(drawn: Sequence[Beside]) -> str:
+    """`Ours is 0.0075 to 0.0369 times the closest published rate, on other hardware`."""
+    ends = dict.fromkeys(end(drawn, key=lambda one: one.over).ratio for end in (min, max))
+    other = all(any(what == "hardware" for what, *_ in one.differs) for one in drawn)
+    return f"Ours is {' to '.join(ends)} times the closest published rate{', on other hardware' if other else ''}"
+
+
+def _bars(one: Beside, several: bool, digits: int, hardware: bool) -> Iterator[Bar]:
+    """hardware: whether it is to be named."""
+    figure, rate, devices = one.figure, one.summary.throughput, one.summary.job.world_size
+    assert figure
+    assert rate
+    of = f" on {text.count(devices, 'device')}" if devices > 1 else ""
+    low, high = (end / devices if end else None for end in (rate.low, rate.high))
+    ours = f"{text.number(rate.centre / devices, digits)} (n={rate.n}{of})"
+    yield Bar(names.row(one.summary.job, several), rate.centre / devices, low, high, ours)
+    value, printed = (figure.value or 0.0) / devices, text.line(_printed(figure))
+    label = ", ".join(filter(None, (_framework(figure), figure.device if hardware else "")))
+    told = f"{text.column([value])[0]} ({printed}{of})" if of else printed
+    yield Bar(text.line(label), value, None, None, told, system=figure.framework, hollow=True)
 
 
 def _theirs(one: Beside, shared: Sequence[tuple[str, str, str]], notes: dict[str, int]) -> tuple[Printed, ...]:

@@ -32,10 +32,12 @@ FONTS = "'DejaVu Sans', Verdana, sans-serif"
 WIDTH_INCHES = 7.6
 ROW_INCHES = 0.34
 LINES_INCHES = 4.2
+#: between a pair of bars and the next, in rows
+PAIRS_APART = 0.5
 #: characters of a title's line
 LINE = 88
-#: and of the name of a row
-LABEL = 48
+#: and of the name of a row; with names that are longer than the second, titles have less room
+LABEL, SHORT = 48, 8
 #: of a chart of lines, the least height between two names, as a share of the axis
 APART = 0.055
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
@@ -104,8 +106,19 @@ def _height(chart: Chart | LineChart | Waterfall) -> float:
     return 0.6 + sum(0.8 + ROW_INCHES * _rows(panel) for panel in chart.panels)
 
 
-def _rows(panel: Panel) -> int:
-    return len(panel.bars) + len(panel.missing)
+def _rows(panel: Panel) -> float:
+    """How high it is, in rows."""
+    return len(panel.bars) + len(panel.missing) + PAIRS_APART * sum(bar.hollow for bar in panel.bars[:-1])
+
+
+def _at(panel: Panel) -> list[float]:
+    """Where each bar stands, then each row without one: a bar and the hollow one beside it are a pair."""
+    found, at = [], 0.0
+    for bar in panel.bars:
+        found.append(at)
+        at += 1 + PAIRS_APART * bar.hollow
+    at -= PAIRS_APART * bool(panel.bars and panel.bars[-1].hollow)
+    return [*found, *(at + row for row in range(len(panel.missing)))]
 
 
 def _draw_bars(figure: Any, chart: Chart) -> None:
@@ -113,36 +126,42 @@ def _draw_bars(figure: Any, chart: Chart) -> None:
     axes = figure.subplots(len(heights), 1, squeeze=False, gridspec_kw={"height_ratios": heights})[:, 0]
     for each, panel in zip(axes, chart.panels, strict=True):
         _draw_panel(each, panel)
-        _title(each, panel.title)
+        _title(each, panel.title, max((len(label) for label in _labels(chart)), default=0))
     drawn = [each for each, panel in zip(axes, chart.panels, strict=True) if panel.bars]
     drawn[-1].set_xlabel(f"{chart.unit}: {chart.axis or 'median of n runs, its 95 % interval, and each run as a dot'}")
 
 
-def _title(axes: Any, title: str) -> None:
-    axes.set_title(textwrap.fill(title, LINE), loc="left", fontsize=9.5, pad=6)
+def _title(axes: Any, title: str, beside: int = 0) -> None:
+    """beside: characters of the names on its left."""
+    axes.set_title(textwrap.fill(title, LINE - max(0, beside - SHORT)), loc="left", fontsize=9.5, pad=6)
+
+
+def _labels(chart: Chart) -> list[str]:
+    told = [name for panel in chart.panels for name in (*(bar.label for bar in panel.bars), *dict(panel.missing))]
+    return [text.line(name, LABEL) for name in told]
 
 
 def _draw_panel(axes: Any, panel: Panel) -> None:
     bars, missing = panel.bars, panel.missing
     ends = [(bar.high or bar.value) if _fits(bar, bars) else bar.value for bar in bars]
     right = max(ends, default=1.0)
-    axes.barh(
-        range(len(bars)),
-        [bar.value for bar in bars],
-        height=0.62,
-        color=[colour(bar.system or bar.label) for bar in bars],
-    )
-    for row, bar in enumerate(bars):
+    places = _at(panel)
+    for row, bar in zip(places, bars, strict=False):
+        hue = colour(bar.system or bar.label)
+        look = (
+            {"facecolor": "none", "edgecolor": hue, "hatch": "////", "linewidth": 1.2} if bar.hollow else {"color": hue}
+        )
+        axes.barh(row, bar.value, height=0.62, **look)
         if len(bar.runs) > 1:
             dots = {"color": INK, "markeredgecolor": PAPER, "markeredgewidth": 0.6}
             axes.plot(bar.runs, [row + 0.2] * len(bar.runs), "o", markersize=4, **dots)
         end = _whisker(axes, row, bar, right)
         axes.annotate(bar.text, (end, row), (5, 0), textcoords="offset points", va="center")
-    for row, (_, reason) in enumerate(missing, start=len(bars)):
-        axes.barh(row, right * 0.02, height=0.62, color=PAPER, edgecolor=QUIET, hatch="////", linewidth=0.6)
+    for row, (_, reason) in zip(places[len(bars) :], missing, strict=True):
+        axes.barh(row, right * 0.02, height=0.62, facecolor="none", edgecolor=QUIET, hatch="////", linewidth=0.6)
         axes.annotate(reason, (right * 0.02, row), (5, 0), textcoords="offset points", va="center", color=QUIET)
     labels = [*(bar.label for bar in bars), *(label for label, _ in missing)]
-    axes.set_yticks(range(_rows(panel)), [text.line(label, LABEL) for label in labels])
+    axes.set_yticks(places, [text.line(label, LABEL) for label in labels])
     axes.set_ylim(_rows(panel) - 0.4, -0.6)
     axes.set_xlim(0, right * 1.3)
     axes.xaxis.set_visible(bool(bars))
@@ -178,7 +197,7 @@ def _fits(bar: Bar, bars: tuple[Bar, ...]) -> bool:
     return bar.high is not None and bar.high <= 2 * max(other.value for other in bars)
 
 
-def _whisker(axes: Any, row: int, bar: Bar, right: float) -> float:
+def _whisker(axes: Any, row: float, bar: Bar, right: float) -> float:
     """Draw the interval; returns where the label may begin."""
     if bar.low is None or bar.high is None:
         return bar.value

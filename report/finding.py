@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 from dlperf.figures import ranking, statistics, summaries
 from dlperf.figures.standings import Standing
@@ -48,8 +49,9 @@ def _headline(ranked: list[Standing]) -> str:
     behind = next((s for s in known[1:] if s.relative), None)
     if len(_first(known)) > 1 or behind is None or _unknown(known):
         return _leader(known)
-    assert behind.relative is not None
-    return f"{_leader(known)}, {text.number(1 / behind.relative.centre, 2)} times {_name(behind)}"
+    after = _next([s for s in known[1:] if s.relative])
+    times = [f"{text.number(1 / s.relative.centre, 2)} times {_name(s)}" for s in after if s.relative]
+    return f"{_leader(known)}, {text.listing(times)}" if len(after) <= MOST_TIED else _leader(known)
 
 
 def _leader(known: list[Standing]) -> str:
@@ -77,6 +79,11 @@ def _over_sizes(standings: list[list[Standing]], groups: list[list[Summary]]) ->
 def _first(known: list[Standing]) -> list[Standing]:
     """Those that may be fastest."""
     return [*known[:1], *(s for s in known[1:] if s.may_be_fastest)]
+
+
+def _next(rest: list[Standing]) -> list[Standing]:
+    """Those that may come next, of rows behind the first, the best of them first."""
+    return [s for s in rest if s is rest[0] or (s.ranks and rest[0].ranks and s.ranks[0] <= rest[0].ranks[0])]
 
 
 def _unknown(known: list[Standing]) -> list[Standing]:
@@ -108,10 +115,24 @@ def _winner(ranked: list[Standing], level: float) -> str:
         others = text.listing(map(_name, unknown))
         parts.append(f"Too few repeats to tell whether {others} {_differ(unknown)} from it.")
     if rest:
-        parts.append(f"{_name(rest[0])} came next, at {_relative(rest[0])} of the rate of {_name(best)}.")
+        after = _next(rest)
+        tied = ", not told apart" if len(after) > 1 else ""
+        at = text.listing(map(_relative, after))
+        parts.append(f"{text.listing(map(_name, after))} came next{tied}, at {at} of the rate of {_name(best)}.")
+    parts += _order(ranked, places)
     if aside:
         parts.append(f"Not comparable: {aside}; the table says why.")
     return " ".join(parts)
+
+
+def _order(ranked: list[Standing], places: int) -> list[str]:
+    """Why a row stands above one with a higher median, where one does."""
+    for above, below in pairwise(ranked):
+        a, b = (s.summary.throughput for s in (above, below))
+        if above.ranks and a and b and float(f"{a.centre:.{places}f}") < float(f"{b.centre:.{places}f}"):
+            before = f"{_name(below)} is before {_name(above)}"
+            return [f"Rows stand by their ratios, of runs in the same block: by medians {before}."]
+    return []
 
 
 def _wanted(first: list[Standing], level: float) -> str:

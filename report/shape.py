@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ class Table:
 @dataclass(frozen=True)
 class Bar:
     """One bar of a chart, the only numbers in the view: for charts.py, not for a template. runs: of each the rate.
-    system: whose colour it has, where its label does not say."""
+    system: whose colour it has, where its label does not say. hollow: what others published, beside the bar before it,
+    which is ours."""
 
     label: str
     value: float
@@ -56,6 +57,7 @@ class Bar:
     text: str
     runs: tuple[float, ...] = ()
     system: str = ""
+    hollow: bool = False
 
 
 @dataclass(frozen=True)
@@ -240,13 +242,16 @@ class Proof:
 @dataclass(frozen=True)
 class Excerpt:
     """A heading, a sentence, and verbatim text under it. model: which it concerns, where that is one. anchor: of the
-    first that is of a row."""
+    first that is of a row, and of an environment. environment: the anchor of that which it ran in. runs: what the row's
+    rate is the median of; None without any."""
 
     title: str
     about: str
     text: str
     model: str = ""
     anchor: str = ""
+    environment: str = ""
+    runs: Table | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -351,7 +356,7 @@ class SourceReport:
 @dataclass(frozen=True)
 class AgainstTable:
     """Our rows of one section beside those of one source. shared: what differs in all of them. notes: doubts about
-    theirs, the first being number 1."""
+    theirs, the first being number 1. chart: None where no row has a ratio, or too many have."""
 
     title: str
     anchor: str
@@ -359,6 +364,7 @@ class AgainstTable:
     columns: tuple[Column, ...]
     rows: tuple[tuple[Printed, ...], ...]
     notes: tuple[str, ...]
+    chart: Chart | None
 
 
 @dataclass(frozen=True)

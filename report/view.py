@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from dlperf.figures import standings, until
+from dlperf.figures import rates, standings, until
 from dlperf.figures import summaries as summaries_
 from dlperf.figures.summaries import Summary
 from dlperf.report import names, overview, proofs, protocol, speeds, text
@@ -44,7 +44,7 @@ def view(comparison: Comparison) -> Report:
     failures = parts("The list of failures", _failures, comparison)
     audited = parts("The audit", audits, comparison)
     made = tuple(overview.answered(one) for several in sections for one in several)
-    commands, rates = tuple(_commands(comparison)), overview.overview(made)
+    commands, table = tuple(_commands(comparison, found)), overview.overview(made)
     return Report(
         title=title(comparison),
         about=about(comparison),
@@ -62,14 +62,15 @@ def view(comparison: Comparison) -> Report:
         failures=failures,
         protocol=tuple(protocol.sentences(comparison)),
         environment_commands=tuple(
-            Excerpt(title=name, about="", text=command.rstrip("\n")) for name, command in comparison.commands.items()
+            Excerpt(name, "", command.rstrip("\n"), anchor=_environment_anchor(name))
+            for name, command in comparison.commands.items()
         ),
         commands=commands,
         proofs=proven,
         proof_about=proofs.ABOUT if proven else (),
         audits=audited,
-        overview=rates,
-        pages=overview.pages(made, proven, commands) if rates else (),
+        overview=table,
+        pages=overview.pages(made, proven, commands) if table else (),
     )
 
 
@@ -304,7 +305,12 @@ def _folders(records: Sequence[Record]) -> str:
     return text.listing(record.folder for record in records) or "Not started"
 
 
-def _commands(comparison: Comparison) -> Iterable[Excerpt]:
+def _environment_anchor(name: str) -> str:
+    """The anchor of an environment's command."""
+    return f"environment-{text.slug(name)}"
+
+
+def _commands(comparison: Comparison, found: Mapping[str, Summary]) -> Iterable[Excerpt]:
     """The script of each row; once where its runs differ in nothing but their folder and comments."""
     for job in comparison.jobs:
         shown: dict[str, list[Record]] = {}
@@ -312,11 +318,35 @@ def _commands(comparison: Comparison) -> Iterable[Excerpt]:
             if record.command:
                 shown.setdefault(_essence(record), []).append(record)
         for records in shown.values():
-            first, *others = [record.folder for record in records]
-            same = f"; but for the folder the same in {text.listing(others)}" if others else ""
-            about = f"{first}/launch.sh{same}."
+            same = f"; of {text.count(len(records) - 1, 'more run')} but for the folder the same" if records[1:] else ""
+            about = f"{records[0].folder}/launch.sh{same}."
             anchor = names.command(job) if records is next(iter(shown.values())) else ""
-            yield Excerpt(names.titled(job), about, records[0].command.rstrip("\n"), job.model, anchor)
+            name = f"{job.adapter} {job.image or job.environment}"
+            environment = _environment_anchor(name) if name in comparison.commands else ""
+            runs = _runs(found[job.id], {record.folder for record in records})
+            yield Excerpt(
+                names.titled(job), about, records[0].command.rstrip("\n"), job.model, anchor, environment, runs=runs
+            )
+
+
+def _runs(row: Summary, folders: Container[str]) -> Table | None:
+    """Those of a row that succeeded in these folders: rate, and what it is the quotient of."""
+    done = [record for record in row.done if record.folder in folders and record.windows]
+    if not (done and row.throughput):
+        return None
+    unit, places = names.rate_unit(row.job.family), text.decimals([row.throughput])
+    titles = (unit, unit.removesuffix("/s"), "seconds", "windows")
+    cells = (
+        (
+            record.folder,
+            text.number(rates.throughput(record), places),
+            f"{sum(window.samples for window in record.windows):,}",
+            text.number(rates.seconds(record), 3),
+            str(len(record.windows)),
+        )
+        for record in done
+    )
+    return Table((Column("run"), *(Column(title, numeric=True) for title in titles)), tuple(map(Row, cells)))
 
 
 def _essence(record: Record) -> str:

@@ -68,6 +68,7 @@ def test_a_comparison_is_silent_and_leaves_no_handler(tmp_path, monkeypatch, cap
     )
     assert row["median"] == pytest.approx(32, rel=1e-9)
     assert (row["why"].partition(":")[0], row["unit"]) == ("no proof", "sentences/s")
+    assert {name: str(made.rows.dtypes[name]) for name in ranked.TYPES} == ranked.TYPES, "also without any figure"
     assert list(made.runs["throughput_samples_per_second"]) == pytest.approx([32, 32], rel=1e-9)
     assert list(made.runs.columns) == list(dlperf.load(made.folder).columns)
     assert "Fake" in made._repr_html_()

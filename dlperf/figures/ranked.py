@@ -10,6 +10,11 @@ from dlperf.figures.summaries import Summary
 from dlperf.models import FAMILIES
 from dlperf.schema import Comparison, Job, Skip
 
+#: of columns that may have no figure in any row, and would then be objects
+TYPES = dict.fromkeys(("batch_size_per_device", "rank_first", "rank_last"), "Int64") | dict.fromkeys(
+    ("median", "low", "high", "relative", "relative_low", "relative_high"), "float64"
+)
+
 
 def rows(comparison: Comparison) -> list[dict[str, object]]:
     """The rows of all tables, the fastest of each first, then those without a figure and those that were not run.

@@ -289,6 +289,15 @@ def test_a_published_report_is_loaded_from_its_results() -> None:
     assert len(runs) == len(json.loads(path.read_text())["records"])
 
 
+def test_of_several_comparisons_each_run_says_whose_it_is() -> None:
+    paths = sorted(PUBLISHED, key=lambda one: one.stat().st_size)[:2]
+    both = dlperf.load(*paths)
+    assert list(both["comparison"]) == [str(path) for path in paths for _ in range(len(dlperf.load(path)))]
+    assert set(both.columns) == {"comparison", *dlperf.load(paths[0]).columns, *dlperf.load(paths[1]).columns}
+    with pytest.raises(UsageError, match="RUN: names no comparison"):
+        dlperf.load()
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [

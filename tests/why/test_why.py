@@ -56,6 +56,7 @@ def test_rows_of_a_comparison_are_explained_as_they_were_made(tmp_path):
         (("fake", "fake:slower"), "FRAMEWORK:OPTION=VALUE"),
         (("fake", "fake:faster=product"), "faster"),
         (("fake", "runs/nothing/runs/x"), "runs/nothing"),
+        (("fake", "numpy"), "no profiler is known for this framework"),
     ],
 )
 def test_a_wrong_row_is_one_clear_error(tmp_path, monkeypatch, rows, says):
