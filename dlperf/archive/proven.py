@@ -10,6 +10,7 @@ from typing import Any
 
 from dlperf.archive.derived import Files, differs, folders, is_of, read
 from dlperf.errors import clean, shortened
+from dlperf.proof import consistent
 from dlperf.proof.asked import Asked, needed, trajectories
 from dlperf.proof.certify import mean_losses
 from dlperf.report.public import changed
@@ -60,7 +61,7 @@ def _certificates(made: Runs, job: Job, comparison: Comparison) -> Iterator[str]
     for certificate in certificates:
         held = certificate.trajectory
         told = [*_trajectory(made, _name(job, held), held), *_machine(held, comparison)]
-        told += [f"{why}." for why in held.contradictions(certificate)]
+        told += [f"{why}." for why in consistent.contradictions(certificate)]
         yield from (f"its certificate in {held.precision}: {why}" for why in told)
 
 

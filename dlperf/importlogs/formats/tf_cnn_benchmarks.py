@@ -10,7 +10,7 @@ from dlperf.importlogs.format import Format, Total
 
 def told(head: str) -> dict[str, str]:
     """The batch of a device, and how many devices share that of all."""
-    each = re.search(r"(?<![\w.])(\d{1,7}) per device", head)
+    each = re.search(r"(?<![\w.])(\d{1,7})(?:\.0)? per device", head)  # a float under Python 3
     every = re.search(r"Batch size: +(\d{1,9}) global", head)
     found = {"batch": each[1]} if each else {}
     if each and every and (part := whole_number(each[1])) and int(every[1]) % part == 0:
