@@ -124,7 +124,7 @@ def _stopped(error: OSError, folder: Path) -> RunError:
 
 def _submitted(folder: Path) -> bool:
     """Whether a comparison's rows run in jobs, and this process in none."""
-    return (folder / submission.PLACE).is_dir() and not slurm.inside()
+    return os.path.isdir(folder / submission.PLACE) and not slurm.inside()  # False for a name that is too long, too
 
 
 def _submit(jobs: Mapping[str, slurm.Batch], folder: Path, detach: bool) -> int:

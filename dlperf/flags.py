@@ -210,7 +210,7 @@ FLAGS = (
     Flag(OUTPUT, "--retry-failed", "", "with --resume: run failed runs again, too", takes="nothing", asks=False),
     Flag(
         OUTPUT,
-        "--rows",
+        "--only",
         "ID,...",
         "run these rows of the plan alone; --resume runs the others",
         takes="list",

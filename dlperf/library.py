@@ -156,17 +156,17 @@ def _why(skip: Skip) -> str:
 
 
 #: what is checked with a request, and is no part of it
-BESIDES = ("dry_run", "output", "retry_failed", "detach", "max_node_hours", "site")
+BESIDES = ("dry_run", "output", "retry_failed", "detach", "max_node_hours", "only", "site")
 
 
 def rows(arguments: Mapping[str, object], plan: Plan) -> frozenset[str]:
-    """Those that --rows names; all of a plan's where it is not given. UsageError for one that is not there."""
+    """Those that --only names; all of a plan's where it is not given. UsageError for one that is not there."""
     known = [job.id for job in plan.jobs]
-    named = [word.strip() for word in str(arguments["rows"] or "").split(",") if word.strip()]
+    named = [word.strip() for word in str(arguments["only"] or "").split(",") if word.strip()]
     unknown = [name for name in named if name not in known]
     if unknown:
         allowed = ", ".join(known)
-        raise UsageError(Problem("--rows", name, allowed, did_you_mean(name, known)) for name in unknown)
+        raise UsageError(Problem("--only", name, allowed, did_you_mean(name, known)) for name in unknown)
     return frozenset(named or known)
 
 

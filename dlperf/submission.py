@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shlex
 import subprocess
 import sys
@@ -80,7 +81,7 @@ def _batch(
     if limit < 1:
         says = f"a job of {nnodes} nodes may take {node_hours:.3g} node-hours of it, less than a minute. Allow more."
         raise UsageError([Problem("--max-node-hours", arguments["max_node_hours"], says=says)])
-    alone = [] if len(jobs) == len(plan.jobs) else ["--rows", ",".join(job.id for job in jobs)]
+    alone = [] if len(jobs) == len(plan.jobs) else ["--only", ",".join(job.id for job in jobs)]
     kept = [f"--{name}" for name in ("strict", "quiet") if arguments[name]]
     again = ["--resume", str(folder), *alone, *kept]
     return slurm.Batch(
@@ -267,7 +268,7 @@ def leave(folder: Path) -> str:
 
 def check(folder: Path, flag: str) -> None:
     """UsageError if a folder is not that of a comparison which was submitted."""
-    if not (folder / PLACE / SUBMITTED).is_file():
+    if not os.path.isfile(folder / PLACE / SUBMITTED):
         says = "no job was submitted for it. Name the folder of a comparison of --launcher slurm."
         raise UsageError([Problem(flag, folder, says=says)])
     missing = launchers.find("slurm").missing()

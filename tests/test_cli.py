@@ -218,7 +218,7 @@ def test_signals_wait_while_they_are_held_and_end_a_command_once(number):
 
 @pytest.mark.parametrize("number", ENDING)
 def test_the_exit_code_tells_the_signal(number):
-    before = signal.getsignal(number)
+    before = signal.signal(number, signal.SIG_DFL)  # nohup has one of them ignored
     try:
         assert exit_code(lambda: signal.raise_signal(number)) == 128 + number
     finally:

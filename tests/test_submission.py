@@ -89,7 +89,7 @@ def test_a_sites_file_that_is_wrong_is_named(tmp_path, text, says):
         (["--allocation", "row", "--launcher", "local"], "--allocation row: local has no jobs."),
         (["--allocation", "rows", "--launcher", "slurm"], "Did you mean 'row'?"),
         (["--detach", "--launcher", "local"], "--detach: local has no jobs."),
-        (["--rows", "x", "--launcher", "slurm"], "--rows: 'x' is not usable; allowed: bert_tiny-"),
+        (["--only", "x", "--launcher", "slurm"], "--only: 'x' is not usable; allowed: bert_tiny-"),
         (["--max-node-hours", "0.01", "--launcher", "slurm"], "--max-node-hours 0.01: "),
         (["--max-node-hours", "many", "--launcher", "slurm"], "--max-node-hours: 'many' is not usable"),
     ],

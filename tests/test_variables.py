@@ -72,10 +72,10 @@ def test_what_is_wrong_names_the_variable(tmp_path, monkeypatch, name, value, sa
 
 
 def test_values_of_an_option_that_is_given_again_and_again_are_words():
-    found, _ = given.from_environment({"DLPERF_CONTAINER_ARG": "gpus=all 'extra=--a b'", "DLPERF_QUIET": "TRUE"})
+    found, _ = given.from_environment({"DLPERF_CONTAINER_ARG": "gpus=all 'extra=--a b'", "DLPERF_QUIET": "TRUE"}, [])
     assert found["container_arg"] == ["gpus=all", "extra=--a b"]
     assert found["quiet"] is True
-    assert given.from_environment({"DLPERF_MODEL": ""})[0]["model"] is None
+    assert given.from_environment({"DLPERF_MODEL": ""}, [])[0]["model"] is None
 
 
 def test_what_is_started_does_not_see_them(tmp_path, monkeypatch):

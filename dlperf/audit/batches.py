@@ -224,16 +224,12 @@ def loads(subject: Subject) -> Iterator[Finding]:
             for one in cells
             if "throttled" in one.figure.options and not CALM.fullmatch(one.figure.options["throttled"])
         ]
-        yield from merged(throttled[:1], WARNING, "clocks that nothing holds down", _throttled(throttled))
+        for one in throttled[:1]:
+            yield of(one, WARNING, "clocks that nothing holds down", one.figure.options["throttled"])
         heads = {one.figure.column for one in cells}
         told = {head for head in heads if LOAD.search(head.replace("_", " "))}
-        others = [one for one in cells if one.figure.column in told and one.number]
-        for one in others:
+        for one in (one for one in cells if one.figure.column in told and one.number):
             yield of(one, WARNING, "nobody else on the machine", one.figure.printed)
-
-
-def _throttled(cells: Sequence[Cell]) -> str:
-    return cells[0].figure.options["throttled"] if cells else ""
 
 
 CALM = re.compile(r"(none|no|false|0(\.0*)?( ?%)?|0x0+|not active|idle|gpu_idle|-|n/?a|)", re.IGNORECASE)

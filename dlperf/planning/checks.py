@@ -97,6 +97,7 @@ def from_arguments(
         max_time=checker.seconds("max_time", 0.0) if arguments.get("max_time") else 0.0,
         **places,
     )
+    checker.words("only")
     checker.containers(spec)
     checker.batch_sizes(spec, [adapters[name] for name in frameworks])
     checker.options(spec, adapters)

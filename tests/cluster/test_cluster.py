@@ -292,7 +292,7 @@ def test_the_queue_is_not_counted(testbed, tmp_path):
         (["--max-node-hours", "0.01"], "--max-node-hours 0.01"),
         (["--nnodes", 3], "sbatch refused the job: "),
         (["--size", "2n3d"], "--size: '2n3d'"),
-        (["--rows", "none"], "--rows: 'none'"),
+        (["--only", "none"], "--only: 'none'"),
     ],
 )
 def test_what_cannot_be_had_is_told_at_once(testbed, tmp_path, words, says):

@@ -17,7 +17,7 @@ from processes import time_is_up_when, working_in
 from dlperf import launchers
 from dlperf.launchers import Launch
 
-GIVEN = ["image=registry.example/dlperf:1", "claim=bench", "mount=/bench"]
+GIVEN = ["image=registry.example/dlperf:1", "claim=bench", "mount=/tmp"]
 WORDS = ["--launcher", "kubernetes", *(word for one in GIVEN for word in ("--launcher-arg", one))]
 
 KUBECTL = """\
