@@ -10,6 +10,7 @@ import argparse
 import errno
 import os
 import shlex
+import shutil
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from dlperf import flags, given, library, shell, submission
 from dlperf.cli import Parser, exit_code, heedless, say
-from dlperf.errors import RunError, clean, handle_signals, interrupted_code
+from dlperf.errors import Problem, RunError, UsageError, clean, handle_signals, interrupted_code
 from dlperf.launchers import slurm
 
 if TYPE_CHECKING:  # functions import what they use, so that --help and a wrong flag are answered at once
@@ -134,7 +135,14 @@ def _submit(jobs: Mapping[str, slurm.Batch], folder: Path, detach: bool) -> int:
     submission.write(jobs, folder, Path.cwd())
     if slurm.held():
         return submission.in_held(folder)
-    ids = submission.submit(folder)
+    try:
+        ids = submission.submit(folder)
+    except RunError:
+        if not (folder / submission.PLACE / submission.SUBMITTED).exists():  # as if nothing had been asked
+            shutil.rmtree(folder / submission.PLACE)
+            (folder / "lock").unlink()
+            folder.rmdir()
+        raise
     most = submission.node_hours(jobs.values())
     say(f"Submitted as Slurm job {', '.join(ids)}: at most {most:.3g} node-hours. In {folder}")
     return _follow(folder, ids, detach)
@@ -152,12 +160,16 @@ def _submit_again(arguments: Mapping[str, object]) -> int:
 
 def _attach(arguments: Mapping[str, object]) -> int:
     folder = Path(str(arguments["attach"])).absolute()
+    others = [flag.flag for flag in flags.FLAGS if flag.compare and flag.key != "attach" and arguments[flag.key]]
+    if others := [flag for flag in others if flag not in ("--quiet", "--yes")]:
+        says = f"it follows what was submitted. Leave out {', '.join(others)}."
+        raise UsageError([Problem("--attach", arguments["attach"], says=says)])
     submission.check(folder, "--attach")
     try:
         return _told(folder, submission.last(folder))
     except KeyboardInterrupt:
         say(submission.leave(folder))
-        return 130
+        return interrupted_code()
 
 
 def _follow(folder: Path, ids: Sequence[str], detach: bool) -> int:
@@ -169,11 +181,12 @@ def _follow(folder: Path, ids: Sequence[str], detach: bool) -> int:
     try:
         return _told(folder, ids)
     except KeyboardInterrupt:
+        code = interrupted_code()
         say(f"Cancelling Slurm job {', '.join(ids)}.")
         handle_signals()
         slurm.cancel(ids)
         _told(folder, ids)
-        return 130
+        return code
 
 
 def _told(folder: Path, ids: Sequence[str]) -> int:
@@ -182,6 +195,8 @@ def _told(folder: Path, ids: Sequence[str]) -> int:
     from dlperf.comparison import store
 
     ended = submission.Follower(folder, ids, lambda text: say(clean(text))).follow()
+    if any(state.reason == "JobLaunchFailure" for state in ended.values()):
+        say(f"Its first node cannot write to {folder}: all nodes must share the output folder. Name another: --output.")
     if any(state.code is None for state in ended.values()):
         if (folder / store.MANIFEST).exists():
             comparison = store.open_folder(folder).comparison

@@ -145,7 +145,7 @@ def merged(
     """
     problems: list[Problem] = []
     values, names = from_environment(environ or {}, problems)
-    if arguments["resume"] or values["resume"]:
+    if arguments["attach"] or arguments["resume"] or values["resume"]:
         asks = [key for key in values if OPTIONS[key].asks or key in ("output", "dry_run", "spec")]
         layers = [({**values, **dict.fromkeys(asks)}, names)]
     else:
@@ -157,7 +157,7 @@ def merged(
         site, called_there, tables = from_site(problems)
         layers.append((site, called_there))
     found, places = dict(arguments), dict[str, str]()
-    found["site"] = {} if arguments["resume"] or values["resume"] else tables
+    found["site"] = {} if arguments["attach"] or arguments["resume"] or values["resume"] else tables
     for below, called in layers:
         taken = [key for key, value in below.items() if value is not None and found[key] is None]
         found |= {key: below[key] for key in taken}

@@ -226,8 +226,7 @@ def loads(subject: Subject) -> Iterator[Finding]:
         ]
         for one in throttled[:1]:
             yield of(one, WARNING, "clocks that nothing holds down", one.figure.options["throttled"])
-        heads = {one.figure.column for one in cells}
-        told = {head for head in heads if LOAD.search(head.replace("_", " "))}
+        told = {head for head in {one.figure.column for one in cells} if LOAD.search(head.replace("_", " "))}
         for one in (one for one in cells if one.figure.column in told and one.number):
             yield of(one, WARNING, "nobody else on the machine", one.figure.printed)
 

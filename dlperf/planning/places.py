@@ -87,7 +87,8 @@ class Places(Arguments):
         flag, file = self.arguments.get("hosts"), self.arguments.get("hostfile")
         if flag and file:
             self.problem("hostfile", file, "--hosts is given too. Leave out one of them.")
-        if not flag and not file and self.arguments.get("launcher") == "slurm" and slurm.inside():
+        ours = self.arguments.get("launcher") == "slurm" and slurm.inside() and not self.arguments.get("only")
+        if ours and not flag and not file:
             return tuple(Host(name, None) for name in slurm.hosts())
         if not flag and not file:
             return ()
