@@ -37,7 +37,7 @@ ODD = {
     "launcher_arg": NO_PAIR,
 }
 #: what stands alone: it is told before others are looked at, or contradicts them
-ALONE = {"output", "resume", "spec"}
+ALONE = {"attach", "only", "output", "resume", "spec"}
 
 
 def wrong(flag, random):
