@@ -49,7 +49,7 @@ def wrong(flag, random):
         return value, flag.key not in ALONE or value == "a:b"
     if flag.key in MOST:
         return random.choice(NO_NUMBER), True
-    return random.choice(NO_NAME), True
+    return random.choice(NO_NAME), flag.key not in ALONE
 
 
 def lines():
