@@ -68,7 +68,7 @@ def _compare(arguments: Mapping[str, object]) -> int:
             return 0
         if not (arguments["yes"] or _agreed(spec, plan, adapters)):
             return 1
-        opened = library.created(spec, plan, folder, adapters)
+        opened = library.created(spec, plan, folder, adapters, bool(arguments["output"]))
     with heedless():
         interrupted = library.run(opened, adapters, arguments, say)
     if interrupted:
