@@ -99,7 +99,7 @@ def _compare(arguments: Mapping[str, object]) -> int:
             return 1
         if in_jobs:
             return _submit(jobs, folder.absolute(), bool(arguments["detach"]))
-        opened = library.created(spec, plan, folder, adapters)
+        opened = library.created(spec, plan, folder, adapters, bool(arguments["output"]))
     with heedless():
         try:
             interrupted = library.run(opened, adapters, arguments, say, told)

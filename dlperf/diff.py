@@ -11,7 +11,6 @@ import re
 import secrets
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -210,7 +209,7 @@ def _rerun(found: Changes, sides: Sequence[Sequence[Path]], arguments: Mapping[s
     ]
     if wrong:
         raise UsageError(wrong)
-    folder = Path(arguments["runs"] or f"runs/diff-{datetime.now():%Y%m%d-%H%M%S}")
+    folder = Path(arguments["runs"]) if arguments["runs"] else store.dated("diff")
     store.claim(folder)
     repeats, described, turns = int(arguments["repeats"] or REPEATS), machine.describe(), secrets.token_hex(8)
     made = [

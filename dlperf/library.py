@@ -120,7 +120,7 @@ def _compare(arguments: Mapping[str, object]) -> Compared | str:
         spec, plan, folder = planned(arguments, adapters)
         if arguments["dry_run"]:
             return dry_run.text(spec, plan, adapters, folder.absolute(), str(arguments["dry_run"]))
-        opened = created(spec, plan, folder.absolute(), adapters)
+        opened = created(spec, plan, folder.absolute(), adapters, bool(arguments["output"]))
     for warning in opened.warnings:
         warnings.warn(warning, stacklevel=3)
     interrupted = run(opened, adapters, arguments, (lambda line: None) if arguments["quiet"] else print)
@@ -141,7 +141,7 @@ def planned(arguments: Mapping[str, object], adapters: Mapping[str, Adapter]) ->
     wanted = {name: arguments[name] for name in DEFAULTS if arguments[name] is not None}
     asked = {**DEFAULTS, **wanted, **{name: arguments.get(name) for name in BESIDES}}
     spec = checks.from_arguments(asked, adapters)
-    folder = Path(str(arguments["output"] or f"runs/{datetime.now():%Y%m%d-%H%M%S}"))
+    folder = Path(str(arguments["output"] or f"runs/{datetime.now():%Y%m%d-%H%M%S}"))  # see store.dated
     made = plan.from_spec(spec, adapters)
     if arguments["dry_run"] and not made.jobs:  # a comparison has a report that says so
         each = (Problem(f"{s.model} {s.precision_asked} {s.system}", "", says=_why(s)) for s in made.skips)
@@ -170,8 +170,8 @@ def rows(arguments: Mapping[str, object], plan: Plan) -> frozenset[str]:
     return frozenset(named or known)
 
 
-def created(spec: Spec, plan: Plan, folder: Path, adapters: Mapping[str, Adapter]) -> Store:
-    """The folder of a new comparison. From here on signals are held until `run`."""
+def created(spec: Spec, plan: Plan, folder: Path, adapters: Mapping[str, Adapter], named: bool) -> Store:
+    """The folder of a new comparison. From here on signals are held until `run`. named: whether the user named it."""
     from dlperf import machine
     from dlperf.comparison import dry_run, store
     from dlperf.revision import revision
@@ -180,6 +180,7 @@ def created(spec: Spec, plan: Plan, folder: Path, adapters: Mapping[str, Adapter
     moment = now()
     commands = dry_run.environment_commands(spec, plan, adapters)
     hold_signals()  # what is created has a report in the end
+    folder = folder if named else store.dated().absolute()
     return store.create(folder, spec, plan, commands, machine.describe(), moment, __version__, revision())
 
 
@@ -248,7 +249,7 @@ def run(
 
     with store.locked(opened.folder):
         shown = progress.choose(bool(arguments["quiet"]))
-        for warning in opened.warnings:
+        for warning in (*opened.warnings, *_unpublishable(opened)):
             shown.note(warning)
         interrupted = False
         try:
@@ -264,6 +265,15 @@ def run(
             shown.close()
         _report(opened, interrupted, tell)
     return interrupted
+
+
+def _unpublishable(opened: Store) -> Iterator[str]:
+    """That a comparison which begins now cannot be published, since the machine is busy."""
+    if not opened.records:
+        from dlperf.report import caveats
+
+        for line in caveats.busy(opened.comparison):
+            yield f"{line} dlperf.publish does not take it then: begin again when it is idle, if you want to publish."
 
 
 def wanting(comparison: Comparison) -> bool:

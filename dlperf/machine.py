@@ -9,11 +9,16 @@ from __future__ import annotations
 import json
 import os
 import platform
+import pwd
 import re
+import socket
+import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from dlperf import cache
 from dlperf.adapters import cpu, gpu
 
 #: instruction sets that decide which kernels a framework picks, as /proc/cpuinfo spells them (x86, then Arm)
@@ -216,6 +221,29 @@ def _gpu(one: gpu.Gpu) -> dict[str, Any]:
     told = {"name": one.name, "memory_bytes": one.memory_bytes}
     told |= {"compute_capability": one.capability} if one.capability else {}
     return told | ({"shared_bytes": one.used_bytes} if one.shared else {})
+
+
+#: variables that say where packages come from
+INDEXES = re.compile(r"(PIP|UV)_.*(INDEX|FIND_LINKS|MIRROR|TRUSTED_HOST|INSECURE_HOST).*")
+
+
+def names(folder: Path) -> dict[str, str]:
+    """What a page that others see may not name: this user and host, folders, and hosts of package indexes, with spaces
+    between them. folder: a comparison's. They are kept with it, since it may be published from elsewhere."""
+    own = {"comparison": os.path.abspath(folder), "cache": str(cache.folder()), "home": os.path.expanduser("~")}
+    own |= {"host": socket.gethostname(), "venv": sys.prefix if sys.prefix != sys.base_prefix else ""}
+    with suppress(OSError):  # a folder that is gone
+        own["cwd"] = os.getcwd()
+    with suppress(KeyError):  # a user of a container
+        own["user"] = pwd.getpwuid(os.getuid()).pw_name
+    own |= {"tmp": os.environ.get("TMPDIR", ""), "indexes": " ".join(sorted(indexes()))}
+    return {name: value for name, value in own.items() if value}
+
+
+def indexes() -> set[str]:
+    """Hosts that variables of pip and uv name."""
+    told = [value for name, value in os.environ.items() if INDEXES.fullmatch(name)]
+    return {host for value in told for host in re.findall(r"://(?:[^/\s@]*@)?([\w.-]+)", value)}
 
 
 if __name__ == "__main__":  # on another node

@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _publish(arguments: Mapping[str, Any]) -> int:
     from dlperf import report
-    from dlperf.archive import pack
+    from dlperf.archive import pack, signature
     from dlperf.report import gate, index, public
 
     source, folder = Path(arguments["source"]), Path(arguments["folder"])
@@ -75,12 +75,20 @@ def _publish(arguments: Mapping[str, Any]) -> int:
     listed = index.index({**published, place.name: shown}, _explained(folder), head)
     files = report.render(shown)
     folder.mkdir(parents=True, exist_ok=True)
+    stale = sorted(path for path in _earlier(place) if path.relative_to(place).as_posix() not in files)
     with tempfile.TemporaryDirectory(prefix=".publish-", dir=folder) as aside:
         packed, new = Path(aside, f"{place.name}{pack.SUFFIX}"), Path(aside, LIST)
         pack.write(comparison, source, packed)
         new.write_text(listed, encoding="utf-8")
         report.place(files, place)
-        packed.replace(place / packed.name)
+        old, signed = place / packed.name, signature.beside(place / packed.name)
+        if signed.is_file() and (not old.is_file() or old.read_bytes() != packed.read_bytes()):
+            stale.append(signed)
+        packed.replace(old)
+        for path in stale:
+            if path != old:
+                path.unlink()
+                print(f"Removed: {path}, of what was published there before")
         new.replace(page)
     print(f"Published: {place / 'report.md'} and {place / packed.name}, listed in {page}")
     return 0
@@ -100,6 +108,17 @@ def _place(source: Path, folder: Path, name: str | None) -> Path:
         says = "this is the comparison's own folder, which holds names of this machine. Choose another DIR."
         raise UsageError([Problem("DIR", folder, says=says)])
     return place
+
+
+def _earlier(place: Path) -> set[Path]:
+    """What of a published comparison is there: charts, pages of models, archives, which another name may have had. What
+    else somebody put beside them stays."""
+    from dlperf import models
+    from dlperf.archive.pack import SUFFIX
+
+    pages = {place / f"{model}.md" for model in models.FAMILY_OF}
+    found = {*place.glob("charts/*.svg"), *place.glob(f"*{SUFFIX}"), *pages}
+    return {path for path in found if path.is_file() and not path.is_symlink()}
 
 
 def _same(place: Path, shown: Comparison, there: Comparison | None) -> None:

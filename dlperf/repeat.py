@@ -9,7 +9,6 @@ import dlperf.needs  # noqa: F401
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +48,7 @@ def _repeat(arguments: Mapping[str, Any]) -> int:
     if why:
         raise UsageError([Problem("RUN", arguments["run"], says=f"it cannot be made again: {why}.")])
     source.records = {(old.job.id, old.repeat): old}
-    folder = Path(arguments["output"] or f"runs/repeat-{datetime.now():%Y%m%d-%H%M%S}")
+    folder = Path(arguments["output"]) if arguments["output"] else store.dated("repeat")
     made = again.create(source, folder, [old.job], 1, machine.describe())
     with store.locked(folder):
         record = made.run(old.job, 0)

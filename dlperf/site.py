@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dlperf.report.history import Archive, Source
     from dlperf.schema import Comparison
 
-RESULTS, EXPLAINED = "results.json", "why.json"
+RESULTS, EXPLAINED, WHY = "results.json", "why.json", "why.html"
 #: what of a report's folder is in the site, beside its archive
 OF_REPORT = (
     "*.html",
@@ -104,7 +104,7 @@ def _found(folder: Path, out: Path) -> Found:
     for place in _folders(folder, out):
         if place.is_symlink():
             found.unread[place.name] = "it is a link, and none is followed. Put the report itself here."
-        elif (place / RESULTS).is_file():
+        elif os.path.lexists(place / RESULTS):
             _report(place, found, known)
         elif (place / FIGURES).is_file():
             _others(place, found)
@@ -140,7 +140,7 @@ def _folders(folder: Path, out: Path) -> list[Path]:
     places = [
         path
         for path in places
-        if path.resolve() != site and any((path / name).is_file() for name in (RESULTS, EXPLAINED, FIGURES))
+        if path.resolve() != site and any(os.path.lexists(path / name) for name in (RESULTS, EXPLAINED, FIGURES))
     ]
     by_name: dict[str, Path] = {}
     for path in places:
@@ -188,6 +188,9 @@ def _explained(place: Path, found: Found) -> None:
 
     try:
         held = decoded((place / EXPLAINED).read_bytes())
+        if not _plain(place / WHY):
+            found.unread[place.name] = f"it has no {WHY}, which its entry leads to: `python -m dlperf.why` makes both."
+            return
         found.explained[place.name] = {"title": held["title"], "summary": held["summary"]}
         found.files[place.name] = _files(place)
     except OSError as error:

@@ -125,7 +125,8 @@ class Kept(TypedDict):
 
 class Manifest(TypedDict):
     """comparison.json: what is known of a comparison before its first run. code: digest of the list of the files in
-    code/; older comparisons have none, nor digests in their records. revision: see schema.Comparison."""
+    code/; older comparisons have none, nor digests in their records. revision: see schema.Comparison. names: see
+    dlperf.machine.names; older ones have none."""
 
     schema: int
     created: str
@@ -137,6 +138,7 @@ class Manifest(TypedDict):
     skips: list[dict[str, Any]]
     code: NotRequired[str]
     revision: NotRequired[str]
+    names: NotRequired[dict[str, str]]
 
 
 #: objects and lists in each other, at most

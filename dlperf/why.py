@@ -10,7 +10,6 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,7 +65,7 @@ def _why(arguments: Mapping[str, Any]) -> int:
     adapters = reader.adapters([one.adapter for one in asked])
     specs, jobs = zip(*(_planned(one, arguments, adapters) for one in asked), strict=True)
     _alike(arguments["rows"], jobs)
-    folder = Path(arguments["output"] or f"runs/why-{datetime.now():%Y%m%d-%H%M%S}")
+    folder = Path(arguments["output"]) if arguments["output"] else store.dated("why")
     spec = replace(specs[0], frameworks=tuple(job.adapter for job in jobs), profile=STEPS)
     opened = store.create(folder, spec, Plan(jobs, ()), {}, machine.describe(), now(), __version__, revision())
     with store.locked(folder):

@@ -10,15 +10,30 @@ import pwd
 import re
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dlperf import cache
-from dlperf.errors import clean
-from dlperf.schema import Comparison
+import msgspec
 
+from dlperf import cache, machine
+from dlperf.comparison import store
+from dlperf.errors import UsageError, clean
+from dlperf.schema import Comparison
+from dlperf.stored import DAMAGED
+
+#: what stands for the folders of the machine that measured, see dlperf.machine.names
+MARKS = {
+    "comparison": "<comparison>",
+    "cache": "<cache>",
+    "venv": "<venv>",
+    "home": "~",
+    "cwd": "<cwd>",
+    "tmp": "<tmp>",
+}
+#: package indexes that are everybody's
+KNOWN = frozenset(("pypi.org", "files.pythonhosted.org", "download.pytorch.org", "pypi.nvidia.com"))
 #: fields that hold what programs said, in which the name of a host can be any word
 SAID = frozenset(
     ("hosts", "launcher_arguments", "command", "commands", "failure", "why", "not_sampled", "topo", "exceptions")
@@ -41,9 +56,14 @@ def unnamed(comparison: Comparison, folder: Path) -> Comparison:
 def redaction(comparison: Comparison, folder: Path) -> tuple[Change, Change]:
     """What takes names out of one text: the first those of the user and of folders, the second, for what programs said,
     those of hosts, too."""
-    places, hosts = dict(_places(comparison, folder)), _hosts(comparison)
-    folders = functools.lru_cache(2**14)(lambda text: _without_folders(text, places))
-    said = functools.lru_cache(2**14)(lambda text: _without_hosts(folders(text), hosts))
+    then = _then(folder)
+    places, hosts = dict(_places(comparison, folder, then)), _hosts(comparison, then.get("host", ""))
+    users = sorted({_user(), then.get("user", "")} - {"", "root"}, key=len, reverse=True)
+    indexes = dict.fromkeys({*machine.indexes(), *then.get("indexes", "").split()} - KNOWN, "<index>")
+    folders = functools.lru_cache(2**14)(lambda text: _without_folders(text, places, users))
+    said = functools.lru_cache(2**14)(
+        lambda text: _without_hosts(_without_hosts(_without_accounts(folders(text)), indexes), hosts)
+    )
     return folders, said
 
 
@@ -64,10 +84,19 @@ def changed(value: Value, change: Change, said: Change) -> Value:
     return made  # type: ignore[no-any-return]
 
 
-def _places(comparison: Comparison, folder: Path) -> Iterator[tuple[str, str]]:
-    """Folders with what stands for them, as scripts have them too."""
+def _then(folder: Path) -> Mapping[str, str]:
+    """What the machine that measured was called, and where its folders were; nothing of an older comparison."""
+    try:
+        return msgspec.convert(store.manifest(folder).get("names", {}), dict[str, str])
+    except (OSError, UsageError, *DAMAGED):
+        return {}
+
+
+def _places(comparison: Comparison, folder: Path, then: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Folders with what stands for them, as scripts have them too. then: see `_then`."""
     spec, home = comparison.spec, pwd.getpwuid(os.getuid()).pw_dir if _user() else ""
     named: list[tuple[str | Path, str]] = [(folder, "<comparison>"), (cache.folder(), "<cache>")]
+    named += [(then[what], mark) for what, mark in MARKS.items() if what in then]
     ours = Path(__file__).parents[1]
     named += [(ours, "<dlperf>")]
     named += (
@@ -86,17 +115,32 @@ def _places(comparison: Comparison, folder: Path) -> Iterator[tuple[str, str]]:
                 yield written.replace("'", "'\"'\"'"), name
 
 
-def _without_folders(text: str, places: Mapping[str, str]) -> str:
+def _without_folders(text: str, places: Mapping[str, str], users: Sequence[str]) -> str:
     if "/" not in text and "@" not in text:
         return text
     found = "|".join(re.escape(place) for place in sorted(places, key=len, reverse=True))
     text = re.sub(rf"(?:(?<![\w.])|(?<=\s-\w))({found})(?![\w-]|\.\w)", lambda one: places[str(one[1])], text)
     text = re.sub(r"(?<![\w.])/(home|Users)/[^/\s'\"<>:;,]+", r"/\1/<user>", text)
-    user = re.escape(_user())
-    if not user or user == "root":
-        return text
-    text = re.sub(rf"(?<![\w.:/-])((?:/[\w.+-]+)*/){user}(?![\w.-])", r"\1<user>", text)
-    return re.sub(rf"(?<![\w.-]){user}(?=@)", "<user>", text)
+    text = re.sub(r"(?<![\w./~>-])/root(?![\w.-])", "~", text)
+    for user in map(re.escape, users):
+        text = re.sub(rf"(?<![\w.:/-])((?:/[\w.+-]+)*/){user}(?![\w.-])", r"\1<user>", text)
+        text = re.sub(rf"(?<![\w.-]){user}(?=@)", "<user>", text)
+    return text
+
+
+def _without_accounts(text: str) -> str:
+    """Without accounts in addresses, and hosts of package indexes, whatever they are called: these are known by their
+    path."""
+    if "@" in text:
+        text = re.sub(r"(?<=://)[^/\s@'\"]+@", "<user>@", text)
+        text = re.sub(r"(?<![\w.@/:<>-])[A-Za-z_][\w.-]*@[A-Za-z][\w-]*(\.[\w-]+)*(?![\w/=@])", "<user>@<host>", text)
+    if "/simple" in text:
+        text = INDEX.sub(lambda one: one[0] if one[1] in KNOWN else "<index>", text)
+    return text
+
+
+#: the host in the address of a package index; ports go with it
+INDEX = re.compile(r"(?:(?<=://)|(?<=@))((?!<)[\w.-]+)(?::\d+)?(?=/(?:[^\s'\"]*/)?simple\b)")
 
 
 @functools.cache
@@ -107,8 +151,9 @@ def _user() -> str:
         return ""
 
 
-def _hosts(comparison: Comparison) -> Mapping[str, str]:
-    """Numbered in the order in which they were asked for; what a host calls itself is the same one."""
+def _hosts(comparison: Comparison, then: str = "") -> Mapping[str, str]:
+    """Numbered in the order in which they were asked for; what a host calls itself is the same one. then: that which
+    measured."""
     asked = tuple(comparison.spec.get("hosts") or ())
     found = {name: f"host{number}" for number, name in enumerate(asked, 1)}
     for record in comparison.records:
@@ -116,7 +161,8 @@ def _hosts(comparison: Comparison) -> Mapping[str, str]:
             node = rank // record.job.nproc_per_node
             if name and name not in found:
                 found[name] = found[asked[node]] if node < len(asked) else f"host{len(set(found.values())) + 1}"
-    found.setdefault(socket.gethostname(), f"host{len(set(found.values())) + 1}")
+    for name in filter(None, (then, socket.gethostname())):
+        found.setdefault(name, f"host{len(set(found.values())) + 1}")
     found.pop("localhost", None)
     short = {name.partition(".")[0]: number for name, number in found.items() if not name.replace(".", "").isdigit()}
     return {**short, **found}

@@ -64,8 +64,13 @@ def test_report_archive_and_entry_are_there_and_fit_together(comparison, tmp_pat
         assert inside not in packed or packed[inside] == data
     assert made["README.md"].decode().startswith("# Published reports\n\n## [mine](mine/report.md)\n\nTraining ")
     assert "Published although" not in made["mine/report.md"].decode()
-    assert call("publish", comparison, folder).returncode == 0  # the same comparison again
-    assert files(folder) == made
+    for name in ("gpt2.md", "charts/old.svg", "old.dlperf.tar.gz", "against.md", "mine.dlperf.tar.gz.sig"):
+        (folder / "mine" / name).write_text("x")
+    said = call("publish", comparison, folder)  # the same comparison again
+    assert said.returncode == 0
+    assert said.stdout.count("Removed: ") == 3
+    kept = {"mine/against.md": b"x", "mine/mine.dlperf.tar.gz.sig": b"x"}  # of the same bytes
+    assert files(folder) == {**made, **kept}
 
 
 def test_published_anyway_it_says_so_and_renders_to_the_same_bytes(comparison, tmp_path):

@@ -51,7 +51,8 @@ def contents(comparison: Comparison, folder: Path) -> dict[str, bytes]:
     folders, said = public.redaction(comparison, folder)
     rendered = report.render(public.changed(comparison, folders, said))
     files = {name: content.encode() for name, content in rendered.items()}
-    begun = public.changed(public.changed(store.manifest(folder), folders, said), clean, clean)
+    begun = {name: held for name, held in store.manifest(folder).items() if name != "names"}
+    begun = public.changed(public.changed(begun, folders, said), clean, clean)
     files[store.MANIFEST] = json.dumps(begun, indent=1).encode() + b"\n"
     files[PACKED] = json.dumps(here(), indent=1).encode() + b"\n"
     for path in _run_files(comparison, folder):

@@ -24,6 +24,7 @@ from dlperf.errors import Problem, RunError, UsageError
 from dlperf.figures import rates, summaries
 from dlperf.planning.plan import Plan
 from dlperf.proof import audit
+from dlperf.revision import revision
 from dlperf.runs import bundle, events, failures
 from dlperf.runs.execute import execute, now
 from dlperf.schema import Job, Record, run_folder
@@ -111,8 +112,16 @@ def create(
     of_source = source.manifest
     protocol = replace(source.spec.protocol, repeats=repeats)
     spec = replace(source.spec, protocol=protocol, until=0.0, max_time=0.0, predict=(), turns=turns)
+    made_by = (*filter(None, of_source.get("revision", "").split(store_.AND)), revision())
     store = store_.create(
-        folder, spec, Plan(tuple(jobs), ()), of_source["commands"], machine, now(), of_source["version"]
+        folder,
+        spec,
+        Plan(tuple(jobs), ()),
+        of_source["commands"],
+        machine,
+        now(),
+        of_source["version"],
+        store_.AND.join(dict.fromkeys(made_by)),
     )
     shutil.copytree(source.folder / "code", folder / "code", ignore=shutil.ignore_patterns("__pycache__"))
     store.note_code(bundle.listed(folder / "code"))

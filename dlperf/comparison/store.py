@@ -21,6 +21,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from datetime import datetime
+from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, TypedDict, TypeVar
 
@@ -30,6 +32,7 @@ from msgspec import Meta
 from dlperf.comparison import chain
 from dlperf.errors import Problem, UsageError
 from dlperf.launchers.api import HELD
+from dlperf.machine import names
 from dlperf.planning.plan import Plan, file_name, id_of
 from dlperf.planning.spec import Spec, spec_from
 from dlperf.schema import SCHEMA, Certificate, Comparison, Job, Record
@@ -242,11 +245,28 @@ def create(
         "jobs": [dataclasses.asdict(job) for job in plan.jobs],
         "skips": [dataclasses.asdict(skip) for skip in plan.skips],
         "code": "",  # there is none yet
+        "names": names(folder),
     }
     aside = folder / (MANIFEST + ".writing")
     aside.write_text(json.dumps(manifest, indent=1), encoding="utf-8")
     aside.rename(folder / MANIFEST)
     return Store(folder, json.loads(json.dumps(manifest)))
+
+
+def dated(what: str = "") -> Path:
+    """runs/DATE, or runs/WHAT-DATE, made now: with a number behind it where two begin in the same second."""
+    began = f"{what}{'-' * bool(what)}{datetime.now():%Y%m%d-%H%M%S}"
+    for number in count(1):
+        folder = Path("runs", began + (f"-{number}" if number > 1 else ""))
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            if folder.parent.is_dir():
+                continue
+        except OSError:
+            pass  # which `claim` says
+        return folder
+    raise AssertionError
 
 
 def claim(folder: Path, submitted: bool = False) -> None:
@@ -257,9 +277,11 @@ def claim(folder: Path, submitted: bool = False) -> None:
         there = {path.name for path in folder.iterdir()}
         used = bool(there - {"allocation", "lock"} if submitted else there)
         if not used:
-            (folder / "lock").touch()
+            (folder / "lock").touch(exist_ok=False)
     except FileExistsError:
-        raise UsageError([Problem("--output", folder, says="this is a file. Choose another folder.")]) from None
+        used = folder.is_dir()  # another process was first
+        if not used:
+            raise UsageError([Problem("--output", folder, says="this is a file. Choose another folder.")]) from None
     except OSError as error:
         raise UsageError([Problem("--output", folder, says=f"cannot be written: {error.strerror or error}.")]) from None
     if used:

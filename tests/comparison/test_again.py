@@ -135,6 +135,7 @@ def test_rows_of_two_comparisons_take_turns_and_need_no_control(a: Path, b: Path
     assert (stored.returncode, stored.stdout.splitlines()[-1]) == (3, "undecided: 1 row.")
     words = ("diff", a, b, "--rerun", "--repeats", 3, "--runs", out, "--format", "json")
     ended = call(*words)
+    assert all(store.open_folder(out / side).comparison.revision for side in "ab")
     assert ended.returncode == 1, ended.stderr
     told = json.loads(ended.stdout)
     (row,) = told["rows"]

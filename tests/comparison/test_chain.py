@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,28 @@ def test_a_revision_that_is_noted_later_is_no_change_by_hand(made: Path) -> None
     assert store.open_folder(made).warnings == []
     path.write_text(path.read_text().replace(" and 89abcde with changes", ""))
     assert store.open_folder(made).warnings == [f"{store.MANIFEST} was changed by hand after runs were made."]
+
+
+def test_two_that_begin_in_the_same_second_have_folders_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "datetime", FixedTime)
+        made = [store.dated("why"), store.dated("why"), store.dated()]
+    assert [str(one) for one in made] == [
+        *("runs/why-20261128-010203", "runs/why-20261128-010203-2"),
+        "runs/20261128-010203",
+    ]
+    store.claim(made[0])
+    with pytest.raises(UsageError, match="this folder is not empty"):
+        store.claim(made[0])
+
+
+class FixedTime(datetime):
+    @classmethod
+    def now(cls, tz: object = None) -> FixedTime:  # type: ignore[override]
+        return cls(2026, 11, 28, 1, 2, 3)
 
 
 def test_a_run_made_again_and_a_core_that_is_killed_leave_a_whole_chain(made: Path) -> None:

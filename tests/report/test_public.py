@@ -110,6 +110,33 @@ def test_no_text_in_any_field_breaks_a_page(text: str, usual: dict[str, str], mo
     assert report.render(comparison_from(json.loads(files["results.json"]))) == files
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("/root/x and /home/ann/x, /Users/ann/y", "~/x and /home/<user>/x, /Users/<user>/y"),
+        ("ssh ann@box2.lan failed", "ssh <user>@<host> failed"),
+        ("git+https://ann:secret@git.lan/x", "git+https://<user>@git.lan/x"),
+        ("fetch https://mirror.lan:8081/pypi/simple/jax/", "fetch https://<index>/pypi/simple/jax/"),
+        ("fetch https://ann:x@mirror.lan/simple/jax/", "fetch https://<user>@<index>/simple/jax/"),
+        ("fetch https://pypi.org/simple/jax/", "fetch https://pypi.org/simple/jax/"),
+        ("dns error: wheels.lan", "dns error: <index>"),
+        ("/scratch/store/dlperf/envs/x, /data/old/run/y by bob", "<cache>/envs/x, <comparison>/y by bob"),
+        ("/scratch/bob/x on node7", "/scratch/<user>/x on host1"),
+        ("a@b", "<user>@<host>"),
+        ("x @ y, jax@0.4, @decorated", "x @ y, jax@0.4, @decorated"),
+    ],
+)
+def test_what_the_machine_that_measured_was_called_is_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, shown: str
+) -> None:
+    """Its user, folders and hosts were others than here, and are kept with the comparison."""
+    then = {"cache": "/scratch/store/dlperf", "comparison": "/data/old/run", "user": "bob", "host": "node7"}
+    monkeypatch.setattr(public.store, "manifest", lambda folder: {"names": {**then, "indexes": "wheels.lan"}})
+    comparison = Comparison({}, {}, "", "", 0, (), (), ())
+    _, said = public.redaction(comparison, tmp_path)
+    assert said(text) == shown
+
+
 def test_a_report_names_no_host_user_or_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """But in `~`, `<comparison>` and the like; the record itself is as it was."""
     monkeypatch.setattr(public, "_user", lambda: "ann")

@@ -531,3 +531,14 @@ def test_texts_stand_out_from_what_they_are_on(tmp_path: Path) -> None:
         assert len(found) >= 3
         for colour in found:
             assert contrast(colour, ground) >= 4.5, colour
+
+
+def test_what_its_entry_could_not_lead_to_and_a_folder_in_place_of_results_are_named(tmp_path):
+    (tmp_path / "why").mkdir()
+    (tmp_path / "why" / "why.json").write_text('{"title": "a", "summary": "b"}')
+    (tmp_path / "odd" / "results.json").mkdir(parents=True)
+    found = site._found(tmp_path, tmp_path / "out")
+    assert not found.explained
+    assert found.unread.keys() == {"odd", "why"}
+    assert "Is a directory" in found.unread["odd"]
+    assert found.unread["why"] == "it has no why.html, which its entry leads to: `python -m dlperf.why` makes both."
