@@ -9,7 +9,6 @@ import dlperf.needs  # noqa: F401
 import argparse
 import errno
 import os
-import shlex
 import shutil
 import signal
 import sys
@@ -203,7 +202,7 @@ def _told(folder: Path, ids: Sequence[str]) -> int:
             report.write(comparison, folder)
             done = sum(record.done for record in comparison.records)
             say(f"{done} of {comparison.planned} runs are done. Report: {folder / 'report.md'}")
-        say(f"Go on with: python -m dlperf.compare --resume {shlex.quote(str(folder))}")
+        say(f"Go on with: python -m dlperf.compare --resume {shell.quote(folder)}")
     return submission.code(ended)
 
 

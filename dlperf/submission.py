@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import shlex
 import subprocess
 import sys
 import time
@@ -25,6 +24,8 @@ from dlperf import launchers
 from dlperf.errors import Problem, RunError, UsageError, decimal
 from dlperf.flags import FLAGS
 from dlperf.launchers import slurm
+from dlperf.shell import quote
+from dlperf.words import count
 
 if TYPE_CHECKING:
     from dlperf.catalog.adapter import Adapter
@@ -50,9 +51,11 @@ def batches(
     spec: Spec, plan: Plan, folder: Path, arguments: Mapping[str, object], adapters: Mapping[str, Adapter]
 ) -> dict[str, slurm.Batch]:
     """The jobs that hold the rows, by the names of their scripts. UsageError where --max-node-hours is too few."""
+    from dlperf.planning.plan import size
+
     groups: dict[str, Sequence[Job]] = {"job.sh": plan.jobs}
     if spec.allocation == "row":
-        groups = {f"{number:03}-{job.id}.sh": [job] for number, job in enumerate(_small_first(plan.jobs), 1)}
+        groups = {f"{number:03}-{job.id}.sh": [job] for number, job in enumerate(sorted(plan.jobs, key=size), 1)}
     given = arguments.get("max_node_hours")
     node_hours = decimal(str(given)) if given else math.inf
     if not node_hours or node_hours < 0:
@@ -61,10 +64,6 @@ def batches(
         name: _batch(spec, plan, jobs, folder, arguments, adapters, node_hours / len(groups))
         for name, jobs in groups.items()
     }
-
-
-def _small_first(jobs: Iterable[Job]) -> list[Job]:
-    return sorted(jobs, key=lambda job: (job.nnodes, job.world_size))
 
 
 def _batch(
@@ -79,7 +78,8 @@ def _batch(
     nnodes = max(job.nnodes for job in jobs)
     limit = min(slurm.minutes(seconds(spec, jobs, adapters)), 60 * node_hours // nnodes)
     if limit < 1:
-        says = f"a job of {nnodes} nodes may take {node_hours:.3g} node-hours of it, less than a minute. Allow more."
+        each = f"a job of {count(nnodes, 'node')} may take {node_hours:.3g} node-hours of it"
+        says = f"{each}, less than a minute. Allow more."
         raise UsageError([Problem("--max-node-hours", arguments["max_node_hours"], says=says)])
     alone = [] if len(jobs) == len(plan.jobs) else ["--only", ",".join(job.id for job in jobs)]
     kept = [f"--{name}" for name in ("strict", "quiet") if arguments[name]]
@@ -142,8 +142,7 @@ def text(spec: Spec, asked: Mapping[str, slurm.Batch], arguments: Mapping[str, A
         lines += ["", f"# {one.folder / PLACE / name}", slurm.batch(one, working).rstrip()]
     jobs = "one job" if len(asked) == 1 else f"{len(asked)} jobs, one after the other"
     nodes = max(one.nnodes for one in asked.values())
-    size = f"{nodes} node{'s' * (nodes != 1)}"
-    head = f"# Slurm: {jobs} of up to {size}, at most {node_hours(asked.values()):.3g} node-hours."
+    head = f"# Slurm: {jobs} of up to {count(nodes, 'node')}, at most {node_hours(asked.values()):.3g} node-hours."
     return "\n".join([head, *lines])
 
 
@@ -263,7 +262,7 @@ class Follower:
 
 def leave(folder: Path) -> str:
     """How to come back to a comparison whose jobs go on."""
-    return f"Its jobs go on. Come back with: python -m dlperf.compare --attach {shlex.quote(str(folder))}"
+    return f"Its jobs go on. Come back with: python -m dlperf.compare --attach {quote(folder)}"
 
 
 def check(folder: Path, flag: str) -> None:

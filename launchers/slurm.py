@@ -95,11 +95,16 @@ def held(environ: Mapping[str, str] = os.environ) -> bool:
 
 def hosts() -> tuple[str, ...]:
     """The names of the nodes of the job that this process is in; none where Slurm does not say."""
-    asked = ["scontrol", "show", "hostnames", os.environ.get("SLURM_JOB_NODELIST", "")]
+    answer = _asked("scontrol", "show", "hostnames", os.environ.get("SLURM_JOB_NODELIST", ""))
+    return tuple(answer.stdout.split()) if answer else ()
+
+
+def _asked(*words: str) -> subprocess.CompletedProcess[str] | None:
+    """What one of Slurm's commands answers; None where it is not there, or does not answer in a minute."""
     try:
-        return tuple(subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False).stdout.split())
+        return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return ()
+        return None
 
 
 #: runs a job's script on the first node of the allocation that is held, without keeping its steps from anything
@@ -182,12 +187,8 @@ def _setup(arguments: Mapping[str, str]) -> str:
 def nodes(arguments: Mapping[str, str]) -> tuple[Node, ...]:
     """Each kind in the partition that a job would go to, as sinfo has them; none where it does not answer."""
     where = [f"--partition={arguments['partition']}"] if "partition" in arguments else []
-    asked = ["sinfo", "--noheader", "--responding", *where, "--format=%c|%G|%P"]
-    try:
-        lines = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False).stdout.splitlines()
-    except (OSError, subprocess.TimeoutExpired):
-        return ()
-    found = [line.split("|") for line in lines if line.count("|") == 2]
+    answer = _asked("sinfo", "--noheader", "--responding", *where, "--format=%c|%G|%P")
+    found = [line.split("|") for line in (answer.stdout.splitlines() if answer else ()) if line.count("|") == 2]
     usual = [words for words in found if words[2].endswith("*")]  # of the default partition
     return tuple(Node(_gpus(gres), int(cpus.rstrip("+"))) for cpus, gres, _ in (found if where else usual or found))
 
@@ -260,12 +261,8 @@ def submit(words: Sequence[str]) -> str:
 
 def states(jobs: Sequence[str]) -> dict[str, State] | None:
     """Of those that Slurm still knows; None where it does not answer."""
-    asked = ["squeue", "--noheader", "--states=all", f"--jobs={','.join(jobs)}", "--format=%i|%T|%r"]
-    try:
-        answer = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    if answer.returncode and "Invalid job id" not in answer.stderr:
+    answer = _asked("squeue", "--noheader", "--states=all", f"--jobs={','.join(jobs)}", "--format=%i|%T|%r")
+    if answer is None or (answer.returncode and "Invalid job id" not in answer.stderr):
         return None
     found = (line.split("|", 2) for line in answer.stdout.splitlines() if line.count("|") >= 2)
     known = {job: State(name, reason) for job, name, reason in found}
@@ -276,12 +273,9 @@ def _accounted(jobs: Sequence[str]) -> dict[str, State]:
     """What accounting, where a site has it, knows of jobs that slurmctld has forgotten, minutes after their end."""
     if not jobs:
         return {}
-    asked = ["sacct", "--noheader", "--allocations", "--parsable2", f"--jobs={','.join(jobs)}", "--format=JobID,State"]
-    try:
-        answer = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return {}
-    found = (line.split("|") for line in answer.splitlines() if line.count("|") == 1)
+    named = f"--jobs={','.join(jobs)}"
+    answer = _asked("sacct", "--noheader", "--allocations", "--parsable2", named, "--format=JobID,State")
+    found = (line.split("|") for line in (answer.stdout.splitlines() if answer else ()) if line.count("|") == 1)
     return {job: State(state.split()[0], "") for job, state in found if state.strip()}  # "CANCELLED by 0"
 
 
@@ -298,7 +292,6 @@ class Batch:
 
     nnodes, nproc_per_node: the most that a row has. words: of `python -m dlperf.compare`, for a new comparison; for one
     that goes on: `again`. folder: the comparison's, whose `allocation/` has what the job writes. minutes: the limit.
-    after: the job that must have ended before.
     """
 
     name: str

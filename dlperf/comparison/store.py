@@ -31,6 +31,7 @@ from msgspec import Meta
 
 from dlperf.comparison import chain
 from dlperf.errors import Problem, UsageError
+from dlperf.launchers import slurm
 from dlperf.launchers.api import HELD
 from dlperf.machine import names
 from dlperf.planning.plan import Plan, file_name, id_of
@@ -275,7 +276,7 @@ def claim(folder: Path, submitted: bool = False) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         there = {path.name for path in folder.iterdir()}
-        used = bool(there - {"allocation", "lock"} if submitted else there)
+        used = bool(there - {slurm.PLACE, "lock"} if submitted else there)
         if not used:
             (folder / "lock").touch(exist_ok=False)
     except FileExistsError:

@@ -357,6 +357,11 @@ def file_name(text: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "-._=+" else "_" for letter in text)
 
 
+def size(job: Job) -> tuple[int, int]:
+    """What rows are sorted by, small ones first."""
+    return job.nnodes, job.world_size
+
+
 def order(plan: Plan, repeats: int, seed: int) -> list[tuple[int, Job]]:
     """Every run: blocks of one repeat of every job that has as many, each block in its own random order, so that a
     drift of the machine hits all systems alike; in a block small sizes first, so that a mistake shows early."""
@@ -364,6 +369,6 @@ def order(plan: Plan, repeats: int, seed: int) -> list[tuple[int, Job]]:
     for repeat in range(max((job.runs(repeats) for job in plan.jobs), default=0)):
         block = [job for job in plan.jobs if repeat < job.runs(repeats)]
         random.Random(f"{seed} {repeat}").shuffle(block)
-        block.sort(key=lambda job: (job.nnodes, job.world_size))
+        block.sort(key=size)
         runs += [(repeat, job) for job in block]
     return runs
