@@ -278,7 +278,7 @@ def claim(folder: Path, submitted: bool = False) -> None:
         there = {path.name for path in folder.iterdir()}
         used = bool(there - {slurm.PLACE, "lock"} if submitted else there)
         if not used:
-            (folder / "lock").touch(exist_ok=False)
+            (folder / "lock").touch(exist_ok=slurm.PLACE in there)  # else another process was first
     except FileExistsError:
         used = folder.is_dir()  # another process was first
         if not used:
