@@ -50,11 +50,22 @@ def clips(job):
 
 def divisor(gradients, clip_norm, scale):
     """What gradients, `scale` times too large, are divided by besides, so that their norm is at most clip_norm."""
-    return (torch.nn.utils.get_total_norm(gradients) / (scale * clip_norm)).clamp(min=1.0)
+    return (total_norm(gradients) / (scale * clip_norm)).clamp(min=1.0)
 
 
 def clip(gradients, clip_norm):
     """Scale gradients in place so that the norm of all together is at most clip_norm."""
     # torch.nn.utils.clip_grad_norm_ divides by norm + 1e-6; the other frameworks, and the paper, by the norm
-    norm = torch.nn.utils.get_total_norm(gradients)
-    torch._foreach_mul_(gradients, (clip_norm / norm).clamp(max=1.0))
+    torch._foreach_mul_(gradients, (clip_norm / total_norm(gradients)).clamp(max=1.0))
+
+
+def total_norm(gradients):
+    """The norm of all gradients together, as a scalar.
+
+    On a CPU PyTorch adds a tensor's squares up in a few float32 (pytorch/pytorch issue 169237): of 38.6 million values
+    of N(0, 1), as many as GPT-2's token table has, 2.13's norm is 0.27 % too small. By rows it is right to 1e-7.
+    """
+    if gradients[0].is_cuda:
+        return torch.nn.utils.get_total_norm(gradients)
+    rows = [torch.linalg.vector_norm(gradient, dim=-1) for gradient in gradients]
+    return torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(row) for row in rows]))

@@ -191,3 +191,20 @@ def test_a_build_for_the_cpu_says_so_beside_a_gpu(environment, name, tmp_path, m
     assert last["kind"] == "unsupported", last
     assert re.search(r" \d\S* (has no CUDA|finds no GPU)", last["message"]), last["message"]
     assert "nvidia-smi: NVIDIA H200, compute capability 9.0" in last["message"]
+
+
+def test_pytorch_clips_as_many_values_as_a_token_table_has(environment, tmp_path):
+    """PyTorch's own norm of them is 0.27 % too small on a CPU, and the clipped gradients as much too large."""
+    code = """
+import torch
+from dlperf.adapters.pytorch import optimizers
+gradient = torch.randn(50257, 768)
+optimizers.clip([gradient], 1.0)
+print(gradient.double().norm().item())
+"""
+    bundle.copy_code(tmp_path, [ADAPTERS["pytorch"]])
+    variables = {"PYTHONPATH": str(tmp_path), **environment("pytorch").variables}
+    command = [environment("pytorch").python, "-c", code]
+    ended = subprocess.run(command, cwd=tmp_path, env={**os.environ, **variables}, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert float(ended.stdout) == pytest.approx(1, abs=1e-6)
