@@ -151,7 +151,7 @@ def _submit_again(arguments: Mapping[str, object]) -> int:
     folder = Path(str(arguments["resume"])).absolute()
     more = ["--retry-failed"] if arguments["retry_failed"] else []
     if slurm.held():
-        return submission.in_held(folder)
+        return submission.in_held(folder, more)
     ids = submission.submit(folder, more)
     say(f"Submitted as Slurm job {', '.join(ids)}.")
     return _follow(folder, ids, bool(arguments["detach"]))

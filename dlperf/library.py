@@ -108,6 +108,7 @@ def _keyword(name: str) -> str:
 
 
 def _compare(arguments: Mapping[str, object]) -> Compared | str:
+    from dlperf import submission
     from dlperf.catalog import reader
     from dlperf.comparison import dry_run
 
@@ -120,6 +121,9 @@ def _compare(arguments: Mapping[str, object]) -> Compared | str:
         spec, plan, folder = planned(arguments, adapters)
         if arguments["dry_run"]:
             return dry_run.text(spec, plan, adapters, folder.absolute(), str(arguments["dry_run"]))
+        if submission.wanted(spec):
+            says = "its jobs are followed by the command: python -m dlperf.compare; then dlperf.load reads the folder."
+            raise UsageError([Problem("--launcher", spec.launcher, says=f'{says} Or give allocation="run".')])
         opened = created(spec, plan, folder.absolute(), adapters, bool(arguments["output"]))
     for warning in opened.warnings:
         warnings.warn(warning, stacklevel=3)

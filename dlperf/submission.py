@@ -166,10 +166,10 @@ def write(asked: Mapping[str, slurm.Batch], folder: Path, working: Path) -> None
         (place / name).write_text(slurm.batch(one, working), encoding="utf-8")
 
 
-def in_held(folder: Path) -> int:
-    """Run the jobs' scripts in the allocation that this process has. The exit code."""
+def in_held(folder: Path, more: Sequence[str] = ()) -> int:
+    """Run the jobs' scripts in the allocation that this process has. more: words for its command. The exit code."""
     scripts = sorted((folder / PLACE).glob("*.sh"))
-    return max(subprocess.run([*slurm.HERE, "sh", script], check=False).returncode for script in scripts)
+    return max(subprocess.run([*slurm.HERE, "sh", script, *more], check=False).returncode for script in scripts)
 
 
 def submit(folder: Path, more: Sequence[str] = ()) -> list[str]:

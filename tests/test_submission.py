@@ -7,6 +7,10 @@ import places
 import pytest
 from commands import call
 
+import dlperf
+from dlperf.errors import UsageError
+from dlperf.launchers import slurm
+
 GRID = places.GOLDEN / "dlperf-grid.txt"
 SYSTEMS = "pytorch,tensorflow,mxnet,paddle,oneflow,jax,ngc-pytorch,ngc-tensorflow1,ngc-mxnet"
 SIZES = "1n1d,1n8d,2n16d,4n32d"
@@ -103,3 +107,27 @@ def test_what_is_asked_wrong(words, says):
 
 def test_node_hours_limit_the_job():
     assert "#SBATCH --time=15\n" in planned("--launcher", "slurm", "--size", "4n8d", "--max-node-hours", 1).stdout
+
+
+@pytest.fixture
+def programs(tmp_path, monkeypatch):
+    """Slurm's, each of which prints its words."""
+    (tmp_path / "bin").mkdir()
+    for name in (*slurm.LAUNCHER.programs, "srun"):
+        (tmp_path / "bin" / name).write_text('#!/bin/sh\necho "$0" "$@"\n')
+        (tmp_path / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+
+
+def test_python_leaves_jobs_to_the_command(tmp_path, programs):
+    with pytest.raises(UsageError, match=r'slurm: .*followed by the command.*allocation="run"'):
+        dlperf.compare(frameworks="fake", env="current", model="bert_tiny", launcher="slurm", output=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_failed_is_tried_again_in_the_allocation_of_salloc(tmp_path, programs, monkeypatch, capfd):
+    (tmp_path / "out" / "allocation").mkdir(parents=True)
+    (tmp_path / "out" / "allocation" / "job.sh").touch()
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    assert call("compare", "--resume", tmp_path / "out", "--retry-failed").returncode == 0
+    assert capfd.readouterr().out.endswith(f"sh {tmp_path}/out/allocation/job.sh --retry-failed\n")
