@@ -44,7 +44,7 @@ test: $(VENV)/dev
 # The tests on two hosts: namespaces of this machine, with sshd, Open MPI and Slurm, which it installs. Needs root.
 test-cluster: $(VENV)/dev
 	tests/cluster/install.sh
-	$(BIN)/python -m pytest -m cluster $(TEST_ARGS)
+	$(BIN)/python -m pytest -m "cluster and not long" $(TEST_ARGS)
 
 # Builds Horovod for PyTorch, TensorFlow and MXNet if it is not there, and tries it. One: TEST_ARGS="-k mxnet".
 test-horovod: $(VENV)/dev

@@ -127,6 +127,9 @@ class Slurm(Launcher):
         r"^srun: error: (?P<host>\S+): tasks? (?P<rank>\d+)[-,\d]*: Exited with exit code (?P<code>13[245679])$",
         re.MULTILINE,
     )
+    gone = re.compile(
+        r"^srun: error: (?P<said>Node failure on \S+|Task launch for StepId=\S+ failed on node \S+: .*)$", re.MULTILINE
+    )
     cause = re.compile(r"^(sbatch: error: .*|docker: .*|Slurm job .*|Slurm no longer .*)$", re.MULTILINE)
 
     def elsewhere(self, nnodes: int, hosts: Sequence[str]) -> bool:

@@ -277,6 +277,27 @@ def test_a_cancelled_comparison_goes_on_with_what_is_missing(testbed, tmp_path):
     assert len(jobs(tmp_path, "began")) == 2
 
 
+@pytest.mark.long  # Slurm waits two minutes before it starts a job again
+def test_a_node_that_dies_costs_the_run_that_it_had(testbed, tmp_path):
+    """The job is requeued, and does what is missing when the node is back."""
+    process = start(testbed, tmp_path, *FAKE, "--launcher", "slurm", "--nnodes", "1,2", "--set", "step_seconds=5")
+    wait_for(lambda: [*(tmp_path / "out" / "runs").glob("*-2n1d-*/0/events.rank1.jsonl")])
+    try:
+        testbed.down(2)
+        wait_for(lambda: "NODE FAILURE" in job_log(tmp_path), 120)
+    finally:
+        testbed.up(2)
+    printed, _ = process.communicate(timeout=400)
+    assert process.returncode == 0, printed
+    assert len(jobs(tmp_path, "began")) == 2
+    assert [record.job.nnodes for record in records(tmp_path)] == [1, 2]
+    assert "DUE TO NODE FAILURE" in printed
+
+
+def job_log(folder):
+    return "".join(path.read_text() for path in (folder / "out" / "allocation").glob("*.log"))
+
+
 def test_a_job_for_each_row_one_after_the_other(testbed, tmp_path):
     code, printed = compare(testbed, tmp_path, *SLOW, "--allocation", "row")
     assert code == 0, printed

@@ -171,6 +171,24 @@ def test_a_rank_that_slurm_ends_because_another_failed_is_not_the_one_that_is_na
     assert found.kind == kind
 
 
+@pytest.mark.parametrize(
+    ("printed", "says"),
+    [
+        ("srun: error: Node failure on node2\nsrun: error: node1: task 0: Terminated\n", "Node failure on node2"),
+        (
+            "srun: error: Task launch for StepId=1.4 failed on node node2: Communication connection failure\n"
+            "srun: error: node1: task 0: Killed\n",
+            "Task launch for StepId=1.4 failed on node node2: Communication connection failure",
+        ),
+    ],
+)
+def test_a_node_that_slurm_lost_is_named_before_the_ranks_that_it_ended_for_it(printed, says, tmp_path):
+    (tmp_path / "stderr.log").write_text(printed)
+    stream = Stream(ranks=(Stream(built={"seconds": 1.0}), Stream()))
+    found = failures.failure(Exit(1, False, 60.0, False), stream, tmp_path, launchers.find("slurm"))
+    assert (found.kind, found.message.partition("; ")[0]) == ("launcher", f"the launcher lost a node: {says}")
+
+
 class Own(Launcher):
     """A launcher of somebody else's."""
 
