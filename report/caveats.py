@@ -16,6 +16,8 @@ from dlperf.schema import Comparison, Record
 SPREAD = 1.2
 #: a product that takes longer than so many of float32 is not by kernels for this CPU: float64 takes two
 SLOW_PRODUCT = 10
+#: of its fastest rank's FLOP/s, what the slowest reaches on nodes that are alike
+SLOW_NODE = 0.9
 #: other work on the machine when the comparison started: load average for each thread
 BUSY = 0.1
 #: of its windows' time, what a run's reads of losses may take
@@ -58,7 +60,22 @@ def _machine(comparison: Comparison) -> Iterator[str]:
         yield f"A control group limits the processes to {text.number(machine['cpu_quota'], 2)} cores' worth of time."
     if machine.get("governor") not in (None, "performance"):
         yield f"The CPU's frequency governor is “{machine['governor']}”, not “performance”: clocks may have varied."
+    yield from _slow_nodes(comparison.records)
     yield from busy(comparison)
+
+
+def _slow_nodes(records: Iterable[Record]) -> Iterator[str]:
+    """Those that had the slowest product of a run, one each time that it was well below the fastest."""
+    found: dict[str, list[float]] = {}
+    for record in records:
+        rank, share = int(record.product.get("slowest_rank", 0)), record.product.get("slowest_share", 1.0)
+        if record.done and share < SLOW_NODE and rank < len(record.hosts):
+            found.setdefault(record.hosts[rank], []).append(share)
+    for host, shares in found.items():
+        yield (
+            f"{text.line(host, 100)} was the slowest node of {text.count(len(shares), 'run')}: a matrix product of its "
+            f"own had {100 * median(shares):.0f} % of the FLOP/s of the fastest rank's. The slowest sets the pace."
+        )
 
 
 def busy(comparison: Comparison) -> Iterator[str]:

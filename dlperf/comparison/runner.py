@@ -49,7 +49,7 @@ MEASURED = ("gradient_bytes", "all_reduce_bytes", "all_reduce_seconds")
 #: of its product event
 PRODUCT = (
     *("size", "seconds", "fp32_seconds", "large_size", "large_seconds", "large_fp32_seconds"),
-    *("copy_bytes", "copy_seconds"),
+    *("copy_bytes", "copy_seconds", "slowest_rank", "slowest_share"),
 )
 
 

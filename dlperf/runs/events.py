@@ -237,11 +237,21 @@ def merged(ranks: Sequence[Stream]) -> Stream:
             **_largest("all_reduce_seconds", [stream.communication for stream in ranks]),
         },
         input=_loaders([stream.input for stream in ranks if stream.input]),
+        product={**first.product, **_apart(ranks)},
         windows=tuple(_window(each, len(cards) == len(ranks), hosts) for each in zip(*per_rank, strict=False)),
         end={**ended[0], **{k: v for peak in peaks for k, v in _largest(peak, ended).items()}}
         if len(ended) == len(ranks)
         else None,
     )
+
+
+def _apart(ranks: Sequence[Stream]) -> dict[str, Any]:
+    """On several hosts: the rank whose large product had the fewest FLOP/s, and how many of the fastest rank's."""
+    told = [stream.product for stream in ranks if stream.product.get("large_seconds")]
+    if len(told) < len(ranks) or len({stream.host for stream in ranks}) == 1:
+        return {}
+    speeds = [one["large_size"] ** 3 / one["large_seconds"] for one in told]
+    return {"slowest_rank": speeds.index(min(speeds)), "slowest_share": min(speeds) / max(speeds)}
 
 
 def _loaders(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

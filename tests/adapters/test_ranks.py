@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 
 import pytest
 from commands import FAKE, call, command, records
@@ -251,6 +252,15 @@ def test_the_loaders_of_all_ranks_add_up():
     ranks = [Stream(input={"samples": samples, "seconds": seconds}) for samples, seconds in ((80, 2.0), (120, 2.5))]
     assert events.merged(ranks).input == {"samples": 200, "seconds": 2.5}
     assert events.merged([Stream(), Stream()]).input == {}
+
+
+def test_the_slowest_product_of_several_hosts_is_told_with_its_rank():
+    told = [{"size": 512, "large_size": size, "large_seconds": seconds} for size, seconds in [(1000, 0.1), (2000, 1.6)]]
+    apart = [Stream(start={"machine": {"host": f"node{n}"}}, product=one) for n, one in enumerate(told, 1)]
+    assert events.merged(apart).product == {**told[0], "slowest_rank": 1, "slowest_share": 0.5}
+    together = [replace(one, start={}) for one in apart]
+    assert events.merged(together).product == told[0]
+    assert events.merged([apart[0], replace(apart[1], product={})]).product == told[0]
 
 
 def test_ranks_end_with_what_started_them_before_python_runs_in_them(tmp_path):

@@ -1201,3 +1201,15 @@ def test_input_from_files_is_not_proven_and_the_report_says_why(changes, told):
     said = " ".join(caveats.caveats(Comparison({}, {}, "", "", 0, (row,), (), ())))
     assert ("Input from files is not proven" in said) is bool(told)
     assert told in said
+
+
+@pytest.mark.parametrize(("shares", "told"), [([0.5, 0.7, 0.95], "node2 was the slowest node of 2 runs"), ([0.95], "")])
+def test_a_node_that_is_slow_is_named(shares: list[float], told: str) -> None:
+    runs = [
+        dataclasses.replace(one, hosts=("node1", "node2"), product={"slowest_rank": 1, "slowest_share": share})
+        for one, share in zip(placed("pytorch", 2, 1, [10.0] * len(shares)), shares, strict=True)
+    ]
+    said = " ".join(caveats.caveats(Comparison({}, {}, "", "", 0, (runs[0].job,), tuple(runs), ())))
+    assert told in said
+    assert ("slowest node" in said) == bool(told)
+    assert ("its own had 60 % of the FLOP/s" in said) == bool(told)
