@@ -196,12 +196,15 @@ def _told(folder: Path, ids: Sequence[str]) -> int:
     ended = submission.Follower(folder, ids, lambda text: say(clean(text))).follow()
     if any(state.reason == "JobLaunchFailure" for state in ended.values()):
         say(f"Its first node cannot write to {folder}: all nodes must share the output folder. Name another: --output.")
-    if any(state.code is None for state in ended.values()):
-        if (folder / store.MANIFEST).exists():
-            comparison = store.open_folder(folder).comparison
+    if (folder / store.MANIFEST).exists():
+        comparison = store.open_folder(folder).comparison
+        if any(state.code is None for state in ended.values()):
             report.write(comparison, folder)
             done = sum(record.done for record in comparison.records)
             say(f"{done} of {comparison.planned} runs are done. Report: {folder / 'report.md'}")
+        if used := submission.used(folder, comparison.records):
+            say(used)
+    if any(state.code is None for state in ended.values()):
         say(f"Go on with: python -m dlperf.compare --resume {shell.quote(folder)}")
     return submission.code(ended)
 

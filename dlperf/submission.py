@@ -25,13 +25,13 @@ from dlperf.errors import Problem, RunError, UsageError, decimal
 from dlperf.flags import FLAGS
 from dlperf.launchers import slurm
 from dlperf.shell import quote
-from dlperf.words import count
+from dlperf.words import count, duration
 
 if TYPE_CHECKING:
     from dlperf.catalog.adapter import Adapter
     from dlperf.planning.plan import Plan
     from dlperf.planning.spec import Spec
-    from dlperf.schema import Job
+    from dlperf.schema import Job, Record
 
 PLACE, SUBMITTED, TOLD = slurm.PLACE, "submitted.jsonl", slurm.TOLD
 #: seconds between two questions to the engine, from the first on: an answer that is as before makes them rarer
@@ -258,6 +258,21 @@ class Follower:
                 slurm.cancel(self.jobs)
                 raise RunError("launcher", f"Slurm job {job} would wait for ever ({state.reason}), and was cancelled")
         return before != self._states
+
+
+def used(folder: Path, records: Iterable[Record]) -> str:
+    """How long a comparison's jobs ran, and in what share of it steps were measured; empty where one did not say when
+    it ended."""
+    began, seconds = dict[str, int](), 0
+    for one in _lines(folder / PLACE / TOLD):
+        if one["event"] == "began" and one["job"] not in began:
+            began[one["job"]] = one["at"]
+        elif one["event"] == "ended":
+            seconds += one["at"] - began.pop(one["job"], one["at"])
+    if began or not seconds:
+        return ""
+    measured = math.fsum(window.seconds for record in records for window in record.windows)
+    return f"Its jobs ran for {duration(seconds)}, {100 * measured / seconds:.0f} % of it in measured steps."
 
 
 def leave(folder: Path) -> str:

@@ -1,13 +1,16 @@
 """What is submitted to Slurm, as text, and what a site's file says; two hosts run it in tests/cluster."""
 
+import json
 import re
 import sys
+import types
 
 import places
 import pytest
 from commands import call
 
 import dlperf
+from dlperf import submission
 from dlperf.errors import UsageError
 from dlperf.launchers import slurm
 
@@ -131,3 +134,15 @@ def test_what_failed_is_tried_again_in_the_allocation_of_salloc(tmp_path, progra
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     assert call("compare", "--resume", tmp_path / "out", "--retry-failed").returncode == 0
     assert capfd.readouterr().out.endswith(f"sh {tmp_path}/out/allocation/job.sh --retry-failed\n")
+
+
+def test_the_share_of_measured_steps_is_told_of_jobs_that_have_ended(tmp_path):
+    (tmp_path / "allocation").mkdir()
+    told = [("1", "began", 100), ("1", "began", 200), ("1", "ended", 300), ("2", "began", 400), ("2", "ended", 500)]
+    lines = [json.dumps({"event": event, "job": job, "at": at}) for job, event, at in told]
+    windows = [types.SimpleNamespace(seconds=20.0)] * 3
+    records = [types.SimpleNamespace(windows=windows)] * 2
+    (tmp_path / "allocation" / "jobs.jsonl").write_text("\n".join(lines))
+    assert submission.used(tmp_path, records) == "Its jobs ran for 5 min 00 s, 40 % of it in measured steps."
+    (tmp_path / "allocation" / "jobs.jsonl").write_text("\n".join(lines[:-1]))
+    assert submission.used(tmp_path, records) == ""

@@ -225,6 +225,7 @@ def test_one_job_holds_all_rows_and_its_nodes_say_what_they_are(testbed, tmp_pat
     assert code == 0, printed
     made = store.open_folder(tmp_path / "out").comparison
     assert len(jobs(tmp_path, "began")) == 1
+    assert re.search(r"\nIts jobs ran for .* s, \d+ % of it in measured steps\.\n$", printed), printed
     assert (made.spec["device"], len(made.machine["gpus"]), made.spec["gpus"][0][0]) == ("cuda", 8, "NVIDIA H200")
     assert [(kind["count"], len(kind["gpus"])) for kind in made.machine["nodes"]] == [(2, 8)]
     assert {record.job.size: set(record.hosts) for record in made.records} == {
