@@ -1,4 +1,4 @@
-"""`python -m dlperf.envs`: list, install, check and remove the frameworks' environments."""
+"""`python -m dlperf.envs`: list, install, check, remove, pack and unpack the frameworks' environments."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from dlperf import cache
 from dlperf.catalog.adapter import Adapter
 from dlperf.catalog.reader import adapters
 from dlperf.cli import Parser, exit_code, named, say, tell
-from dlperf.envs import changes, pythons
+from dlperf.envs import changes, packed, pythons
 from dlperf.envs.explain import gigabytes
 from dlperf.envs.guard import is_held, size_of
 from dlperf.envs.kinds import ensure_all
 from dlperf.envs.target import BUILDING, from_here, marker_of, older_folders, target_of
 from dlperf.envs.venv import remove
-from dlperf.errors import RunError
+from dlperf.errors import Problem, RunError, UsageError
 from dlperf.shell import quote
 from dlperf.words import columns
 
@@ -35,12 +35,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def parser(known: Mapping[str, Adapter]) -> Parser:
     """known: the adapters by name."""
     made = Parser(prog="python -m dlperf.envs", description="Environments of the frameworks.")
-    made.add_argument("verb", choices=["list", "install", "remove", "check"], help="what to do")
-    made.add_argument(
-        "names", nargs="*", metavar="NAME", help="an adapter (default: all; to install, those of dlperf compare)"
-    )
+    verbs = ["list", "install", "remove", "check", "pack", "unpack"]
+    made.add_argument("verb", choices=verbs, help="what to do; pack and unpack: for machines without a network")
+    about = "an adapter (default: all; to install or pack, those of dlperf compare); to unpack, what pack wrote"
+    made.add_argument("names", nargs="*", metavar="NAME", help=about)
     about = "with a variant, as cpu-horovod, an environment that some options need; default: cpu to install, or all"
-    made.add_argument("--device", choices=_keys(known), help=about)
+    made.add_argument("--device", choices=_keys(known), help=about.replace("to install", "to install or pack"))
+    made.add_argument("-o", "--output", metavar="FILE", help="what pack writes (default: dlperf-envs.tar)")
     return made
 
 
@@ -52,12 +53,20 @@ def _keys(known: Mapping[str, Adapter]) -> list[str]:
 def _command(arguments: Sequence[str] | None) -> int:
     known = adapters(sys.argv[1:] if arguments is None else arguments)
     asked = parser(known).parse_args(arguments)
-    every = [one for one in known.values() if one.default or asked.verb != "install"]
+    if asked.output and asked.verb != "pack":
+        raise UsageError([Problem("--output", asked.output, says="it is of pack. Leave it out.")])
+    if asked.verb == "unpack":
+        return _unpack_all(asked.names)
+    new = asked.verb in ("install", "pack")
+    every = [one for one in known.values() if one.default or not new]
     chosen = named(asked.names, known) or every
-    keys = [asked.device] if asked.device else ["cpu"] if asked.verb == "install" else _keys(known)
+    keys = [asked.device] if asked.device else ["cpu"] if new else _keys(known)
     # an environment may be missing or have no lock, but saying so is due only where one asked for it
-    has = Adapter.has_lock if asked.verb != "install" else lambda one, key: bool(asked.names) or key in one.environments
+    has = Adapter.has_lock if not new else lambda one, key: bool(asked.names) or key in one.environments
     pairs = [(one, key) for one in chosen for key in keys if has(one, key)]
+    if asked.verb == "pack":
+        packed.pack(pairs, Path(asked.output or "dlperf-envs.tar"), say)
+        return 0
     if asked.verb == "list":
         print(_table(pairs))
         return 0
@@ -68,6 +77,15 @@ def _command(arguments: Sequence[str] | None) -> int:
             size = gigabytes(size_of(folder)[0])
             say(f"{folder}: {size}, of no lock that is here, so nothing uses it; rm -r {quote(folder)} deletes it")
     return code
+
+
+def _unpack_all(names: Sequence[str]) -> int:
+    absent = [name for name in names or [""] if not os.path.isfile(name)]
+    if absent:
+        raise UsageError(Problem("FILE", name, "a file that pack wrote") for name in absent)
+    for name in names:
+        packed.unpack(Path(name), say)
+    return 0
 
 
 def _unexplained(known: Mapping[str, Adapter]) -> Iterator[Path]:

@@ -26,7 +26,7 @@ from processes import wait_for
 import dlperf.adapters
 from dlperf.catalog import locks, reader
 from dlperf.envs import __main__ as command
-from dlperf.envs import changes, guard, indexes, kinds, making, pythons, wheels
+from dlperf.envs import changes, guard, indexes, kinds, making, packed, pythons, wheels
 from dlperf.envs import venv as venv_
 from dlperf.envs.environment import Environment
 from dlperf.envs.indexes import Sources
@@ -1121,3 +1121,56 @@ def test_threads_that_never_get_an_answer_do_not_outlive_the_probe(silent_server
     sources = [silent_server, REFUSED, "file:///", "/no/such/folder"]
     assert indexes._dead(sources) == {silent_server, REFUSED, "/no/such/folder"}
     wait_for(lambda: threading.active_count() <= before)
+
+
+@pytest.fixture
+def made(tmp_path, monkeypatch, capsys):
+    """An environment of two packages, whose Python counts as the system's."""
+    monkeypatch.setattr(packed, "SYSTEMS", (Path(sys.base_prefix),))
+    url, lock = index(tmp_path / "index", "tiny", "small")
+    monkeypatch.setenv("PIP_INDEX_URL", url)
+    env = kinds.ensure(toy(tmp_path, lock), "cpu")
+    return env
+
+
+@pytest.mark.parametrize("beside", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_an_environment_is_carried_to_a_machine_without_a_network(made, beside, tmp_path, monkeypatch, capsys):
+    """beside: with its Python, which need not be there."""
+    if beside:
+        monkeypatch.setattr(packed, "SYSTEMS", ())
+    file = tmp_path / "carried.tar"
+    assert command.main(["pack", "toy", "-o", str(file)]) == 0
+    monkeypatch.setenv("DLPERF_CACHE", str(tmp_path / "there"))
+    monkeypatch.setenv("PIP_INDEX_URL", REFUSED)
+    assert command.main(["unpack", str(file)]) == 0
+    env = kinds.ensure(made_again := reader.read(tmp_path / "adapters" / "toy"), "cpu")
+    assert (env.folder.parent, env.digest) == (tmp_path / "there" / "envs", made.digest)
+    code = "import sys, tiny; print(sys.base_prefix)"
+    printed = subprocess.run([env.python, "-c", code], capture_output=True, text=True, check=True).stdout
+    version = Path(sys.base_prefix).name
+    assert printed.strip() == (f"{tmp_path}/there/pythons/{version}" if beside else sys.base_prefix)
+    assert command.main(["check", made_again.name]) == 0
+    assert "toy cpu: as installed" in capsys.readouterr().out
+
+
+def test_what_cannot_be_packed_or_unpacked_is_told(made, tmp_path, monkeypatch, capsys):
+    file = tmp_path / "carried.tar"
+    assert command.main(["pack", "toy", "-o", str(file)]) == 0
+    assert command.main(["pack", "toy", "-o", str(file)]) == 1
+    assert "is there already" in capsys.readouterr().err
+    whole = file.read_bytes()
+    monkeypatch.setenv("DLPERF_CACHE", str(tmp_path / "there"))
+    for damaged in (whole[: len(whole) // 2], b"", b"no tar" * 1000, whole.replace(b'{"toy-', b'{"../-')):
+        file.write_bytes(damaged)
+        assert command.main(["unpack", str(file)]) == 1
+        assert "not what `python -m dlperf.envs pack` wrote" in capsys.readouterr().err
+        assert [path for path in (tmp_path / "there").rglob("*") if path.is_file() and path.suffix != ".lock"] == []
+    assert command.main(["pack", "toy", "-o", str(tmp_path / "other.tar")]) == 1
+    assert "not made: toy cpu. Make them: python -m dlperf.envs install" in capsys.readouterr().err
+    for words, says in (
+        (["unpack"], "FILE"),
+        (["unpack", "nothing.tar"], "'nothing.tar'"),
+        (["list", "-o", "x"], "--output"),
+    ):
+        assert command.main(words) == 2
+        assert says in capsys.readouterr().err
