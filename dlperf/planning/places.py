@@ -10,7 +10,7 @@ from typing import Any
 
 from dlperf import launchers
 from dlperf.errors import did_you_mean, either
-from dlperf.launchers import Launcher, slurm
+from dlperf.launchers import Jobs, Launcher
 from dlperf.launchers.containers import ENGINES
 from dlperf.planning import hosts as hosts_
 from dlperf.planning.arguments import MOST, Arguments
@@ -87,9 +87,10 @@ class Places(Arguments):
         flag, file = self.arguments.get("hosts"), self.arguments.get("hostfile")
         if flag and file:
             self.problem("hostfile", file, "--hosts is given too. Leave out one of them.")
-        ours = self.arguments.get("launcher") == "slurm" and slurm.inside() and not self.arguments.get("only")
-        if ours and not flag and not file:
-            return tuple(Host(name, None) for name in slurm.hosts())
+        asked = self.arguments.get("launcher")
+        engine = launchers.find(asked) if asked in launchers.names() else None
+        if isinstance(engine, Jobs) and engine.inside() and not (flag or file or self.arguments.get("only")):
+            return tuple(Host(name, None) for name in engine.hosts())
         if not flag and not file:
             return ()
         found = hosts_.from_flag(str(flag), self.problems) if flag else hosts_.from_file(str(file), self.problems)
