@@ -164,7 +164,8 @@ def text(spec: Spec, asked: Mapping[str, Batch], arguments: Mapping[str, Any], f
         lines += ["", f"# {folder / PLACE / name}", engine_of(spec).batch(one, working).rstrip()]
     jobs = "one job" if len(asked) == 1 else f"{len(asked)} jobs, one after the other"
     nodes = max(one.nnodes for one in asked.values())
-    head = f"# {engine_of(spec).title}: {jobs} of up to {count(nodes, 'node')}, at most {node_hours(asked.values()):.3g} node-hours."
+    most = f"at most {node_hours(asked.values()):.3g} node-hours"
+    head = f"# {engine_of(spec).title}: {jobs} of up to {count(nodes, 'node')}, {most}."
     return "\n".join([head, *lines])
 
 

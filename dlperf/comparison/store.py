@@ -31,8 +31,8 @@ from msgspec import Meta
 
 from dlperf.comparison import chain
 from dlperf.errors import Problem, UsageError
-from dlperf.launchers.jobs import PLACE
 from dlperf.launchers.api import HELD
+from dlperf.launchers.jobs import PLACE
 from dlperf.machine import names
 from dlperf.planning.plan import Plan, file_name, id_of
 from dlperf.planning.spec import Spec, spec_from
