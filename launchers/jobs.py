@@ -79,7 +79,7 @@ class Batch:
 #: on a job's first node: the comparison, as a child that is told of a SIGTERM; its exit code is $code
 COMPARE = """\
 if [ -e {manifest} ]; then set -- {again} "$@"; else set -- {words}; fi
-{begin}{python} -m dlperf.compare "$@" &
+{begin}{under}{python} -m dlperf.compare "$@" &
 comparison=$!
 trap 'kill -TERM $comparison' TERM INT
 wait $comparison; code=$?
@@ -87,14 +87,15 @@ while kill -0 $comparison 2>/dev/null; do wait $comparison; code=$?; done
 """
 
 
-def compare(asked: Batch, begin: str = "") -> str:
+def compare(asked: Batch, begin: str = "", under: str = "") -> str:
     """Shell commands that run the comparison; where it was begun before (the job was requeued, or is a further one) it
-    goes on. begin: what stands before it."""
+    goes on. begin: commands before it. under: a program that runs it."""
     return COMPARE.format(
         manifest=quote(asked.folder / "comparison.json"),
         again=command(*asked.again),
         words=command(*asked.words),
         begin=begin,
+        under=under,
         python=quote(asked.python),
     )
 
@@ -165,9 +166,9 @@ class Jobs(Launcher):
         """Of those that the engine still knows; None where it does not answer."""
         raise NotImplementedError
 
-    def printed(self, job: str) -> str | None:
-        """What a job has printed, where the submitting machine has to ask for it."""
-        return None
+    def printed(self, job: str) -> dict[str, str]:
+        """What a job has printed, by names of logs, where the submitting machine has to ask for it."""
+        return {}
 
     def cancel(self, jobs: Sequence[str]) -> None:
         raise NotImplementedError

@@ -266,6 +266,9 @@ def _where(place: Path, index: int) -> tuple[str, int]:
 
 
 def main(argv: Sequence[str]) -> int:
+    if PODS not in os.environ:
+        print(f"{PODS} is not set: this runs in the pods of a job that holds a comparison", file=sys.stderr)
+        return 2
     place, verb = Path(os.environ[PODS]), argv[0]
     if verb == "serve":
         return serve(place, int(os.environ.get("JOB_COMPLETION_INDEX", "0")))

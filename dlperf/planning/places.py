@@ -11,7 +11,6 @@ from typing import Any
 from dlperf import launchers
 from dlperf.errors import did_you_mean, either
 from dlperf.launchers import Jobs, Launcher
-from dlperf.launchers.containers import ENGINES
 from dlperf.planning import hosts as hosts_
 from dlperf.planning.arguments import MOST, Arguments
 from dlperf.planning.hosts import Host
@@ -128,12 +127,10 @@ class Places(Arguments):
             if key not in launcher.arguments:
                 hint = did_you_mean(key, launcher.arguments)
                 self.wrong("launcher_arg", key, f"{allowed} (launcher {launcher.name})", hint)
-        if not self.arguments["dry_run"]:
-            for says in launcher.not_here(given):
-                self.problem("launcher", launcher.name, says)
-        in_container = self.arguments.get("env") in ENGINES  # then the pods' image is that of the run
+        for key, may_be in launcher.wrong(given):
+            self.wrong("launcher_arg", f"{key}={given[key]}", may_be)
         for key in launcher.required:
-            if key not in given and not (key == "image" and in_container):
+            if key not in given:
                 self.problem(
                     "launcher", launcher.name, f"--launcher-arg {key}=... is missing: {launcher.arguments[key]}."
                 )
