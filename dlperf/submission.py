@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dlperf import launchers
+from dlperf import launchers, parcel
 from dlperf.errors import Problem, RunError, UsageError, decimal, either
 from dlperf.flags import FLAGS
 from dlperf.launchers import Jobs, slurm
@@ -234,6 +235,8 @@ class Follower:
     _shown: dict[str, int] = field(default_factory=dict)
     _states: dict[str, State] = field(default_factory=dict)
     _missed: dict[str, int] = field(default_factory=dict)
+    _logs: dict[str, str] = field(default_factory=dict)
+    _results: str = ""
 
     def __post_init__(self) -> None:
         self.engine = engine(self.folder)
@@ -251,20 +254,37 @@ class Follower:
                 ended = {job: state for job, state in self._states.items() if state.over}
                 if len(ended) == len(self.jobs):
                     self._show()
+                    self._bring()
                     return ended
             time.sleep(0.5)
 
     def _show(self) -> None:
         """What the jobs have printed since."""
-        for job in self.jobs:
-            path = self.folder / PLACE / f"{job}.log"
-            with suppress(OSError), open(path, "rb") as file:
-                file.seek(self._shown.get(job, 0))
+        for name in (*self.jobs, *self._logs):
+            with suppress(OSError), open(self.folder / PLACE / f"{name}.log", "rb") as file:
+                file.seek(self._shown.get(name, 0))
                 new = file.read()
                 whole = new[: new.rfind(b"\n") + 1]
-                self._shown[job] = file.tell() - len(new) + len(whole)
+                self._shown[name] = file.tell() - len(new) + len(whole)
                 if whole:
                     self.tell(whole.decode("utf-8", "replace").rstrip("\n"))
+
+    def _bring(self) -> None:
+        """What came of it, where it is in no folder that this machine sees."""
+        if self.engine.shares:
+            return
+        wanting = parcel.unpack(self._results, self.folder)
+        if wanting:
+            self.tell(f"{wanting}. They are in {there(self.folder)}.")
+
+    def _fetch(self) -> bool:
+        """What the engine has to be asked for. Whether there is more of it."""
+        before = dict(self._logs)
+        for job in self.jobs:
+            for name, text in self.engine.printed(job).items():
+                self._logs[name], self._results = parcel.split(text)
+                (self.folder / PLACE / f"{name}.log").write_text(self._logs[name], encoding="utf-8")
+        return before != self._logs
 
     def _ask(self) -> bool:
         """Ask for all jobs in one call. Whether something changed."""
@@ -288,7 +308,14 @@ class Follower:
                 self.engine.cancel(self.jobs)
                 says = f"{self.engine.title} job {job} would wait for ever ({state.reason}), and was cancelled"
                 raise RunError("launcher", says)
-        return before != self._states
+        return self._fetch() or before != self._states
+
+
+def there(folder: Path) -> str:
+    """Where a comparison's folder is, by what was submitted: "the folder /dlperf/out-ab12cd of the volume"."""
+    text = "".join(path.read_text(encoding="utf-8") for path in sorted((folder / PLACE).glob("*.yaml")))
+    found = re.search(r"python\S* -m dlperf.parcel (.*)", text)
+    return f"the folder {found[1] if found else 'of it'} of the volume"
 
 
 def leave(folder: Path) -> str:

@@ -40,6 +40,7 @@ LAYERS = (
         "why",
     ),
     ("submission",),
+    ("parcel",),
     ("library",),
     ("given",),
     ("cli",),
