@@ -83,7 +83,7 @@ def _compare(arguments: Mapping[str, object]) -> int:
         spec, plan, folder = library.planned(arguments, adapters)
         if arguments["precision"] == spec_.AUTO:
             print(("# " if arguments["dry_run"] else "") + spec_.chosen_precision(spec, adapters), flush=True)
-        in_jobs = submission.wanted(spec)
+        in_jobs = submission.wanted(spec) and bool(plan.jobs)  # else the report says here why there is no row
         if in_jobs:
             jobs = submission.batches(spec, plan, folder.absolute(), arguments, adapters)
         if arguments["dry_run"] and (assumed := submission.assumed(spec, arguments)):
