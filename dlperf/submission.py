@@ -276,6 +276,8 @@ class Follower:
         wanting = parcel.unpack(self._results, self.folder)
         if wanting:
             self.tell(f"{wanting}. They are in {there(self.folder)}.")
+        if (self.folder / "report.md").exists():
+            self.tell(f"Here: {self.folder / 'report.md'} and {self.folder / 'report.html'}")
 
     def _fetch(self) -> bool:
         """What the engine has to be asked for. Whether there is more of it."""
@@ -301,8 +303,9 @@ class Follower:
                     continue
             state = (found or {}).get(job) or State("COMPLETED" if job in told else "UNKNOWN", "")
             state = self._states[job] = state._replace(code=told.get(job, state.code))
-            was = before[job].name if job in before else ""
-            if state.name not in (was, "COMPLETING") and not (state.over and state.code == 0):
+            was = before.get(job, State("", ""))
+            again = state.name == "RUNNING" and state.reason not in ("", "None", was.reason)  # with another pod
+            if (state.name not in (was.name, "COMPLETING") or again) and not (state.over and state.code == 0):
                 self.tell(f"{self.engine.title} job {job} {state.words(self.engine.title)}")
             if state.never:
                 self.engine.cancel(self.jobs)

@@ -68,7 +68,9 @@ def states(jobs: Sequence[str]) -> dict[str, State] | None:
         answer = _get(job, _kind(job), _name(job), "--ignore-not-found")
         if answer is None:
             return None
-        if answer:
+        if not answer and job in CANCELLED:
+            found[job] = State("CANCELLED", "")
+        elif answer:
             pods = _get(job, "pods", "-l", _label(job))
             if pods is None:
                 return None
@@ -78,9 +80,8 @@ def states(jobs: Sequence[str]) -> dict[str, State] | None:
 
 def logs(job: str) -> dict[str, str]:
     """What pod 0 has printed, by its name; of several, one after the other, the last that ran."""
-    kept = KEPT.get(job)
-    if kept:
-        return kept
+    if job in CANCELLED:
+        return CANCELLED[job]
     pods = _get(job, "pods", "-l", _label(job))
     first = newest(pods["items"] if pods else []).get(0)
     if first is None:
@@ -90,8 +91,8 @@ def logs(job: str) -> dict[str, str]:
     return {name: answer.stdout} if answer and answer.returncode == 0 else {}
 
 
-#: of jobs that were cancelled, whose pods are gone with their logs
-KEPT: dict[str, dict[str, str]] = {}
+#: logs of jobs that this process has deleted, whose pods are gone
+CANCELLED: dict[str, dict[str, str]] = {}
 
 
 def delete(jobs: Sequence[str]) -> None:
@@ -105,9 +106,10 @@ def delete(jobs: Sequence[str]) -> None:
             words = [*_kubectl(job), "logs", "--follow", name]
             reading = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         ask(*_kubectl(job), "delete", _kind(job), _name(job), "--ignore-not-found", "--wait=false")
+        CANCELLED[job] = {}
         if reading:
             try:
-                KEPT[job] = {name: reading.communicate(timeout=WARNED + 30)[0]}
+                CANCELLED[job] = {name: reading.communicate(timeout=WARNED + 30)[0]}
             except subprocess.TimeoutExpired:
                 reading.kill()
                 reading.communicate()
