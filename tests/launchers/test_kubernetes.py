@@ -2,6 +2,7 @@
 they are what the documentation of the API says. `tests/cluster` has the whole path, with the real kubectl."""
 
 import json
+import re
 from pathlib import Path
 
 import kubernetes_validate
@@ -307,3 +308,64 @@ def test_nodes_that_may_not_be_listed_tell_nothing(monkeypatch, tmp_path):
     listed = {"items": [{"status": {"allocatable": {"cpu": "95500m", "nvidia.com/gpu": "8"}}}]}
     (tmp_path / "kubectl").write_text(f"#!/bin/sh\necho '{json.dumps(listed)}'\n")
     assert kubectl.nodes([], "nvidia.com/gpu") == ((8, 95),)
+
+
+# The page
+
+
+def test_the_page_for_a_user_of_kubernetes_is_what_works(tmp_path, monkeypatch):
+    """Its file and its command, word by word, but for --dry-run."""
+    page = (places.ROOT / "launchers" / "README.md").read_text().partition("## On Kubernetes")[2].partition("\n## ")[0]
+    blocks = [re.sub("(?m)^    ", "", block) for block in re.findall(r"(?:(?<=\n\n)|(?<=\n))(?: {4}\S.*\n)+", page)]
+    site = next(block for block in blocks if "[kubernetes]" in block)
+    words = next(block for block in blocks if block.startswith("python -m dlperf.compare ")).split()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (tmp_path / "dlperf.toml").write_text(site)
+    ended = call("compare", *words[3:], "--frameworks", "pytorch,jax", "--dry-run", "plan", "--threads", 8)
+    assert ended.returncode == 0, ended.stderr
+    assert "# Kubernetes: one job of up to 4 nodes, at most " in ended.stdout
+    assert "# from dlperf.toml: image='registry.example/dlperf:1' claim='bench' " in ended.stdout
+    text = ended.stdout.partition("job.yaml\n")[2].partition("\n#")[0]
+    job = yaml.safe_load(text)
+    kubernetes_validate.validate(job, "1.32", strict=True)
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["limits"] == {"cpu": "64", "memory": "512Gi", "nvidia.com/gpu": "8"}
+    assert job["metadata"]["namespace"] == "bench"
+
+
+# What is asked
+
+
+@pytest.fixture
+def asked(tmp_path, monkeypatch):
+    """What kubectl was called with, by one that prints what a test says."""
+    (tmp_path / "kubectl").write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/calls\ncat {tmp_path}/says\n')
+    (tmp_path / "kubectl").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("says", "job", "words"),
+    [
+        ("bench Job x", "bench/x", ("job x", "batch.kubernetes.io/job-name=x")),
+        ("bench TrainJob x", "bench/trainjob/x", ("trainjob x", "jobset.sigs.k8s.io/jobset-name=x")),
+    ],
+)
+def test_a_job_is_asked_for_by_its_kind(asked, says, job, words):
+    (asked / "says").write_text(says)
+    assert kubectl.create("kind: any") == job
+    answer = {**globals()["job"]("Complete"), "items": []}
+    (asked / "says").write_text(json.dumps(answer))
+    assert kubectl.states([job]) == {job: State("COMPLETED", "", 0)}
+    _, one, pods = (asked / "calls").read_text().splitlines()
+    assert one == f"--namespace bench get {words[0]} --ignore-not-found -o json"
+    assert pods == f"--namespace bench get pods -l {words[1]} -o json"
+
+
+def test_what_is_not_there_and_what_does_not_answer_are_two_things(asked):
+    (asked / "says").write_text("")
+    assert kubectl.states(["bench/x"]) == {}
+    (asked / "says").write_text("{")
+    assert kubectl.states(["bench/x"]) is None
