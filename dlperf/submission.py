@@ -92,7 +92,8 @@ def _batch(
     node_hours: float,
 ) -> Batch:
     nnodes = max(job.nnodes for job in jobs)
-    limit = min(minutes(seconds(spec, jobs, adapters)), 60 * node_hours // nnodes)
+    given = engine_of(spec).limit(spec.launcher_arguments)
+    limit = min(given or minutes(seconds(spec, jobs, adapters)), 60 * node_hours // nnodes)
     if limit < 1:
         each = f"a job of {count(nnodes, 'node')} may take {node_hours:.3g} node-hours of it"
         says = f"{each}, less than a minute. Allow more."

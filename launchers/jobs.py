@@ -153,6 +153,10 @@ class Jobs(Launcher):
         """Where a comparison's folder is where its rows run. folder: where it is here, absolute."""
         return folder
 
+    def limit(self, arguments: Mapping[str, str]) -> int | None:
+        """Minutes that a job may take, where its arguments say so in minutes."""
+        return None
+
     def batch(self, asked: Batch, working: Path) -> str:
         """What is submitted, as text. working: the folder that the command was given in. Pure."""
         raise NotImplementedError

@@ -124,6 +124,9 @@ class Kubernetes(Jobs):
         python = quote(launch.arguments.get("python", self.python))
         return several(launch, rank, START.format(python=python, nnodes=launch.nnodes), others={"node": node})
 
+    def limit(self, arguments: Mapping[str, str]) -> int | None:
+        return int(arguments["time"]) if "time" in arguments else None
+
     def batch(self, asked: Batch, working: Path) -> str:
         """The object that is created, as YAML."""
         return objects.yaml(objects.job(asked))

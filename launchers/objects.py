@@ -129,7 +129,6 @@ def _runs(asked: Batch) -> Object:
     """The command of each pod; args: words for a comparison that goes on."""
     given = asked.arguments
     mount, python = given.get("mount", MOUNT), quote(asked.python)
-    limit = int(given.get("time", asked.minutes)) * 60
     script = POD.format(
         setup=setup(given),
         place=quote(asked.folder / PLACE),
@@ -137,7 +136,7 @@ def _runs(asked: Batch) -> Object:
         pods=pods.PODS,
         python=python,
         nnodes=asked.nnodes,
-        compare=compare(asked, under=command("timeout", "-k", WARNED, max(60, limit - WARNED)) + " "),
+        compare=compare(asked, under=command("timeout", "-k", WARNED, max(1, 60 * asked.minutes - WARNED)) + " "),
         folder=quote(asked.folder),
     )
     # all pods have the same environments, and the interpreters that these link to

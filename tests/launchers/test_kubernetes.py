@@ -27,7 +27,6 @@ ALL = {
     "shm": "64Gi",
     "pull-secret": "registry,other",
     "service-account": "bench",
-    "time": "90",
     "setup": "pip install --no-index dlperf\nulimit -l unlimited",
 }
 OBJECTS = {
@@ -97,6 +96,20 @@ def test_pods_of_a_train_job_are_valid_too():
         "spec": template["spec"],
     }
     kubernetes_validate.validate(pod, "1.32", strict=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "hours", "seconds"),
+    [
+        (["--launcher-arg", "time=90"], 6, 90 * 60 - 120),
+        (["--launcher-arg", "time=90", "--max-node-hours", "2"], 2, 30 * 60 - 120),
+    ],
+)
+def test_the_limit_is_in_the_object_and_in_the_hours_that_are_told(words, hours, seconds):
+    site = ["--launcher-arg", "image=x:1", "--launcher-arg", "claim=bench", "--size", "4n4d"]
+    ended = call("compare", "-m", "bert", "--launcher", "kubernetes", "--dry-run", "plan", *site, *words)
+    assert f"of up to 4 nodes, at most {hours} node-hours." in ended.stdout
+    assert f" timeout -k 120 {seconds} " in ended.stdout
 
 
 def test_names_of_pods_are_labels_of_dns():
