@@ -57,8 +57,11 @@ def create(text: str) -> str:
         if not UNANSWERED.search(done.stderr):
             break
         time.sleep(2.0**attempt)
-    says = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
-    raise RunError("launcher", f"Kubernetes refused the job: {re.sub('^error: ', '', says, flags=re.I)}")
+    says = " ".join(done.stderr.split()).removeprefix("error: ") or f"exit code {done.returncode}"
+    if UNANSWERED.search(says):
+        says = says.partition("; if you choose to ignore")[0]
+        raise RunError("launcher", f"no cluster answers kubectl, which must work first (kubectl get jobs): {says}")
+    raise RunError("launcher", f"Kubernetes refused the job: {says}")
 
 
 def states(jobs: Sequence[str]) -> dict[str, State] | None:
