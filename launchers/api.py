@@ -138,8 +138,8 @@ class Launcher:
     usual first; none for an engine without jobs. no_containers: why its ranks can't run in
     containers; empty if they can. In what the engine printed, `ended` finds the first rank that a signal killed, with
     groups rank, host, how; `ended_inside` the first whose container ended that way, with groups rank, host (which may
-    be empty) and code; `gone` the line that says which node it lost, as the group `said`; and `cause` the line that says
-    why the ranks could not be started or kept.
+    be empty) and code; `gone` the line that says which node it lost, as the group `said`; and `cause` the line that
+    says why the ranks could not be started or kept.
     """
 
     name = ""
