@@ -83,7 +83,7 @@ class Kubernetes(Jobs):
     no_containers = "a pod is a container: name its image with --launcher-arg image=..., and leave out --env"
     python = "python3"
     ended = re.compile(r"rank (?P<rank>\d+) on (?P<host>\S+) was (?P<how>ended by signal .*)$", re.MULTILINE)
-    cause = re.compile(r"^(pod \d+ on .* was lost: .*)$", re.MULTILINE)
+    gone = re.compile(r"^(?P<said>pod \d+ on .* was lost: .*)$", re.MULTILINE)
 
     def inside(self, environ: Mapping[str, str] = os.environ) -> bool:
         return pods.PODS in environ
