@@ -150,6 +150,7 @@ def _submit(spec: Spec, jobs: Mapping[str, Batch], folder: Path, detach: bool) -
 def _submit_again(arguments: Mapping[str, object]) -> int:
     folder = Path(str(arguments["resume"])).absolute()
     more = ["--retry-failed"] if arguments["retry_failed"] else []
+    submission.check_programs(folder, "--resume")
     if submission.engine(folder).held():
         return submission.in_held(folder, more)
     ids = submission.submit(folder, more)

@@ -56,9 +56,13 @@ def engine_of(spec: Spec) -> Jobs:
 
 
 def engine(folder: Path) -> Jobs:
-    """What has the jobs of a comparison that was submitted, by what was written for it."""
+    """What has the jobs of a comparison that was submitted, by what was written for it; UsageError where that is
+    gone."""
     suffixes = {path.suffix for path in (folder / PLACE).iterdir()}
-    return next(one for one in launchers.with_jobs() if one.suffix in suffixes)
+    for one in launchers.with_jobs():
+        if one.suffix in suffixes:
+            return one
+    raise UsageError([Problem(str(folder / PLACE), "", says="what was submitted is gone. Start a new comparison.")])
 
 
 def batches(
@@ -333,6 +337,11 @@ def check(folder: Path, flag: str) -> None:
         names = either([one.name for one in launchers.with_jobs()])
         says = f"no job was submitted for it. Name the folder of a comparison of --launcher {names}."
         raise UsageError([Problem(flag, folder, says=says)])
+    check_programs(folder, flag)
+
+
+def check_programs(folder: Path, flag: str) -> None:
+    """UsageError if programs of the engine that has its jobs are not here."""
     missing = engine(folder).missing()
     if missing:
         raise UsageError([Problem(flag, folder, says=f"{missing}.")])

@@ -131,3 +131,20 @@ def test_what_failed_is_tried_again_in_the_allocation_of_salloc(tmp_path, progra
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     assert call("compare", "--resume", tmp_path / "out", "--retry-failed").returncode == 0
     assert capfd.readouterr().out.endswith(f"sh {tmp_path}/out/allocation/job.sh --retry-failed\n")
+
+
+@pytest.mark.parametrize(
+    ("file", "says"),
+    [
+        ("job.sh", "--resume .*: sbatch, scontrol, squeue, scancel are not on PATH. Install them"),
+        ("job.yaml", "--resume .*: kubectl is not on PATH. Install it"),
+        ("jobs.jsonl", "allocation: what was submitted is gone. Start a new comparison."),
+    ],
+)
+def test_what_is_needed_to_go_on_is_told(tmp_path, monkeypatch, file, says):
+    (tmp_path / "out" / "allocation").mkdir(parents=True)
+    (tmp_path / "out" / "allocation" / file).touch()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    ended = call("compare", "--resume", tmp_path / "out")
+    assert ended.returncode == 2
+    assert re.search(says, ended.stderr), ended.stderr
