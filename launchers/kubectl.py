@@ -24,7 +24,7 @@ UNANSWERED = re.compile("connection refused|handshake timeout|no such host|TooMa
 NEVER = re.compile(
     r"InvalidImageName|ErrImageNeverPull|CreateContainerConfigError|persistentvolumeclaim \S+ not found"
     r"|(ErrImagePull|ImagePullBackOff)\b.*(not found|unknown|unauthorized|denied|forbidden|authentication)"
-    r"|LocalQueue \S+ doesn't exist|Kueue is not installed",
+    r"|violates PodSecurity|LocalQueue \S+ doesn't exist|Kueue is not installed",
     re.I | re.S,
 )
 #: reasons of Kubernetes' why a pod was ended -> what that is for its job
@@ -43,6 +43,8 @@ DISRUPTED = {
 }
 #: exit codes: of `timeout`, of a comparison, and of one that was asked to end
 TIMED_OUT, OWN, ASKED = 124, (0, 1, 2, 3, 129, 130, 143), 143
+#: of pods, beside which a cluster may put others
+CONTAINER = ("--container", "node")
 INDEX = "batch.kubernetes.io/job-completion-index"
 
 
@@ -90,7 +92,7 @@ def logs(job: str) -> dict[str, str]:
     if first is None:
         return {}
     name = first["metadata"]["name"]
-    answer = ask(*_kubectl(job), "logs", name)
+    answer = ask(*_kubectl(job), "logs", name, *CONTAINER)
     return {name: answer.stdout} if answer and answer.returncode == 0 else {}
 
 
@@ -106,7 +108,7 @@ def delete(jobs: Sequence[str]) -> None:
         name = first["metadata"]["name"] if first else ""
         reading = None
         if name:
-            words = [*_kubectl(job), "logs", "--follow", name]
+            words = [*_kubectl(job), "logs", "--follow", name, *CONTAINER]
             reading = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         ask(*_kubectl(job), "delete", _kind(job), _name(job), "--ignore-not-found", "--wait=false")
         CANCELLED[job] = {}

@@ -37,6 +37,7 @@ ARGUMENTS = {
     "shm": "the most of it that /dev/shm may take, as 64Gi; default: all",
     "pull-secret": "Secrets for the image's registry",
     "service-account": "the ServiceAccount",
+    "user": "the user, as 1000 or 1000:1000, and no privileges, as namespaces may ask for; default: the image's",
     "time": "the limit of a job in minutes, from when all its pods run",
     "setup": "shell commands that each pod begins with",
     "python": "the interpreter in the image that has dlperf; default: python3",
@@ -65,6 +66,7 @@ FORMS = {
     "cpu": (r"[0-9]+(\.[0-9]+)?|[0-9]+m", "a number of CPUs, as 64 or 500m"),
     "memory": (QUANTITY, "an amount of memory, as 512Gi"),
     "shm": (QUANTITY, "an amount of memory, as 64Gi"),
+    "user": (r"[1-9][0-9]{0,9}(:[0-9]{1,10})?", "numbers of a user and a group, as 1000 or 1000:1000"),
     "time": (r"[1-9][0-9]{0,6}", "a whole number of minutes"),
 }
 SEVERAL = ("node-selector", "tolerations", "pull-secret")

@@ -159,8 +159,10 @@ def _resources(asked: Batch) -> Object:
 def _placed(asked: Batch) -> Object:
     """Where a pod may run, and as whom."""
     given = asked.arguments
+    user, _, group = given.get("user", "").partition(":")
     apart = {"labelSelector": {"matchLabels": {LABEL: asked.folder.name}}, "topologyKey": "kubernetes.io/hostname"}
     return _some(
+        securityContext=_user(int(user), int(group or user)) if user else {},
         serviceAccountName=given.get("service-account"),
         imagePullSecrets=[{"name": name} for name in split(given.get("pull-secret", ""))],
         nodeSelector=dict(one.split("=", 1) for one in split(given.get("node-selector", ""))),
@@ -169,6 +171,12 @@ def _placed(asked: Batch) -> Object:
         if asked.nnodes > 1
         else {},
     )
+
+
+def _user(user: int, group: int) -> Object:
+    """What Kubernetes' pod security standard "restricted" asks of a pod; see `_mounts` for its container."""
+    of = {"runAsUser": user, "runAsGroup": group, "fsGroup": group}
+    return {"runAsNonRoot": True, **of, "seccompProfile": {"type": "RuntimeDefault"}}
 
 
 def _toleration(text: str) -> Object:
@@ -180,8 +188,13 @@ def _toleration(text: str) -> Object:
 
 
 def _mounts(asked: Batch) -> Object:
+    """What a container has of its pod."""
     mount = asked.arguments.get("mount", MOUNT)
-    return {"volumeMounts": [{"name": "results", "mountPath": mount}, {"name": "shm", "mountPath": "/dev/shm"}]}
+    unprivileged = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    return {
+        **_some(securityContext=unprivileged if "user" in asked.arguments else {}),
+        "volumeMounts": [{"name": "results", "mountPath": mount}, {"name": "shm", "mountPath": "/dev/shm"}],
+    }
 
 
 def _volumes(asked: Batch) -> list[Object]:

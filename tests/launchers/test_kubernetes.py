@@ -27,6 +27,7 @@ ALL = {
     "shm": "64Gi",
     "pull-secret": "registry,other",
     "service-account": "bench",
+    "user": "1000:2000",
     "setup": "pip install --no-index dlperf\nulimit -l unlimited",
 }
 OBJECTS = {
@@ -130,6 +131,7 @@ def test_names_of_pods_are_labels_of_dns():
         ("cpu=many", "a number of CPUs"),
         ("time=1h", "a whole number of minutes"),
         ("gpus-per-node=0", "a whole number"),
+        ("user=root", "numbers of a user and a group"),
         ("imgae=x", "Did you mean 'image'?"),
     ],
 )
@@ -297,6 +299,12 @@ def test_a_quota_that_two_pods_do_not_fit_is_for_ever(requested, limited, never)
     found = kubectl.state(job(), [], lambda what: [refused(requested, limited)])
     assert (found.name, found.never) == ("PENDING", never)
     assert "exceeded quota" in found.reason
+
+
+def test_a_namespace_that_wants_fewer_privileges_is_told_at_once():
+    message = 'pods "x-0" is forbidden: violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false'
+    found = kubectl.state(job(), [], lambda what: [{"reason": "FailedCreate", "message": message}])
+    assert (found.name, found.never, "allowPrivilegeEscalation" in found.reason) == ("PENDING", True, True)
 
 
 @pytest.mark.parametrize(
