@@ -71,7 +71,8 @@ FORMS = {
 }
 SEVERAL = ("node-selector", "tolerations", "pull-secret")
 
-#: runs a part of launch.sh in the first pods
+#: runs a part of launch.sh in this pod, and in the first pods
+HERE = 'exec sh "$PWD/launch.sh" node 0\n'
 START = 'exec {python} -m dlperf.launchers.pods run {nnodes} sh "$PWD/launch.sh" node\n'
 
 
@@ -124,7 +125,8 @@ class Kubernetes(Jobs):
             'sh "$PWD"/launch.sh rank\n'
         )
         python = quote(launch.arguments.get("python", self.python))
-        return several(launch, rank, START.format(python=python, nnodes=launch.nnodes), others={"node": node})
+        start = START.format(python=python, nnodes=launch.nnodes) if launch.nnodes > 1 else HERE
+        return several(launch, rank, start, others={"node": node})
 
     def limit(self, arguments: Mapping[str, str]) -> int | None:
         return int(arguments["time"]) if "time" in arguments else None

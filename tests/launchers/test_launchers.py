@@ -50,6 +50,7 @@ SCRIPTS = {
     "slurm-2n2d": ("slurm", {**TWO, "arguments": {"partition": "gpu", "extra": "--comment 'two words'"}}),
     "slurm-step": ("slurm", {**TWO, "device": "cuda", "step": True}),
     "slurm-pyxis": ("slurm", {**TWO, "arguments": {"container-image": "nvcr.io#nvidia/pytorch:24.01-py3"}}),
+    "kubernetes-2": ("kubernetes", {"nproc_per_node": 2, "step": True}),
     "kubernetes-2n2d": ("kubernetes", {**TWO, "device": "cuda", "step": True}),
 }
 
