@@ -67,7 +67,7 @@ def test_the_object(name, request):
     assert yaml.safe_load(text) == objects.job(batch(name))
 
 
-@pytest.mark.parametrize("version", ["1.28", "1.32"])
+@pytest.mark.parametrize("version", ["1.27", kubernetes_validate.latest_version()])
 @pytest.mark.parametrize("name", [name for name in OBJECTS if name != "trainjob"])
 def test_it_is_valid_by_kubernetes_schemas(name, version):
     kubernetes_validate.validate(objects.job(batch(name)), version, strict=True)
