@@ -17,10 +17,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from dlperf import flags, given, library, shell, submission
+from dlperf import flags, given, launchers, library, shell, submission
 from dlperf.cli import Parser, exit_code, heedless, say
 from dlperf.errors import Problem, RunError, UsageError, clean, handle_signals, interrupted_code
-from dlperf.launchers import slurm
+from dlperf.launchers.jobs import PLACE, Batch
 
 if TYPE_CHECKING:  # functions import what they use, so that --help and a wrong flag are answered at once
     from dlperf.catalog.adapter import Adapter
@@ -83,13 +83,13 @@ def _compare(arguments: Mapping[str, object]) -> int:
         spec, plan, folder = library.planned(arguments, adapters)
         if arguments["precision"] == spec_.AUTO:
             print(("# " if arguments["dry_run"] else "") + spec_.chosen_precision(spec, adapters), flush=True)
-        in_jobs = submission.wanted(spec)
+        in_jobs = submission.wanted(spec) and bool(plan.jobs)  # else the report says here why there is no row
         if in_jobs:
             jobs = submission.batches(spec, plan, folder.absolute(), arguments, adapters)
         if arguments["dry_run"] and (assumed := submission.assumed(spec, arguments)):
             print(assumed)
         if arguments["dry_run"] and in_jobs:
-            print(submission.text(spec, jobs, arguments, Path.cwd()) + "\n#")
+            print(submission.text(spec, jobs, arguments, folder.absolute(), Path.cwd()) + "\n#")
         if arguments["dry_run"]:
             print(dry_run.text(spec, plan, adapters, folder.absolute(), str(arguments["dry_run"])))
             return 0
@@ -97,7 +97,7 @@ def _compare(arguments: Mapping[str, object]) -> int:
         if not agreed:
             return 1
         if in_jobs:
-            return _submit(jobs, folder.absolute(), bool(arguments["detach"]))
+            return _submit(spec, jobs, folder.absolute(), bool(arguments["detach"]))
         opened = library.created(spec, plan, folder, adapters, bool(arguments["output"]))
     with heedless():
         try:
@@ -124,36 +124,37 @@ def _stopped(error: OSError, folder: Path) -> RunError:
 
 def _submitted(folder: Path) -> bool:
     """Whether a comparison's rows run in jobs, and this process in none."""
-    return os.path.isdir(folder / submission.PLACE) and not slurm.inside()  # False for a name that is too long, too
+    return os.path.isdir(folder / PLACE) and not launchers.inside()  # False for a name that is too long, too
 
 
-def _submit(jobs: Mapping[str, slurm.Batch], folder: Path, detach: bool) -> int:
+def _submit(spec: Spec, jobs: Mapping[str, Batch], folder: Path, detach: bool) -> int:
     from dlperf.comparison import store
 
     store.claim(folder)
-    submission.write(jobs, folder, Path.cwd())
-    if slurm.held():
+    submission.write(spec, jobs, folder, Path.cwd())
+    if submission.engine(folder).held():
         return submission.in_held(folder)
     try:
         ids = submission.submit(folder)
     except RunError:
-        if not (folder / submission.PLACE / submission.SUBMITTED).exists():  # as if nothing had been asked
-            shutil.rmtree(folder / submission.PLACE)
+        if not (folder / PLACE / submission.SUBMITTED).exists():  # as if nothing had been asked
+            shutil.rmtree(folder / PLACE)
             (folder / "lock").unlink()
             folder.rmdir()
         raise
     most = submission.node_hours(jobs.values())
-    say(f"Submitted as Slurm job {', '.join(ids)}: at most {most:.3g} node-hours. In {folder}")
+    say(f"Submitted as {submission.named(folder, ids)}: at most {most:.3g} node-hours. In {folder}")
     return _follow(folder, ids, detach)
 
 
 def _submit_again(arguments: Mapping[str, object]) -> int:
     folder = Path(str(arguments["resume"])).absolute()
     more = ["--retry-failed"] if arguments["retry_failed"] else []
-    if slurm.held():
+    submission.check_programs(folder, "--resume")
+    if submission.engine(folder).held():
         return submission.in_held(folder, more)
     ids = submission.submit(folder, more)
-    say(f"Submitted as Slurm job {', '.join(ids)}.")
+    say(f"Submitted as {submission.named(folder, ids)}.")
     return _follow(folder, ids, bool(arguments["detach"]))
 
 
@@ -181,9 +182,9 @@ def _follow(folder: Path, ids: Sequence[str], detach: bool) -> int:
         return _told(folder, ids)
     except KeyboardInterrupt:
         code = interrupted_code()
-        say(f"Cancelling Slurm job {', '.join(ids)}.")
+        say(f"Cancelling {submission.named(folder, ids)}.")
         handle_signals()
-        slurm.cancel(ids)
+        submission.engine(folder).cancel(ids)
         _told(folder, ids)
         return code
 

@@ -80,7 +80,7 @@ SPEC = (
 )
 SIZE = "instead of both: sizes as reports have them, each a row: 1n1d,1n8d,2n16d (2 nodes with 16 devices together)"
 ALLOCATION = (
-    "with --launcher slurm, what one job holds: comparison (default: all rows, as steps that take turns), row, or run"
+    "what one job of Slurm's or Kubernetes' holds: comparison (default: all rows, in turns); Slurm's also row, or run"
 )
 ATTACH = "follow the jobs of a comparison that was submitted, until they have ended; Ctrl-C leaves them alone"
 FLAGS = (
@@ -171,7 +171,7 @@ FLAGS = (
         RANKS,
         "--max-node-hours",
         "H",
-        "with --launcher slurm: what its jobs may take at most, nodes times hours",
+        "what jobs of Slurm's or Kubernetes' may take at most, nodes times hours",
         asks=False,
     ),
     Flag(
@@ -216,7 +216,7 @@ FLAGS = (
         takes="list",
         asks=False,
     ),
-    Flag(OUTPUT, "--detach", "", "with --launcher slurm: submit the job, and end", takes="nothing", asks=False),
+    Flag(OUTPUT, "--detach", "", "with Slurm or Kubernetes: submit the job, and end", takes="nothing", asks=False),
     Flag(OUTPUT, "--attach", "DIR", ATTACH, asks=False),
     Flag(OUTPUT, "--strict", "", STRICT, takes="nothing", asks=False),
     Flag(

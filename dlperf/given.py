@@ -25,7 +25,9 @@ from dlperf.flags import FLAGS, Flag
 OPTIONS: Mapping[str, Flag] = {key: flag for flag in FLAGS if flag.compare for key in flag.keys}
 #: of dlperf besides. DLPERF_SET, DLPERF_HOSTS and DLPERF_LAUNCHER are what scripts tell workers, so the options of
 #: these names have no variable
-OURS = frozenset(f"DLPERF_{name}" for name in ("ADAPTERS", "CACHE", "DROPPED", "HOSTS", "LAUNCHER", "ROLE", "SET"))
+OURS = frozenset(
+    f"DLPERF_{name}" for name in ("ADAPTERS", "CACHE", "DROPPED", "HOSTS", "LAUNCHER", "PODS", "ROLE", "SET")
+)
 VARIABLES: Mapping[str, Flag] = {
     name: flag for key, flag in OPTIONS.items() if (name := f"DLPERF_{key.upper()}") not in OURS
 }

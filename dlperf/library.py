@@ -123,7 +123,8 @@ def _compare(arguments: Mapping[str, object]) -> Compared | str:
             return dry_run.text(spec, plan, adapters, folder.absolute(), str(arguments["dry_run"]))
         if submission.wanted(spec):
             says = "its jobs are followed by the command: python -m dlperf.compare; then dlperf.load reads the folder."
-            raise UsageError([Problem("--launcher", spec.launcher, says=f'{says} Or give allocation="run".')])
+            here = ' Or give allocation="run".' if "run" in submission.engine_of(spec).allocations else ""
+            raise UsageError([Problem("--launcher", spec.launcher, says=f"{says}{here}")])
         opened = created(spec, plan, folder.absolute(), adapters, bool(arguments["output"]))
     for warning in opened.warnings:
         warnings.warn(warning, stacklevel=3)

@@ -9,8 +9,9 @@ from importlib import import_module
 from importlib.metadata import entry_points
 
 from dlperf.launchers.api import Launch, Launcher
+from dlperf.launchers.jobs import Jobs
 
-__all__ = ["BUILT_IN", "Launch", "Launcher", "find", "names"]
+__all__ = ["BUILT_IN", "Jobs", "Launch", "Launcher", "find", "inside", "names", "with_jobs"]
 
 BUILT_IN = ("local", "torchrun", "mpi", "horovod", "slurm", "kubernetes")
 GROUP = "dlperf.launchers"
@@ -31,3 +32,13 @@ def find(name: str) -> Launcher:
         found = entry.load()
     assert isinstance(found, Launcher)
     return found
+
+
+def with_jobs() -> tuple[Jobs, ...]:
+    """All engines that have jobs."""
+    return tuple(found for found in map(find, names()) if isinstance(found, Jobs))
+
+
+def inside() -> bool:
+    """Whether this process is in a job of one of them."""
+    return any(engine.inside() for engine in with_jobs())

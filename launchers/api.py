@@ -131,8 +131,7 @@ class Node(NamedTuple):
 class Launcher:
     """An engine that places ranks. Subclasses say what they take, and write the script.
 
-    arguments: key of --launcher-arg -> what it is. required: those that must be given; folders: those
-    that must be folders here. programs: program that must be
+    arguments: key of --launcher-arg -> what it is. required: those that must be given. programs: program that must be
     on PATH -> the Debian package, or other place, that has it. in_environment: whether its program comes with some
     frameworks' environments instead; it starts only the adapters whose adapter.toml names it. many_nodes: whether it
     reaches other machines; needs_hosts: whether it must be told which. allocations: what one of its jobs may hold, the
@@ -147,7 +146,6 @@ class Launcher:
     about = ""
     arguments: ClassVar[Mapping[str, str]] = {}
     required: tuple[str, ...] = ()
-    folders: tuple[str, ...] = ()
     programs: ClassVar[Mapping[str, str]] = {}
     in_environment = False
     many_nodes = False
@@ -166,12 +164,9 @@ class Launcher:
         """The text of launch.sh. Pure."""
         raise NotImplementedError
 
-    def not_here(self, given: Mapping[str, str]) -> Iterator[str]:
-        """Sentences on what of its arguments names a folder that this machine does not have."""
-        for key in self.folders:
-            if key in given and not os.path.isdir(given[key]):
-                about = self.arguments[key]
-                yield f"--launcher-arg {key}={given[key]}: this machine has no such folder; it is {about}."
+    def wrong(self, given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+        """Which of its arguments have a value that cannot be, and what is allowed."""
+        yield from ()
 
     def missing(self) -> str:
         """Which of its programs are not on PATH, and where to get them; empty if none."""

@@ -1,222 +1,152 @@
-"""Kubernetes: an Indexed Job, one pod for each node, and a headless service by which the pods find each other; or,
-where Kubeflow Trainer is installed, a TrainJob, which makes both.
+"""Kubernetes: an Indexed Job whose pods are the nodes, or, where Kubeflow Trainer is installed, a TrainJob.
 
-The run's folder and the frameworks' environments must be in the pods too: on a volume that is mounted where they are
-here. No cluster has run this yet: the manifests are checked against the published schemas.
+Pod 0 makes the comparison, in the image and on a volume that all pods have; the other pods run its ranks
+(`dlperf.launchers.pods`). The machine that submits needs `kubectl` and neither of both. No cluster has run this yet:
+the objects are held to the published schemas.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
+import os
 import re
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import ClassVar, NamedTuple
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
 
-from dlperf.launchers.api import Launch, Launcher, several, worker
+from dlperf.launchers import kubectl, objects, pods
+from dlperf.launchers.api import Launch, Node, command, several, worker
+from dlperf.launchers.jobs import Batch, Jobs, State
 from dlperf.shell import quote
 
-JOB = """\
-apiVersion: v1
-kind: Service
-metadata: {{name: {name}, labels: {{app: dlperf, job-name: {name}}}}}
-spec:
-  clusterIP: None
-  publishNotReadyAddresses: true
-  selector: {{job-name: {name}}}
----
-apiVersion: batch/v1
-kind: Job
-metadata: {{name: {name}, labels: {{app: dlperf}}}}
-spec:
-  completionMode: Indexed
-  completions: {nnodes}
-  parallelism: {nnodes}
-  backoffLimit: 0
-  template:
-    metadata: {{labels: {{app: dlperf, job-name: {name}}}}}
-    spec:
-      subdomain: {name}
-      restartPolicy: Never
-      containers:
-      - name: node
-        image: {image}
-        workingDir: {folder}
-        command: [sh, {script}, node]
-{resources}        volumeMounts:
-        - {{name: shared, mountPath: {mount}}}
-        - {{name: shm, mountPath: /dev/shm}}
-      volumes:
-      - {{name: shared, persistentVolumeClaim: {{claimName: {claim}}}}}
-      - {{name: shm, emptyDir: {{medium: Memory}}}}
-"""
+#: what a site decides; of those that name several things, commas or lines are between them
+ARGUMENTS = {
+    "image": "the image of the pods, which has dlperf",
+    "claim": "the PersistentVolumeClaim for the results and environments; for several nodes ReadWriteMany",
+    "mount": "where it is mounted in the pods; default: /dlperf",
+    "namespace": "the namespace; default: kubectl's own",
+    "queue": "the LocalQueue of Kueue, which starts all pods at once",
+    "priority": "the PriorityClass",
+    "node-selector": "labels that nodes must have, as KEY=VALUE",
+    "tolerations": "taints that nodes may have, as KEY:EFFECT, KEY=VALUE:EFFECT or KEY",
+    "gpu": "the resource of a GPU; default: nvidia.com/gpu",
+    "gpus-per-node": "GPUs of each pod; default: as many as its ranks, with --device cuda",
+    "cpu": "CPUs of each pod, as 64",
+    "memory": "memory of each pod, as 512Gi",
+    "shm": "the most of it that /dev/shm may take, as 64Gi; default: all",
+    "pull-secret": "Secrets for the image's registry",
+    "service-account": "the ServiceAccount",
+    "user": "the user, as 1000 or 1000:1000, and no privileges, as namespaces may ask for; default: the image's",
+    "time": "the limit of a job in minutes, from when all its pods run",
+    "setup": "shell commands that each pod begins with",
+    "python": "the interpreter in the image that has dlperf; default: python3",
+    "runtime": "a ClusterTrainingRuntime, as torch-distributed: makes a TrainJob (Kubeflow Trainer 2.2 or newer)",
+}
+#: of a Kubernetes name, label's key and label's value
+NAME = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
+KEY = r"([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+VALUE = r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?"
+QUANTITY = r"[0-9]+(\.[0-9]+)?(m|[kMGTP]|[KMGTP]i)?"
+#: what a value must look like, and in words; of those with several, each
+FORMS = {
+    **dict.fromkeys(
+        ("claim", "namespace", "queue", "priority", "pull-secret", "service-account", "runtime"),
+        (NAME, "the name of an object of Kubernetes: small letters, digits, - and ."),
+    ),
+    "image": (r"[A-Za-z0-9][A-Za-z0-9._:/@-]*", "an image, as registry.example/dlperf:1"),
+    "mount": (r"/[^:]+", "an absolute path without a colon"),
+    "node-selector": (f"{KEY}={VALUE}", "labels, as nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3"),
+    "tolerations": (
+        f"{KEY}(={VALUE})?(:(NoSchedule|PreferNoSchedule|NoExecute))?",
+        "taints, as nvidia.com/gpu:NoSchedule or dedicated=bench:NoExecute",
+    ),
+    "gpu": (KEY, "a resource, as nvidia.com/gpu or nvidia.com/mig-1g.10gb"),
+    "gpus-per-node": (r"[1-9][0-9]{0,3}", "a whole number"),
+    "cpu": (r"[0-9]+(\.[0-9]+)?|[0-9]+m", "a number of CPUs, as 64 or 500m"),
+    "memory": (QUANTITY, "an amount of memory, as 512Gi"),
+    "shm": (QUANTITY, "an amount of memory, as 64Gi"),
+    "user": (r"[1-9][0-9]{0,9}(:[0-9]{1,10})?", "numbers of a user and a group, as 1000 or 1000:1000"),
+    "time": (r"[1-9][0-9]{0,6}", "a whole number of minutes"),
+}
+SEVERAL = ("node-selector", "tolerations", "pull-secret")
 
-#: The patches came with Kubeflow Trainer 2.2. Its container for the training is called "node".
-TRAIN_JOB = """\
-apiVersion: trainer.kubeflow.org/v1alpha1
-kind: TrainJob
-metadata: {{name: {name}, labels: {{app: dlperf}}}}
-spec:
-  runtimeRef: {{name: {runtime}}}
-  trainer:
-    numNodes: {nnodes}
-    numProcPerNode: {nproc_per_node}
-    image: {image}
-    command: [sh, {script}, node]
-{resources}  runtimePatches:
-  - manager: dlperf/launcher
-    trainingRuntimeSpec:
-      template:
-        spec:
-          replicatedJobs:
-          - name: node
-            template:
-              spec:
-                template:
-                  spec:
-                    containers:
-                    - name: node
-                      volumeMounts:
-                      - {{name: shared, mountPath: {mount}}}
-                      - {{name: shm, mountPath: /dev/shm}}
-                    volumes:
-                    - {{name: shared, persistentVolumeClaim: {{claimName: {claim}}}}}
-                    - {{name: shm, emptyDir: {{medium: Memory}}}}
-"""
-
-#: starts the job, waits for it, keeps the pods' logs and how they ended, and deletes it whatever happens
-START = """\
-name={name}
-kubectl() {{ command kubectl{namespace} "$@"; }}
-pods() {{ kubectl get pods -l {label} -o '{pods}' >&2; }}
-stop() {{ trap '' TERM INT; kubectl delete --ignore-not-found --wait=false {objects} >&2; }}
-trap 'pods; stop; exit 143' TERM INT
-cat > manifest.yaml <<MANIFEST
-{manifest}MANIFEST
-kubectl apply -f manifest.yaml >&2 || {{ stop; exit 1; }}
-while :; do
-  state="$(kubectl get {job} -o 'jsonpath={{.status.conditions[?(@.status=="True")].type}}')"
-  case "$state" in
-  *Complete*) code=0; break ;;
-  *Failed*) code=1; break ;;
-  esac
-  sleep 2 & wait $!
-done
-kubectl logs --prefix --tail=200 -l {label} >&2
-[ $code = 0 ] || pods
-stop
-exit $code
-"""
-#: "pod NAME on NODE: Failed Evicted MESSAGE", one line for each pod; of one that waits, for what
-PODS = (
-    "jsonpath={range .items[*]}pod {.metadata.name} on {.spec.nodeName}: {.status.phase} {.status.reason} "
-    '{.status.message}{.status.conditions[?(@.reason=="Unschedulable")].message}'
-    '{.status.containerStatuses[*].state.waiting.reason}{"\\n"}{end}'
-)
+#: runs a part of launch.sh in this pod, and in the first pods
+HERE = 'exec sh "$PWD/launch.sh" node 0\n'
+START = 'exec {python} -m dlperf.launchers.pods run {nnodes} sh "$PWD/launch.sh" node\n'
 
 
-class Resource(NamedTuple):
-    """What a run is on the cluster. job: the object whose conditions say how it ended. objects: what is deleted at the
-    end. label: of its pods. host: the name of a node's pod, by number."""
-
-    manifest: str
-    job: str
-    objects: str
-    label: str
-    host: str
-
-
-INDEXED_JOB = Resource(JOB, '"job/$name"', '"job/$name" "service/$name"', '"job-name=$name"', "{name}-{node}.{name}")
-TRAINER = Resource(
-    TRAIN_JOB,
-    '"trainjob/$name"',
-    '"trainjob/$name"',
-    '"jobset.sigs.k8s.io/jobset-name=$name"',
-    "{name}-node-0-{node}.{name}",
-)
-
-
-class Kubernetes(Launcher):
-    name = "kubernetes"
-    about = "Kubernetes: an Indexed Job with a headless service, or a TrainJob of Kubeflow Trainer"
-    arguments: ClassVar[Mapping[str, str]] = {
-        "image": "the image of the pods; with --env docker that of the run",
-        "claim": "the PersistentVolumeClaim that has the output folder and the environments",
-        "mount": "where it is mounted, here and in the pods",
-        "runtime": "a ClusterTrainingRuntime, as torch-distributed: makes a TrainJob (Kubeflow Trainer 2.2 or newer)",
-        "namespace": "the namespace; default: kubectl's own",
-        "python": "the interpreter in the image; default: that of the environment",
-        "gpu": "the resource of a GPU; default: nvidia.com/gpu",
-        "cpu": "CPUs asked for each pod",
-        "memory": "memory asked for each pod, as 64Gi",
-    }
-    required = ("image", "claim", "mount")
-    folders = ("mount",)
-    programs: ClassVar[Mapping[str, str]] = {"kubectl": "kubernetes.io/docs/tasks/tools"}
-    many_nodes = True
+class Kubernetes(Jobs):
+    name, title, suffix, shares = "kubernetes", "Kubernetes", ".yaml", False
+    about = "Kubernetes: an Indexed Job, or a TrainJob of Kubeflow Trainer"
+    arguments: ClassVar[Mapping[str, str]] = ARGUMENTS
+    required = ("image", "claim")
+    programs: ClassVar[Mapping[str, str]] = {"kubectl": "Debian: kubernetes-client; or kubernetes.io/docs/tasks/tools"}
+    allocations = ("comparison",)
+    no_containers = "a pod is a container: name its image with --launcher-arg image=..., and leave out --env"
+    python = "python3"
     ended = re.compile(r"rank (?P<rank>\d+) on (?P<host>\S+) was (?P<how>ended by signal .*)$", re.MULTILINE)
-    cause = re.compile(
-        r"^(error: .*|Error from server.*|pod .*: (?:Failed|Pending) .*|The connection to .*)$", re.MULTILINE
-    )
+    gone = re.compile(r"^(?P<said>pod \d+ on .* was lost: .*)$", re.MULTILINE)
+
+    def inside(self, environ: Mapping[str, str] = os.environ) -> bool:
+        return pods.PODS in environ
+
+    def hosts(self) -> tuple[str, ...]:
+        return tuple(one["host"] for one in pods.told(Path(os.environ[pods.PODS])).values())
+
+    def missing(self) -> str:
+        """The pods ask Kubernetes nothing."""
+        return "" if self.inside() else super().missing()
+
+    def nodes(self, arguments: Mapping[str, str]) -> tuple[Node, ...]:
+        """Those with the labels that are asked for, as far as the user may list nodes."""
+        return kubectl.nodes(objects.split(arguments.get("node-selector", "")), arguments.get("gpu", objects.GPU))
+
+    def wrong(self, given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+        for key, (form, words) in FORMS.items():
+            values = objects.split(given.get(key, "")) if key in SEVERAL else [given[key]] if key in given else []
+            if not all(re.fullmatch(form, value) for value in values):
+                yield key, words
+        if "runtime" in given and "priority" in given:
+            yield "priority", "none beside runtime, which has its own"
+
+    def there(self, folder: Path, arguments: Mapping[str, str]) -> Path:
+        """On the volume, under a name that no other comparison has."""
+        label = re.sub(r"[^a-z0-9]+", "-", folder.name.lower())[:24].strip("-")
+        return Path(arguments.get("mount", objects.MOUNT), f"{label}-{secrets.token_hex(3)}".strip("-"))
 
     def script(self, launch: Launch) -> str:
-        name, given = _object_name(launch.name), launch.arguments
-        kind = TRAINER if "runtime" in given else INDEXED_JOB
-        manifest = kind.manifest.format(
-            name=name,
-            runtime=_yaml(given.get("runtime", "")),
-            nnodes=launch.nnodes,
-            nproc_per_node=launch.nproc_per_node,
-            image=_yaml(given.get("image") or (launch.container.image if launch.container else "")),
-            claim=_yaml(given.get("claim", "")),
-            mount=_yaml(given.get("mount", "")),
-            folder='"$PWD"',
-            script='"$PWD/launch.sh"',
-            resources=_resources(launch, kind),
-        )
-        namespace = f" --namespace {quote(given['namespace'])}" if "namespace" in given else ""
-        hosts = ",".join(kind.host.format(name=name, node=node) for node in range(launch.nnodes))
-        python = quote(given.get("python", launch.python))
+        """Of a run in the pods."""
+        rank = worker(launch, {"DLPERF_LAUNCHER": self.name})
         node = (
-            f'cd "$(dirname "$0")" &&\nNODE_RANK="$JOB_COMPLETION_INDEX" NNODES={launch.nnodes} DLPERF_HOSTS={hosts} '
+            f'cd "$(dirname "$0")" &&\nNODE_RANK="$2" NNODES={launch.nnodes} '
             f'PYTHONPATH="$PWD"/{quote(launch.code)} \\\n'
-            f'exec {python} -m dlperf.adapters.spawn {launch.nproc_per_node} sh "$PWD"/launch.sh rank\n'
+            f"exec {command(launch.python, '-m', 'dlperf.adapters.spawn', launch.nproc_per_node)} "
+            'sh "$PWD"/launch.sh rank\n'
         )
-        words = {"job": kind.job, "objects": kind.objects, "label": kind.label, "pods": PODS}
-        start = START.format(name=name, namespace=namespace, manifest=manifest, **words)
-        rank = worker(launch, {"DLPERF_LAUNCHER": self.name}).replace(quote(launch.python) + " -m", python + " -m")
-        return several(replace(launch, container=None), rank, start, others={"node": node})  # the pod is the container
+        python = quote(launch.arguments.get("python", self.python))
+        start = START.format(python=python, nnodes=launch.nnodes) if launch.nnodes > 1 else HERE
+        return several(launch, rank, start, others={"node": node})
 
+    def limit(self, arguments: Mapping[str, str]) -> int | None:
+        return int(arguments["time"]) if "time" in arguments else None
 
-def _resources(launch: Launch, kind: Resource) -> str:
-    given = launch.arguments
-    wanted = {key: given[key] for key in ("cpu", "memory") if key in given}
-    if launch.device == "cuda":
-        wanted[given.get("gpu", "nvidia.com/gpu")] = str(launch.nproc_per_node)
-    if not wanted:
-        return ""
-    listed = ", ".join(f"{_yaml(key)}: {_yaml(value, plain=False)}" for key, value in wanted.items())
-    wanted_of_a_node = f"{{requests: {{{listed}}}, limits: {{{listed}}}}}\n"
-    return ("    resourcesPerNode: " if kind is TRAINER else "        resources: ") + wanted_of_a_node
+    def batch(self, asked: Batch, working: Path) -> str:
+        """The object that is created, as YAML."""
+        return objects.yaml(objects.job(asked))
 
+    def submit(self, path: Path, after: str, more: Sequence[str]) -> str:
+        text = path.read_text(encoding="utf-8")
+        return kubectl.create(text.replace("args: []\n", f"args: {json.dumps(list(more))}\n"))
 
-#: of YAML, which are no texts
-WORDS = ("true", "false", "yes", "no", "on", "off", "null", "y", "n")
+    def states(self, jobs: Sequence[str]) -> dict[str, State] | None:
+        return kubectl.states(jobs)
 
+    def printed(self, job: str) -> dict[str, str]:
+        return kubectl.logs(job)
 
-def _yaml(text: str, plain: bool = True) -> str:
-    """A scalar in the manifest, a here-document of the shell's. plain: without quotation marks if it can be."""
-    if plain and re.fullmatch(r"[A-Za-z/]([\w./:@+-]*[\w/])?", text) and text.lower() not in WORDS:
-        return text
-    return re.sub(r"([\\$`])", r"\\\1", json.dumps(text))
-
-
-def _object_name(text: str) -> str:
-    """A DNS label: what the objects of a run are called, so short that pods' names, which begin with it, are labels
-    too."""
-    label = re.sub(r"[^a-z0-9]+", "-", text.lower())[:28].strip("-")
-    return f"dlperf-{label}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+    def cancel(self, jobs: Sequence[str]) -> None:
+        kubectl.delete(jobs)
 
 
 LAUNCHER = Kubernetes()

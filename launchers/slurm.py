@@ -1,24 +1,23 @@
 """Slurm: sbatch places the nodes, srun the ranks.
 
 A run is a step of the job that holds the whole comparison (`Launch.step`), or a job of its own, whose script waits for
-it and cancels it when it is ended. `batch` is the script of a job that holds a comparison.
+it and cancels it when it is ended.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from dlperf.adapters import ranks
 from dlperf.errors import RunError
-from dlperf.launchers.api import Launch, Launcher, Node, command, comment, several, worker
+from dlperf.launchers.api import Launch, Node, command, comment, several, worker
+from dlperf.launchers.jobs import PLACE, WARNED, Batch, Jobs, State, ask, compare, setup
 from dlperf.shell import quote
 
 #: arguments that become options of sbatch under their own names
@@ -82,43 +81,17 @@ wait $step
 """
 
 
-def inside(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether this process is on a node of a job's: one that runs its rows. The shell of salloc on a login node is
-    not."""
-    return bool(environ.get("SLURM_JOB_ID") and environ.get("SLURMD_NODENAME"))
-
-
-def held(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether this process, on a login node, has an allocation: salloc's shell."""
-    return bool(environ.get("SLURM_JOB_ID")) and not inside(environ)
-
-
-def hosts() -> tuple[str, ...]:
-    """The names of the nodes of the job that this process is in; none where Slurm does not say."""
-    answer = _asked("scontrol", "show", "hostnames", os.environ.get("SLURM_JOB_NODELIST", ""))
-    return tuple(answer.stdout.split()) if answer else ()
-
-
-def _asked(*words: str) -> subprocess.CompletedProcess[str] | None:
-    """What one of Slurm's commands answers; None where it is not there, or does not answer in a minute."""
-    try:
-        return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-
-
 #: runs a job's script on the first node of the allocation that is held, without keeping its steps from anything
 HERE = ("srun", "--overlap", "--nodes=1", "--ntasks=1", "--relative=0", "--cpu-bind=none")
 
 
-class Slurm(Launcher):
-    name = "slurm"
+class Slurm(Jobs):
+    name, title = "slurm", "Slurm"
     about = "Slurm: sbatch, and srun inside"
     arguments: ClassVar[Mapping[str, str]] = {**SBATCH, **SITE, **SRUN, "extra": "words for sbatch as they are"}
     programs: ClassVar[Mapping[str, str]] = {
         name: "Debian: slurm-client" for name in ("sbatch", "scontrol", "squeue", "scancel")
     }
-    many_nodes = True
     allocations = ("comparison", "row", "run")
     ended = re.compile(
         r"^srun: error: (?P<host>\S+): tasks? (?P<rank>\d+)[-,\d]*: (?P<how>(?!Exited).*)$", re.MULTILINE
@@ -132,12 +105,25 @@ class Slurm(Launcher):
     )
     cause = re.compile(r"^(sbatch: error: .*|docker: .*|Slurm job .*|Slurm no longer .*)$", re.MULTILINE)
 
-    def elsewhere(self, nnodes: int, hosts: Sequence[str]) -> bool:
-        return not inside()
+    def inside(self, environ: Mapping[str, str] = os.environ) -> bool:
+        """The shell of salloc on a login node is not."""
+        return bool(environ.get("SLURM_JOB_ID") and environ.get("SLURMD_NODENAME"))
 
-    def node(self, hosts: Sequence[str], arguments: Mapping[str, str]) -> Node | None:
-        found = nodes(arguments)
-        return max(found, key=lambda one: one.gpus, default=None)
+    def held(self) -> bool:
+        """In salloc's shell."""
+        return bool(os.environ.get("SLURM_JOB_ID")) and not self.inside()
+
+    def hosts(self) -> tuple[str, ...]:
+        answer = ask("scontrol", "show", "hostnames", os.environ.get("SLURM_JOB_NODELIST", ""))
+        return tuple(answer.stdout.split()) if answer else ()
+
+    def nodes(self, arguments: Mapping[str, str]) -> tuple[Node, ...]:
+        """Of the partition that a job would go to, as sinfo has them."""
+        where = [f"--partition={arguments['partition']}"] if "partition" in arguments else []
+        answer = ask("sinfo", "--noheader", "--responding", *where, "--format=%c|%G|%P")
+        found = [line.split("|") for line in (answer.stdout.splitlines() if answer else ()) if line.count("|") == 2]
+        usual = [words for words in found if words[2].endswith("*")]  # of the default partition
+        return tuple(Node(_gpus(gres), int(cpus.rstrip("+"))) for cpus, gres, _ in (found if where else usual or found))
 
     def script(self, launch: Launch) -> str:
         size = {"nodes": launch.nnodes, "ntasks": launch.world_size, "ntasks-per-node": launch.nproc_per_node}
@@ -155,11 +141,62 @@ class Slurm(Launcher):
         nodelist = {"nodelist": ",".join(launch.hosts[: launch.nnodes])} if launch.hosts else {}
         options = {"job-name": launch.name, **size, "output": "slurm.log", **nodelist, **gpus, **given}
         batch = (
-            f'{_setup(launch.arguments)}{HOSTS}exec {command(*srun, *_options(containers))} sh "$PWD"/launch.sh rank\n'
+            f'{setup(launch.arguments)}{HOSTS}exec {command(*srun, *_options(containers))} sh "$PWD"/launch.sh rank\n'
         )
         start = "rm -f slurm.log\n" + WAIT
         head = _head(options, "--no-requeue", *_extra(launch.arguments))  # a run that was preempted has failed
         return several(launch, rank, start, head, {"batch": batch}, contained="rank", variables=names)
+
+    def batch(self, asked: Batch, working: Path) -> str:
+        """The script of a job that runs a comparison on its first node, whose rows are steps."""
+        given = {key: value for key, value in asked.arguments.items() if key in SBATCH}
+        alone = asked.arguments.get("exclusive", "on") == "on"
+        options: dict[str, object] = {
+            "job-name": asked.name,
+            "nodes": asked.nnodes,
+            "ntasks-per-node": asked.nproc_per_node,
+            "output": asked.folder / PLACE / "%j.log",
+            "open-mode": "append",
+            "time": asked.minutes,
+            "signal": f"B:TERM@{WARNED}",
+            **({"nodelist": ",".join(asked.hosts[: asked.nnodes])} if asked.hosts else {}),
+            **({"gpus-per-node": asked.nproc_per_node} if asked.device == "cuda" else {}),
+            **({"mem": 0} if alone else {}),
+            **given,
+        }
+        words = [*(["--exclusive"] if alone else []), "--requeue", *_extra(asked.arguments)]
+        text = BATCH.format(
+            setup=setup(asked.arguments),
+            working=quote(working),
+            told=quote(asked.folder / PLACE / TOLD),
+            compare=compare(asked, "told began\n"),
+        )
+        return f"#!/bin/sh\n{_head(options, *words)}{text}"
+
+    def submit(self, path: Path, after: str, more: Sequence[str]) -> str:
+        """Asks three times where sbatch does not answer."""
+        words = ["sbatch", "--parsable", *([f"--dependency=afterany:{after}"] if after else []), str(path), *more]
+        for attempt in (1, 2, 3):
+            done = subprocess.run(words, capture_output=True, text=True, check=False)
+            if done.returncode == 0:
+                return done.stdout.strip().partition(";")[0]
+            says = [line for line in done.stderr.splitlines() if line.strip()]
+            if not any(sign in done.stderr for sign in ("Socket timed out", "Unable to contact", "temporarily unable")):
+                break
+            time.sleep(2.0**attempt)
+        why = says[-1].removeprefix("sbatch: error: ") if says else done.returncode
+        raise RunError("launcher", f"sbatch refused the job: {why}")
+
+    def states(self, jobs: Sequence[str]) -> dict[str, State] | None:
+        answer = ask("squeue", "--noheader", "--states=all", f"--jobs={','.join(jobs)}", "--format=%i|%T|%r")
+        if answer is None or (answer.returncode and "Invalid job id" not in answer.stderr):
+            return None
+        found = (line.split("|", 2) for line in answer.stdout.splitlines() if line.count("|") >= 2)
+        known = {job: _state(name, reason) for job, name, reason in found}
+        return {**_accounted([job for job in jobs if job not in known]), **known}
+
+    def cancel(self, jobs: Sequence[str]) -> None:
+        ask("scancel", *jobs)
 
 
 #: on the first node of a job: the names of its nodes
@@ -180,96 +217,19 @@ def _extra(arguments: Mapping[str, str]) -> list[str]:
     return [arguments["extra"]] if "extra" in arguments else []
 
 
-def _setup(arguments: Mapping[str, str]) -> str:
-    return f"{arguments['setup']}\n" if "setup" in arguments else ""
-
-
-# What Slurm says of its nodes
-
-
-def nodes(arguments: Mapping[str, str]) -> tuple[Node, ...]:
-    """Each kind in the partition that a job would go to, as sinfo has them; none where it does not answer."""
-    where = [f"--partition={arguments['partition']}"] if "partition" in arguments else []
-    answer = _asked("sinfo", "--noheader", "--responding", *where, "--format=%c|%G|%P")
-    found = [line.split("|") for line in (answer.stdout.splitlines() if answer else ()) if line.count("|") == 2]
-    usual = [words for words in found if words[2].endswith("*")]  # of the default partition
-    return tuple(Node(_gpus(gres), int(cpus.rstrip("+"))) for cpus, gres, _ in (found if where else usual or found))
-
-
 def _gpus(gres: str) -> int:
     """Of "gpu:a100:8(S:0-1),fs:1": 8."""
     return sum(int(number) for number in re.findall(r"(?:^|,)gpu(?::[^:,(]+)?:([0-9]+)", gres))
-
-
-# Jobs
-
-
-class State(NamedTuple):
-    """A job's, as Slurm calls it, and why it is in it; code: of what it ran, where it told one."""
-
-    name: str
-    reason: str
-    code: int | None = None
-
-    @property
-    def over(self) -> bool:
-        """Whether it does not run any more, and will not again."""
-        return self.name in OVER
-
-    @property
-    def never(self) -> bool:
-        """Whether it waits for what the partition does not allow."""
-        return self.name == "PENDING" and self.reason in NEVER
-
-    def __str__(self) -> str:
-        why = f" ({self.reason})" if self.reason not in ("", "None") else ""
-        return OVER.get(self.name, f"is {self.name.lower().replace('_', ' ')}") + why
 
 
 #: reasons of a pending job that no waiting ends: nodes, time or features that the partition, or the user, may not have
 NEVER = frozenset(
     ["PartitionNodeLimit", "PartitionTimeLimit", "PartitionConfig", "BadConstraints", "InvalidAccount", "InvalidQOS"]
 )
-#: states in which a job is over, in words
-OVER = {
-    "COMPLETED": "completed",
-    "FAILED": "failed",
-    "CANCELLED": "was cancelled",
-    "TIMEOUT": "reached its time limit",
-    "NODE_FAIL": "lost a node",
-    "PREEMPTED": "was preempted",
-    "OUT_OF_MEMORY": "ran out of memory",
-    "BOOT_FAIL": "could not start its nodes",
-    "DEADLINE": "reached its deadline",
-    "REVOKED": "was revoked",
-    "UNKNOWN": "is not known to Slurm any more",
-}
 
 
-def submit(words: Sequence[str]) -> str:
-    """sbatch with these words. The job's id; RunError with what sbatch says where it refuses, three times where it
-    does not answer."""
-    for attempt in (1, 2, 3):
-        asked = subprocess.run(["sbatch", "--parsable", *words], capture_output=True, text=True, check=False)
-        if asked.returncode == 0:
-            return asked.stdout.strip().partition(";")[0]
-        says = [line for line in asked.stderr.splitlines() if line.strip()]
-        if not any(sign in asked.stderr for sign in ("Socket timed out", "Unable to contact", "temporarily unable")):
-            break
-        time.sleep(2.0**attempt)
-    raise RunError(
-        "launcher", f"sbatch refused the job: {says[-1].removeprefix('sbatch: error: ') if says else asked.returncode}"
-    )
-
-
-def states(jobs: Sequence[str]) -> dict[str, State] | None:
-    """Of those that Slurm still knows; None where it does not answer."""
-    answer = _asked("squeue", "--noheader", "--states=all", f"--jobs={','.join(jobs)}", "--format=%i|%T|%r")
-    if answer is None or (answer.returncode and "Invalid job id" not in answer.stderr):
-        return None
-    found = (line.split("|", 2) for line in answer.stdout.splitlines() if line.count("|") >= 2)
-    known = {job: State(name, reason) for job, name, reason in found}
-    return {**_accounted([job for job in jobs if job not in known]), **known}
+def _state(name: str, reason: str) -> State:
+    return State(name, reason, never=name == "PENDING" and reason in NEVER)
 
 
 def _accounted(jobs: Sequence[str]) -> dict[str, State]:
@@ -277,95 +237,19 @@ def _accounted(jobs: Sequence[str]) -> dict[str, State]:
     if not jobs:
         return {}
     named = f"--jobs={','.join(jobs)}"
-    answer = _asked("sacct", "--noheader", "--allocations", "--parsable2", named, "--format=JobID,State")
+    answer = ask("sacct", "--noheader", "--allocations", "--parsable2", named, "--format=JobID,State")
     found = (line.split("|") for line in (answer.stdout.splitlines() if answer else ()) if line.count("|") == 1)
     return {job: State(state.split()[0], "") for job, state in found if state.strip()}  # "CANCELLED by 0"
 
 
-def cancel(jobs: Sequence[str]) -> None:
-    subprocess.run(["scancel", *jobs], capture_output=True, timeout=60, check=False)
-
-
-# A comparison in one job
-
-
-@dataclass(frozen=True)
-class Batch:
-    """A job that holds a comparison, or some of its rows.
-
-    nnodes, nproc_per_node: the most that a row has. words: of `python -m dlperf.compare`, for a new comparison; for one
-    that goes on: `again`. folder: the comparison's, whose `allocation/` has what the job writes. minutes: the limit.
-    """
-
-    name: str
-    nnodes: int
-    nproc_per_node: int
-    device: str
-    minutes: int
-    folder: Path
-    words: Sequence[str]
-    again: Sequence[str]
-    python: str
-    hosts: Sequence[str] = ()
-    arguments: Mapping[str, str] = field(default_factory=dict)
-
-
-#: in what the job writes, one line for each time that it began or ended
+#: what a job writes, one line for each time that it began or ended
+TOLD = "jobs.jsonl"
 BATCH = """\
 {setup}cd {working} || exit
 told() {{ printf '{{"event": "%s", "job": "%s", "code": %s, "at": %s, "nodes": "%s"}}\\n' \\
   "$1" "$SLURM_JOB_ID" "${{2:-null}}" "$(date +%s)" "$SLURM_JOB_NODELIST" >> {told}; }}
-if [ -e {manifest} ]; then set -- {again} "$@"; else set -- {words}; fi
-told began
-{python} -m dlperf.compare "$@" &
-comparison=$!
-trap 'kill -TERM $comparison' TERM INT
-wait $comparison; code=$?
-while kill -0 $comparison 2>/dev/null; do wait $comparison; code=$?; done
-told ended $code
+{compare}told ended $code
 exit $code
 """
-#: what is written there, and the folder
-TOLD, PLACE = "jobs.jsonl", "allocation"
-#: seconds before its limit at which a job is asked to end, so that its comparison writes a report
-WARNED = 120
-
-
-def batch(asked: Batch, working: Path) -> str:
-    """The script of a job that runs a comparison on its first node, whose rows are steps. Where the comparison was
-    begun before (the job was requeued, or is a further one) it goes on. Pure."""
-    given = {key: value for key, value in asked.arguments.items() if key in SBATCH}
-    alone = asked.arguments.get("exclusive", "on") == "on"
-    options: dict[str, object] = {
-        "job-name": asked.name,
-        "nodes": asked.nnodes,
-        "ntasks-per-node": asked.nproc_per_node,
-        "output": asked.folder / PLACE / "%j.log",
-        "open-mode": "append",
-        "time": asked.minutes,
-        "signal": f"B:TERM@{WARNED}",
-        **({"nodelist": ",".join(asked.hosts[: asked.nnodes])} if asked.hosts else {}),
-        **({"gpus-per-node": asked.nproc_per_node} if asked.device == "cuda" else {}),
-        **({"mem": 0} if alone else {}),
-        **given,
-    }
-    text = BATCH.format(
-        setup=_setup(asked.arguments),
-        working=quote(working),
-        told=quote(asked.folder / PLACE / TOLD),
-        words=command(*asked.words),
-        again=command(*asked.again),
-        manifest=quote(asked.folder / "comparison.json"),
-        python=quote(asked.python),
-    )
-    return (
-        f"#!/bin/sh\n{_head(options, *(['--exclusive'] if alone else []), '--requeue', *_extra(asked.arguments))}{text}"
-    )
-
-
-def minutes(seconds: float) -> int:
-    """A limit that leaves room: twice what is expected, in half hours."""
-    return 30 * max(1, math.ceil(2 * seconds / 1800))
-
 
 LAUNCHER = Slurm()

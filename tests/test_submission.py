@@ -146,3 +146,20 @@ def test_the_share_of_measured_steps_is_told_of_jobs_that_have_ended(tmp_path):
     assert submission.used(tmp_path, records) == "Its jobs ran for 5 min 00 s, 40 % of it in measured steps."
     (tmp_path / "allocation" / "jobs.jsonl").write_text("\n".join(lines[:-1]))
     assert submission.used(tmp_path, records) == ""
+
+
+@pytest.mark.parametrize(
+    ("file", "says"),
+    [
+        ("job.sh", "--resume .*: sbatch, scontrol, squeue, scancel are not on PATH. Install them"),
+        ("job.yaml", "--resume .*: kubectl is not on PATH. Install it"),
+        ("jobs.jsonl", "allocation: what was submitted is gone. Start a new comparison."),
+    ],
+)
+def test_what_is_needed_to_go_on_is_told(tmp_path, monkeypatch, file, says):
+    (tmp_path / "out" / "allocation").mkdir(parents=True)
+    (tmp_path / "out" / "allocation" / file).touch()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    ended = call("compare", "--resume", tmp_path / "out")
+    assert ended.returncode == 2
+    assert re.search(says, ended.stderr), ended.stderr

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import dlperf.adapters
 import dlperf.models
-from dlperf import launchers, shell
+from dlperf import shell
 from dlperf.catalog.adapter import Adapter
 from dlperf.comparison import estimate
 from dlperf.comparison.estimate import Estimate
@@ -65,7 +65,6 @@ def _plan(
     yield ""
     yield from (f"not run: {s.model} {s.precision_asked} {s.system}: {s.status}: {s.why}" for s in planned.skips)
     yield from estimate.text(expected)
-    yield from launchers.find(spec.launcher).not_here(spec.launcher_arguments)
     yield f"In {folder}"
 
 

@@ -31,8 +31,8 @@ from msgspec import Meta
 
 from dlperf.comparison import chain
 from dlperf.errors import Problem, UsageError
-from dlperf.launchers import slurm
 from dlperf.launchers.api import HELD
+from dlperf.launchers.jobs import PLACE
 from dlperf.machine import names
 from dlperf.planning.plan import Plan, file_name, id_of
 from dlperf.planning.spec import Spec, spec_from
@@ -276,9 +276,9 @@ def claim(folder: Path, submitted: bool = False) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         there = {path.name for path in folder.iterdir()}
-        used = bool(there - {slurm.PLACE, "lock"} if submitted else there)
+        used = bool(there - {PLACE, "lock"} if submitted else there)
         if not used:
-            (folder / "lock").touch(exist_ok=slurm.PLACE in there)  # else another process was first
+            (folder / "lock").touch(exist_ok=PLACE in there)  # else another process was first
     except FileExistsError:
         used = folder.is_dir()  # another process was first
         if not used:

@@ -10,8 +10,7 @@ from typing import Any
 
 from dlperf import launchers
 from dlperf.errors import did_you_mean, either
-from dlperf.launchers import Launcher, slurm
-from dlperf.launchers.containers import ENGINES
+from dlperf.launchers import Jobs, Launcher
 from dlperf.planning import hosts as hosts_
 from dlperf.planning.arguments import MOST, Arguments
 from dlperf.planning.hosts import Host
@@ -87,9 +86,10 @@ class Places(Arguments):
         flag, file = self.arguments.get("hosts"), self.arguments.get("hostfile")
         if flag and file:
             self.problem("hostfile", file, "--hosts is given too. Leave out one of them.")
-        ours = self.arguments.get("launcher") == "slurm" and slurm.inside() and not self.arguments.get("only")
-        if ours and not flag and not file:
-            return tuple(Host(name, None) for name in slurm.hosts())
+        asked = self.arguments.get("launcher")
+        engine = launchers.find(asked) if asked in launchers.names() else None
+        if isinstance(engine, Jobs) and engine.inside() and not (flag or file or self.arguments.get("only")):
+            return tuple(Host(name, None) for name in engine.hosts())
         if not flag and not file:
             return ()
         found = hosts_.from_flag(str(flag), self.problems) if flag else hosts_.from_file(str(file), self.problems)
@@ -127,12 +127,10 @@ class Places(Arguments):
             if key not in launcher.arguments:
                 hint = did_you_mean(key, launcher.arguments)
                 self.wrong("launcher_arg", key, f"{allowed} (launcher {launcher.name})", hint)
-        if not self.arguments["dry_run"]:
-            for says in launcher.not_here(given):
-                self.problem("launcher", launcher.name, says)
-        in_container = self.arguments.get("env") in ENGINES  # then the pods' image is that of the run
+        for key, may_be in launcher.wrong(given):
+            self.wrong("launcher_arg", f"{key}={given[key]}", may_be)
         for key in launcher.required:
-            if key not in given and not (key == "image" and in_container):
+            if key not in given:
                 self.problem(
                     "launcher", launcher.name, f"--launcher-arg {key}=... is missing: {launcher.arguments[key]}."
                 )

@@ -8,4 +8,5 @@ munge munged
 iproute2 ip ss tc
 util-linux nsenter unshare setpriv
 hostname hostname
+kubernetes-client kubectl
 END

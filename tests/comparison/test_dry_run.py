@@ -68,19 +68,6 @@ def test_a_plan_without_a_row_says_why_each_is_not_there(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_of_kubernetes_that_is_not_here_is_told(tmp_path):
-    words = ["-m", "bert", "-f", "jax", "--device", "cpu", "--launcher", "kubernetes", "-o", tmp_path / "out"]
-    given = ["image=x:1", "claim=bench", f"mount={tmp_path / 'nowhere'}"]
-    words += [word for one in given for word in ("--launcher-arg", one)]
-    says = (
-        f"--launcher-arg {given[-1]}: this machine has no such folder; it is where it is mounted, here and in the pods."
-    )
-    assert f"# {says}" in compare("--dry-run=plan", *words).stdout.splitlines()
-    ended = compare(*words)
-    assert ended.returncode == 2
-    assert says in ended.stderr
-
-
 def test_a_full_dry_run_prints_every_command(tmp_path, bfloat16):
     words = ["--device", "cpu", "-m", "bert", "-p", "amp", "-r", 2, "-o", tmp_path / "out"]
     ended = compare("--dry-run=full", *words)

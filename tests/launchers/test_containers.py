@@ -44,7 +44,6 @@ SCRIPTS = {
     "docker-torchrun-2n2d": ("torchrun", {**ON, **CUDA, "image": NGC, "arguments": {"infiniband": "on"}}),
     "docker-mpi-2n2d": ("mpi", {**ON, "arguments": {"network": "bench", "extra": "--env NCCL_DEBUG=INFO"}}),
     "docker-slurm-2n2d": ("slurm", {"nnodes": 2, "nproc_per_node": 2}),
-    "docker-kubernetes": ("kubernetes", {**CUDA, "image": NGC, "nnodes": 2}),
     "podman-local-cuda": ("local", {"engine": "podman", **CUDA, "arguments": {"gpus": "0+1"}}),
     "podman-mpi-2": ("mpi", {"engine": "podman", "nproc_per_node": 2, "arguments": {"infiniband": "on"}}),
     "apptainer-local-2": ("local", {"engine": "apptainer", "image": "/images/mxnet.sif", "nproc_per_node": 2}),

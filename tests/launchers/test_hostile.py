@@ -13,8 +13,9 @@ import pytest
 import yaml
 
 from dlperf import launchers
-from dlperf.launchers import Launch
+from dlperf.launchers import Launch, objects
 from dlperf.launchers.containers import Container
+from dlperf.launchers.jobs import Batch
 
 #: each makes the file `owned` where a shell reads it
 HOSTILE = (
@@ -93,7 +94,7 @@ def test_a_worker_gets_its_variables_as_they_are_also_through_a_container(name, 
     called = run(tmp_path / "run", launcher.script(made), monkeypatch, 10)
     assert not list(tmp_path.rglob("owned")), called
     assert {words[1] for words in called if words[0] == "HOSTILE"} == {text}
-    if container and name != "kubernetes":  # where the pod is the container
+    if container:
         assert any(text in words for words in called if words[0].endswith(engine))
 
 
@@ -108,17 +109,16 @@ def test_a_container_gets_names_as_they_are(text, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("text", [*HOSTILE, "true", "null", "1e3", "a:", "- a", "#", "@x", "plain/image:1"])
-def test_a_manifest_has_names_as_they_are(text, tmp_path, monkeypatch):
-    (tmp_path / "run").mkdir()
-    given = {"image": text, "claim": text, "mount": "/" + text, "memory": text, "namespace": text}
-    run(tmp_path / "run", launchers.find("kubernetes").script(launch(arguments=given)), monkeypatch)
+def test_an_object_of_kubernetes_has_names_as_they_are(text, tmp_path):
+    """Those that are not refused before: the folder, commands that a site begins with, words of the command."""
+    given = {"image": text, "claim": text, "mount": f"{tmp_path}/" + text, "memory": text, "namespace": text}
+    folder = Path(given["mount"], "out-ab12cd")
+    words = ["--set", text]
+    asked = Batch("dlperf-out", 2, 1, "cpu", 30, folder, words, words, text, (), given)
+    made = objects.job(asked)
+    assert yaml.safe_load(objects.yaml(made)) == made
+    (container,) = made["spec"]["template"]["spec"]["containers"]
+    variables = {**os.environ, "HOME": str(tmp_path / "home"), "JOB_COMPLETION_INDEX": "1", "HOSTNAME": "x-1"}
+    subprocess.run([*container["command"], *container["args"]], env=variables, cwd=tmp_path, capture_output=True)
+    assert (folder / "allocation").is_dir()
     assert not list(tmp_path.rglob("owned"))
-    job = list(yaml.safe_load_all((tmp_path / "run" / "manifest.yaml").read_text()))[-1]
-    pod = job["spec"]["template"]["spec"]
-    (container,) = pod["containers"]
-    assert container["image"] == text
-    assert container["resources"]["limits"] == {"memory": text}
-    assert container["volumeMounts"][0]["mountPath"] == "/" + text
-    assert pod["volumes"][0]["persistentVolumeClaim"]["claimName"] == text
-    calls = [json.loads(line) for line in (tmp_path / "calls").read_text().splitlines()]
-    assert calls[0][1:4] == ["--namespace", text, "apply"]

@@ -39,7 +39,6 @@ def script(name, **changes):
 
 TWO = {"nnodes": 2, "nproc_per_node": 2}
 HOSTS = {**TWO, "hosts": ("10.77.0.1", "10.77.0.2")}
-ON_KUBERNETES = {"image": "registry.example/dlperf:1", "claim": "bench", "mount": "/bench"}
 SCRIPTS = {
     "local": ("local", {}),
     "local-2": ("local", {"nproc_per_node": 2}),
@@ -51,8 +50,8 @@ SCRIPTS = {
     "slurm-2n2d": ("slurm", {**TWO, "arguments": {"partition": "gpu", "extra": "--comment 'two words'"}}),
     "slurm-step": ("slurm", {**TWO, "device": "cuda", "step": True}),
     "slurm-pyxis": ("slurm", {**TWO, "arguments": {"container-image": "nvcr.io#nvidia/pytorch:24.01-py3"}}),
-    "kubernetes-2n2d": ("kubernetes", {**TWO, "device": "cuda", "arguments": {**ON_KUBERNETES, "cpu": "8"}}),
-    "kubernetes-trainjob": ("kubernetes", {**TWO, "arguments": {**ON_KUBERNETES, "cpu": "8", "runtime": "torch"}}),
+    "kubernetes-2": ("kubernetes", {"nproc_per_node": 2, "step": True}),
+    "kubernetes-2n2d": ("kubernetes", {**TWO, "device": "cuda", "step": True}),
 }
 
 

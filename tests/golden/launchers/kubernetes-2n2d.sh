@@ -10,12 +10,13 @@ exec env \
   OMP_NUM_THREADS=2 \
   LD_LIBRARY_PATH=/cache/envs/oneflow-cpu-0123/nvidia/cudnn/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
   DLPERF_LAUNCHER=kubernetes \
+  DLPERF_SET='' \
   /cache/envs/oneflow-cpu-0123/bin/python -m dlperf.adapters.worker job.json .
 exit
 ;;
 node)
 cd "$(dirname "$0")" &&
-NODE_RANK="$JOB_COMPLETION_INDEX" NNODES=2 DLPERF_HOSTS=dlperf-bert-base-fp32-oneflow-b4-r1-c515a3-0.dlperf-bert-base-fp32-oneflow-b4-r1-c515a3,dlperf-bert-base-fp32-oneflow-b4-r1-c515a3-1.dlperf-bert-base-fp32-oneflow-b4-r1-c515a3 PYTHONPATH="$PWD"/../../../code \
+NODE_RANK="$2" NNODES=2 PYTHONPATH="$PWD"/../../../code \
 exec /cache/envs/oneflow-cpu-0123/bin/python -m dlperf.adapters.spawn 2 sh "$PWD"/launch.sh rank
 exit
 ;;
@@ -27,56 +28,4 @@ exit 1
 fi
 cd "$(dirname "$0")" || exit
 rm -f rank*.json versions*.json
-name=dlperf-bert-base-fp32-oneflow-b4-r1-c515a3
-kubectl() { command kubectl "$@"; }
-pods() { kubectl get pods -l "job-name=$name" -o 'jsonpath={range .items[*]}pod {.metadata.name} on {.spec.nodeName}: {.status.phase} {.status.reason} {.status.message}{.status.conditions[?(@.reason=="Unschedulable")].message}{.status.containerStatuses[*].state.waiting.reason}{"\n"}{end}' >&2; }
-stop() { trap '' TERM INT; kubectl delete --ignore-not-found --wait=false "job/$name" "service/$name" >&2; }
-trap 'pods; stop; exit 143' TERM INT
-cat > manifest.yaml <<MANIFEST
-apiVersion: v1
-kind: Service
-metadata: {name: dlperf-bert-base-fp32-oneflow-b4-r1-c515a3, labels: {app: dlperf, job-name: dlperf-bert-base-fp32-oneflow-b4-r1-c515a3}}
-spec:
-  clusterIP: None
-  publishNotReadyAddresses: true
-  selector: {job-name: dlperf-bert-base-fp32-oneflow-b4-r1-c515a3}
----
-apiVersion: batch/v1
-kind: Job
-metadata: {name: dlperf-bert-base-fp32-oneflow-b4-r1-c515a3, labels: {app: dlperf}}
-spec:
-  completionMode: Indexed
-  completions: 2
-  parallelism: 2
-  backoffLimit: 0
-  template:
-    metadata: {labels: {app: dlperf, job-name: dlperf-bert-base-fp32-oneflow-b4-r1-c515a3}}
-    spec:
-      subdomain: dlperf-bert-base-fp32-oneflow-b4-r1-c515a3
-      restartPolicy: Never
-      containers:
-      - name: node
-        image: registry.example/dlperf:1
-        workingDir: "$PWD"
-        command: [sh, "$PWD/launch.sh", node]
-        resources: {requests: {cpu: "8", nvidia.com/gpu: "2"}, limits: {cpu: "8", nvidia.com/gpu: "2"}}
-        volumeMounts:
-        - {name: shared, mountPath: /bench}
-        - {name: shm, mountPath: /dev/shm}
-      volumes:
-      - {name: shared, persistentVolumeClaim: {claimName: bench}}
-      - {name: shm, emptyDir: {medium: Memory}}
-MANIFEST
-kubectl apply -f manifest.yaml >&2 || { stop; exit 1; }
-while :; do
-  state="$(kubectl get "job/$name" -o 'jsonpath={.status.conditions[?(@.status=="True")].type}')"
-  case "$state" in
-  *Complete*) code=0; break ;;
-  *Failed*) code=1; break ;;
-  esac
-  sleep 2 & wait $!
-done
-kubectl logs --prefix --tail=200 -l "job-name=$name" >&2
-[ $code = 0 ] || pods
-stop
-exit $code
+exec python3 -m dlperf.launchers.pods run 2 sh "$PWD/launch.sh" node
