@@ -138,7 +138,9 @@ def _checked(arguments: Mapping[str, Any]) -> float:
 
 def _places(side: str) -> list[Path]:
     """A name with a comma is one place if it exists."""
-    return [Path(side)] if Path(side).exists() else [Path(one) for one in side.split(",")]
+    from dlperf import sources
+
+    return [Path(side)] if Path(side).exists() else [sources.run(one) for one in side.split(",")]
 
 
 def _read(place: Path, side: str) -> Comparison:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from dlperf import sources
 from dlperf.cli import Parser, exit_code
 from dlperf.errors import Problem, UsageError, did_you_mean
 
@@ -29,7 +30,12 @@ MARKED = re.compile(
 
 def parser() -> argparse.ArgumentParser:
     made = Parser(prog="python -m dlperf.table", description=__doc__)
-    made.add_argument("source", metavar="RUN", nargs="?", help="a comparison's folder, or a results.json")
+    made.add_argument(
+        "source",
+        metavar="RUN",
+        nargs="?",
+        help="a comparison's folder, a published report's or its name, or a results.json",
+    )
     made.add_argument("sections", metavar="SECTION", nargs="*", help="such as bert_base-fp32-cpu; default: all")
     made.add_argument(
         "--write",
@@ -59,7 +65,7 @@ def _table(arguments: Mapping[str, Any]) -> int:
         except UnicodeDecodeError as error:
             raise UsageError([Problem("--write", page, says=f"is not UTF-8 (byte {error.start}).")]) from None
         return 0
-    found = _tables(Path(arguments["source"]))
+    found = _tables(sources.run(arguments["source"]))
     print("\n".join(_of(found, name) for name in arguments["sections"] or found), end="")
     return 0
 
