@@ -63,6 +63,7 @@ LAYERS = (
     ("catalog",),
     ("launchers",),
     ("machine",),
+    ("archive.tar",),
     ("precision",),
     ("stored",),
     ("schema",),
@@ -70,6 +71,7 @@ LAYERS = (
     ("cache",),
     ("words",),
     ("shell",),
+    ("processes",),
     ("errors",),
     ("needs",),
     ("dlperf",),  # the version
