@@ -130,9 +130,14 @@ def _draw_bars(figure: Any, chart: Chart) -> None:
         _draw_panel(each, panel)
         _title(each, panel.title, max((len(label) for label in _labels(chart)), default=0))
     drawn = [each for each, panel in zip(axes, chart.panels, strict=True) if panel.bars]
-    cut = any(_cut(bar, _right(panel)) for panel in chart.panels for bar in panel.bars)
+    drawn[-1].set_xlabel(caption(chart))
+
+
+def caption(chart: Chart) -> str:
+    """What its bars are."""
+    beyond = any(cut(bar, reach(panel)) for panel in chart.panels for bar in panel.bars)
     axis = chart.axis or "median of n runs, its 95 % interval, and each run as a dot"
-    drawn[-1].set_xlabel(f"{chart.unit}: {axis}{BEYOND if cut else ''}")
+    return f"{chart.unit}: {axis}{BEYOND if beyond else ''}"
 
 
 def _title(axes: Any, title: str, beside: int = 0) -> None:
@@ -146,7 +151,7 @@ def _labels(chart: Chart) -> list[str]:
 
 
 def _draw_panel(axes: Any, panel: Panel) -> None:
-    bars, missing, right = panel.bars, panel.missing, _right(panel)
+    bars, missing, right = panel.bars, panel.missing, reach(panel)
     places = _at(panel)
     for row, bar in zip(places, bars, strict=False):
         hue = colour(bar.system or bar.label)
@@ -194,14 +199,15 @@ def _draw_waterfall(axes: Any, chart: Waterfall) -> None:
     axes.spines[["top", "right", "left"]].set_visible(False)
 
 
-def _right(panel: Panel) -> float:
+def reach(panel: Panel) -> float:
     """Where bars and intervals end. Two runs may give an interval many times as long as the bars: it is then cut."""
     most = 2 * max((bar.value for bar in panel.bars), default=0.5)
     ends = [bar.high if bar.high is not None and bar.high <= most else bar.value for bar in panel.bars]
     return max(ends, default=1.0)
 
 
-def _cut(bar: Bar, right: float) -> bool:
+def cut(bar: Bar, right: float) -> bool:
+    """Whether its interval goes on beyond its chart. right: see reach."""
     return bar.low is not None and bar.high is not None and bar.high > right
 
 
@@ -211,9 +217,9 @@ def _whisker(axes: Any, row: float, bar: Bar, right: float) -> float:
         return bar.value
     high = min(bar.high, right)
     axes.plot([bar.low, high], [row, row], color=INK, linewidth=1.2, solid_capstyle="butt")
-    ends = [bar.low] if _cut(bar, right) else [bar.low, high]
+    ends = [bar.low] if cut(bar, right) else [bar.low, high]
     axes.plot(ends, [row] * len(ends), color=INK, marker="|", markersize=7, linestyle="none")
-    if _cut(bar, right):
+    if cut(bar, right):
         axes.plot([high], [row], color=INK, marker=">", markersize=5, linestyle="none")
     return max(high, bar.value)
 
