@@ -95,6 +95,10 @@ def compare(**options: object) -> Compared | str:
     UsageError for what cannot be asked; with strict=True RunError where a row failed or is not comparable; a
     KeyboardInterrupt comes after the report of what had been run.
     """
+    alone = [name for name in COMMANDS_OWN if options.get(name) is not None]
+    if alone:
+        says = "only the command takes it: python -m dlperf.compare. Leave it out."
+        raise UsageError(Problem(_keyword(name), "", says=says) for name in alone)
     asked = given.arguments(options, _keyword)
     keywords = {flag.flag: _keyword(flag.key) for flag in given.OPTIONS.values()}
     with given.named(keywords):
@@ -106,7 +110,11 @@ def compare(**options: object) -> Compared | str:
 
 def options() -> dict[str, Flag]:
     """Those of `compare`, by their keywords."""
-    return {flag.key: flag for flag in given.OPTIONS.values()}
+    return {flag.key: flag for flag in given.OPTIONS.values() if flag.key not in COMMANDS_OWN}
+
+
+#: options that leave a comparison to an engine's jobs, or come back to one
+COMMANDS_OWN = ("attach", "detach")
 
 
 def signature() -> inspect.Signature:

@@ -18,7 +18,9 @@ from dlperf.errors import Problem, RunError, UsageError, whole_number
 
 def parser() -> argparse.ArgumentParser:
     made = Parser(prog="python -m dlperf.repeat", description=__doc__)
-    made.add_argument("run", metavar="RUN", help="a run's folder: DIR/runs/JOB/N of a comparison's folder DIR; run 1 is N = 0")
+    made.add_argument(
+        "run", metavar="RUN", help="a run's folder: DIR/runs/JOB/N of a comparison's folder DIR; run 1 is N = 0"
+    )
     made.add_argument("-o", "--output", metavar="DIR", help="a new folder; default: runs/repeat-DATE")
     return made
 

@@ -238,12 +238,19 @@ def test_rows_that_are_not_run_say_why(tmp_path, monkeypatch):
 
 
 def test_help_shows_the_options():
-    options = {flag.key for flag in FLAGS if flag.compare}
+    options = {flag.key for flag in FLAGS if flag.compare} - {"attach", "detach"}
     assert set(inspect.signature(dlperf.compare).parameters) == options
     shown = pydoc.plain(pydoc.render_doc(dlperf.compare))
     for flag in FLAGS:
-        assert (f"        {flag.key}=" in shown) == flag.compare
+        assert (f"        {flag.key}=" in shown) == (flag.key in options)
     assert "batch_size=N: per device; default: DLPerf's on CUDA" in shown
     assert "such as 2%\n" in shown
     assert "no_verify=True: make no proofs" in shown
     assert "Train the same models" in call("compare", "--help").stdout
+
+
+def test_what_is_the_commands_own_is_refused(tmp_path):
+    for words in ({"attach": tmp_path}, {"detach": True}):
+        with pytest.raises(UsageError, match="only the command takes it: python"):
+            dlperf.compare(**FAKE, **words, output=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
