@@ -118,7 +118,7 @@ def test_a_page_is_as_wide_as_its_window_and_its_letters_can_be_read(page: str, 
 #: touches another one. A link within a sentence is exempt.
 TARGETS = """
 const targets = [...document.querySelectorAll("a[href], button, input, summary")].filter((one) =>
-  one.getClientRects().length && getComputedStyle(one).visibility === "visible" && one.getBoundingClientRect().top >= 0
+  one.checkVisibility({ visibilityProperty: true }) && one.getBoundingClientRect().top >= 0
   && !(one.tagName === "A" && one.parentElement.innerText.trim() !== one.innerText.trim()));
 const boxes = targets.map((one) => one.getBoundingClientRect());
 const small = (box) => box.width < 24 || box.height < 24;
