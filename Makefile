@@ -9,7 +9,7 @@ RESNETS := resnet50,se_resnet50,se_resnext50
 REFERENCE_ARGS := --frameworks pytorch --device cpu --model $(RESNETS),vgg16,vgg16_cifar,bert,gpt2_256,transformer,transformer_post
 
 .PHONY: setup setup-dev compare doctor site verify reference test test-cluster test-horovod test-images check format types lint lock bench
-.PHONY: test-deviations test-long test-faults test-pythons test-orders test-cpus test-arm test-dali test-pages bench-page bench-logs bench-containers bench-statistics gpu capabilities test-nullgpu nullgpu-table clean
+.PHONY: test-deviations test-long test-faults test-pythons test-orders test-cpus test-arm test-dali test-pages bench-page bench-logs bench-site bench-containers bench-statistics gpu capabilities test-nullgpu nullgpu-table clean
 
 setup: $(VENV)/ready
 
@@ -135,6 +135,10 @@ bench: $(VENV)/ready
 # Seconds and memory that trees of others' logs take.
 bench-logs: $(VENV)/ready
 	$(BIN)/python tests/bench/logs.py $(BENCH_ARGS)
+
+# How long a site of 100 archives takes; --published: of report/published.
+bench-site: $(VENV)/ready
+	$(BIN)/python tests/bench/site.py $(BENCH_ARGS)
 
 # tests/bench/README.md from tests/bench/results/*.json: what `make bench` wrote on each machine that was met.
 bench-page: $(VENV)/ready

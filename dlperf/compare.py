@@ -8,6 +8,7 @@ import dlperf.needs  # noqa: F401
 
 import argparse
 import errno
+import inspect
 import os
 import shutil
 import signal
@@ -28,6 +29,7 @@ if TYPE_CHECKING:  # functions import what they use, so that --help and a wrong 
     from dlperf.planning.plan import Plan
     from dlperf.planning.spec import Spec
 
+ABOUT = __doc__
 EXIT_CODES = (
     "Exit codes: 0 if something ran; 1 if nothing could run; 2 for an invalid request; with --strict, 3 if a row "
     "failed or is not comparable; 130 after Ctrl-C, 143 after SIGTERM and 129 after a closed terminal, which still "
@@ -37,7 +39,7 @@ EXIT_CODES = (
 
 def parser() -> argparse.ArgumentParser:
     """The command line. Values stay text here; dlperf.planning.checks checks them all at once."""
-    made = Parser(prog="python -m dlperf.compare", description=__doc__, epilog=EXIT_CODES)
+    made = Parser(prog="python -m dlperf.compare", description=ABOUT, epilog=EXIT_CODES)
     flags.add_to(made, "compare")
     return made
 
@@ -234,9 +236,18 @@ def _agreed(spec: Spec, planned: Plan, adapters: Mapping[str, Adapter]) -> tuple
 
 
 class _Function(ModuleType):
-    """This module is a function, too: `dlperf.compare(model="bert")`, however it was imported before."""
+    """This module is a function, too: `dlperf.compare(model="bert")`, however it was imported before. `help` shows its
+    options."""
 
     __call__ = staticmethod(library.compare)
+
+    @property
+    def __doc__(self) -> str:  # type: ignore[override]
+        return library.about()
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return library.signature()
 
 
 sys.modules[__name__].__class__ = _Function

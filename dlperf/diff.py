@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from dlperf.figures.changes import Changes
     from dlperf.schema import Comparison
 
-SIDE = "a comparison's folder, a published report's or a results.json; of several sessions, separated by commas"
+SIDE = (
+    "a comparison's folder, a published report's or its name, a results.json or an archive; of several sessions, "
+    "separated by commas"
+)
 FORMATS = ("text", "markdown", "json")
 #: of each row on each side, with --rerun
 REPEATS, MOST_REPEATS = 5, 1000
@@ -45,6 +48,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("-r", "--repeats", metavar="N", help="with --rerun: runs of each row on each side; default: 5")
     made.add_argument("--runs", metavar="DIR", help="with --rerun: a new folder for them; default: runs/diff-DATE")
+    made.add_argument("-q", "--quiet", action="store_true", help="no progress, and of the text the last line alone")
     return made
 
 
@@ -86,6 +90,8 @@ def _told(
     told = diff.FORMATS[arguments["format"]](found, heads)
     if arguments["output"]:
         Path(arguments["output"]).write_text(told, encoding="utf-8")
+        print(diff.conclusion(found))
+    elif arguments["quiet"] and arguments["format"] == "text":
         print(diff.conclusion(found))
     else:
         print(told, end="")
@@ -132,7 +138,9 @@ def _checked(arguments: Mapping[str, Any]) -> float:
 
 def _places(side: str) -> list[Path]:
     """A name with a comma is one place if it exists."""
-    return [Path(side)] if Path(side).exists() else [Path(one) for one in side.split(",")]
+    from dlperf import sources
+
+    return [Path(side)] if Path(side).exists() else [sources.run(one) for one in side.split(",")]
 
 
 def _read(place: Path, side: str) -> Comparison:
@@ -217,12 +225,20 @@ def _rerun(found: Changes, sides: Sequence[Sequence[Path]], arguments: Mapping[s
         for number, (name, source) in enumerate(zip("ab", sources, strict=True))
     ]
     with store.locked(made[0].store.folder), store.locked(made[1].store.folder):
-        again.take_turns(made[0], made[1], rows, repeats, lambda line: print(line, file=sys.stderr, flush=True))
+        again.take_turns(made[0], made[1], rows, repeats, _silent if arguments["quiet"] else _progress)
     print(f"Runs: {folder}", file=sys.stderr)
     for one in made:
         if why := _no_rate(one.store.comparison):
             raise RunError("crash", f"{one.store.folder}: {why}")
     return [[one.store.folder] for one in made]
+
+
+def _progress(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _silent(line: str) -> None:
+    """Nobody wants to know."""
 
 
 def _head(places: Sequence[Path], several: Sequence[Comparison]) -> str:

@@ -11,7 +11,7 @@ import platform
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from dlperf import __version__, cache, machine, models
+from dlperf import __version__, cache, machine, models, sources
 from dlperf.adapters import cpu, gpu
 from dlperf.catalog import reader
 from dlperf.catalog.adapter import RUNNABLE, Adapter
@@ -213,12 +213,13 @@ def _whys(adapter: Adapter, precision: str, found: frozenset[str] | None) -> Ite
 
 
 def _first_comparison(adapters: Mapping[str, Adapter]) -> list[str]:
-    """What `make compare` will do, and what that takes."""
+    """What the first comparison will do, by the command that is here, and what that takes."""
     arguments = {**DEFAULTS, "model": "bert", "precision": AUTO, "dry_run": True}
     asked = checks.from_arguments(arguments, adapters)
     planned = plan.from_spec(asked, adapters)
     expected = estimate.expected(asked, planned.jobs * asked.protocol.repeats, adapters)
-    lines = ["make compare (BERT-base, all frameworks)", f"  {spec.chosen_precision(asked, adapters)}"]
+    command = "make compare" if sources.in_checkout() else "dlperf compare --model bert --precision auto"
+    lines = [f"{command} (BERT-base, all frameworks)", f"  {spec.chosen_precision(asked, adapters)}"]
     lines += [f"  {line}" for line in estimate.text(expected)]
     return lines + [f"  not run: {one.title}: {one.why}" for one in planned.skips]
 

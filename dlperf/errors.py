@@ -83,6 +83,8 @@ def decimal(text: object) -> float | None:
 
 def unprintable(text: str) -> str:
     """Why a text can stand in no line of a UTF-8 file; empty if it can."""
+    if text.isascii() and text.isprintable():
+        return ""
     categories = set(map(unicodedata.category, text))
     if categories & {"Cc", "Zl", "Zp"}:
         return "has a line break or another control character"
@@ -100,6 +102,8 @@ HIDDEN = re.compile(
 
 def clean(text: str) -> str:
     """Text from outside as a page or a terminal can show it, and UTF-8 can have it; lines and tabs are kept."""
+    if text.isascii() and text.isprintable():  # as most are
+        return text
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     return HIDDEN.sub("\ufffd", ESCAPES.sub("", text))
 

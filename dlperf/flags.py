@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from dlperf import launchers
 from dlperf.launchers.containers import ARGUMENTS, ENGINES
@@ -252,15 +253,24 @@ FLAGS = (
 DEFAULTS: dict[str, object] = {flag.key: flag.default for flag in FLAGS if flag.asks and flag.compare}
 
 
-def add_to(parser: argparse.ArgumentParser, command: str, only: Container[str] | None = None) -> None:
-    """The flags of "compare" or "verify". only: the keys of those that are wanted; None for all."""
-    groups: dict[str, argparse._ArgumentGroup] = {}
-    facts = {
+def about(flag: Flag, command: str) -> str:
+    """What --help says of a flag, as argparse wants it: with %% for a percent sign."""
+    return ((flag.verify if command == "verify" else "") or flag.help).format(**_facts())
+
+
+@cache
+def _facts() -> Mapping[str, str]:
+    return {
         "arguments": ", ".join(ARGUMENTS),
         "engines": ", ".join(ENGINES),
         "formats": ", ".join(FORMATS),
         "launchers": ", ".join(launchers.names()),
     }
+
+
+def add_to(parser: argparse.ArgumentParser, command: str, only: Container[str] | None = None) -> None:
+    """The flags of "compare" or "verify". only: the keys of those that are wanted; None for all."""
+    groups: dict[str, argparse._ArgumentGroup] = {}
     for flag in FLAGS:
         if not (flag.compare if command == "compare" else flag.verify is not None):
             continue
@@ -269,7 +279,7 @@ def add_to(parser: argparse.ArgumentParser, command: str, only: Container[str] |
         if flag.group not in groups:
             groups[flag.group] = parser.add_argument_group(flag.group)
         group = groups[flag.group]
-        help = ((flag.verify if command == "verify" else "") or flag.help).format(**facts)
+        help = about(flag, command)
         if flag.takes == "nothing":
             group.add_argument(*flag.names.split(), action="store_true", default=None, help=help)
         elif flag.takes.startswith("="):

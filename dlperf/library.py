@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import textwrap
 import warnings
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
@@ -9,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
-from dlperf import __version__, given
+from dlperf import __version__, flags, given
 from dlperf.errors import (
     Problem,
     RunError,
@@ -22,7 +24,7 @@ from dlperf.errors import (
     lent_signals,
     release_signals,
 )
-from dlperf.flags import DEFAULTS
+from dlperf.flags import DEFAULTS, Flag
 
 if TYPE_CHECKING:  # functions import what they use, so that --help and a wrong flag are answered at once
     import pandas
@@ -93,6 +95,10 @@ def compare(**options: object) -> Compared | str:
     UsageError for what cannot be asked; with strict=True RunError where a row failed or is not comparable; a
     KeyboardInterrupt comes after the report of what had been run.
     """
+    alone = [name for name in COMMANDS_OWN if options.get(name) is not None]
+    if alone:
+        says = "only the command takes it: python -m dlperf.compare. Leave it out."
+        raise UsageError(Problem(_keyword(name), "", says=says) for name in alone)
     asked = given.arguments(options, _keyword)
     keywords = {flag.flag: _keyword(flag.key) for flag in given.OPTIONS.values()}
     with given.named(keywords):
@@ -100,6 +106,31 @@ def compare(**options: object) -> Compared | str:
     asked["quiet"] = options.get("quiet") is not False
     with lent_signals(), given.named({**keywords, **places}):
         return _compare(asked)
+
+
+def options() -> dict[str, Flag]:
+    """Those of `compare`, by their keywords."""
+    return {flag.key: flag for flag in given.OPTIONS.values() if flag.key not in COMMANDS_OWN}
+
+
+#: options that leave a comparison to an engine's jobs, or come back to one
+COMMANDS_OWN = ("attach", "detach")
+
+
+def signature() -> inspect.Signature:
+    """Of `compare`: None stands for what is not given."""
+    named = [inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=None) for key in options()]
+    return inspect.Signature(named, return_annotation="Compared | str")
+
+
+def about() -> str:
+    """What `help(dlperf.compare)` says: of `compare`, with a line or more for each option."""
+    lines = [inspect.cleandoc(compare.__doc__ or ""), "", "Options:"]
+    for key, flag in options().items():
+        value = flag.metavar or "True"
+        said = f"{key}={value}: {flags.about(flag, 'compare').replace('%%', '%')}"
+        lines += textwrap.wrap(said, 100, initial_indent="    ", subsequent_indent="        ")
+    return "\n".join(lines)
 
 
 def _keyword(name: str) -> str:

@@ -10,18 +10,17 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dlperf.cli import Parser, exit_code
 from dlperf.errors import Problem, RunError, UsageError, whole_number
 
-if TYPE_CHECKING:
-    from dlperf.schema import Job, Record
-
 
 def parser() -> argparse.ArgumentParser:
     made = Parser(prog="python -m dlperf.repeat", description=__doc__)
-    made.add_argument("run", metavar="RUN", help="a run's folder: DIR/runs/JOB/N of a comparison's folder DIR")
+    made.add_argument(
+        "run", metavar="RUN", help="a run's folder: DIR/runs/JOB/N of a comparison's folder DIR; run 1 is N = 0"
+    )
     made.add_argument("-o", "--output", metavar="DIR", help="a new folder; default: runs/repeat-DATE")
     return made
 
@@ -35,6 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _repeat(arguments: Mapping[str, Any]) -> int:
     from dlperf import machine
     from dlperf.comparison import again, store
+    from dlperf.figures import rates
 
     place = Path(arguments["run"]).absolute()
     if len(place.parents) < 3 or place.parents[1].name != "runs":
@@ -54,17 +54,9 @@ def _repeat(arguments: Mapping[str, Any]) -> int:
         record = made.run(old.job, 0)
     if record.failure:
         raise RunError(record.failure.kind, f"{record.failure.kind}: {record.failure.message}", record.failure.lines)
-    before = f" (the finished run: {rate(old.job, old)})" if old.done else ""
-    print(f"{old.job.id}: {rate(old.job, record)}{before}\nIts files: {folder / record.folder}")
+    before = f" (the finished run: {rates.said(old)})" if old.done else ""
+    print(f"{old.job.id}: {rates.said(record)}{before}\nIts files: {folder / record.folder}")
     return 0
-
-
-def rate(job: Job, record: Record) -> str:
-    """ "1,234 sentences/s" """
-    from dlperf.figures import rates
-    from dlperf.report import names
-
-    return f"{rates.shown(rates.throughput(record))} {names.rate_unit(job.family)}"
 
 
 if __name__ == "__main__":

@@ -19,7 +19,9 @@ from dlperf.words import columns
 
 def parser() -> argparse.ArgumentParser:
     made = Parser(prog="python -m dlperf.show", description=__doc__)
-    made.add_argument("source", metavar="RUN", help="a comparison's folder, a published report's, or a results.json")
+    made.add_argument(
+        "source", metavar="RUN", help="a comparison's folder, a published report's or its name, or a results.json"
+    )
     made.add_argument("row", metavar="ROW", nargs="?", help="such as bert_base-fp32-pytorch-b4; without it, all rows")
     return made
 
@@ -27,12 +29,14 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """0; 2 where there is no such run or row."""
     asked = parser().parse_args(argv)
-    return exit_code(lambda: _show(Path(asked.source), asked.row))
+    return exit_code(lambda: _show(asked.source, asked.row))
 
 
-def _show(source: Path, row: str | None) -> int:
+def _show(named: str, row: str | None) -> int:
+    from dlperf import sources
     from dlperf.comparison import store
 
+    source = sources.run(named)
     comparison, changed = store.read(source)
     for warning in changed:
         print(f"{source}: {warning}", file=sys.stderr)
@@ -100,12 +104,9 @@ def _one(comparison: Comparison, folder: Path, job: Job) -> Iterator[str]:
 
 
 def _run(record: Record, folder: Path) -> tuple[str, ...]:
-    from dlperf import models
     from dlperf.figures import rates
 
-    family = models.FAMILIES.get(record.job.family)
-    unit = family.RATE_UNIT if family else "samples/s"
-    rate = f"{rates.shown(rates.throughput(record))} {unit}" if record.done else "-"
+    rate = rates.said(record) if record.done else "-"
     why = f"{record.failure.kind}: {record.failure.message}" if record.failure else ""
     logs = _place(folder / record.folder) if record.folder else "-"
     return str(record.repeat + 1), rate, f"{record.seconds:.1f}", logs, " ".join(why.split())

@@ -12,16 +12,19 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from dlperf import processes
+from dlperf.archive import tar
 from dlperf.cli import Parser, exit_code
 from dlperf.errors import Problem, UsageError, reason
 from dlperf.sources import DLPERF, FIGURES, read_source
 
 if TYPE_CHECKING:
+    from dlperf.archive.check import Checked
     from dlperf.figures.dlperf2020 import Published
     from dlperf.figures.published import Source as Others
     from dlperf.report.history import Archive, Source
@@ -40,6 +43,8 @@ OF_REPORT = (
     "against.csv",
     "against.json",
 )
+#: bytes of archives, and of figures as many times over, from which processes of their own are worth their start
+MUCH, DRAWN = 2**21, 50
 #: in the site: the list of the files that this command wrote
 MARKER = ".dlperf-site"
 
@@ -47,11 +52,12 @@ MARKER = ".dlperf-site"
 @dataclass
 class Found:
     """What a folder of reports holds. files: to be copied, by the report's name. others: what others published, by the
-    folder's name; published: of these the tables of DLPerf. explained: what each why.json holds. unread: why something
-    is not in the site, by its name."""
+    folder's name, and rendered: the files of its page; published: of these the tables of DLPerf. explained: what each
+    why.json holds. unread: why something is not in the site, by its name."""
 
     sources: list[Source] = field(default_factory=list)
     others: dict[str, Others] = field(default_factory=dict)
+    rendered: dict[str, Mapping[str, str]] = field(default_factory=dict)
     published: list[Published] = field(default_factory=list)
     explained: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     files: dict[str, list[Path]] = field(default_factory=dict)
@@ -84,6 +90,8 @@ def _site(folder: Path, out: Path) -> int:
         says = f"no report in it can be read: it has no folder with a {RESULTS} that dlperf wrote. Name another folder."
         raise UsageError([Problem("DIR", folder, says=says)])
     pages = site.pages(found.sources, found.published, found.others, found.explained, found.unread)
+    for name, files in found.rendered.items():
+        pages |= {f"{REPORTS}/{name}/{file}": content for file, content in files.items()}
     copies = {
         f"{REPORTS}/{name}/{path.relative_to(folder / name).as_posix()}": path
         for name, paths in found.files.items()
@@ -98,30 +106,67 @@ def _site(folder: Path, out: Path) -> int:
 
 
 def _found(folder: Path, out: Path) -> Found:
-    """Each report is read once."""
-    found = Found()
+    """Each report is read once, and its archive: what takes long, on all CPUs, the largest first."""
+    found, places = Found(), _folders(folder, out)
+    linked = [place for place in places if place.is_symlink()]
+    found.unread = dict.fromkeys(
+        (place.name for place in linked), "it is a link, and none is followed. Put the report itself here."
+    )
+    looked = dict(_looked([place for place in places if place not in linked]))
     known: dict[str, str] = {}
-    for place in _folders(folder, out):
-        if place.is_symlink():
-            found.unread[place.name] = "it is a link, and none is followed. Put the report itself here."
-        elif os.path.lexists(place / RESULTS):
-            _report(place, found, known)
-        elif (place / FIGURES).is_file():
-            _others(place, found)
-        else:
+    for place in places:
+        if isinstance(seen := looked.get(place), Refused):
+            found.unread[place.name] = seen.why
+        elif isinstance(seen, Seen):
+            _report(place, seen, found, known)
+        elif seen is not None:
+            _others(place, *seen, found)
+        elif place not in linked:
             _explained(place, found)
     return found
 
 
-def _others(place: Path, found: Found) -> None:
+def _looked(places: Sequence[Path]) -> Iterator[tuple[Path, Seen | tuple[Others, Mapping[str, str]] | Refused]]:
+    """What `_report_in` and `_others_in` make of folders of reports and of what others published."""
+    reports = [place for place in places if os.path.lexists(place / RESULTS)]
+    others = [place for place in places if place not in reports and (place / FIGURES).is_file()]
+    work: list[tuple[int, Path, Callable[[Path], Any]]] = [
+        *((_bytes(_packed(place)), place, _report_in) for place in reports),
+        *((DRAWN * _bytes(place / FIGURES), place, _others_in) for place in others),
+    ]
+    work.sort(key=lambda one: -one[0])
+    large = work if sum(size for size, *_ in work) > MUCH else ()
+    made = processes.each(_done, [one[1:] for one in work]) if large else map(_done, (one[1:] for one in work))
+    yield from zip((place for _, place, _ in work), made, strict=True)
+
+
+def _done(work: tuple[Path, Callable[[Path], Any]]) -> Any:
+    place, look = work
+    return look(place)
+
+
+def _bytes(path: Path | None) -> int:
+    try:
+        return path.stat().st_size if path else 0
+    except OSError:
+        return 0
+
+
+def _others_in(place: Path) -> tuple[Others, Mapping[str, str]] | Refused:
+    from dlperf.report.site import of_others
+
+    try:
+        source = read_source(place)
+    except UsageError as error:
+        return Refused(" ".join(problem.says for problem in error.problems))
+    return source, of_others(source)
+
+
+def _others(place: Path, source: Others, rendered: Mapping[str, str], found: Found) -> None:
     from dlperf.figures.dlperf2020 import read_published
     from dlperf.stored import DAMAGED
 
-    try:
-        found.others[place.name] = source = read_source(place)
-    except UsageError as error:
-        found.unread[place.name] = " ".join(problem.says for problem in error.problems)
-        return
+    found.others[place.name], found.rendered[place.name] = source, rendered
     if source.id == DLPERF:
         try:
             found.published = read_published(source.figures)
@@ -151,35 +196,62 @@ def _folders(folder: Path, out: Path) -> list[Path]:
     return places
 
 
-def _report(place: Path, found: Found, known: dict[str, str]) -> None:
-    """known: names of reports, by the digests of their results."""
-    from dlperf.archive import signature
+@dataclass(frozen=True)
+class Seen:
+    """Of a report. digest: of its results. unmet: see Source."""
+
+    digest: str
+    comparison: Comparison
+    archive: Archive
+    unmet: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Refused:
+    why: str
+
+
+def _report_in(place: Path) -> Seen | Refused:
+    """A report, and its archive. What is in the two is compared, not digests alone: later versions of dlperf write the
+    same results with more keys."""
     from dlperf.comparison import store
     from dlperf.report import gate
+    from dlperf.report.history import Archive
+
+    try:
+        written = (place / RESULTS).read_bytes()
+        digest = hashlib.sha256(written).hexdigest()
+        file, found = _checked(place)
+        same = found.comparison if found.digest == digest else None
+        comparison = same or store.results(written, RESULTS)
+    except OSError as error:
+        return Refused(f"{RESULTS} cannot be read: {error.strerror}.")
+    except UsageError as error:
+        return Refused(f"{RESULTS}: {' '.join(problem.says for problem in error.problems)}")
+    problems = found.problems
+    if file and not problems and found.comparison != comparison:
+        problems = (f"It is the archive of another comparison: its {RESULTS} is not that of this report.",)
+    return Seen(digest, comparison, Archive(file, " ".join(problems)), gate.of_published(comparison))
+
+
+def _report(place: Path, seen: Seen, found: Found, known: dict[str, str]) -> None:
+    """known: names of reports, by the digests of their results."""
+    from dlperf.archive import signature
     from dlperf.report.history import Source
 
-    name = place.name
-    try:
-        digest = hashlib.sha256((place / RESULTS).read_bytes()).hexdigest()
-        comparison = store.open_results(place / RESULTS)
-    except OSError as error:
-        found.unread[name] = f"{RESULTS} cannot be read: {error.strerror}."
+    name, archive = place.name, seen.archive
+    if seen.digest in known:
+        found.unread[name] = f"its {RESULTS} is that of {known[seen.digest]}, so it would count twice. Remove one."
         return
-    except UsageError as error:
-        found.unread[name] = f"{RESULTS}: {' '.join(problem.says for problem in error.problems)}"
-        return
-    if digest in known:
-        found.unread[name] = f"its {RESULTS} is that of {known[digest]}, so it would count twice. Remove one."
-        return
-    known[digest] = name
-    archive, files = _archive(place, comparison), _files(place)
+    known[seen.digest] = name
+    files = _files(place)
     if archive.file:
         packed = place / archive.file
         files += filter(_plain, (packed, signature.beside(packed)))
     page = "report.html" if place / "report.html" in files else RESULTS
     if page == RESULTS:
         print(f"{place} has no report.html; `python -m dlperf.report {place}` makes it", file=sys.stderr)
-    found.sources.append(Source(name, comparison, archive, page, gate.of_published(comparison)))
+    found.sources.append(Source(name, seen.comparison, archive, page, seen.unmet))
     found.files[name] = files
 
 
@@ -209,24 +281,21 @@ def _plain(path: Path) -> bool:
     return path.is_file() and not path.is_symlink()
 
 
-def _archive(place: Path, comparison: Comparison) -> Archive:
-    """Of a report; of several archives the last by name. What is in it is compared, not its digest: later versions of
-    dlperf write the same results with more keys."""
-    from dlperf.archive.check import check
-    from dlperf.archive.tar import SUFFIX
-    from dlperf.report.history import Archive
+def _checked(place: Path) -> tuple[str, Checked]:
+    """The name of a report's archive, of several the last one's, and what was found in it; of none, nothing."""
+    from dlperf.archive.check import Checked, check
 
-    files = sorted(filter(_plain, place.glob(f"*{SUFFIX}")))
-    if not files:
-        return Archive()
+    file = _packed(place)
+    if file is None:
+        return "", Checked(())
     try:
-        found = check(files[-1], render=False)
+        return file.name, check(file, render=False)
     except OSError as error:
-        return Archive(files[-1].name, reason(error))
-    problems = found.problems
-    if not problems and found.comparison != comparison:
-        problems = (f"It is the archive of another comparison: its {RESULTS} is not that of this report.",)
-    return Archive(files[-1].name, " ".join(problems))
+        return file.name, Checked((reason(error),))
+
+
+def _packed(place: Path) -> Path | None:
+    return max(filter(_plain, place.glob(f"*{tar.SUFFIX}")), default=None)
 
 
 # What is written

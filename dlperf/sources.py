@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import tomllib
 from importlib import resources
 from pathlib import Path
@@ -37,6 +38,16 @@ def own(place: Path) -> bool:
 
 def names() -> list[str]:
     return sorted(path.parent.name for path in published().glob(f"*/{FIGURES}"))
+
+
+def run(name: str) -> Path:
+    """What a command line calls a run: its path, or the name of one of dlperf's own published reports, which a checkout
+    has."""
+    from dlperf.comparison import store
+
+    place = published() / name
+    known = Path(name).name == name and not os.path.lexists(name) and (place / store.RESULTS).is_file()
+    return place if known else Path(name)
 
 
 def holds(place: Path) -> bool:

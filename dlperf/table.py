@@ -1,4 +1,5 @@
-"""Prints the small tables of a comparison as Markdown, or renews them and its charts in a page, between two marks."""
+"""Prints the small tables of a comparison as Markdown, or a badge, or renews tables and charts in a page between two
+marks."""
 
 from __future__ import annotations
 
@@ -7,12 +8,14 @@ import dlperf.needs  # noqa: F401
 # isort: split
 
 import argparse
+import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from dlperf import sources
 from dlperf.cli import Parser, exit_code
 from dlperf.errors import Problem, UsageError, did_you_mean
 
@@ -29,8 +32,18 @@ MARKED = re.compile(
 
 def parser() -> argparse.ArgumentParser:
     made = Parser(prog="python -m dlperf.table", description=__doc__)
-    made.add_argument("source", metavar="RUN", nargs="?", help="a comparison's folder, or a results.json")
+    made.add_argument(
+        "source",
+        metavar="RUN",
+        nargs="?",
+        help="a comparison's folder, a published report's or its name, or a results.json",
+    )
     made.add_argument("sections", metavar="SECTION", nargs="*", help="such as bert_base-fp32-cpu; default: all")
+    made.add_argument(
+        "--badge",
+        action="store_true",
+        help="print what shields.io's endpoint badge takes, as JSON: the fastest of SECTION, or a row by its name",
+    )
     made.add_argument(
         "--write",
         metavar="PAGE",
@@ -49,6 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _table(arguments: Mapping[str, Any]) -> int:
     if bool(arguments["source"]) == bool(arguments["write"]):
         raise UsageError([Problem("RUN", arguments["source"] or "", says="name either a run, or a page with --write.")])
+    if arguments["write"] and arguments["badge"]:
+        raise UsageError([Problem("--badge", "", says="it is printed, and stands in no page. Leave --write out.")])
     if arguments["write"]:
         page = Path(arguments["write"])
         try:
@@ -59,7 +74,10 @@ def _table(arguments: Mapping[str, Any]) -> int:
         except UnicodeDecodeError as error:
             raise UsageError([Problem("--write", page, says=f"is not UTF-8 (byte {error.start}).")]) from None
         return 0
-    found = _tables(Path(arguments["source"]))
+    if arguments["badge"]:
+        print(json.dumps(_badge(sources.run(arguments["source"]), arguments["sections"]), ensure_ascii=False))
+        return 0
+    found = _tables(sources.run(arguments["source"]))
     print("\n".join(_of(found, name) for name in arguments["sections"] or found), end="")
     return 0
 
@@ -91,6 +109,16 @@ def _tables(source: Path) -> Mapping[str, str]:
     from dlperf import report
 
     return report.tables(_comparison(source))
+
+
+def _badge(source: Path, named: Sequence[str]) -> Mapping[str, object]:
+    from dlperf.report.badge import badges
+
+    found = badges(_comparison(source))
+    if len(named) != 1:
+        says = f"a badge is of one section or row. Name one of {', '.join(found) or 'none, since no row has a figure'}."
+        raise UsageError([Problem("SECTION", " ".join(named), says=says)])
+    return _of(found, named[0])
 
 
 def _chart(source: Path, named: str, section: str) -> str:

@@ -8,7 +8,7 @@ import io
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from dlperf.figures.rows import rows
 from dlperf.report import against as against_
 from dlperf.report import charts, markdown, proofs, public, text
 from dlperf.report import why as why_
+from dlperf.report.narrow import narrow
 from dlperf.report.shape import AgainstReport, Chart, LineChart, Page, Report, Row, Section, SourceReport, Table, Why
 from dlperf.report.source import source_report
 from dlperf.report.view import view
@@ -126,7 +127,17 @@ def render(comparison: Comparison, audited: bool = True) -> dict[str, str]:
         "results.json": results_json(comparison),
         **{page.file: _markdown(report, "model.md.j2", page) for page in report.pages},
         "report.md": _markdown(report),
-        "report.html": _html(report, drawn),
+        "report.html": _html(report, _for_all_widths(_charts(report), drawn)),
+    }
+
+
+def _for_all_widths(charted: Iterable[Chart | LineChart], drawn: Mapping[str, str]) -> dict[str, str]:
+    """For a page: bars once more as a telephone has room for them."""
+    template = templates(autoescape=True).get_template("narrow.svg.j2")
+    bars = {one.file: template.render(chart=narrow(one)) for one in charted if isinstance(one, Chart)}
+    return {
+        file: f'<div class="wide">\n{picture}</div>\n{bars[file]}' if file in bars else picture
+        for file, picture in drawn.items()
     }
 
 
@@ -158,7 +169,7 @@ def render_against(comparison: Comparison, sources: Sequence[Source]) -> dict[st
     drawn = {chart.file: charts.svg(chart, Path(chart.file).stem) for chart in charted}
     made = (
         _markdown(report, "against.md.j2"),
-        _html(report, drawn, "against.html.j2"),
+        _html(report, _for_all_widths(charted, drawn), "against.html.j2"),
         _csv(told, "job"),
         "{" + ",".join(f"\n{json.dumps(key)}: {_lines(value)}" for key, value in held.items()) + "\n}\n",
     )
@@ -168,7 +179,8 @@ def render_against(comparison: Comparison, sources: Sequence[Source]) -> dict[st
 def render_source(source: Source) -> dict[str, str]:
     """The files of a report on what others published: Markdown, HTML, charts and all of its figures."""
     report = source_report(source)
-    drawn = {chart.file: charts.svg(chart, Path(chart.file).stem) for table in report.tables for chart in table.charts}
+    charted = [chart for table in report.tables for chart in table.charts]
+    drawn = {chart.file: charts.svg(chart, Path(chart.file).stem) for chart in charted}
     told = {name: value for name, value in dataclasses.asdict(source.told).items() if value}
     figures = tuple({key: value for key, value in _fields(one).items() if value} for one in source.figures)
     held = {"schema": SCHEMA, "id": source.id, "source": told, "figures": figures}
@@ -179,7 +191,7 @@ def render_source(source: Source) -> dict[str, str]:
         + ",".join(f"\n{json.dumps(key)}: {_lines(value)}" for key, value in held.items())
         + "\n}\n",
         "report.md": _markdown(report, "source.md.j2"),
-        "report.html": _html(report, drawn, "source.html.j2"),
+        "report.html": _html(report, _for_all_widths(charted, drawn), "source.html.j2"),
     }
 
 

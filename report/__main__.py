@@ -32,7 +32,8 @@ def parser() -> argparse.ArgumentParser:
         "runs",
         metavar="RUN",
         nargs="*",
-        help="a comparison's folder, a published report's, or a results.json; a folder with a figures.csv or why.json",
+        help="a comparison's folder, a published report's or its name, a results.json or an archive; a folder with a "
+        "figures.csv or why.json",
     )
     made.add_argument(
         "--published", metavar="SOURCE[,SOURCE]", help="what others published, such as dlperf-v1.0, cell for cell"
@@ -93,7 +94,7 @@ def _wanted(arguments: Mapping[str, Any]) -> list[Path]:
         if arguments[flag] is not None and not _names(arguments[flag]):
             raise UsageError([Problem(f"--{flag}", "", says=f"names none. Sources: {', '.join(sources.names())}.")])
     named = [(name, sources.find(name, "--published")) for name in _names(arguments["published"])]
-    runs = [Path(run) for run in arguments["runs"]]
+    runs = [sources.run(run) for run in arguments["runs"]]
     if not (runs or named):
         says = "nothing to report: name a run or, with --published, what others published, such as dlperf-v1.0."
         raise UsageError([Problem("RUN", "", says=says)])

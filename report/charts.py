@@ -34,6 +34,8 @@ ROW_INCHES = 0.34
 LINES_INCHES = 4.2
 #: between a pair of bars and the next, in rows
 PAIRS_APART = 0.5
+#: of an interval that is longer than its chart
+BEYOND = "; an arrow: the interval goes on"
 #: characters of a title's line
 LINE = 88
 #: and of the name of a row; with names that are longer than the second, titles have less room
@@ -128,7 +130,14 @@ def _draw_bars(figure: Any, chart: Chart) -> None:
         _draw_panel(each, panel)
         _title(each, panel.title, max((len(label) for label in _labels(chart)), default=0))
     drawn = [each for each, panel in zip(axes, chart.panels, strict=True) if panel.bars]
-    drawn[-1].set_xlabel(f"{chart.unit}: {chart.axis or 'median of n runs, its 95 % interval, and each run as a dot'}")
+    drawn[-1].set_xlabel(caption(chart))
+
+
+def caption(chart: Chart) -> str:
+    """What its bars are."""
+    beyond = any(cut(bar, reach(panel)) for panel in chart.panels for bar in panel.bars)
+    axis = chart.axis or "median of n runs, its 95 % interval, and each run as a dot"
+    return f"{chart.unit}: {axis}{BEYOND if beyond else ''}"
 
 
 def _title(axes: Any, title: str, beside: int = 0) -> None:
@@ -142,9 +151,7 @@ def _labels(chart: Chart) -> list[str]:
 
 
 def _draw_panel(axes: Any, panel: Panel) -> None:
-    bars, missing = panel.bars, panel.missing
-    ends = [(bar.high or bar.value) if _fits(bar, bars) else bar.value for bar in bars]
-    right = max(ends, default=1.0)
+    bars, missing, right = panel.bars, panel.missing, reach(panel)
     places = _at(panel)
     for row, bar in zip(places, bars, strict=False):
         hue = colour(bar.system or bar.label)
@@ -192,19 +199,28 @@ def _draw_waterfall(axes: Any, chart: Waterfall) -> None:
     axes.spines[["top", "right", "left"]].set_visible(False)
 
 
-def _fits(bar: Bar, bars: tuple[Bar, ...]) -> bool:
-    """Two runs may give an interval many times as long as the bars: it is then cut at the chart's edge."""
-    return bar.high is not None and bar.high <= 2 * max(other.value for other in bars)
+def reach(panel: Panel) -> float:
+    """Where bars and intervals end. Two runs may give an interval many times as long as the bars: it is then cut."""
+    most = 2 * max((bar.value for bar in panel.bars), default=0.5)
+    ends = [bar.high if bar.high is not None and bar.high <= most else bar.value for bar in panel.bars]
+    return max(ends, default=1.0)
+
+
+def cut(bar: Bar, right: float) -> bool:
+    """Whether its interval goes on beyond its chart. right: see reach."""
+    return bar.low is not None and bar.high is not None and bar.high > right
 
 
 def _whisker(axes: Any, row: float, bar: Bar, right: float) -> float:
-    """Draw the interval; returns where the label may begin."""
+    """Draw the interval, with an arrow where it goes on; returns where the label may begin."""
     if bar.low is None or bar.high is None:
         return bar.value
     high = min(bar.high, right)
     axes.plot([bar.low, high], [row, row], color=INK, linewidth=1.2, solid_capstyle="butt")
-    ends = [bar.low] if high < bar.high else [bar.low, high]
+    ends = [bar.low] if cut(bar, right) else [bar.low, high]
     axes.plot(ends, [row] * len(ends), color=INK, marker="|", markersize=7, linestyle="none")
+    if cut(bar, right):
+        axes.plot([high], [row], color=INK, marker=">", markersize=5, linestyle="none")
     return max(high, bar.value)
 
 
@@ -213,13 +229,14 @@ def _draw_lines(axes: Any, chart: LineChart) -> None:
     devices = sorted({point.devices for point in points})
     ideal = [1.0 if chart.percent else float(n) for n in (1, devices[-1])]
     axes.plot((1, devices[-1]), ideal, color=QUIET, linewidth=1, linestyle=(0, (5, 4)), zorder=1)
+    top = 1.08 * max(*ideal, *(point.value for point in points))
     for number, line in enumerate(chart.lines):
-        _draw_line(axes, line, colour(line.system), MARKERS[number % len(MARKERS)])
+        _draw_line(axes, line, colour(line.system), MARKERS[number % len(MARKERS)], top)
     if any(point.predicted for point in points):
         hollow = {"marker": "o", "markerfacecolor": PAPER, "linestyle": (0, (1.5, 1.5))}
         axes.plot([], [], color=QUIET, label="predicted, not measured", **hollow)
         axes.legend(loc="upper left", frameon=False)
-    _frame_lines(axes, chart, devices, max(*ideal, *(point.value for point in points)))
+    _frame_lines(axes, chart, devices, top)
     ends = [(line.label, colour(line.system), line.points[-1]) for line in chart.lines]
     ends.append(("ideal", QUIET, Point(devices[-1], ideal[-1], None, None, "")))
     _name_lines(axes, ends)
@@ -237,14 +254,15 @@ def _name_lines(axes: Any, ends: list[tuple[str, str, Point]]) -> None:
         at += step
 
 
-def _draw_line(axes: Any, line: Line, colour: str, marker: str) -> None:
-    """Measured points full, on a full line; predicted ones hollow, on a dotted line from the last measured one."""
+def _draw_line(axes: Any, line: Line, colour: str, marker: str, top: float) -> None:
+    """Measured points full, on a full line; predicted ones hollow, on a dotted line from the last measured one. top: of
+    the axis."""
     measured = [point for point in line.points if not point.predicted]
     predicted = [point for point in line.points if point.predicted]
     style = {"color": colour, "marker": marker, "markersize": 5.5}
     for point in line.points:
         if point.low is not None:
-            _bar(axes, point, colour)
+            _bar(axes, point, colour, top)
     if predicted:
         _plot(axes, [*measured[-1:], *predicted], linestyle=(0, (1.5, 1.5)), markerfacecolor=PAPER, **style)
     _plot(axes, measured, linewidth=1.3, **style)
@@ -254,9 +272,16 @@ def _plot(axes: Any, points: list[Point], **style: Any) -> None:
     axes.plot([point.devices for point in points], [point.value for point in points], **style)
 
 
-def _bar(axes: Any, point: Point, colour: str) -> None:
+def _bar(axes: Any, point: Point, colour: str, top: float) -> None:
+    """An interval, with an arrow where the axis ends before it."""
     ends = [point.low, point.high]
     axes.plot([point.devices] * 2, ends, color=colour, marker="_", markersize=7, linewidth=1, alpha=0.8)
+    if _beyond(point, top):
+        axes.plot([point.devices], [top], color=colour, marker="^", markersize=5, clip_on=False)
+
+
+def _beyond(point: Point, top: float) -> bool:
+    return point.high is not None and point.high > top
 
 
 def _frame_lines(axes: Any, chart: LineChart, devices: list[int], top: float) -> None:
@@ -265,11 +290,12 @@ def _frame_lines(axes: Any, chart: LineChart, devices: list[int], top: float) ->
     axes.set_xticks(devices)
     margin = 0.04 * max(1, devices[-1] - 1)
     axes.set_xlim(1 - margin, devices[-1] + margin)
-    axes.set_ylim(0, top * 1.08)  # an interval that goes beyond is cut at the edge
+    axes.set_ylim(0, top)  # an interval that goes beyond is cut at the edge
     if chart.percent:
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.set_xlabel("devices")
-    axes.set_ylabel(f"{chart.unit}, {chart.axis or 'median and 95 % interval'}")
+    cut = any(_beyond(point, top) for line in chart.lines for point in line.points)
+    axes.set_ylabel(f"{chart.unit}, {chart.axis or 'median and 95 % interval'}{BEYOND if cut else ''}")
     axes.grid(axis="y", color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
     _title(axes, chart.about)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dlperf import models
 from dlperf.errors import clean
 from dlperf.figures.published import Figure
+from dlperf.figures.rates import rate_unit as rate_unit
 from dlperf.precision import TABLE
 from dlperf.report.text import count, slug
 from dlperf.schema import Job, Skip, Trajectory
@@ -124,10 +125,6 @@ def section(row: Job | Skip) -> str:
 def anchor(row: Job | Skip) -> str:
     """Where a report has its section."""
     return slug(clean(f"{row.model}-{row.precision_asked}-{row.device}"))
-
-
-def rate_unit(family: str) -> str:
-    return models.FAMILIES[family].RATE_UNIT if family in models.FAMILIES else "samples/s"
 
 
 def sample(family: str) -> str:

@@ -69,8 +69,8 @@ def pages(
     explained: Mapping[str, Mapping[str, Any]],
     unread: Mapping[str, str],
 ) -> dict[str, str]:
-    """The site's own files by name. others: what others published, by the folder's name. explained: what a folder's
-    why.json holds. unread: why something is not in it."""
+    """The site's own files by name. others: what others published, by the folder's name; see of_others.
+    explained: what a folder's why.json holds. unread: why something is not in it."""
     found = [entry for source in sources if _ran(source) for entry in history.entries(source)]
     older = [entry for one in published for entry in history.of_2020(one)]
     every = sorted([*found, *older], key=lambda one: (one.moment, one.source.name if one.source else ""), reverse=True)
@@ -95,17 +95,12 @@ def pages(
     ]
     styles = "".join((TEMPLATES / name).read_text(encoding="utf-8") for name in ("report.css", "site.css"))
     files = {page.file: template.render(page=_anchored(page), navigation=around) for page in made}
-    return {**files, **_of_others(others), "style.css": styles, ".nojekyll": ""}
+    return {**files, "style.css": styles, ".nojekyll": ""}
 
 
-def _of_others(others: Mapping[str, Others]) -> dict[str, str]:
-    """A folder for each, with its page, which has its charts in it, and its data."""
-    return {
-        f"{REPORTS}/{name}/{file}": content
-        for name, source in others.items()
-        for file, content in render_source(source).items()
-        if not file.endswith((".svg", ".md"))
-    }
+def of_others(source: Others) -> dict[str, str]:
+    """What a folder in the site has of it: its page, which has its charts in it, and its data."""
+    return {name: content for name, content in render_source(source).items() if not name.endswith((".svg", ".md"))}
 
 
 def _ran(source: Source) -> bool:

@@ -97,7 +97,7 @@ def test_the_manual_names_no_flag_that_does_not_exist():
     known = {name for flag in FLAGS for name in flag.names.split()} | {"--help", "--version"}
     known |= {name for action in diff.parser()._actions for name in action.option_strings}
     others = {"--against", "--published", "--write", "--allowed-signers", "--identity", "--anyway", "--name", "--json"}
-    others |= {"--rules", "--all"}
+    others |= {"--rules", "--all", "--badge"}
     assert {name for name in re.findall(r"--[a-z][a-z-]*", manual)} <= known | others
 
 

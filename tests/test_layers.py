@@ -64,6 +64,7 @@ LAYERS = (
     ("catalog",),
     ("launchers",),
     ("machine",),
+    ("archive.tar",),
     ("precision",),
     ("stored",),
     ("schema",),
@@ -71,6 +72,7 @@ LAYERS = (
     ("cache",),
     ("words",),
     ("shell",),
+    ("processes",),
     ("errors",),
     ("needs",),
     ("dlperf",),  # the version

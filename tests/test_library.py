@@ -1,12 +1,15 @@
 """`dlperf.compare` of Python: a function and a module, silent, in any thread, and what it gives."""
 
+import inspect
 import json
+import pydoc
 import signal
 import subprocess
 import sys
 import threading
 
 import pytest
+from commands import call
 from places import ROOT
 
 import dlperf
@@ -14,6 +17,7 @@ from dlperf import given
 from dlperf.comparison import store
 from dlperf.errors import ENDING, RunError, UsageError
 from dlperf.figures import ranked
+from dlperf.flags import FLAGS
 
 PUBLISHED = ROOT / "report" / "published"
 #: one row of the framework that sleeps, without a proof
@@ -231,3 +235,22 @@ def test_rows_that_are_not_run_say_why(tmp_path, monkeypatch):
     assert (ran["n"], skipped["system"], skipped["n"]) == (1, "numpy", 0)
     assert skipped["why"].startswith("never: ")
     assert "does not apply: its products" in made._repr_html_()
+
+
+def test_help_shows_the_options():
+    options = {flag.key for flag in FLAGS if flag.compare} - {"attach", "detach"}
+    assert set(inspect.signature(dlperf.compare).parameters) == options
+    shown = pydoc.plain(pydoc.render_doc(dlperf.compare))
+    for flag in FLAGS:
+        assert (f"        {flag.key}=" in shown) == (flag.key in options)
+    assert "batch_size=N: per device; default: DLPerf's on CUDA" in shown
+    assert "such as 2%\n" in shown
+    assert "no_verify=True: make no proofs" in shown
+    assert "Train the same models" in call("compare", "--help").stdout
+
+
+def test_what_is_the_commands_own_is_refused(tmp_path):
+    for words in ({"attach": tmp_path}, {"detach": True}):
+        with pytest.raises(UsageError, match="only the command takes it: python"):
+            dlperf.compare(**FAKE, **words, output=tmp_path / "out")
+    assert not (tmp_path / "out").exists()

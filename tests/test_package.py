@@ -98,6 +98,7 @@ def test_an_installed_wheel_runs_without_the_tree(distributions, tmp_path):
     assert dlperf("--version") == f"dlperf {__version__}\n"
     assert all(f"  {name} " in dlperf("--help") for name in COMMANDS)
     assert "\npytorch " in dlperf("list", "frameworks")
+    assert "\ndlperf compare --model bert --precision auto (BERT-base" in dlperf("doctor"), "there is no Makefile"
     assert "| JAX | 2 | 3,841.4 |" in dlperf("table", H200)
     assert "Report: " in dlperf("report", "--published", "paddle-parameter-server-2020", "-o", tmp_path / "published")
     assert (

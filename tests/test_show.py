@@ -46,6 +46,7 @@ def test_a_row_has_its_runs_proof_versions_and_command():
     shown = call("show", H200, "jax").stdout  # by its system, since one row has it
     assert shown == call("show", H200, "bert_base-amp_fp16-jax-b64").stdout
     assert shown == call("show", H200, "JAX").stdout  # as tables have it
+    assert shown == call("show", H200.name, "jax").stdout  # in a checkout
     for line in (
         "1    3,819 sentences/s  50.8     -",
         "Proof: same work: 7e-16 (fp64 of another kernel), 0.71 of its bound (fp16).",

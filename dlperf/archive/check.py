@@ -35,12 +35,13 @@ Files = Mapping[str, bytes]
 class Checked:
     """problems: a sentence for each; empty when it verifies. uncompared: for each part that could not be held to
     anything, why; it does not verify as a whole then. notes: what else to know. comparison: what it is of, None where
-    that cannot be read."""
+    that cannot be read; digest: of its results.json."""
 
     problems: tuple[str, ...]
     uncompared: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     comparison: Comparison | None = None
+    digest: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,9 @@ def check(path: Path, render: bool = True) -> Checked:
         found = _report(files, comparison, packed)
         problems, notes = [*problems, *found.problems], [*notes, *found.notes]
         uncompared += found.uncompared
-    return Checked(tuple(map(clean, problems)), tuple(map(clean, uncompared)), tuple(map(clean, notes)), comparison)
+    digest = hashlib.sha256(files[store.RESULTS]).hexdigest()
+    problems, uncompared, notes = ([*map(clean, said)] for said in (problems, uncompared, notes))
+    return Checked(tuple(problems), tuple(uncompared), tuple(notes), comparison, digest)
 
 
 def _conditions(comparison: Comparison) -> Iterator[tuple[str, bool]]:

@@ -3,13 +3,12 @@ comparison.json as it was when the comparison began. Who makes all of these up, 
 
 from __future__ import annotations
 
-import tempfile
+import io
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from fnmatch import fnmatch
-from pathlib import Path
-from typing import Any
+from typing import IO, Any, Literal
 
 import msgspec
 
@@ -175,12 +174,24 @@ def _times(record: Record, stream: Stream) -> Iterator[str]:
 
 
 def read(mine: Files, ranks: int) -> Stream:
-    """What its ranks told, which is read from files: of all that is in an archive they alone are written."""
-    names = {f"{what}.rank{rank}.jsonl" for what in ("events", "gpu") for rank in range(ranks)}
-    with tempfile.TemporaryDirectory(prefix="dlperf-") as folder:
-        for name in names & mine.keys():
-            Path(folder, name).write_bytes(mine[name])
-        return events.read_job(Path(folder), ranks)
+    """What its ranks told."""
+    return events.read_job(_Packed(mine), ranks)
+
+
+@dataclass(frozen=True)
+class _Packed:
+    """A folder in an archive, or a file in it: nothing of an archive is written to disk."""
+
+    files: Files
+    name: str = ""
+
+    def __truediv__(self, name: str) -> _Packed:
+        return _Packed(self.files, name)
+
+    def open(self, mode: Literal["rb"]) -> IO[bytes]:
+        if self.name not in self.files:
+            raise FileNotFoundError(self.name)
+        return io.BytesIO(self.files[self.name])
 
 
 # What was known when the comparison began

@@ -100,8 +100,9 @@ def _machine(held: Trajectory, comparison: Comparison) -> Iterator[str]:
 
 def _looked_at(made: Runs, record: Record) -> Iterator[str]:
     """Where a record says more of what looked at its run than was run."""
-    revealed = _stream(made, f"{record.job.id}-{REVEALED}")
-    if "revealed" in record.work and (revealed.failure or revealed.warm.get("steps") != record.work["revealed"]):
-        yield f"results.json has it looked at {REVEALED.replace('-', ' ')}, and no run in proofs/ did."
+    if "revealed" in record.work:
+        revealed = _stream(made, f"{record.job.id}-{REVEALED}")
+        if revealed.failure or revealed.warm.get("steps") != record.work["revealed"]:
+            yield f"results.json has it looked at {REVEALED.replace('-', ' ')}, and no run in proofs/ did."
     if record.work.get("placed") and _stream(made, f"{record.job.id}-{PLACED}").failure:
         yield "results.json has the places of its dropout looked at, and no run in proofs/ did."

@@ -150,7 +150,7 @@ def take_turns(a: Again, b: Again, rows: Sequence[Sequence[Job]], repeats: int, 
 
 def _told(record: Record) -> str:
     failure = record.failure
-    return f"{failure.kind}: {failure.message}" if failure else f"{rates.shown(rates.throughput(record))} samples/s"
+    return f"{failure.kind}: {failure.message}" if failure else rates.said(record)
 
 
 def of_row(store: Store, job: Job) -> list[Record]:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 def load(*folders: str | os.PathLike[str]) -> pandas.DataFrame:
     """The runs of comparisons as a DataFrame: one row per run, columns as in results.csv. folder: a comparison's, a
-    published report's, or its results.json. Of several, a first column `comparison` has the place of each, as given.
+    published report's, its results.json or its archive. Of several, a first column `comparison` has the place of each,
+    as given.
 
     UsageError, which names file and field, where it is not what dlperf wrote. What was changed by hand is a warning.
     """

@@ -29,7 +29,7 @@ from typing import Annotated, Any, TypedDict, TypeVar
 import msgspec
 from msgspec import Meta
 
-from dlperf.comparison import chain
+from dlperf.comparison import chain, published
 from dlperf.errors import Problem, UsageError
 from dlperf.launchers.api import HELD
 from dlperf.launchers.jobs import PLACE
@@ -43,7 +43,7 @@ MANIFEST = "comparison.json"
 RECORDS, LAST = "records.jsonl", "last_record.json"
 PROOFS = "proofs.json"
 SIZES = "batch_sizes.json"
-RESULTS = "results.json"
+RESULTS = published.RESULTS
 SECONDS = "seconds.json"
 #: between the revisions of a comparison that another dlperf continued
 AND = " and "
@@ -291,11 +291,8 @@ def claim(folder: Path, submitted: bool = False) -> None:
 
 
 def open_results(path: Path) -> Comparison:
-    """The comparison in a results.json, as it is published. UsageError that names file and field where it is none."""
-    try:
-        return results(path.read_bytes(), str(path))
-    except OSError as error:
-        raise UsageError([Problem(str(path), "", says=f"cannot be read: {error.strerror}.")]) from None
+    """The comparison in a results.json, or in an archive. UsageError that names file and field where it is none."""
+    return results(published.content(path), str(path))
 
 
 def results(written: bytes, name: str) -> Comparison:
@@ -322,7 +319,8 @@ def read(place: Path) -> tuple[Comparison, Sequence[str]]:
     where there is none."""
     if not holds(place):
         says = (
-            f"this is no file and no folder with {MANIFEST} or {RESULTS}. Name a comparison's folder, or its {RESULTS}."
+            f"this is no file and no folder with {MANIFEST} or {RESULTS}. Name a comparison's folder, its {RESULTS} or "
+            "its archive."
         )
         raise UsageError([Problem("RUN", place, says=says)])
     if (place / MANIFEST).exists():

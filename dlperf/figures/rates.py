@@ -23,6 +23,16 @@ def shown(rate: float) -> str:
     return digits.rstrip("0").rstrip(".") if places else digits
 
 
+def rate_unit(family: str) -> str:
+    """What its rates are in: "img/s"; samples/s of a family that this version does not know."""
+    return models.FAMILIES[family].RATE_UNIT if family in models.FAMILIES else "samples/s"
+
+
+def said(record: Record) -> str:
+    """Of one run, for people: "1,234 sentences/s"."""
+    return f"{shown(throughput(record))} {rate_unit(record.job.family)}"
+
+
 def units(job: Job, records: Sequence[Record]) -> float:
     """How many samples a row of a batch had in some runs of a job: 1 image; the tokens of a text, which may differ. 1
     of a model that this version does not know."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
+from dlperf import processes
 from dlperf.errors import shown
 from dlperf.importlogs.formats import formats
 from dlperf.importlogs.read import Read, read
@@ -50,23 +47,9 @@ def _one(file: File, named: str | None, given: Mapping[str, str]) -> Found | str
 
 
 def _found(files: Sequence[File], one: partial[Found | str]) -> Iterable[Found | str]:
-    processors = len(os.sched_getaffinity(0))
-    if processors < 2 or len(files) < 2 or sum(map(_bytes, files)) < MUCH:
+    if sum(map(_bytes, files)) < MUCH:
         return map(one, files)
-    return _on_all(files, one, processors)
-
-
-def _on_all(files: Sequence[File], one: partial[Found | str], processors: int) -> Iterator[Found | str]:
-    with ProcessPoolExecutor(min(processors, 8), get_context("spawn"), _quiet) as pool:
-        try:
-            yield from pool.map(one, files, chunksize=max(1, min(16, len(files) // processors // 4)))
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _quiet() -> None:
-    """Ctrl-C is for the command alone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return processes.each(one, files, chunk=max(1, min(16, len(files) // processes.cpus() // 4)))
 
 
 def _bytes(file: File) -> int:

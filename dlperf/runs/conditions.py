@@ -27,7 +27,6 @@ from contextlib import suppress
 from functools import reduce
 from itertools import pairwise
 from operator import or_
-from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
@@ -70,7 +69,7 @@ Card = Mapping[str, float]
 Sample = tuple[float, Sequence[Card]]
 
 
-def read(path: Path) -> tuple[dict[str, Any], list[Sample]]:
+def read(path: messages.File) -> tuple[dict[str, Any], list[Sample]]:
     """The first line of a sampler's file, and its samples as far as they go; never raises for what the file holds."""
     head: dict[str, Any] = {"not_sampled": "the sampler wrote nothing"}
     samples: list[Sample] = []

@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -155,7 +154,7 @@ class Stream:
         return "was training" if self.end is None else "had ended"
 
 
-def read(path: Path, samples: Sequence[conditions.Sample] = ()) -> Stream:
+def read(path: messages.File, samples: Sequence[conditions.Sample] = ()) -> Stream:
     """The events in a file, as far as it goes. Never raises for what the file holds: what is none, or cannot be, is its
     `bad_line`. A last line without an end is of a worker that was killed, or is about to go on. samples: of the GPUs
     meanwhile."""
@@ -199,7 +198,7 @@ def _timed(event: Mapping[str, Any], samples: Sequence[conditions.Sample]) -> Wi
     )
 
 
-def read_job(folder: Path, world_size: int, windows: int = 0) -> Stream:
+def read_job(folder: messages.Folder, world_size: int, windows: int = 0) -> Stream:
     """The events of all ranks as one stream; that of rank 0 where there is one only. windows: that a whole one has at
     least."""
     ranks = tuple(_of_rank(folder, rank) for rank in range(world_size))
@@ -211,7 +210,7 @@ def read_job(folder: Path, world_size: int, windows: int = 0) -> Stream:
     return replace(found, bad_line=f"it ended after {len(found.windows)} of {windows} windows")
 
 
-def _of_rank(folder: Path, rank: int) -> Stream:
+def _of_rank(folder: messages.Folder, rank: int) -> Stream:
     """Its events, with the conditions of its node's GPUs if it is the rank that has them sampled."""
     sampled, samples = conditions.read(folder / f"gpu.rank{rank}.jsonl")
     return replace(read(folder / f"events.rank{rank}.jsonl", samples), sampled=sampled)

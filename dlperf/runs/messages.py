@@ -6,8 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import IO, Annotated, Any, Literal, Protocol, TypedDict
 
 import msgspec
 from msgspec import Meta
@@ -201,9 +200,21 @@ class BadEvent(ValueError):
 LONGEST = 2**24
 
 
-def lines(path: Path) -> Iterator[bytes]:
+class File(Protocol):
+    """What is read of a Path, which an archive has too."""
+
+    @property
+    def name(self) -> str: ...
+    def open(self, mode: Literal["rb"]) -> IO[bytes]: ...
+
+
+class Folder(Protocol):
+    def __truediv__(self, name: str) -> File: ...
+
+
+def lines(path: File) -> Iterator[bytes]:
     """The lines of a file that have an end; one that is too long is cut, and the last."""
-    with suppress(OSError), open(path, "rb") as file:
+    with suppress(OSError), path.open("rb") as file:
         while (line := file.readline(LONGEST)).endswith(b"\n"):
             yield line[:-1]
         if len(line) == LONGEST:

@@ -148,8 +148,10 @@ def test_rows_of_two_comparisons_take_turns_and_need_no_control(a: Path, b: Path
     lines = ended.stderr.splitlines()
     assert lines[0].startswith("6 runs; as many of the finished ones took ")
     assert lines[-1] == f"Runs: {out}"
-    assert {line.rpartition(": ")[2] for line in lines[1:-1] if ", A, " in line} == {"16 samples/s"}
-    assert {line.rpartition(": ")[2] for line in lines[1:-1] if ", B, " in line} == {"8 samples/s"}
+    assert {line.rpartition(": ")[2] for line in lines[1:-1] if ", A, " in line} == {"16 sentences/s"}
+    assert {line.rpartition(": ")[2] for line in lines[1:-1] if ", B, " in line} == {"8 sentences/s"}
+    quiet = call(*words[:-3], tmp_path / "quiet", "-q")
+    assert (quiet.returncode, quiet.stdout, quiet.stderr) == (1, "slower: 1 row.\n", f"Runs: {tmp_path / 'quiet'}\n")
     again = call("diff", out / "a", out / "b", "--format", "json")
     assert (again.returncode, again.stdout) == (1, ended.stdout), "what was stored tells the same"
     assert "is not empty" in call(*words).stderr

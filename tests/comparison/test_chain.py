@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import shutil
 from collections.abc import Callable
@@ -15,9 +17,10 @@ from commands import call
 from places import ROOT
 
 import dlperf
+from dlperf.archive import tar
 from dlperf.catalog import reader
 from dlperf.comparison import store
-from dlperf.comparison.store import LAST, RECORDS, Store
+from dlperf.comparison.store import LAST, RECORDS, RESULTS, Store
 from dlperf.errors import UsageError
 from dlperf.planning import plan
 from dlperf.planning.spec import Protocol, Spec
@@ -310,6 +313,34 @@ def test_a_published_report_is_loaded_from_its_results() -> None:
     path = min(PUBLISHED, key=lambda one: one.stat().st_size)
     runs = dlperf.load(path.parent)
     assert len(runs) == len(json.loads(path.read_text())["records"])
+
+
+def test_an_archive_is_loaded_as_the_report_beside_it(tmp_path: Path) -> None:
+    archive = min(PUBLISHED[0].parent.parent.glob(f"*/*{tar.SUFFIX}"), key=lambda one: one.stat().st_size)
+    assert dlperf.load(archive).equals(dlperf.load(archive.parent))
+    files = tar.unpacked(archive)
+    results = files[RESULTS]
+    for changed, says in (
+        ({**files, RESULTS: results.replace(b'"planned"', b'"planned" ', 1)}, "results.json is not as MANIFEST.sha256"),
+        ({name: data for name, data in files.items() if name != RESULTS}, "results.json is missing"),
+    ):
+        made = io.BytesIO()
+        with gzip.GzipFile("", "wb", fileobj=made, mtime=0) as zipped:
+            tar._write("a", changed, zipped)
+        (tmp_path / f"a{tar.SUFFIX}").write_bytes(made.getvalue())
+        with pytest.raises(UsageError, match=says):
+            dlperf.load(tmp_path / f"a{tar.SUFFIX}")
+    (tmp_path / f"a{tar.SUFFIX}").write_bytes(results)
+    with pytest.raises(UsageError, match="no archive of dlperf's"):
+        dlperf.load(tmp_path / f"a{tar.SUFFIX}")
+    (tmp_path / f"a{tar.SUFFIX}").write_bytes(tar.packed("a", {"b": b""}))
+    with pytest.raises(UsageError, match="it has no results"):
+        dlperf.load(tmp_path / f"a{tar.SUFFIX}")
+
+
+def test_of_a_csv_file_what_is_taken_is_said() -> None:
+    with pytest.raises(UsageError, match=r"Name its folder, its results.json or its archive \(NAME.dlperf.tar.gz\)"):
+        dlperf.load(PUBLISHED[0].parent / "results.csv")
 
 
 def test_of_several_comparisons_each_run_says_whose_it_is() -> None:

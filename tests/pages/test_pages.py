@@ -118,7 +118,7 @@ def test_a_page_is_as_wide_as_its_window_and_its_letters_can_be_read(page: str, 
 #: touches another one. A link within a sentence is exempt.
 TARGETS = """
 const targets = [...document.querySelectorAll("a[href], button, input, summary")].filter((one) =>
-  one.getClientRects().length && getComputedStyle(one).visibility === "visible" && one.getBoundingClientRect().top >= 0
+  one.checkVisibility({ visibilityProperty: true }) && one.getBoundingClientRect().top >= 0
   && !(one.tagName === "A" && one.parentElement.innerText.trim() !== one.innerText.trim()));
 const boxes = targets.map((one) => one.getBoundingClientRect());
 const small = (box) => box.width < 24 || box.height < 24;
@@ -155,6 +155,21 @@ def test_a_telephone_shows_system_rate_and_what_it_is_of_the_fastest(tmp_path: P
     assert narrow == ["system", "median (img/s)", "relative to fastest", "note"]
     assert isinstance(wide, list)
     assert len(wide) == 9
+
+
+def test_bars_fit_a_telephone_and_are_there_once(page: str, tmp_path: Path) -> None:
+    script = """
+    const bars = [...document.querySelectorAll("figure .narrow, figure .wide svg")].filter((one) => one.clientWidth);
+    const letters = (one) => Math.min(...[...one.querySelectorAll("text")].map((text) =>
+      parseFloat(getComputedStyle(text).fontSize) * one.clientWidth / one.viewBox.baseVal.width));
+    return bars.map((one) => [one.classList.contains("narrow"), one.clientWidth <= innerWidth, letters(one) >= 12]);
+    """
+    narrow, wide = told(page, script, tmp_path, 390), told(page, script, tmp_path, 1400)
+    assert isinstance(narrow, list)
+    assert isinstance(wide, list)
+    assert len(narrow) == len(wide) == page.count('<svg class="narrow"')
+    assert all(one == [True, True, True] for one in narrow)
+    assert not any(one[0] for one in wide)
 
 
 def test_a_click_on_a_title_sorts_and_a_third_one_puts_back(tmp_path: Path) -> None:

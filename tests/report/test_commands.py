@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dlperf import table
+from dlperf.comparison import store
 from dlperf.report import __main__ as report
+from dlperf.report import results_json
 
 ROOT = Path(__file__).parents[2]
 PUBLISHED = ROOT / "report" / "published"
@@ -63,6 +67,44 @@ def test_what_is_no_run_or_has_other_files_is_one_message(tmp_path: Path, capsys
         assert says in told.err
         assert len(told.err.splitlines()) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_a_badge_is_what_shields_io_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Keys: https://shields.io/badges/endpoint-badge."""
+    run = PUBLISHED / "2026-11-27-cpu-fp32"
+    page = (run / "report.md").read_text(encoding="utf-8")
+
+    def badge(*words: object) -> dict[str, object]:
+        assert table.main([*map(str, words), "--badge"]) == 0
+        told: dict[str, object] = json.loads(capsys.readouterr().out)
+        assert told.keys() == {"schemaVersion", "label", "message", "color"}
+        assert told["schemaVersion"] == 1
+        return told
+
+    fastest = badge(run, "bert_base-fp32-cpu")
+    assert fastest["label"] == "BERT-base pretraining, fp32, CPU"
+    assert fastest["message"] == "PyTorch+onednn-linear 4.423 sentences/s [4.236, 4.508]"
+    assert fastest["color"] == "blue"
+    rate, interval = str(fastest["message"]).split()[1], str(fastest["message"]).partition("/s ")[2]
+    assert f"| {rate} | {interval} |" in page
+    assert str(badge(run, "bert_base-fp32-jax-b4")["message"]).startswith("JAX 3.722 sentences/s [3.356, 3.818]")
+    comparison = replace(store.read(run)[0], unmet=("the machine was busy when it began",))
+    (tmp_path / "results.json").write_text(results_json(comparison), encoding="utf-8")
+    assert badge(tmp_path, "bert_base-fp32-cpu") == {**fastest, "color": "lightgrey"}
+    few = badge("2026-11-21-cpu-amp", "bert_base-amp-cpu")
+    assert few["color"] == "lightgrey", "of few runs"
+    assert str(few["message"]).endswith("[2.46, 4.23] (tie with 3 others)")
+    two = badge("2026-11-21-cpu-fp32-two-hosts-mpi", "bert_base-fp32-pytorch-2n1d-b2")
+    assert two["label"] == "BERT-base pretraining, fp32, CPU, 2n2d"
+    for words, says in (
+        ([run], "SECTION: a badge is of one section or row. Name one of "),
+        ([run, "bert_base-fp32-cpu", "x"], "a badge is of one section or row"),
+        ([run, "bert_base-fp32-cpx"], "Did you mean 'bert_base-fp32-cpu'?"),
+        (["--write", tmp_path / "page.md"], "--badge: it is printed"),
+    ):
+        assert table.main([*map(str, words), "--badge"]) == 2
+        told = capsys.readouterr()
+        assert (told.out, says in told.err) == ("", True), told.err
 
 
 def test_tables_of_the_readme_are_what_their_results_give() -> None:

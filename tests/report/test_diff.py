@@ -239,3 +239,6 @@ def test_published_reports_are_compared_as_they_are() -> None:
     ended, rows, told = diff(*(PUBLISHED / f"2026-11-21-cpu-fp32-two-hosts-mpi{link}" for link in ("", "-1gbit")))
     assert (ended, {row["verdict"] for row in rows.values()}) == (3, {"undecided"})
     assert [fact["what"] for fact in told["changed"]] == ["load average at the start"]
+    names = [f"2026-11-21-cpu-fp32-two-hosts-mpi{link}" for link in ("", "-1gbit")]
+    assert diff(*names) == (ended, rows, told), "by their names"
+    assert call("diff", names[0], f"{names[1]}/").returncode == 2, "that is a path"

@@ -16,7 +16,7 @@ import pytest
 from colours import contrast
 from places import ROOT
 
-from dlperf import report, site
+from dlperf import processes, report, site
 from dlperf.archive import check, tar
 from dlperf.archive.check import Checked
 from dlperf.comparison import store
@@ -70,6 +70,7 @@ def history(folder: Path) -> Path:
 def _undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Charts of what others published take seconds, and are tested apart."""
     monkeypatch.setattr(charts, "svg", lambda chart, name: "<svg></svg>\n")
+    monkeypatch.setattr(processes, "cpus", lambda: 1)
 
 
 @pytest.fixture
@@ -180,6 +181,42 @@ def test_an_archive_that_is_missing_or_does_not_verify_makes_rows_grey(tmp_path:
         ),
     ]
     assert "reports/old/old.dlperf.tar.gz" in {link.removeprefix("../") for link in page.links}
+
+
+def test_processes_make_the_same_site_and_find_the_same_archives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Real archives, of which one has a changed byte in a file, and what others published."""
+    folder = tmp_path / "in"
+    for name in ("2026-11-27-cpu-amp", "2026-11-27-cpu-fp32"):
+        shutil.copytree(PUBLISHED / name, folder / name)
+    shutil.copytree(PUBLISHED / "mlperf-training-v3.1", folder / "mlperf")
+    (folder / "bad").mkdir()
+    (folder / "bad" / "figures.csv").write_text("no,figures\n")
+    (packed,) = (folder / "2026-11-27-cpu-amp").glob(f"*{tar.SUFFIX}")
+    files = tar.unpacked(packed)
+    (events, *_) = (name for name in files if name.endswith("events.rank0.jsonl") and name.startswith("runs/"))
+    files[events] = files[events].replace(b'"samples": ', b'"samples": 1', 1)
+    packed.write_bytes(tar.packed("a", {name: data for name, data in files.items() if name != tar.MANIFEST}))
+    alone = made(folder, tmp_path / "alone")
+    monkeypatch.setattr(processes, "cpus", lambda: 2)
+    monkeypatch.setattr(site, "MUCH", 0)
+    started = []
+    pool = processes.ProcessPoolExecutor
+    monkeypatch.setattr(processes, "ProcessPoolExecutor", lambda *given: started.append(given[0]) or pool(*given))
+    assert made(folder, tmp_path / "both").keys() == alone.keys()
+    assert started == [2]
+    read = [
+        {path.relative_to(out): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+        for out in (tmp_path / "alone", tmp_path / "both")
+    ]
+    page = Path("reports/mlperf/report.html")
+    assert read[0].pop(page).partition(b"<svg")[0] == read[1].pop(page).partition(b"<svg")[0], "drawn for real"
+    assert read[0] == read[1]
+    (grey,) = {cells[-1] for kind, cells in alone["index.html"].rows if "does not verify" in cells[-1]}
+    assert events.rpartition("/")[0] in grey
+    assert all("quiet" in kind for kind, cells in alone["index.html"].rows if cells[-1:] == [grey])
+    assert any(cells[-1] == "verified" for _, cells in alone["index.html"].rows if cells)
 
 
 @pytest.mark.usefixtures("archives")
@@ -339,7 +376,7 @@ def test_work_does_not_grow_beyond_one_reading_of_each_report(tmp_path: Path, mo
         monkeypatch.setattr(where, name, count)
 
     for where, name in (
-        (store, "open_results"),
+        (store, "results"),
         (standings, "standings"),
         (standings, "obstacles"),
         (charts, "svg"),
@@ -347,7 +384,7 @@ def test_work_does_not_grow_beyond_one_reading_of_each_report(tmp_path: Path, mo
     ):
         counted(where, name)
     made(folder, tmp_path / "out")
-    assert done == {"open_results": 30, "standings": 1, "obstacles": 91}, "which `once` keeps"
+    assert done == {"results": 30, "standings": 1, "obstacles": 91}, "which `once` keeps"
 
 
 # What is wrong
