@@ -6,12 +6,13 @@ import os
 import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import NamedTuple
 
-from dlperf.errors import shown
+from dlperf.errors import Problem, UsageError, shown
 from dlperf.importlogs.formats import formats
 from dlperf.importlogs.read import Read, read
 from dlperf.importlogs.recognise import Refused
@@ -57,16 +58,33 @@ def _found(files: Sequence[File], one: partial[Found | str]) -> Iterable[Found |
 
 
 def _on_all(files: Sequence[File], one: partial[Found | str], processors: int) -> Iterator[Found | str]:
-    with ProcessPoolExecutor(min(processors, 8), get_context("spawn"), _quiet) as pool:
-        try:
-            yield from pool.map(one, files, chunksize=max(1, min(16, len(files) // processors // 4)))
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+    before = {child.pid for child in active_children()}
+    pool = ProcessPoolExecutor(min(processors, 8), get_context("spawn"))
+    try:
+        yield from _sent(pool, one, files, max(1, min(16, len(files) // processors // 4)))
+    except BrokenProcessPool:
+        raise UsageError([Problem("PATH", "", says=KILLED)]) from None
+    except BaseException:
+        for child in active_children():
+            if child.pid not in before:
+                child.kill()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
-def _quiet() -> None:
-    """Ctrl-C is for the command alone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _sent(
+    pool: ProcessPoolExecutor, one: partial[Found | str], files: Sequence[File], at_once: int
+) -> Iterator[Found | str]:
+    """Ctrl-C is for the command alone: its processes start where it is blocked, and keep that."""
+    old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return pool.map(one, files, chunksize=at_once)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, old)
+
+
+KILLED = "a process that read logs was killed, as where memory is short. Import fewer or smaller logs at once."
 
 
 def _bytes(file: File) -> int:
