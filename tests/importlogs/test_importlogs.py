@@ -723,3 +723,13 @@ def test_the_last_batch_of_gluon_cv_is_no_epoch(tmp_path):
     lines = CASES["gluon-cv"][0]
     assert "speed of an epoch" not in figures(written(tmp_path, lines))
     assert figures(written(tmp_path, [*lines, "INFO:root:Epoch[0]\tSpeed: 88.00 samples/sec"]))["speed of an epoch"].value == 88
+
+
+def test_what_all_ranks_doubt_is_said_once(tmp_path):
+    lines = []
+    for line in CASES["ngc-mxnet"][0]:
+        again = int(line.split("Batch [")[1].split("-")[0]) == 50
+        lines += [line, line] if again else [line]
+    doubt = figures(written(tmp_path, lines))[read.OURS].doubt
+    assert doubt.count("tell a step again") == 1
+    assert "by loss scaling as a rule (likewise in 31 other ranks)" in doubt
