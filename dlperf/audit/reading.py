@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dlperf import sources
-from dlperf.audit import cells, tables, wide
+from dlperf.audit import cells, steps, tables, wide
 from dlperf.audit.cells import Cell, Subject, cell
 from dlperf.comparison import store
 from dlperf.errors import Problem, UsageError
@@ -88,18 +88,18 @@ def file(path: Path, name: str = "") -> Subject:
 
 def log(path: Path, shown: str, name: str, text: str) -> Subject | None:
     """Its figures, as dlperf.importlogs has them, and its lines as a table of steps; None of what has neither."""
-    steps = tables.logged(text)
+    lines = steps.logged(text)
     labels: dict[str, str] = {}
-    made = [of(replace(_ran(one, steps), origin="log"), name, shown) for one in _figures(path, shown)]
-    if steps and any(any(row[1:]) for _, row in steps.rows):
-        figures, labels = wide.figures([steps], shown, shown, needed=False)
+    made = [of(replace(_ran(one, lines), origin="log"), name, shown) for one in _figures(path, shown)]
+    if lines and any(any(row[1:]) for _, row in lines.rows):
+        figures, labels = wide.figures([lines], shown, shown, needed=False)
         made += [of(figure, name, "") for figure in figures]
     return Subject(name, made, labels=labels, plain=True) if made else None
 
 
-def _ran(one: published.Figure, steps: tables.Table | None) -> published.Figure:
+def _ran(one: published.Figure, lines: tables.Table | None) -> published.Figure:
     """With the step that its log ends at, where that is before those that it claims; not where several ranks print."""
-    numbers = [int(row[0]) for _, row in steps.rows] if steps else []
+    numbers = [int(row[0]) for _, row in lines.rows] if lines else []
     gaps = [b - a for a, b in pairwise(numbers)]
     ends = gaps and min(gaps) > 0 and one.steps.isdigit() and numbers[-1] + statistics.mode(gaps) <= int(one.steps)
     return replace(one, options={**one.options, "ran": str(numbers[-1])}) if ends else one
