@@ -37,7 +37,12 @@ NO_TRAINING = re.compile(
     rb"|\bmode['\"]?\s?[:=]?\s?['\"]?(?:inference|inference_benchmark|evaluate|predict|pred|val)\b"
 )
 #: of files' names, what logs do not end with
-SOURCES = frozenset(".py .ipynb .sh .c .cc .cpp .cu .h .hpp .go .java .js .rs .ts .diff .patch .md .rst .tex".split())
+SOURCES = frozenset(
+    [
+        *(".py", ".ipynb", ".sh", ".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".go", ".java", ".js", ".rs", ".ts"),
+        *(".diff", ".patch", ".md", ".rst", ".tex"),
+    ]
+)
 #: what few characters of a text are, though logs that were written to while they were emptied have some
 STRANGE = re.compile(r"[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f\ufffd]")
 #: lines of a log that has no line of training

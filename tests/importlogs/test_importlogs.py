@@ -722,7 +722,10 @@ def test_source_code_with_lines_of_a_log_is_no_log(tmp_path):
 def test_the_last_batch_of_gluon_cv_is_no_epoch(tmp_path):
     lines = CASES["gluon-cv"][0]
     assert "speed of an epoch" not in figures(written(tmp_path, lines))
-    assert figures(written(tmp_path, [*lines, "INFO:root:Epoch[0]\tSpeed: 88.00 samples/sec"]))["speed of an epoch"].value == 88
+    assert (
+        figures(written(tmp_path, [*lines, "INFO:root:Epoch[0]\tSpeed: 88.00 samples/sec"]))["speed of an epoch"].value
+        == 88
+    )
 
 
 def test_what_all_ranks_doubt_is_said_once(tmp_path):
