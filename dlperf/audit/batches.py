@@ -1,4 +1,4 @@
-"""Rules on batches, steps and estimators, as a table states them. Pure."""
+"""Rules on batches, work and estimators, as a table states them. Pure."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import combinations
 
-from dlperf.audit.cells import SECONDS, Cell, Subject
+from dlperf.audit.cells import SECONDS, Cell, Subject, stated
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, merged, of
 from dlperf.audit.scaling import NOISE
 
 #: options that change what a step computes
 WORK = ("clip", "loss_scale", "data", "task", "asp", "dgc", "optimizer", "vocabulary", "masked")
-#: the names under which options say how many steps ran
-RAN = ("ran", "ran_steps", "steps_run", "steps_ran", "logged_steps")
-FEW = 3
 #: times that a rate times a latency may be off the batch, where each is a mean of its own
 FAR = 1.25
 NUMBERS = re.compile(r"\d{1,12}(?:\.\d+)?")
@@ -32,10 +29,10 @@ def global_batch(subject: Subject) -> Iterator[Finding]:
                 continue
             seen.add(key)
             told = _told(one, heads)
-            batch, accumulated = _number(figure.batch), _number(figure.options.get("accumulation", "")) or None
+            batch, accumulated = stated(figure.batch), stated(figure.options.get("accumulation", "")) or None
             if batch is None:
                 continue
-            for what, numbers in told.items():
+            for (what, _), numbers in told.items():
                 product, words = batch, f"{figure.batch}"
                 if accumulated:
                     product, words = product * accumulated, f"{words} x {accumulated:g}"
@@ -45,18 +42,20 @@ def global_batch(subject: Subject) -> Iterator[Finding]:
                     if not figure.devices:
                         continue
                     product, words = product * figure.devices, f"{words} x {figure.devices} devices"
-                if product not in numbers:
+                # a global batch may be counted in tokens
+                if not {product, product * (stated(figure.options.get("sequence", "")) or 1)} & {*numbers}:
                     expected = f"{words} = {product:g}"
-                    stated = " or ".join(f"{number:g}" for number in numbers)
-                    yield of(one, ERROR, expected, f"{stated} as {what} batch")
+                    printed = " or ".join(f"{number:g}" for number in numbers)
+                    yield of(one, ERROR, expected, f"{printed} as {what} batch")
 
 
-def _told(one: Cell, heads: Sequence[str]) -> dict[str, list[float]]:
-    """The batches that a row's label or options state: `global`, or `accumulated` on each device."""
+def _told(one: Cell, heads: Sequence[str]) -> dict[tuple[str, str], list[float]]:
+    """The batches that a row's label or options state: `global`, or `accumulated` on each device, and by which
+    column."""
     found = {
-        what: [number]
+        (what, ""): [number]
         for what, name in (("global", "global_batch"), ("accumulated", "accumulated"))
-        if (number := _number(one.figure.options.get(name, ""))) is not None
+        if (number := stated(one.figure.options.get(name, ""))) is not None
     }
     parts = [part.strip() for part in one.figure.row.split("|")]
     if len(parts) == len(heads) > 1:
@@ -65,7 +64,8 @@ def _told(one: Cell, heads: Sequence[str]) -> dict[str, list[float]]:
             what = "accumulated" if re.search("accumulated batch", head, re.IGNORECASE) else what
             numbers = [float(number) for number in NUMBERS.findall(part)]
             if what and numbers:
-                found[what] = _of_precision(one.figure.precision, head, numbers)
+                found.pop((what, ""), None)
+                found[what, head] = _of_precision(one.figure.precision, head, numbers)
     return found
 
 
@@ -77,11 +77,6 @@ def _of_precision(precision: str, head: str, numbers: list[float]) -> list[float
     if len(kinds) == len(numbers) == len(set(kinds)) and precision:
         return [numbers[kinds.index(mine)]]
     return numbers
-
-
-def _number(told: str) -> float | None:
-    plain = told.replace(",", "")
-    return float(plain) if re.fullmatch(r"\d{1,12}(\.\d+)?", plain) else None
 
 
 def samples_in_a_step(subject: Subject) -> Iterator[Finding]:
@@ -261,58 +256,6 @@ def mean_of_rates(subject: Subject) -> Iterator[Finding]:
         yield from merged(cells, WARNING, "samples over seconds", told)
 
 
-def steps(subject: Subject) -> Iterator[Finding]:
-    """Steps that are claimed against those that ran, by options or a log beside."""
-    logs: dict[Hashable, list[int]] = {}
-    for one in subject.cells:
-        if one.figure.origin == "log" and (ran := _number(one.figure.steps)):
-            logs.setdefault((one.setting, one.size), []).append(int(ran))
-    for one in subject.cells:
-        figure = one.figure
-        claimed = _number(figure.steps)
-        if not claimed:
-            continue
-        told = [number for name in RAN if (number := _number(figure.options.get(name, ""))) is not None]
-        if figure.origin != "log":
-            told += [float(number) for number in logs.get((one.setting, one.size), ())]
-        if told and max(told) < claimed:
-            yield of(one, ERROR, f"{claimed:g} steps, as stated", f"{max(told):g} steps ran")
-
-
-def window(subject: Subject) -> Iterator[Finding]:
-    """The warm-up, or the end of an epoch, in what was timed."""
-    for one in subject.rates:
-        options = one.figure.options
-        claimed, epoch = _number(one.figure.steps), _number(options.get("epoch_steps", ""))
-        if claimed and epoch and epoch < claimed:
-            yield of(one, WARNING, f"{claimed:g} steps within an epoch", f"an epoch of {epoch:g} steps")
-        held, size = _number(options.get("dataset", "")), one.global_batch
-        if claimed and held and size[0] == "global" and size[1] and claimed * size[1] > held:
-            expected = f"{claimed:g} steps within the {held:,.0f} samples of an epoch"
-            yield of(one, WARNING, expected, f"{claimed:g} steps of {size[1]:g}: {claimed * size[1] / held:.2g} epochs")
-        if _number(options.get("warmup", "")) == 0:
-            yield of(one, WARNING, "steps of a warm-up that are left out", "none left out")
-        if options.get("step") == "1" and options.get("key") == "tracked_stats":
-            yield of(one, WARNING, "an epoch after the first", "the first epoch, with the start of the pipeline")
-
-
-def few_runs(subject: Subject) -> Iterator[Finding]:
-    """By what is stated; one finding for each table."""
-    for cells in subject.tables.values():
-        found: dict[str, list[Cell]] = {}
-        for one in cells:
-            figure = one.figure
-            if figure.quantity not in ("throughput", "time_to_train") or one.value is None or one.of_log:
-                continue
-            runs = _number(figure.options.get("runs") or figure.options.get("n") or "")
-            if figure.estimator in ("one_run", "last_printed"):
-                runs = 1
-            if runs is not None and 0 < runs < FEW:
-                found.setdefault(f"{runs:g}", []).append(one)
-        for runs_, several in found.items():
-            yield from merged(several, WARNING, f"{FEW} runs or more", runs_)
-
-
 RULES = (
     Rule(
         "batch and global batch",
@@ -372,29 +315,4 @@ RULES = (
         "none: any of it changes a figure",
         loads,
     ),
-    Rule(
-        "steps that never ran",
-        "As many steps ran as are claimed.",
-        ERROR,
-        "arithmetic",
-        steps,
-    ),
-    Rule(
-        "warm-up or epoch end",
-        "The steps that are timed come after a warm-up and end with no epoch.",
-        WARNING,
-        "DLPerf's protocol leaves 20 steps out; the first epochs in MLPerf's logs of ResNet-50 are up to 42 % slower "
-        "than later ones",
-        window,
-    ),
-    Rule(
-        "few runs",
-        "A figure is of three runs or more.",
-        WARNING,
-        "two runs have no outlier that can be told; DLPerf suggests seven, MLPerf asks for five of ResNet-50",
-        few_runs,
-    ),
 )
-
-#: of these, those that look at several tables
-ACROSS = tuple(rule for rule in RULES if rule.judge is steps)
