@@ -268,7 +268,10 @@ def size(told: str) -> tuple[int | None, int | None]:
     if not found:
         return nodes_, None
     whole = next(int(one) for one in found.groups() if one and one.isdigit())
-    each_ = nodes_ and re.match(r"\s*(?:each|per node|/ ?node|a node)", told[found.end() :], re.IGNORECASE)
+    each_ = nodes_ and (
+        re.match(r"\s*(?:each|per node|/ ?node|a node)", told[found.end() :], re.IGNORECASE)
+        or re.search(r"nodes?,?\s*(?:each\s*)?(?:with|of|having)\s*$", told[: found.start()], re.IGNORECASE)
+    )
     return nodes_, (whole * nodes_ if each_ and nodes_ else whole) or None
 
 

@@ -10,13 +10,17 @@ _SIGNS = {
     **dict.fromkeys(("单卡", "每卡", "每张卡", "单个gpu", "每gpu", "1gpuあたり", "gpuあたり", "gpu당"), " per gpu "),
     **dict.fromkeys(("单机", "单节点", "单一节点", "単一ノード", "シングルノード"), " single node "),
     **dict.fromkeys(("多机", "多节点", "マルチノード", "複数ノード"), " multi node "),
-    **dict.fromkeys(("卡数", "显卡数", "gpu数", "gpu 数", "gpu数量", "gpu 数量", "gpu個数", "gpu台数", "gpu 개수"), " gpus "),
+    **dict.fromkeys(
+        ("卡数", "显卡数", "gpu数", "gpu 数", "gpu数量", "gpu 数量", "gpu個数", "gpu台数", "gpu 개수"), " gpus "
+    ),
     **dict.fromkeys(("设备数", "设备数量", "デバイス数"), " devices "),
     **dict.fromkeys(("节点数", "机器数", "机器数量", "节点数量", "ノード数", "노드 수"), " nodes "),
     **dict.fromkeys(("吞吐量", "吞吐率", "吞吐", "スループット", "処理量", "처리량"), " throughput "),
     **dict.fromkeys(("训练速度", "速度", "处理速度", "学習速度", "속도"), " speed "),
     **dict.fromkeys(("加速比", "速度向上率", "高速化率", "가속비"), " speedup "),
-    **dict.fromkeys(("扩展效率", "加速效率", "并行效率", "スケーリング効率", "並列効率", "확장 효율"), " scaling efficiency "),
+    **dict.fromkeys(
+        ("扩展效率", "加速效率", "并行效率", "スケーリング効率", "並列効率", "확장 효율"), " scaling efficiency "
+    ),
     **dict.fromkeys(("全局批大小", "全局批量", "总批大小", "グローバルバッチサイズ"), " global batch size "),
     **dict.fromkeys(("批大小", "批次大小", "批量大小", "批尺寸", "バッチサイズ", "배치 크기"), " batch size "),
     **dict.fromkeys(("累积步数", "梯度累积", "勾配累積"), " accumulation steps "),

@@ -150,6 +150,7 @@ def _markdown(lines: Sequence[str]) -> list[Table]:
     """Rows that are too short or long are filled or cut, as renderers do."""
     found: list[Table] = []
     section, block, html = _Section(), list[tuple[int | str, list[str]]](), list[str]()
+    fenced = False
     for number, line in enumerate([*lines, ""], 1):
         told = line.strip()
         if html or re.match(r"(<\w+[^>]*>)*<table\b", told, re.IGNORECASE):
@@ -171,11 +172,14 @@ def _markdown(lines: Sequence[str]) -> list[Table]:
         block = []
         if not told:
             continue
+        if told.startswith(("```", "~~~")):
+            fenced = not fenced
+            continue
         level = len(told) - len(told.lstrip("#"))
-        if 0 < level < 7:
+        if 0 < level < 7 and not fenced:  # in code a comment
             found += section.found()
             section = section.below(level, plain(told.strip("# "))[:200])
-        elif not told.startswith("```"):
+        else:
             section.prose.append(plain(told)[:500])
     return [*found, *section.found()]
 

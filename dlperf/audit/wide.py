@@ -119,6 +119,13 @@ class Read:
         return any(headings.rated(head) for head in self.table.head)
 
     @cached_property
+    def of_batches(self) -> bool:
+        """Whether its figures are batch sizes, as its title or its file's name says: train-bs-fp16.csv."""
+        return bool(
+            re.search(r"\b(bs|batch ?sizes?)$|\bbs\b(?!\W*\d)", re.sub(r"[_-]", " ", self.title), re.IGNORECASE)
+        )
+
+    @cached_property
     def timed(self) -> bool:
         """Whether its figures are times, as far as its page tells."""
         told = " ".join([self.title, *self.table.notes])
@@ -225,7 +232,8 @@ class Read:
         quantity = headings.quantity(head)
         many = sized or bool(told.keys() & SIZES) or bool(self.unit) or of_batches or any(headings.batch(head))
         if not quantity or (headings.rated(head) and quantity == "other" and headings.unit(head)):
-            rate = headings.rated(head) or (many and not self.rated and not self.timed)
+            rate = headings.rated(head) or bool(headings.unit(printed))
+            rate = rate or (many and not (self.rated or self.timed or self.of_batches))
             quantity = "throughput" if rate else "time_to_train" if many and self.timed and not self.rated else "other"
         words = f"{head} {told['label']}"
         note = self._note(head, printed)
