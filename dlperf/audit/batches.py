@@ -108,6 +108,8 @@ def _in_a_step(row: Sequence[Cell]) -> Iterator[Finding | None]:
         if len(beside) != 1:
             continue
         rate, number = beside[0], beside[0].global_batch
+        if number[0] == "device" and not rate.size:
+            number = "global", number[1]  # of one device, as far as its table tells
         if not number[1] or number[0] != "global" or not rate.number:
             continue
         batch = rate.number * one.number * SECONDS[per[1]]

@@ -33,8 +33,10 @@ def not_the_ratio(subject: Subject) -> Iterator[Finding]:
         if not (best.near or best.cut):
             why = _moved(best, [*rows[_row(best)], *_beside(best, columns[_column(best)])])
             known = fits[_column(best)] * 2 >= len(columns[_column(best)])  # else it is computed of something else
-            severity = ERROR if known and (why or not best.possible) else WARNING
+            known = known or why.startswith(", swapped")
+            severity = ERROR if known and (why or not (best.possible or best.possible_if_cut)) else WARNING
             may = " (rates before rounding may give it)" if best.possible else ""
+            may = may or (" (rates before rounding may give it, if it is cut)" if best.possible_if_cut else "")
             yield of(best.cell, severity, f"{several[0].told if not why else best.told}{may}", _printed(best.cell, why))
 
 
@@ -130,6 +132,9 @@ def not_alike(subject: Subject) -> Iterator[Finding]:
 def efficiency(subject: Subject) -> Iterator[Finding]:
     """Speedups and efficiencies beyond the number of devices, where no rates stand beside them."""
     known = {id(several[0].cell) for several in ratios(subject)}
+    batches: dict[Hashable, set[str]] = {}
+    for one in subject.cells:
+        batches.setdefault((one.figure.table, one.figure.column), set()).add(one.figure.batch)
     for one in subject.cells:
         figure = one.figure
         if id(one) in known or one.value is None or figure.options.get("over", "1_device") in PRECISIONS:
@@ -141,7 +146,8 @@ def efficiency(subject: Subject) -> Iterator[Finding]:
         else:
             continue
         if value > most:
-            severity = ERROR if (one.number / most - 1) > 0.02 else WARNING
+            alike = len(batches[figure.table, figure.column]) == 1  # a smaller batch may be slow
+            severity = ERROR if alike and (one.number / most - 1) > NOISE else WARNING
             yield of(one, severity, f"at most {most:g}", figure.printed)
 
 
