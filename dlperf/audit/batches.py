@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import combinations
 
@@ -123,15 +124,26 @@ def _in_a_step(row: Sequence[Cell]) -> Iterator[Finding | None]:
 
 
 def estimators(subject: Subject) -> Iterator[Finding]:
-    yield from _mixed(
-        subject,
-        lambda one: one.figure.estimator if one.figure.estimator not in ("", "unknown") else "",
-        "one estimator in a table",
-    )
+    for cells in subject.tables.values():
+        groups: dict[str, list[Cell]] = {}
+        for one in cells:
+            known = one.figure.estimator not in ("", "unknown") and not one.of_log
+            if one.figure.quantity == "throughput" and one.number and known:
+                groups.setdefault(one.figure.estimator, []).append(one)
+        if len(groups) > 1:
+            columns = [{one.figure.column for one in several} for several in groups.values()]
+            rows = any(one == other for one, other in combinations(columns, 2))
+            told = "; ".join(
+                f"{name.replace('_', ' ')} in "
+                + ", ".join(dict.fromkeys(one.figure.row if rows else one.figure.column for one in several))
+                for name, several in groups.items()
+            )
+            first = next(iter(groups.values()))[0]
+            yield of(first, WARNING, "one estimator in a table", told, sum(map(len, groups.values())) - 1)
 
 
 def batches(subject: Subject) -> Iterator[Finding]:
-    """On one number of devices: what systems compare."""
+    """On one number of devices, what systems compare; of one system, a single size with another batch."""
     for cells in subject.tables.values():
         groups: dict[Hashable, list[Cell]] = {}
         for one in cells:
@@ -144,6 +156,15 @@ def batches(subject: Subject) -> Iterator[Finding]:
         if odd:
             told = ", ".join(dict.fromkeys(f"{one.figure.batch} ({_named(one)})" for one in odd[0]))
             yield from merged([several[0] for several in odd], WARNING, "one batch per device of all systems", told)
+    for series in subject.any_batch:
+        batches_ = Counter(one.batch for one in series)
+        (usual, count), *others = batches_.most_common()
+        odd_ = next((one for one in series if one.batch != usual), None)
+        whole = {one.global_batch for one in series}
+        if odd_ and usual[1] and odd_.batch[1] and count > len(others) == 1 and count > 1 and len(whole) > 1:
+            yield of(
+                odd_, WARNING, f"a batch of {usual[1]:g} on each device, as on {count} other sizes", odd_.figure.batch
+            )
 
 
 def _apart(cells: Sequence[Cell], value: Callable[[Cell], Hashable]) -> bool:
@@ -232,20 +253,6 @@ CALM = re.compile(r"(none|no|false|0(\.0*)?( ?%)?|0x0+|not active|idle|gpu_idle|
 LOAD = re.compile(r"(other|foreign) (processes|load|process|users|cpu)|\bsteal\b|throttl", re.IGNORECASE)
 
 
-def _mixed(subject: Subject, kind: Callable[[Cell], str], expected: str) -> Iterator[Finding]:
-    for cells in subject.tables.values():
-        groups: dict[str, list[Cell]] = {}
-        for one in cells:
-            if one.figure.quantity == "throughput" and one.number and not one.of_log and (name := kind(one)):
-                groups.setdefault(name, []).append(one)
-        if len(groups) > 1:
-            told = "; ".join(
-                f"{name.replace('_', ' ')} in {', '.join(dict.fromkeys(one.figure.column for one in several))}"
-                for name, several in groups.items()
-            )
-            yield of(next(iter(groups.values()))[0], WARNING, expected, told, sum(map(len, groups.values())) - 1)
-
-
 def mean_of_rates(subject: Subject) -> Iterator[Finding]:
     """One finding for each table."""
     found: dict[str, list[Cell]] = {}
@@ -291,7 +298,7 @@ RULES = (
     ),
     Rule(
         "batches mixed",
-        "Systems have the same batch on each device, on each number of devices.",
+        "Systems have the same batch on each device, on each number of devices, and so has one on all.",
         WARNING,
         "DLPerf's rule, README of Oneflow-Inc/DLPerf: compared at the same batch size",
         batches,

@@ -8,7 +8,8 @@ from dlperf.audit.tables import Table
 
 #: of a line of a log: its step, its loss, when it was written
 _STEP = re.compile(
-    r"^(\d{1,9})\s+images/sec|\b(?:global[_ ]?)?(?:step|iter(?:ation)?|batch)s?\b[\"']?\s*[:=#]?\s*\[?\s*(\d{1,12})",
+    r"^(\d{1,9})\s+images/sec|\bEpoch: \[\d+\] ?\[ *(\d{1,9})/|"
+    r"\b(?:global[_ ]?)?(?:step|iter(?:ation)?|batch)s?\b[\"']?\s*[:=#]?\s*\[?\s*(\d{1,12})",
     re.IGNORECASE,
 )
 _LOSS = re.compile(
@@ -26,7 +27,10 @@ def logged(text: str) -> Table | None:
             continue
         loss, moment = _LOSS.search(low), _MOMENT.search(low)
         found.append(
-            (number, (step[1] or step[2], loss[1] if loss else "", moment[1].replace(",", ".") if moment else ""))
+            (
+                number,
+                (step[1] or step[2] or step[3], loss[1] if loss else "", moment[1].replace(",", ".") if moment else ""),
+            )
         )
     if len(found) < 2:
         return None

@@ -4,7 +4,7 @@ other way round. Pure."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -201,6 +201,7 @@ class Read:
             nodes, devices = headings.size(text) if not re.fullmatch(r"\d*", text) else (None, None)
             if devices or nodes:
                 told.update({key: str(one) for key, one in (("nodes", nodes), ("devices", devices)) if one})
+        told["marks"] = next(filter(None, (_mark(row[at]) for at in self.labels)), "")
         told["label"] = " ".join([*free, told.get("system", ""), told.get("framework", ""), told.get("device", "")])
         return told
 
@@ -236,7 +237,7 @@ class Read:
             rate = rate or (many and not (self.rated or self.timed or self.of_batches))
             quantity = "throughput" if rate else "time_to_train" if many and self.timed and not self.rated else "other"
         words = f"{head} {told['label']}"
-        note = self._note(head, printed)
+        note = self._note({one.strip(" \\") for one in (told["marks"], _mark(head)) if one})
         made = Figure(
             table=self.id,
             row=label,
@@ -301,16 +302,20 @@ class Read:
             batch, of = titled
         return replace(made, options=options, batch=batch, batch_of=of if batch else "")
 
-    def _note(self, head: str, printed: str) -> str:
-        """The estimator that a footnote tells, of a heading that has its mark, or of all."""
-        mark = found[0].strip(" \\") if (found := MARK.search(head)) else ""
+    def _note(self, marks: Collection[str]) -> str:
+        """The estimator that a footnote tells, of what has its mark, or of all."""
         for note in (self.table.title, *self.table.notes):
             marked = re.match(r"\s*(\[\^?\w{1,3}\]|\\?\*+|[†‡§¹²³])", note)
-            mine = marked[0].strip(" \\") == mark if marked else not mark
+            mine = marked[0].strip(" \\") in marks if marked else not marks
             told = headings.estimator(re.split(r"[;.]\s", note)[0] if marked else note) if mine else ""
             if told:
                 return told if told == "mean_of_rates" or marked else ""
         return ""
+
+
+def _mark(told: str) -> str:
+    """Of a footnote, at the end of a heading or label."""
+    return found[0].strip(" \\") if (found := MARK.search(told)) else ""
 
 
 def completed(figure: Figure, title: str = "") -> Figure:
