@@ -259,8 +259,10 @@ def mean_of_rates(subject: Subject) -> Iterator[Finding]:
     for one in subject.rates:
         if one.figure.estimator == "mean_of_rates":
             found.setdefault(one.figure.table, []).append(one)
-    for cells in found.values():
-        columns = ", ".join(dict.fromkeys(one.figure.column for one in cells))
+    for table, cells in found.items():
+        others = {one.figure.column for one in subject.tables[table] if one.figure.estimator != "mean_of_rates"}
+        rows = any(one.figure.column in others for one in cells)
+        columns = ", ".join(dict.fromkeys(one.figure.row if rows else one.figure.column for one in cells))
         told = f"means of rates, by what their source says, in {columns}"
         yield from merged(cells, WARNING, "samples over seconds", told)
 

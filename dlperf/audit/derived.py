@@ -170,9 +170,10 @@ def _times(each: Cell, whole: Cell, devices: int) -> Iterator[Finding]:
     if not each.low * devices <= whole.high or not whole.low <= each.high * devices:
         apart = each.number * devices / whole.number - 1
         expected = f"{whole.number / devices:,.6g}: {whole.figure.printed} over {devices} devices"
-        yield of(
-            each, ERROR if abs(apart) > NOISE else WARNING, expected, f"{each.figure.printed}, {100 * apart:+.1f} %"
-        )
+        cut = 0 <= whole.number / devices - each.number < each.ulp
+        severity = ERROR if abs(apart) > NOISE else LAST_DIGIT if cut else WARNING
+        found = ": cut instead of rounded" if severity == LAST_DIGIT else f", {100 * apart:+.1f} %"
+        yield of(each, severity, expected, f"{each.figure.printed}{found}")
 
 
 def hours(subject: Subject) -> Iterator[Finding]:

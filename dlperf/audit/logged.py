@@ -163,7 +163,9 @@ def _of_steps(subject: Subject, cells: Sequence[Cell]) -> bool:
         return False
     steps = [one.figure.row.split(" | ")[at].partition(" ")[0] for one in cells]
     numbers = [int(one) for one in steps if re.fullmatch(r"[0-9]{1,12}", one)]
-    return len(numbers) == len(cells) and all(a < b for a, b in pairwise(numbers))
+    gaps = [b - a for a, b in pairwise(numbers)]
+    doubling = len(gaps) > 1 and all(b == 2 * a for a, b in pairwise(numbers))  # batch sizes
+    return len(numbers) == len(cells) and not doubling and all(gap > 0 for gap in gaps)
 
 
 def _at(subject: Subject, cells: Sequence[Cell]) -> int | None:

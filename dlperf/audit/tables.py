@@ -111,13 +111,16 @@ COMMA = re.compile(r"(?<![\d.,])(?:\d{1,3}(?:\.\d{3})+|\d+),\d+(?![\d.,])")
 def _block(block: Rows, titles: Sequence[str], before: list[Table]) -> Iterator[Table]:
     """One table; rows without a line of names go on with the table before them."""
     head = block[0][1]
-    if before and all(re.fullmatch(r"[\d.,%x ]*", one) for one in head) and len(head) == len(before[-1].head):
+    more = before and all(re.fullmatch(r"[\d.,%x ]*", one) for one in head) and len(head) == len(before[-1].head)
+    if not more and (len(block) < 2 or len(head) < 2):
+        return
+    for number, row in block:
+        if len(row) != len(head):
+            raise ValueError(f"line {number}: it has {len(row)} columns, the first line {len(head)}")
+    if more:
         last = before.pop()
         yield Table(last.title, last.head, [*last.rows, *block], last.notes)
-    elif len(block) > 1 and len(head) > 1:
-        for number, row in block[1:]:
-            if len(row) != len(head):
-                raise ValueError(f"line {number}: it has {len(row)} columns, the first line {len(head)}")
+    else:
         yield Table(" ".join(titles), head, block[1:], titles)
 
 

@@ -126,6 +126,16 @@ class Read:
         )
 
     @cached_property
+    def shares(self) -> set[int]:
+        """Columns of which all is at most 1, or per cent: accuracies, by whatever name."""
+        found = set()
+        for at in range(len(self.table.head)):
+            cells = [row[at] for _, row in self.table.rows[:MOST] if _first(row[at]) is not None]
+            if cells and all(cell.endswith("%") or abs(_first(cell) or 0.0) <= 1 for cell in cells):
+                found.add(at)
+        return found
+
+    @cached_property
     def timed(self) -> bool:
         """Whether its figures are times, as far as its page tells."""
         told = " ".join([self.title, *self.table.notes])
@@ -234,7 +244,7 @@ class Read:
         many = sized or bool(told.keys() & SIZES) or bool(self.unit) or of_batches or any(headings.batch(head))
         if not quantity or (headings.rated(head) and quantity == "other" and headings.unit(head)):
             rate = headings.rated(head) or bool(headings.unit(printed))
-            rate = rate or (many and not (self.rated or self.timed or self.of_batches))
+            rate = rate or (many and not (self.rated or self.timed or self.of_batches or at in self.shares))
             quantity = "throughput" if rate else "time_to_train" if many and self.timed and not self.rated else "other"
         words = f"{head} {told['label']}"
         note = self._note({one.strip(" \\") for one in (told["marks"], _mark(head)) if one})
