@@ -69,6 +69,7 @@ LAYERS = (
     ("kind",),
     ("cache",),
     ("words",),
+    ("markdown",),
     ("shell",),
     ("errors",),
     ("needs",),

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dlperf.audit.findings import ERROR, LAST_DIGIT, SEVERITIES, WARNING, Finding, Rule
 from dlperf.audit.rules import RULES
 from dlperf.errors import clean
+from dlperf.markdown import escape
 from dlperf.words import count
 
 
@@ -80,9 +81,7 @@ def _source(findings: Sequence[Finding]) -> list[str]:
 
 
 def _cell(told: str) -> str:
-    """Of a table of Markdown."""
-    told = clean(told).replace("\\", "\\\\").replace("|", "\\|")
-    return told.replace("<", "&lt;").replace("*", "\\*").replace("_", "\\_").replace("~", "\\~").replace("[", "\\[")
+    return escape(clean(told))
 
 
 HEAD = """\
