@@ -6,6 +6,7 @@ FOLDER keeps what reached new lines, and begins with a log of each format and a 
 import re
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import atheris
@@ -29,20 +30,16 @@ LOG = PLACE / "fuzz.log"
 def logs(data: bytes) -> None:
     """The first byte says whether flags tell the size."""
     LOG.write_bytes(data[1:])
-    try:
+    with suppress(Refused):
         read.read(LOG, "fuzz.log", FORMS, None, SIZE if data[:1] < b"\x80" else {})
-    except Refused:
-        pass
 
 
 def tables(data: bytes) -> None:
     """The first byte is the file's kind."""
     path = PLACE / f"fuzz{SUFFIXES[data[0] % len(SUFFIXES)] if data else ''}"
     path.write_bytes(data[1:])
-    try:
+    with suppress(UsageError):
         rules.audit(reading.file(path))
-    except UsageError:
-        pass
 
 
 def seeds(what: str) -> list[bytes]:
