@@ -34,7 +34,7 @@ def not_the_ratio(subject: Subject) -> Iterator[Finding]:
             why = _moved(best, [*rows[_row(best)], *_beside(best, columns[_column(best)])])
             known = fits[_column(best)] * 2 >= len(columns[_column(best)])  # else it is computed of something else
             known = known or why.startswith(", swapped")
-            severity = ERROR if known and (why or not (best.possible or best.possible_if_cut)) else WARNING
+            severity = ERROR if known and not best.possible and (why or not best.possible_if_cut) else WARNING
             may = " (rates before rounding may give it)" if best.possible else ""
             may = may or (" (rates before rounding may give it, if it is cut)" if best.possible_if_cut else "")
             yield of(best.cell, severity, f"{several[0].told if not why else best.told}{may}", _printed(best.cell, why))
