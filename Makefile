@@ -9,7 +9,7 @@ RESNETS := resnet50,se_resnet50,se_resnext50
 REFERENCE_ARGS := --frameworks pytorch --device cpu --model $(RESNETS),vgg16,vgg16_cifar,bert,gpt2_256,transformer,transformer_post
 
 .PHONY: setup setup-dev compare doctor site verify reference test test-cluster test-horovod test-images check format types lint lock bench
-.PHONY: test-deviations test-long test-faults test-pythons test-orders test-cpus test-arm test-dali test-pages bench-page bench-logs bench-site bench-containers bench-statistics gpu capabilities test-nullgpu nullgpu-table clean
+.PHONY: test-deviations test-long test-faults test-pythons test-orders test-cpus test-arm test-dali test-pages bench-page bench-logs bench-site bench-containers bench-statistics gpu capabilities test-nullgpu nullgpu-table fuzz clean
 
 setup: $(VENV)/ready
 
@@ -96,6 +96,15 @@ test-faults: N ?= 10
 test-faults: SEED ?= 20261124
 test-faults: $(VENV)/dev
 	$(BIN)/python -m pytest -v -m faults tests/faults --faults $(N) --faults-seed $(SEED) $(TEST_ARGS)
+
+# Inputs of libFuzzer's to what reads others' logs and tables, RUNS of each, in an environment with atheris of its own
+# (Linux, Python 3.11 to 3.13). What it learned, and inputs that end in an exception, stay in _fuzz/.
+fuzz: RUNS ?= 1000000
+fuzz: $(VENV)/dev
+	$(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python _fuzz/venv
+	$(BIN)/uv pip install --quiet --python _fuzz/venv/bin/python atheris pytest hypothesis -e .
+	for what in tables logs; do _fuzz/venv/bin/python tests/fuzz/fuzz.py $$what _fuzz/$$what -runs=$(RUNS) \
+	  -max_len=4096 -artifact_prefix=_fuzz/ || exit 1; done
 
 # Every framework's pixels through DALI. Makes environments of gigabytes, and compiles TensorFlow's plug-in with make and
 # g++. One: TEST_ARGS="-k pytorch".
@@ -192,4 +201,4 @@ lock:
 	) || exit 1; done
 
 clean:
-	rm -rf $(VENV) _site .typing build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) _site _fuzz .typing build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from typing import TypeVar
 
 from dlperf.errors import ENDING, RunError
@@ -33,14 +33,29 @@ def each(work: Callable[[Part], Made], parts: Sequence[Part], chunk: int = 1) ->
     if count < 2:
         yield from map(work, parts)
         return
+    before = {child.pid for child in active_children()}
     pool = ProcessPoolExecutor(count, get_context("spawn"), _begin)
     try:
-        yield from pool.map(work, parts, chunksize=chunk)
+        yield from _sent(pool, work, parts, chunk)
     except BrokenProcessPool:
         why = "a process of dlperf was killed, perhaps for lack of memory (dmesg tells). Nothing was kept."
         raise RunError("killed", why) from None
+    except BaseException:  # Ctrl-C, or nobody wants the rest: what is being made is not waited for
+        for child in active_children():
+            if child.pid not in before:
+                child.kill()
+        raise
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+        pool.shutdown(cancel_futures=True)
+
+
+def _sent(pool: ProcessPoolExecutor, work: Callable[[Part], Made], parts: Sequence[Part], chunk: int) -> Iterator[Made]:
+    """Processes start where Ctrl-C is blocked, which lasts until `_begin`."""
+    old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return pool.map(work, parts, chunksize=chunk)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, old)
 
 
 def _begin() -> None:

@@ -6,10 +6,13 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 import tomllib
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -103,3 +106,27 @@ def _text(path: Path) -> str:
         raise UsageError([Problem(str(path), "", says=f"cannot be read: {error.strerror}.")]) from None
     except UnicodeDecodeError as error:
         raise UsageError([Problem(str(path), "", says=f"is not UTF-8 (byte {error.start}).")]) from None
+
+
+def tree(repository: str, commit: str) -> str:
+    """On GitHub; nothing where these are no repository and commit."""
+    if not re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", repository, re.ASCII):
+        return ""
+    return f"https://github.com/{repository}" + (f"/tree/{commit}" if _is_commit(commit) else "")
+
+
+def _is_commit(commit: str) -> bool:
+    return bool(re.fullmatch(r"[0-9a-f]{7,40}", commit))
+
+
+def link(told: Told, path: str, lines: Sequence[int]) -> str:
+    """A link to lines of a file at the source's commit, or at that of `owner/name@commit:path`; else nothing."""
+    other = re.fullmatch(r"([^@:]+/[^@:]+)@([0-9a-f]{7,40}):(.+)", path)
+    repository, commit, path = other.groups() if other else (told.repository, told.commit, path)
+    at_commit = tree(repository, commit)
+    if not (path and _is_commit(commit) and at_commit):
+        return ""
+    plain = "?plain=1" if lines and path.endswith((".md", ".csv")) else ""
+    first, last = (min(lines), max(lines)) if lines else (0, 0)
+    at = f"#L{first}" + (f"-L{last}" if last > first else "") if lines else ""
+    return f"{at_commit.replace('/tree/', '/blob/')}/{quote(path)}{plain}{at}"

@@ -17,11 +17,12 @@ import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from dlperf import markdown
 from dlperf.figures.difference import Side
 from dlperf.figures.published import Source
 from dlperf.figures.rows import rows
 from dlperf.report import against as against_
-from dlperf.report import charts, markdown, proofs, public, text
+from dlperf.report import charts, proofs, public, text
 from dlperf.report import why as why_
 from dlperf.report.narrow import narrow
 from dlperf.report.shape import AgainstReport, Chart, LineChart, Page, Report, Row, Section, SourceReport, Table, Why

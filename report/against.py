@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
+from dlperf import sources
 from dlperf.figures import closest
 from dlperf.figures.published import Figure, Source
 from dlperf.figures.summaries import Summary, summarized
@@ -264,7 +265,7 @@ def _theirs(one: Beside, shared: Sequence[tuple[str, str, str]], notes: dict[str
         return Printed(f"none: {one.no_ratio}"), *(Printed(text.NONE) for _ in range(3))
     heads = {head.id: head.title for head in one.source.told.table}
     where = f"{heads.get(figure.table) or figure.table}: {figure.row} / {figure.column}"
-    link = source.place(one.source.told, figure.path, [figure.line] if figure.line else [])
+    link = sources.link(one.source.told, figure.path, [figure.line] if figure.line else [])
     noted = (notes[doubt],) if (doubt := text.line(figure.doubt, 20_000)) in notes else ()
     differ = "; ".join(_said(each) for each in one.differs if each not in shared)
     return (

@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from dlperf import markdown
 from dlperf.errors import clean
 from dlperf.figures import rates
 from dlperf.figures.changes import NO_RUN, ONLY_A, ONLY_B, OTHER_WORK, Changes, Fact, Matched
 from dlperf.figures.verdicts import CONTROL, FASTER, SAME, SLOWER, UNDECIDED
-from dlperf.report import markdown, names, text
+from dlperf.report import names, text
 from dlperf.report.shape import Column, Row, Table
 from dlperf.schema import SCHEMA, Job
 

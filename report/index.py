@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from dlperf import markdown
 from dlperf.figures.published import Source
-from dlperf.report import gate, markdown, public, text
+from dlperf.report import gate, public, text
 from dlperf.report.view import about, title, view
 from dlperf.schema import Comparison
 

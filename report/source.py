@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from urllib.parse import quote
 
+from dlperf import sources
 from dlperf.errors import clean
 from dlperf.figures.published import Figure, Headed, Source, Told, tables
 from dlperf.report import drawn, names, text
@@ -84,35 +84,14 @@ def _facts(told: Told) -> Iterator[tuple[str, Printed]]:
         yield "page", Printed(text.line(told.url, CELL), _address(told.url))
     if told.repository:
         commit = f" at {told.commit}" if told.commit else ""
-        yield "repository", Printed(text.line(told.repository + commit, CELL), _tree(told.repository, told.commit))
+        yield (
+            "repository",
+            Printed(text.line(told.repository + commit, CELL), sources.tree(told.repository, told.commit)),
+        )
 
 
 def _address(url: str) -> str:
     return url if re.fullmatch(r"https?://[\w.-]+(:\d+)?(/[\w./~%?#=&:@+,-]*)?", url, re.ASCII) else ""
-
-
-def _tree(repository: str, commit: str) -> str:
-    """On GitHub; nothing where these are no repository and commit."""
-    if not re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", repository, re.ASCII):
-        return ""
-    return f"https://github.com/{repository}" + (f"/tree/{commit}" if _is_commit(commit) else "")
-
-
-def _is_commit(commit: str) -> bool:
-    return bool(re.fullmatch(r"[0-9a-f]{7,40}", commit))
-
-
-def place(told: Told, path: str, lines: Sequence[int]) -> str:
-    """A link to lines of a file at the source's commit, or at that of `owner/name@commit:path`; else nothing."""
-    other = re.fullmatch(r"([^@:]+/[^@:]+)@([0-9a-f]{7,40}):(.+)", path)
-    repository, commit, path = other.groups() if other else (told.repository, told.commit, path)
-    tree = _tree(repository, commit)
-    if not (path and _is_commit(commit) and tree):
-        return ""
-    plain = "?plain=1" if lines and path.endswith((".md", ".csv")) else ""
-    first, last = (min(lines), max(lines)) if lines else (0, 0)
-    at = f"#L{first}" + (f"-L{last}" if last > first else "") if lines else ""
-    return f"{tree.replace('/tree/', '/blob/')}/{quote(path)}{plain}{at}"
 
 
 def _listed(each: Sequence[Mapping[str, str | int]], without: Sequence[str]) -> Table | None:
@@ -140,7 +119,7 @@ def _cited(cited: Iterable[Mapping[str, str]]) -> Iterator[Printed]:
     for one in cited:
         at = Told(repository=one.get("repository", ""), commit=one.get("commit", ""))
         name = f"{at.repository} {one.get('path', '')} at {at.commit[:7]}"
-        yield Printed(text.line(name, CELL), place(at, one.get("path", ""), ()))
+        yield Printed(text.line(name, CELL), sources.link(at, one.get("path", ""), ()))
 
 
 # A table
@@ -224,7 +203,7 @@ def _columns(head: Headed) -> Iterator[str]:
 
 def _stands(head: Headed, told: Told) -> Printed:
     line = f", line {head.line}" if head.line else ""
-    return Printed(text.line(head.path + line, CELL), place(told, head.path, [head.line] if head.line else []))
+    return Printed(text.line(head.path + line, CELL), sources.link(told, head.path, [head.line] if head.line else []))
 
 
 def _where(head: Headed, figures: Sequence[Figure], told: Told) -> Printed:
@@ -235,7 +214,7 @@ def _where(head: Headed, figures: Sequence[Figure], told: Told) -> Printed:
     at = f"{'lines' if len(lines) > 1 else 'line'} {span}" if lines else ""
     files = [path for path in paths if path != head.path or not lines]
     said = ", ".join(filter(None, (text.listing(files), at)))
-    return Printed(text.line(said, CELL) or text.NONE, place(told, paths[0], lines))
+    return Printed(text.line(said, CELL) or text.NONE, sources.link(told, paths[0], lines))
 
 
 # What its cells share, and what not

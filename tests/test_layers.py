@@ -71,6 +71,7 @@ LAYERS = (
     ("kind",),
     ("cache",),
     ("words",),
+    ("markdown",),
     ("shell",),
     ("processes",),
     ("errors",),

@@ -63,7 +63,8 @@ def _audit(arguments: Mapping[str, Any]) -> int:
         subjects = [one for name in dict.fromkeys(names) for one in reading.subjects(name)]
     found = audit_all(subjects)
     if arguments["write"]:
-        _write(sources.published(), {PAGE: page.markdown(found, links=True)})
+        told = {name: sources.read_source(sources.published() / name).told for name in sources.names()}
+        _write(sources.published(), {PAGE: page.markdown(found, told)})
         return 0
     if arguments["output"]:
         _write(Path(arguments["output"]), {PAGE: page.markdown(found), "audit.json": page.as_json(found)})

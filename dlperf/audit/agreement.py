@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 
 from dlperf.audit import headings
 from dlperf.audit.cells import NOTES, Cell, Subject, counted
@@ -18,7 +18,11 @@ RARE = 0.05
 
 
 def tables_disagree(subject: Subject) -> Iterator[Finding]:
-    for cells in _configurations(subject).values():
+    told = list(_configurations(subject).values())
+    models = {one.figure.model for one in subject.rates} - {""}
+    if len(models) == 1 and subject.plain:  # a heading may leave out the one model that all is of
+        told = list(_configurations(subject, lambda one: _configuration(one, models)).values())
+    for cells in told:
         a, *others = _first_of_tables(cells) or [cells[0]]
         for b in others:
             if _is_log(a) != _is_log(b) or _estimators_differ(a, b):
@@ -31,7 +35,9 @@ def tables_disagree(subject: Subject) -> Iterator[Finding]:
             odd = f", {times:.4g} times" if devices > 1 and abs(times / devices - 1) < NOISE else ""
             expected = f"{a.figure.printed}, as in {a.figure.table} ({a.where})"
             found = f"{b.figure.printed}, {100 * apart:.1f} % apart{odd}"
-            known = b.figure.model and a.source == b.source  # else nobody knows whether it is of one thing
+            known = (
+                b.figure.model and a.figure.model and a.source == b.source
+            )  # else nobody knows whether it is of one thing
             severity = ERROR if apart > NOISE and known else WARNING
             yield of(b, severity, expected, found)
 
@@ -101,10 +107,13 @@ def means_of_rates(subject: Subject) -> Iterator[Finding]:
 def two_models(subject: Subject) -> Iterator[Finding]:
     """The same digits in two tables: under two models an error, else a warning."""
     groups: dict[tuple[str, str, str], list[Cell]] = {}
+    whole: dict[tuple[str, str, str], list[Cell]] = {}
     for one in subject.rates:
         figure = one.figure
-        series = figure.precision, figure.model, figure.table
-        groups.setdefault(series, []).append(one)
+        groups.setdefault((figure.precision, figure.model, figure.table), []).append(one)
+        whole.setdefault(("", figure.model, figure.table), []).append(one)
+    large = {key[1:] for key, cells in groups.items() if len(cells) >= LEAST_CELLS}
+    groups |= {key: cells for key, cells in whole.items() if key[1:] not in large}  # of few cells of each precision
     sets = {
         key: {one.figure.printed: one for one in cells if one.digits >= LEAST_DIGITS} for key, cells in groups.items()
     }
@@ -229,11 +238,13 @@ def _configurations(subject: Subject, of: Callable[[Cell], Hashable] | None = No
     return {key: cells for key, cells in found.items() if len(cells) > 1}
 
 
-def _configuration(one: Cell) -> Hashable:
+def _configuration(one: Cell, models: Collection[str] = ()) -> Hashable:
+    """models: what a figure may be of that names none."""
     figure = one.figure
     options = tuple(sorted((k, v) for k, v in figure.options.items() if k not in NOTES))
-    accumulation = figure.options.get("accumulation", ""), figure.model or figure.table
-    return (*one.setting[:-1], options, accumulation, one.batch, figure.devices, figure.nodes)
+    model = figure.model or next(iter(models), "")
+    accumulation = figure.options.get("accumulation", ""), model or figure.table
+    return (model, *one.setting[1:-1], options, accumulation, one.batch, figure.devices, figure.nodes)
 
 
 def _loosely(one: Cell) -> Hashable:

@@ -1,20 +1,18 @@
-"""Rules on batches, steps and estimators, as a table states them. Pure."""
+"""Rules on batches, work and estimators, as a table states them. Pure."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import combinations
 
-from dlperf.audit.cells import SECONDS, Cell, Subject
+from dlperf.audit.cells import SECONDS, Cell, Subject, stated
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, merged, of
 from dlperf.audit.scaling import NOISE
 
 #: options that change what a step computes
 WORK = ("clip", "loss_scale", "data", "task", "asp", "dgc", "optimizer", "vocabulary", "masked")
-#: the names under which options say how many steps ran
-RAN = ("ran", "ran_steps", "steps_run", "steps_ran", "logged_steps")
-FEW = 3
 #: times that a rate times a latency may be off the batch, where each is a mean of its own
 FAR = 1.25
 NUMBERS = re.compile(r"\d{1,12}(?:\.\d+)?")
@@ -32,10 +30,10 @@ def global_batch(subject: Subject) -> Iterator[Finding]:
                 continue
             seen.add(key)
             told = _told(one, heads)
-            batch, accumulated = _number(figure.batch), _number(figure.options.get("accumulation", "")) or None
+            batch, accumulated = stated(figure.batch), stated(figure.options.get("accumulation", "")) or None
             if batch is None:
                 continue
-            for what, numbers in told.items():
+            for (what, _), numbers in told.items():
                 product, words = batch, f"{figure.batch}"
                 if accumulated:
                     product, words = product * accumulated, f"{words} x {accumulated:g}"
@@ -45,18 +43,20 @@ def global_batch(subject: Subject) -> Iterator[Finding]:
                     if not figure.devices:
                         continue
                     product, words = product * figure.devices, f"{words} x {figure.devices} devices"
-                if product not in numbers:
+                # a global batch may be counted in tokens
+                if not {product, product * (stated(figure.options.get("sequence", "")) or 1)} & {*numbers}:
                     expected = f"{words} = {product:g}"
-                    stated = " or ".join(f"{number:g}" for number in numbers)
-                    yield of(one, ERROR, expected, f"{stated} as {what} batch")
+                    printed = " or ".join(f"{number:g}" for number in numbers)
+                    yield of(one, ERROR, expected, f"{printed} as {what} batch")
 
 
-def _told(one: Cell, heads: Sequence[str]) -> dict[str, list[float]]:
-    """The batches that a row's label or options state: `global`, or `accumulated` on each device."""
+def _told(one: Cell, heads: Sequence[str]) -> dict[tuple[str, str], list[float]]:
+    """The batches that a row's label or options state: `global`, or `accumulated` on each device, and by which
+    column."""
     found = {
-        what: [number]
+        (what, ""): [number]
         for what, name in (("global", "global_batch"), ("accumulated", "accumulated"))
-        if (number := _number(one.figure.options.get(name, ""))) is not None
+        if (number := stated(one.figure.options.get(name, ""))) is not None
     }
     parts = [part.strip() for part in one.figure.row.split("|")]
     if len(parts) == len(heads) > 1:
@@ -65,7 +65,8 @@ def _told(one: Cell, heads: Sequence[str]) -> dict[str, list[float]]:
             what = "accumulated" if re.search("accumulated batch", head, re.IGNORECASE) else what
             numbers = [float(number) for number in NUMBERS.findall(part)]
             if what and numbers:
-                found[what] = _of_precision(one.figure.precision, head, numbers)
+                found.pop((what, ""), None)
+                found[what, head] = _of_precision(one.figure.precision, head, numbers)
     return found
 
 
@@ -77,11 +78,6 @@ def _of_precision(precision: str, head: str, numbers: list[float]) -> list[float
     if len(kinds) == len(numbers) == len(set(kinds)) and precision:
         return [numbers[kinds.index(mine)]]
     return numbers
-
-
-def _number(told: str) -> float | None:
-    plain = told.replace(",", "")
-    return float(plain) if re.fullmatch(r"\d{1,12}(\.\d+)?", plain) else None
 
 
 def samples_in_a_step(subject: Subject) -> Iterator[Finding]:
@@ -113,6 +109,8 @@ def _in_a_step(row: Sequence[Cell]) -> Iterator[Finding | None]:
         if len(beside) != 1:
             continue
         rate, number = beside[0], beside[0].global_batch
+        if number[0] == "device" and not rate.size:
+            number = "global", number[1]  # of one device, as far as its table tells
         if not number[1] or number[0] != "global" or not rate.number:
             continue
         batch = rate.number * one.number * SECONDS[per[1]]
@@ -126,15 +124,26 @@ def _in_a_step(row: Sequence[Cell]) -> Iterator[Finding | None]:
 
 
 def estimators(subject: Subject) -> Iterator[Finding]:
-    yield from _mixed(
-        subject,
-        lambda one: one.figure.estimator if one.figure.estimator not in ("", "unknown") else "",
-        "one estimator in a table",
-    )
+    for cells in subject.tables.values():
+        groups: dict[str, list[Cell]] = {}
+        for one in cells:
+            known = one.figure.estimator not in ("", "unknown") and not one.of_log
+            if one.figure.quantity == "throughput" and one.number and known:
+                groups.setdefault(one.figure.estimator, []).append(one)
+        if len(groups) > 1:
+            columns = [{one.figure.column for one in several} for several in groups.values()]
+            rows = any(one == other for one, other in combinations(columns, 2))
+            told = "; ".join(
+                f"{name.replace('_', ' ')} in "
+                + ", ".join(dict.fromkeys(one.figure.row if rows else one.figure.column for one in several))
+                for name, several in groups.items()
+            )
+            first = next(iter(groups.values()))[0]
+            yield of(first, WARNING, "one estimator in a table", told, sum(map(len, groups.values())) - 1)
 
 
 def batches(subject: Subject) -> Iterator[Finding]:
-    """On one number of devices: what systems compare."""
+    """On one number of devices, what systems compare; of one system, a single size with another batch."""
     for cells in subject.tables.values():
         groups: dict[Hashable, list[Cell]] = {}
         for one in cells:
@@ -147,6 +156,15 @@ def batches(subject: Subject) -> Iterator[Finding]:
         if odd:
             told = ", ".join(dict.fromkeys(f"{one.figure.batch} ({_named(one)})" for one in odd[0]))
             yield from merged([several[0] for several in odd], WARNING, "one batch per device of all systems", told)
+    for series in subject.any_batch:
+        batches_ = Counter(one.batch for one in series)
+        (usual, count), *others = batches_.most_common()
+        odd_ = next((one for one in series if one.batch != usual), None)
+        whole = {one.global_batch for one in series}
+        if odd_ and usual[1] and odd_.batch[1] and count > len(others) == 1 and count > 1 and len(whole) > 1:
+            yield of(
+                odd_, WARNING, f"a batch of {usual[1]:g} on each device, as on {count} other sizes", odd_.figure.batch
+            )
 
 
 def _apart(cells: Sequence[Cell], value: Callable[[Cell], Hashable]) -> bool:
@@ -235,82 +253,18 @@ CALM = re.compile(r"(none|no|false|0(\.0*)?( ?%)?|0x0+|not active|idle|gpu_idle|
 LOAD = re.compile(r"(other|foreign) (processes|load|process|users|cpu)|\bsteal\b|throttl", re.IGNORECASE)
 
 
-def _mixed(subject: Subject, kind: Callable[[Cell], str], expected: str) -> Iterator[Finding]:
-    for cells in subject.tables.values():
-        groups: dict[str, list[Cell]] = {}
-        for one in cells:
-            if one.figure.quantity == "throughput" and one.number and not one.of_log and (name := kind(one)):
-                groups.setdefault(name, []).append(one)
-        if len(groups) > 1:
-            told = "; ".join(
-                f"{name.replace('_', ' ')} in {', '.join(dict.fromkeys(one.figure.column for one in several))}"
-                for name, several in groups.items()
-            )
-            yield of(next(iter(groups.values()))[0], WARNING, expected, told, sum(map(len, groups.values())) - 1)
-
-
 def mean_of_rates(subject: Subject) -> Iterator[Finding]:
     """One finding for each table."""
     found: dict[str, list[Cell]] = {}
     for one in subject.rates:
         if one.figure.estimator == "mean_of_rates":
             found.setdefault(one.figure.table, []).append(one)
-    for cells in found.values():
-        columns = ", ".join(dict.fromkeys(one.figure.column for one in cells))
+    for table, cells in found.items():
+        others = {one.figure.column for one in subject.tables[table] if one.figure.estimator != "mean_of_rates"}
+        rows = any(one.figure.column in others for one in cells)
+        columns = ", ".join(dict.fromkeys(one.figure.row if rows else one.figure.column for one in cells))
         told = f"means of rates, by what their source says, in {columns}"
         yield from merged(cells, WARNING, "samples over seconds", told)
-
-
-def steps(subject: Subject) -> Iterator[Finding]:
-    """Steps that are claimed against those that ran, by options or a log beside."""
-    logs: dict[Hashable, list[int]] = {}
-    for one in subject.cells:
-        if one.figure.origin == "log" and (ran := _number(one.figure.steps)):
-            logs.setdefault((one.setting, one.size), []).append(int(ran))
-    for one in subject.cells:
-        figure = one.figure
-        claimed = _number(figure.steps)
-        if not claimed:
-            continue
-        told = [number for name in RAN if (number := _number(figure.options.get(name, ""))) is not None]
-        if figure.origin != "log":
-            told += [float(number) for number in logs.get((one.setting, one.size), ())]
-        if told and max(told) < claimed:
-            yield of(one, ERROR, f"{claimed:g} steps, as stated", f"{max(told):g} steps ran")
-
-
-def window(subject: Subject) -> Iterator[Finding]:
-    """The warm-up, or the end of an epoch, in what was timed."""
-    for one in subject.rates:
-        options = one.figure.options
-        claimed, epoch = _number(one.figure.steps), _number(options.get("epoch_steps", ""))
-        if claimed and epoch and epoch < claimed:
-            yield of(one, WARNING, f"{claimed:g} steps within an epoch", f"an epoch of {epoch:g} steps")
-        held, size = _number(options.get("dataset", "")), one.global_batch
-        if claimed and held and size[0] == "global" and size[1] and claimed * size[1] > held:
-            expected = f"{claimed:g} steps within the {held:,.0f} samples of an epoch"
-            yield of(one, WARNING, expected, f"{claimed:g} steps of {size[1]:g}: {claimed * size[1] / held:.2g} epochs")
-        if _number(options.get("warmup", "")) == 0:
-            yield of(one, WARNING, "steps of a warm-up that are left out", "none left out")
-        if options.get("step") == "1" and options.get("key") == "tracked_stats":
-            yield of(one, WARNING, "an epoch after the first", "the first epoch, with the start of the pipeline")
-
-
-def few_runs(subject: Subject) -> Iterator[Finding]:
-    """By what is stated; one finding for each table."""
-    for cells in subject.tables.values():
-        found: dict[str, list[Cell]] = {}
-        for one in cells:
-            figure = one.figure
-            if figure.quantity not in ("throughput", "time_to_train") or one.value is None or one.of_log:
-                continue
-            runs = _number(figure.options.get("runs") or figure.options.get("n") or "")
-            if figure.estimator in ("one_run", "last_printed"):
-                runs = 1
-            if runs is not None and 0 < runs < FEW:
-                found.setdefault(f"{runs:g}", []).append(one)
-        for runs_, several in found.items():
-            yield from merged(several, WARNING, f"{FEW} runs or more", runs_)
 
 
 RULES = (
@@ -346,7 +300,7 @@ RULES = (
     ),
     Rule(
         "batches mixed",
-        "Systems have the same batch on each device, on each number of devices.",
+        "Systems have the same batch on each device, on each number of devices, and so has one on all.",
         WARNING,
         "DLPerf's rule, README of Oneflow-Inc/DLPerf: compared at the same batch size",
         batches,
@@ -372,29 +326,4 @@ RULES = (
         "none: any of it changes a figure",
         loads,
     ),
-    Rule(
-        "steps that never ran",
-        "As many steps ran as are claimed.",
-        ERROR,
-        "arithmetic",
-        steps,
-    ),
-    Rule(
-        "warm-up or epoch end",
-        "The steps that are timed come after a warm-up and end with no epoch.",
-        WARNING,
-        "DLPerf's protocol leaves 20 steps out; the first epochs in MLPerf's logs of ResNet-50 are up to 42 % slower "
-        "than later ones",
-        window,
-    ),
-    Rule(
-        "few runs",
-        "A figure is of three runs or more.",
-        WARNING,
-        "two runs have no outlier that can be told; DLPerf suggests seven, MLPerf asks for five of ResNet-50",
-        few_runs,
-    ),
 )
-
-#: of these, those that look at several tables
-ACROSS = tuple(rule for rule in RULES if rule.judge is steps)

@@ -267,3 +267,9 @@ def model_of(name: str) -> str:
     if found := re.fullmatch(r"bert(base|large)?(pretraining|pretrain)?", plain):
         return f"bert_{found[1] or 'base'}" if found[1] else name
     return models.ALIASES.get(name.lower(), name)
+
+
+def stated(told: str) -> float | None:
+    """The number of an option or a batch, as a table states it."""
+    plain = told.replace(",", "")
+    return float(plain) if re.fullmatch(r"\d{1,12}(\.\d+)?", plain) else None

@@ -33,8 +33,10 @@ def not_the_ratio(subject: Subject) -> Iterator[Finding]:
         if not (best.near or best.cut):
             why = _moved(best, [*rows[_row(best)], *_beside(best, columns[_column(best)])])
             known = fits[_column(best)] * 2 >= len(columns[_column(best)])  # else it is computed of something else
-            severity = ERROR if known and (why or not best.possible) else WARNING
+            known = known or why.startswith(", swapped")
+            severity = ERROR if known and not best.possible and (why or not best.possible_if_cut) else WARNING
             may = " (rates before rounding may give it)" if best.possible else ""
+            may = may or (" (rates before rounding may give it, if it is cut)" if best.possible_if_cut else "")
             yield of(best.cell, severity, f"{several[0].told if not why else best.told}{may}", _printed(best.cell, why))
 
 
@@ -130,6 +132,9 @@ def not_alike(subject: Subject) -> Iterator[Finding]:
 def efficiency(subject: Subject) -> Iterator[Finding]:
     """Speedups and efficiencies beyond the number of devices, where no rates stand beside them."""
     known = {id(several[0].cell) for several in ratios(subject)}
+    batches: dict[Hashable, set[str]] = {}
+    for one in subject.cells:
+        batches.setdefault((one.figure.table, one.figure.column), set()).add(one.figure.batch)
     for one in subject.cells:
         figure = one.figure
         if id(one) in known or one.value is None or figure.options.get("over", "1_device") in PRECISIONS:
@@ -141,7 +146,8 @@ def efficiency(subject: Subject) -> Iterator[Finding]:
         else:
             continue
         if value > most:
-            severity = ERROR if (one.number / most - 1) > 0.02 else WARNING
+            alike = len(batches[figure.table, figure.column]) == 1  # a smaller batch may be slow
+            severity = ERROR if alike and (one.number / most - 1) > NOISE else WARNING
             yield of(one, severity, f"at most {most:g}", figure.printed)
 
 
@@ -164,9 +170,10 @@ def _times(each: Cell, whole: Cell, devices: int) -> Iterator[Finding]:
     if not each.low * devices <= whole.high or not whole.low <= each.high * devices:
         apart = each.number * devices / whole.number - 1
         expected = f"{whole.number / devices:,.6g}: {whole.figure.printed} over {devices} devices"
-        yield of(
-            each, ERROR if abs(apart) > NOISE else WARNING, expected, f"{each.figure.printed}, {100 * apart:+.1f} %"
-        )
+        cut = 0 <= whole.number / devices - each.number < each.ulp
+        severity = ERROR if abs(apart) > NOISE else LAST_DIGIT if cut else WARNING
+        found = ": cut instead of rounded" if severity == LAST_DIGIT else f", {100 * apart:+.1f} %"
+        yield of(each, severity, expected, f"{each.figure.printed}{found}")
 
 
 def hours(subject: Subject) -> Iterator[Finding]:

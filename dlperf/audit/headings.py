@@ -68,7 +68,8 @@ QUANTITIES = (
     ("other", r"\bgain\b|improvement|uplift|\bfaster\b|overhead|\bdelta\b|\bdiff(erence)?\b"),
     (
         "time_to_train",
-        r"time.to.(train|accuracy|solution)|train(ing)? time|\btime\b.*\(?\b(h|hrs|min|hours?|minutes)\b\)?$",
+        r"time.to.(train|accuracy|solution)|train(ing)? time|epoch time|"
+        r"\b(time|seconds|secs?|s|minutes|min|hours|h) ?(/|per) ?epoch|\btime\b.*\(?\b(h|hrs|min|hours?|minutes)\b\)?$",
     ),
     ("other", r"^(total |elapsed )?(samples|images|sentences|sequences|tokens)$"),
     ("other", CLOCK),
@@ -111,8 +112,8 @@ PRECISIONS = (
 )
 MODELS = re.compile(
     r"resnet[- _]?(?:50(?:[- _]?v1(?:\.5|b)?)?|101|152|18|34)|\brn50\b|bert[- _]?(?:base|large)(?:-(?:un)?cased)?|"
-    r"vgg[- _]?1[169]|gpt[- _]?[23](?: ?(?:small|medium|large|xl))?|inception[- _]?v?[34]|alexnet|transformer[- ]?xl|"
-    r"transformer|word2vec|ctr(?:[-_ ]dnn)?|simnet(?:[-_ ]bow)?",
+    r"vgg[- _]?1[169]|gpt(?:[- _]?[23])?(?: ?(?:small|medium|large|xl))?(?![a-z])|inception[- _]?v?[34]|alexnet|"
+    r"transformer[- ]?xl|transformer|word2vec|ctr(?:[-_ ]dnn)?|simnet(?:[-_ ]bow)?",
     re.IGNORECASE,
 )
 DEVICES = re.compile(
@@ -144,6 +145,8 @@ ESTIMATED = (
         r"(seconds|time|elapsed|wall)|elapsed|total (samples|images|sequences|sentences|tokens)|samples_over_seconds",
     ),
     ("median_of_runs", r"median"),
+    ("best_of_runs", r"\b(best|fastest|max(imum)?|peak)\b ?(of|over|out of|in|value|run)|^(best|max(imum)?|peak)$"),
+    ("mean_of_runs", r"\b(mean|average|avg\.?)\b ?(of|over) ?(the )?(\w+ )?(runs|repeats|trials|repetitions|seeds)"),
 )
 #: of a page's words those that make no table another: "summary of results"
 NEUTRAL = frozenset(
@@ -167,6 +170,8 @@ _PER_NODE = re.compile(
     rf"(?:gpus?|devices?|cards?|accelerators?|{DEVICES.pattern[2:]})",
     re.IGNORECASE,
 )
+#: nodes by the devices of each, as clusters have them: 4x8
+_BY = re.compile(r"(\d{1,4}) ?[x×*] ?(1|2|4|8|16)")
 _NODES = re.compile(r"(?<![\w.])(\d+)\s*(?:nodes?|machines?|hosts?|servers?|instances?)\b", re.IGNORECASE)
 _WHOLE = re.compile(
     r"(?<![\w.])(\d+)[ -]*(?:[x×*][ -]*)?(?:gpus?|devices?|cards?|accelerators?|chips?|tpus?|hpus?|trainers?|"
@@ -261,6 +266,8 @@ def size(told: str) -> tuple[int | None, int | None]:
     if found := SIZE.search(told):
         nodes, each = int(found[1]), int(found[2])
         return nodes or None, (each if found[3] in "dD" else nodes * each) or None
+    if found := _BY.fullmatch(told.strip()):
+        return int(found[1]) or None, int(found[1]) * int(found[2]) or None
     nodes_ = int(found[1]) if (found := _NODES.search(told)) else None
     if found := _PER_NODE.search(told):
         return int(found[1]), int(found[1]) * int(found[2])
@@ -268,7 +275,10 @@ def size(told: str) -> tuple[int | None, int | None]:
     if not found:
         return nodes_, None
     whole = next(int(one) for one in found.groups() if one and one.isdigit())
-    each_ = nodes_ and re.match(r"\s*(?:each|per node|/ ?node|a node)", told[found.end() :], re.IGNORECASE)
+    each_ = nodes_ and (
+        re.match(r"\s*(?:each|per node|/ ?node|a node)", told[found.end() :], re.IGNORECASE)
+        or re.search(r"nodes?,?\s*(?:each\s*)?(?:with|of|having)\s*$", told[: found.start()], re.IGNORECASE)
+    )
     return nodes_, (whole * nodes_ if each_ and nodes_ else whole) or None
 
 
@@ -296,8 +306,10 @@ def rest(*told: str) -> str:
 
 @cache
 def bare(head: str) -> bool:
-    """Whether a heading has a number of devices alone: 8, x8, 8 GPUs, 8x V100, 1n8g."""
-    return bool(re.fullmatch(r"x?\d+\s*x?", head.strip(), re.IGNORECASE)) or (any(size(head)) and not rest(head))
+    """Whether a heading has a number of devices alone: 8, x8, 8 GPUs, 8x V100, 1n8g, 4x8."""
+    return bool(re.fullmatch(rf"x?\d+\s*x?|{_BY.pattern}", head.strip(), re.IGNORECASE)) or (
+        any(size(head)) and not rest(head)
+    )
 
 
 def order(head: str) -> Sequence[bool]:

@@ -22,6 +22,8 @@ STEP = re.compile(r"^(global )?(step|iteration|iter|batch)s?( number)?$", re.IGN
 AVERAGE = re.compile(r"average|avg\.?|mean|total|all|overall", re.IGNORECASE)
 #: times that a first step is slower than the median of the others, from which on it is a warm-up
 FIRST = 2.0
+#: times that a line comes later than the median of them, from which on an epoch ended, or something else went on
+PAUSE = 3.0
 STEPPED = re.compile(r"step|iter|batch", re.IGNORECASE)
 
 
@@ -92,6 +94,22 @@ def first_step(subject: Subject) -> Iterator[Finding]:
                 break
 
 
+def pauses(subject: Subject) -> Iterator[Finding]:
+    """Of lines with times, one that comes long after the one before, but for the first: the first of each column."""
+    for several in _columns(subject, CLOCK):
+        at = _at(subject, several)
+        known = [(one, moment) for one in several if (moment := _moment(one)) is not None]
+        if at is None or len(known) < 6:
+            continue
+        waits = [later - earlier for (_, earlier), (_, later) in pairwise(known)]
+        usual = statistics.median(waits)
+        for (one, _), wait in list(zip(known[1:], waits, strict=True))[1:]:
+            if usual > 0 and wait > PAUSE * usual:
+                expected = f"a line every {usual:.3g} s, as in the median"
+                yield of(one, WARNING, expected, f"{wait:.4g} s after the one before")
+                break
+
+
 def clocks(subject: Subject) -> Iterator[Finding]:
     """A column of times, a line for each step."""
     for several in _columns(subject, CLOCK):
@@ -140,13 +158,20 @@ def _columns(subject: Subject, named: re.Pattern[str]) -> Iterator[list[Cell]]:
 
 def _of_steps(subject: Subject, cells: Sequence[Cell]) -> bool:
     """Whether the rows of a table are steps, as its labels say, one after the other."""
-    heads = subject.labels.get(cells[0].figure.table, "").split(" | ") if cells else []
-    at = next((number for number, head in enumerate(heads) if STEP.fullmatch(head.strip())), None)
+    at = _at(subject, cells)
     if at is None:
         return False
     steps = [one.figure.row.split(" | ")[at].partition(" ")[0] for one in cells]
     numbers = [int(one) for one in steps if re.fullmatch(r"[0-9]{1,12}", one)]
-    return len(numbers) == len(cells) and all(a < b for a, b in pairwise(numbers))
+    gaps = [b - a for a, b in pairwise(numbers)]
+    doubling = len(gaps) > 1 and all(b == 2 * a for a, b in pairwise(numbers))  # batch sizes
+    return len(numbers) == len(cells) and not doubling and all(gap > 0 for gap in gaps)
+
+
+def _at(subject: Subject, cells: Sequence[Cell]) -> int | None:
+    """Which part of a row's label is its step; None where its table has none."""
+    heads = subject.labels.get(cells[0].figure.table, "").split(" | ") if cells else []
+    return next((number for number, head in enumerate(heads) if STEP.fullmatch(head.strip())), None)
 
 
 def _only(row: Sequence[Cell], named: re.Pattern[str]) -> float:
@@ -180,6 +205,13 @@ RULES = (
         WARNING,
         "twice as slow as the median of the others: what is compiled or allocated once",
         first_step,
+    ),
+    Rule(
+        "pause in a log",
+        "No line of a table of steps comes long after the one before: the end of an epoch, evaluation, another load.",
+        WARNING,
+        "three times the median between lines",
+        pauses,
     ),
     Rule(
         "clock of a log",

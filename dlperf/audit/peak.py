@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from dlperf import models
+from dlperf.audit import headings
 from dlperf.audit.cells import Cell, Subject, counted, model_of
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, merged, of
 from dlperf.figures import peaks
@@ -31,6 +32,30 @@ def above_peak(subject: Subject) -> Iterator[Finding]:
         needed, peak, mode = _of(one)
         if needed and peak and needed > peaks.OVERCLOCK * peak * _winograd(one, mode):
             yield of(one, ERROR if one.size else WARNING, *_told(one, needed, peak, peaks.OVERCLOCK, mode))
+    for one in subject.cells:
+        if one.figure.quantity == "other" and one.number:
+            yield from _printed_flops(one)
+
+
+#: of a heading: FLOP/s of each device, and their share of the peak
+FLOPS = re.compile(r"\b([tp])flops?(?:/s)?\b", re.IGNORECASE)
+SHARE = re.compile(r"\b[mh]fu\b|flops? util", re.IGNORECASE)
+
+
+def _printed_flops(one: Cell) -> Iterator[Finding]:
+    """Of a column that prints what a device does, not what it could."""
+    column = headings.normal(one.figure.column)
+    if SHARE.search(column):
+        most = 100.0 if "%" in one.figure.column + one.figure.printed or one.number > 2 else 1.0
+        if one.low > most:
+            yield of(one, ERROR, f"at most {most:g}: the share of a peak", one.figure.printed)
+    elif (found := FLOPS.search(column)) and (headings.EACH.search(column) or one.size == 1):
+        mode = MODES.get(one.figure.precision, "amp_fp16")
+        peak = peaks.of(one.figure.device, mode)
+        does = one.low * {"t": 1e12, "p": 1e15}[found[1].lower()]
+        if peak and does > peaks.OVERCLOCK * peak:
+            told = f"{peaks.OVERCLOCK * peak / 1e12:.3g} TFLOP/s"
+            yield of(one, ERROR, f"at most {told}, 110 % of a {one.figure.device}'s peak ({mode})", one.figure.printed)
 
 
 def share(subject: Subject) -> Iterator[Finding]:

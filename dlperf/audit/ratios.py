@@ -69,6 +69,12 @@ class Ratio:
         return low <= value + half and value - half <= high
 
     @property
+    def possible_if_cut(self) -> bool:
+        """The same of a ratio that is cut instead of rounded."""
+        low, high = self.span
+        return low < self.cell.number + self.cell.ulp and self.cell.number <= high
+
+    @property
     def told(self) -> str:
         number = f"{self.number:,.{self.cell.decimals + 1}f}"
         over = f"{self.above.figure.printed} over {self.below.figure.printed}"
@@ -183,6 +189,9 @@ Formula = tuple[str, str, float, float]
 def _inferred(several: Sequence[Row]) -> Iterator[list[Ratio]]:
     """Of a column whose heading does not tell: the formula by which most of its cells, and two at least, are ratios of
     others; or that of the two columns which it names."""
+    if sized := _of_two_sizes(several):
+        yield from ([one] for one in sized)
+        return
     tried = [(formula, _made(formula, several[:SAMPLE])) for formula in _formulas(several)]
     formula, made = max(tried, key=lambda one: _score(one[1]), default=(("", "", 1.0, 0.0), []))
     score = _score(made)
@@ -191,6 +200,20 @@ def _inferred(several: Sequence[Row]) -> Iterator[list[Ratio]]:
         yield from ([one] for one in (made if len(several) <= SAMPLE else _made(formula, several)))
     elif not score and (named := list(_both(several))):
         yield from ([one] for one in named)
+
+
+def _of_two_sizes(several: Sequence[Row]) -> list[Ratio]:
+    """Of rows with two rates, on two numbers of devices: the larger over the smaller, where some cell is that."""
+    made: list[Ratio] = []
+    for one, row in several:
+        rates = [other for other in row if other.figure.quantity == "throughput" and other.number]
+        if len(rates) != 2 or not all(rate.size for rate in rates) or one.figure.quantity == "other":
+            return []
+        below, above = sorted(rates, key=lambda rate: rate.devices)
+        if below.size == above.size or compared(one.figure.column):
+            return []
+        made.append(Ratio(one, above, below, _scale(one, above, below)))
+    return made if _score(made) else []
 
 
 def _score(made: Sequence[Ratio]) -> int:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dlperf import sources
-from dlperf.audit import cells, tables, wide
+from dlperf.audit import cells, steps, tables, wide
 from dlperf.audit.cells import Cell, Subject, cell
 from dlperf.comparison import store
 from dlperf.errors import Problem, UsageError
@@ -88,39 +89,69 @@ def file(path: Path, name: str = "") -> Subject:
 
 def log(path: Path, shown: str, name: str, text: str) -> Subject | None:
     """Its figures, as dlperf.importlogs has them, and its lines as a table of steps; None of what has neither."""
-    steps = tables.logged(text)
+    lines = steps.logged(text)
     labels: dict[str, str] = {}
-    made = [of(replace(_ran(one, steps), origin="log"), name, shown) for one in _figures(path, shown)]
-    if steps and any(any(row[1:]) for _, row in steps.rows):
-        figures, labels = wide.figures([steps], shown, shown, needed=False)
+    made = [of(replace(_ran(one, lines), origin="log"), name, shown) for one in _figures(path, shown)]
+    if lines and any(any(row[1:]) for _, row in lines.rows):
+        figures, labels = wide.figures([lines], shown, shown, needed=False)
         made += [of(figure, name, "") for figure in figures]
     return Subject(name, made, labels=labels, plain=True) if made else None
 
 
-def _ran(one: published.Figure, steps: tables.Table | None) -> published.Figure:
+def _ran(one: published.Figure, lines: tables.Table | None) -> published.Figure:
     """With the step that its log ends at, where that is before those that it claims; not where several ranks print."""
-    numbers = [int(row[0]) for _, row in steps.rows] if steps else []
+    numbers = [int(row[0]) for _, row in lines.rows] if lines else []
     gaps = [b - a for a, b in pairwise(numbers)]
     ends = gaps and min(gaps) > 0 and one.steps.isdigit() and numbers[-1] + statistics.mode(gaps) <= int(one.steps)
     return replace(one, options={**one.options, "ran": str(numbers[-1])}) if ends else one
 
 
-#: what stands in for what neither a log nor its path tells
-ABSENT = {"nodes": "1", "batch": "1", "precision": "fp32"}
+#: what stands in for what neither a log nor its path tells, and something else, to see which figures are of it
+ABSENT = {
+    "nodes": ("1", "2"),
+    "devices_per_node": ("1", "3"),
+    "batch": ("1", "7"),
+    "precision": ("fp32", "fp32"),
+}
+
+
+#: devices that a log may be of whose path does not tell: of these one fits batch, clock and printed rates, or none
+NUMBERS = (1, 2, 4, 8, 16, 32, 64)
+UNLIKE = re.compile("are not the samples of a step|ranks that should print")
 
 
 def _figures(path: Path, shown: str) -> list[published.Figure]:
-    """Of a log; batch and precision are blank where they are not told, and nodes then one."""
-    try:
-        return list(read.read(path, shown, _formats(), None, {}).figures)
-    except Refused as refused:
-        absent = {name: told for name, told in ABSENT.items() if name in str(refused)}
-    try:
-        found = read.read(path, shown, _formats(), None, absent).figures if absent else ()
-    except Refused:
-        return []
-    blank: Mapping[str, Any] = {name: "" for name in absent if name != "nodes"}
-    return [replace(one, **blank, batch_of="" if "batch" in blank else one.batch_of) for one in found]
+    """Of a log: those that need nothing which neither it nor its path tells; that is blank in them."""
+    absent: list[str] = []
+    for _ in ABSENT:  # nodes may tell how many devices each has
+        try:
+            return _needing_none(path, shown, absent)
+        except Refused as refused:
+            missing = [name for name in ABSENT if name.replace("_", " ") in str(refused) and name not in absent]
+            if not missing:
+                return []
+            absent += [name for name in missing if name != "devices_per_node"] or missing
+    return []
+
+
+def _needing_none(path: Path, shown: str, absent: Sequence[str]) -> list[published.Figure]:
+    """Refused where more is absent."""
+    one, other = (_read(path, shown, {name: ABSENT[name][at] for name in absent}) for at in (0, 1))
+    blank: dict[str, Any] = {name: "" for name in absent if name in ("batch", "precision")}
+    blank |= {"batch_of": ""} if "batch" in absent else {}
+    if "devices_per_node" in absent:
+        known = {"nodes": "1", "precision": ABSENT["precision"][0]}
+        told = [] if "batch" in absent else [_read(path, shown, {**known, "devices_per_node": str(n)}) for n in NUMBERS]
+        fit = [figures for figures in told if figures and not any(UNLIKE.search(each.doubt) for each in figures)]
+        if len(fit) == 1:
+            return [replace(figure, nodes=None, **blank) for figure in fit[0]]
+        blank |= {"nodes": None, "devices": None}
+    same = {(figure.column, figure.printed) for figure in other}
+    return [replace(figure, **blank) for figure in one if (figure.column, figure.printed) in same]
+
+
+def _read(path: Path, shown: str, given: Mapping[str, str]) -> list[published.Figure]:
+    return list(read.read(path, shown, _formats(), None, given).figures)
 
 
 @cache

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any
 
+from dlperf.audit.languages import english
+
 #: of the prose of a section, as many characters as rules look at
 PROSE = 4000
 #: columns and rows that a cell of HTML may span, and depth of JSON that is looked into
@@ -46,9 +48,18 @@ def tables(text: str, suffix: str) -> list[Table]:
         found = _markdown(lines)
     else:
         found = _csv(lines, suffix in (".csv", ".tsv"))
+    found = [_in_english(one) for one in found]
     if not found:
         raise ValueError("no table is in it: a first line of column names and a row of figures are needed")
     return found
+
+
+def _in_english(one: Table) -> Table:
+    """Its words, not its numbers."""
+    rows = one.rows
+    if not all(cell.isascii() for _, row in rows for cell in row):
+        rows = [(line, [english(cell) for cell in row]) for line, row in rows]
+    return Table(english(one.title), [english(head) for head in one.head], rows, [english(note) for note in one.notes])
 
 
 MARKDOWN, JSON = (".md", ".markdown"), (".json", ".jsonl", ".ndjson")
@@ -59,6 +70,8 @@ def _csv(lines: Sequence[str], sure: bool) -> list[Table]:
     text = ["\n" if line.startswith("#") else line for line in lines]
     head = next((line for line in text if line.strip()), "")
     delimiter = max(",\t;", key=head.count)
+    if delimiter == ";":
+        text = _with_points(text)
     titles = [line.strip("# \r\n") for line in lines if line.startswith("#")]
     found: list[Table] = []
     block: Rows = []
@@ -83,16 +96,31 @@ def _csv(lines: Sequence[str], sure: bool) -> list[Table]:
     return found
 
 
+def _with_points(lines: Sequence[str]) -> list[str]:
+    """Numbers as 1,234.5, where all that have a decimal mark have a comma: 1.234,5."""
+    cells = [one.strip().strip('"') for line in lines for one in line.split(";")]
+    if not any(COMMA.fullmatch(one) for one in cells) or any(re.fullmatch(r"\d+\.(?!\d{3}$)\d+", one) for one in cells):
+        return list(lines)
+    swap = str.maketrans(",.", ".,")
+    return [re.sub(COMMA.pattern, lambda found: found[0].translate(swap), line) for line in lines]
+
+
+COMMA = re.compile(r"(?<![\d.,])(?:\d{1,3}(?:\.\d{3})+|\d+),\d+(?![\d.,])")
+
+
 def _block(block: Rows, titles: Sequence[str], before: list[Table]) -> Iterator[Table]:
     """One table; rows without a line of names go on with the table before them."""
     head = block[0][1]
-    if before and all(re.fullmatch(r"[\d.,%x ]*", one) for one in head) and len(head) == len(before[-1].head):
+    more = before and all(re.fullmatch(r"[\d.,%x ]*", one) for one in head) and len(head) == len(before[-1].head)
+    if not more and (len(block) < 2 or len(head) < 2):
+        return
+    for number, row in block:
+        if len(row) != len(head):
+            raise ValueError(f"line {number}: it has {len(row)} columns, the first line {len(head)}")
+    if more:
         last = before.pop()
         yield Table(last.title, last.head, [*last.rows, *block], last.notes)
-    elif len(block) > 1 and len(head) > 1:
-        for number, row in block[1:]:
-            if len(row) != len(head):
-                raise ValueError(f"line {number}: it has {len(row)} columns, the first line {len(head)}")
+    else:
         yield Table(" ".join(titles), head, block[1:], titles)
 
 
@@ -125,6 +153,7 @@ def _markdown(lines: Sequence[str]) -> list[Table]:
     """Rows that are too short or long are filled or cut, as renderers do."""
     found: list[Table] = []
     section, block, html = _Section(), list[tuple[int | str, list[str]]](), list[str]()
+    fenced = False
     for number, line in enumerate([*lines, ""], 1):
         told = line.strip()
         if html or re.match(r"(<\w+[^>]*>)*<table\b", told, re.IGNORECASE):
@@ -146,11 +175,14 @@ def _markdown(lines: Sequence[str]) -> list[Table]:
         block = []
         if not told:
             continue
+        if told.startswith(("```", "~~~")):
+            fenced = not fenced
+            continue
         level = len(told) - len(told.lstrip("#"))
-        if 0 < level < 7:
+        if 0 < level < 7 and not fenced:  # in code a comment
             found += section.found()
             section = section.below(level, plain(told.strip("# "))[:200])
-        elif not told.startswith("```"):
+        else:
             section.prose.append(plain(told)[:500])
     return [*found, *section.found()]
 
@@ -350,30 +382,3 @@ def _scalar(told: Any) -> str:
     if isinstance(told, float):
         return f"{told:.12g}" if abs(told) < 1e15 else repr(told)
     return str(told) if isinstance(told, int | str) and len(str(told)) < LABEL and "\n" not in str(told) else ""
-
-
-#: of a line of a log: its step, its loss, when it was written
-_STEP = re.compile(
-    r"^(\d{1,9})\s+images/sec|\b(?:global[_ ]?)?(?:step|iter(?:ation)?|batch)s?\b[\"']?\s*[:=#]?\s*\[?\s*(\d{1,12})",
-    re.IGNORECASE,
-)
-_LOSS = re.compile(
-    r"\b[\w.]*loss\b[\"']?\s*[:=]?\s*([-+]?(?:nan|inf(?:inity)?|\d+(?:\.\d+)?(?:e[-+]?\d+)?))\b", re.IGNORECASE
-)
-_MOMENT = re.compile(r"\b(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?|1\d{9}(?:\.\d+)?)\b")
-
-
-def logged(text: str) -> Table | None:
-    """The lines of a log that tell a step, with loss and time as they are there; None of fewer than two."""
-    found: list[tuple[int, tuple[str, str, str]]] = []
-    for number, line in enumerate(text.splitlines(), 1):
-        low = line[:2000]
-        if not ("loss" in low.lower() or "/s" in low) or not (step := _STEP.search(low)):
-            continue
-        loss, moment = _LOSS.search(low), _MOMENT.search(low)
-        found.append(
-            (number, (step[1] or step[2], loss[1] if loss else "", moment[1].replace(",", ".") if moment else ""))
-        )
-    if len(found) < 2:
-        return None
-    return Table("", ["step", "loss", "timestamp"], [(number, list(row)) for number, row in found])

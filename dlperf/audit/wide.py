@@ -4,7 +4,7 @@ other way round. Pure."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -119,6 +119,23 @@ class Read:
         return any(headings.rated(head) for head in self.table.head)
 
     @cached_property
+    def of_batches(self) -> bool:
+        """Whether its figures are batch sizes, as its title or its file's name says: train-bs-fp16.csv."""
+        return bool(
+            re.search(r"\b(bs|batch ?sizes?)$|\bbs\b(?!\W*\d)", re.sub(r"[_-]", " ", self.title), re.IGNORECASE)
+        )
+
+    @cached_property
+    def shares(self) -> set[int]:
+        """Columns of which all is at most 1, or per cent: accuracies, by whatever name."""
+        found = set()
+        for at in range(len(self.table.head)):
+            cells = [row[at] for _, row in self.table.rows[:MOST] if _first(row[at]) is not None]
+            if cells and all(cell.endswith("%") or abs(_first(cell) or 0.0) <= 1 for cell in cells):
+                found.add(at)
+        return found
+
+    @cached_property
     def timed(self) -> bool:
         """Whether its figures are times, as far as its page tells."""
         told = " ".join([self.title, *self.table.notes])
@@ -194,6 +211,7 @@ class Read:
             nodes, devices = headings.size(text) if not re.fullmatch(r"\d*", text) else (None, None)
             if devices or nodes:
                 told.update({key: str(one) for key, one in (("nodes", nodes), ("devices", devices)) if one})
+        told["marks"] = next(filter(None, (_mark(row[at]) for at in self.labels)), "")
         told["label"] = " ".join([*free, told.get("system", ""), told.get("framework", ""), told.get("device", "")])
         return told
 
@@ -225,10 +243,11 @@ class Read:
         quantity = headings.quantity(head)
         many = sized or bool(told.keys() & SIZES) or bool(self.unit) or of_batches or any(headings.batch(head))
         if not quantity or (headings.rated(head) and quantity == "other" and headings.unit(head)):
-            rate = headings.rated(head) or (many and not self.rated and not self.timed)
+            rate = headings.rated(head) or bool(headings.unit(printed))
+            rate = rate or (many and not (self.rated or self.timed or self.of_batches or at in self.shares))
             quantity = "throughput" if rate else "time_to_train" if many and self.timed and not self.rated else "other"
         words = f"{head} {told['label']}"
-        note = self._note(head, printed)
+        note = self._note({one.strip(" \\") for one in (told["marks"], _mark(head)) if one})
         made = Figure(
             table=self.id,
             row=label,
@@ -293,16 +312,20 @@ class Read:
             batch, of = titled
         return replace(made, options=options, batch=batch, batch_of=of if batch else "")
 
-    def _note(self, head: str, printed: str) -> str:
-        """The estimator that a footnote tells, of a heading that has its mark, or of all."""
-        mark = found[0].strip(" \\") if (found := MARK.search(head)) else ""
+    def _note(self, marks: Collection[str]) -> str:
+        """The estimator that a footnote tells, of what has its mark, or of all."""
         for note in (self.table.title, *self.table.notes):
             marked = re.match(r"\s*(\[\^?\w{1,3}\]|\\?\*+|[†‡§¹²³])", note)
-            mine = marked[0].strip(" \\") == mark if marked else not mark
+            mine = marked[0].strip(" \\") in marks if marked else not marks
             told = headings.estimator(re.split(r"[;.]\s", note)[0] if marked else note) if mine else ""
             if told:
                 return told if told == "mean_of_rates" or marked else ""
         return ""
+
+
+def _mark(told: str) -> str:
+    """Of a footnote, at the end of a heading or label."""
+    return found[0].strip(" \\") if (found := MARK.search(told)) else ""
 
 
 def completed(figure: Figure, title: str = "") -> Figure:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -17,6 +18,7 @@ from dlperf.importlogs.size import Size, missing, size
 from dlperf.importlogs.spans import ranked, span
 from dlperf.schema import Job
 from dlperf.upstream import logs
+from dlperf.words import count
 
 OURS = "samples over seconds"
 
@@ -177,7 +179,9 @@ def _lines(log: Log, matches: Sequence[Match], job: Job) -> Iterator[Line]:
 
 def _ours(form: Format, log: Log, found: Sequence[Line], job: Job, name: str, doubts: list[str]) -> Made | None:
     ranks, log = ranked(form, log, found, job, doubts)
-    spans = [span(form, log, mine, job, name, doubts) for mine in ranks.values()]
+    told: list[list[str]] = [[] for _ in ranks]
+    spans = [span(form, log, mine, job, name, said) for mine, said in zip(ranks.values(), told, strict=True)]
+    doubts += _once(told)
     timed = [one for one in spans if one]
     if not timed or len(timed) < len(spans):
         return None
@@ -191,6 +195,16 @@ def _ours(form: Format, log: Log, found: Sequence[Line], job: Job, name: str, do
     said = (f"the clock has whole seconds: up to {1 / slowest.seconds:.1%} off",) if rough else ()
     rate = slowest.steps * job.global_batch_size / slowest.seconds
     return Made(OURS, rate, "samples_over_seconds", slowest.since, slowest.until, str(slowest.steps), said)
+
+
+def _once(told: Sequence[Sequence[str]]) -> Iterator[str]:
+    """What is doubtful of each rank, once where others say the same of other lines."""
+    alike: dict[str, list[str]] = {}
+    for said in told:
+        for text in said:
+            alike.setdefault(re.sub(r"\d+", "0", text), []).append(text)
+    for several in alike.values():
+        yield several[0] + (f" (likewise in {count(len(several) - 1, 'other rank')})" if len(several) > 1 else "")
 
 
 def _of_total(summed: Summed, sized: Size, job: Job) -> Made | None:

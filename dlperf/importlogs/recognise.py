@@ -36,6 +36,13 @@ NO_TRAINING = re.compile(
     rb"\bMode: +(?:forward-only|evaluation)"
     rb"|\bmode['\"]?\s?[:=]?\s?['\"]?(?:inference|inference_benchmark|evaluate|predict|pred|val)\b"
 )
+#: of files' names, what logs do not end with
+SOURCES = frozenset(
+    [
+        *(".py", ".ipynb", ".sh", ".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".go", ".java", ".js", ".rs", ".ts"),
+        *(".diff", ".patch", ".md", ".rst", ".tex"),
+    ]
+)
 #: what few characters of a text are, though logs that were written to while they were emptied have some
 STRANGE = re.compile(r"[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f\ufffd]")
 #: lines of a log that has no line of training
@@ -75,6 +82,8 @@ def seen(path: Path, forms: Mapping[str, Format], named: str | None) -> Seen:
     start = head[:8192].decode("utf-8", "replace")
     if len(STRANGE.findall(start)) > len(start) // 8:
         raise Refused("it is binary, not a log")
+    if not named and path.suffix.lower() in SOURCES:
+        raise Refused("by its name it is source code or a page, not a log; give --format if it is one")
     if named and forms[named] not in found:
         looks = f"; it looks like {found[0].title}" if found else ""
         raise Refused(f"it has no line of --format {named}{looks}")

@@ -156,3 +156,18 @@ def test_odd_numbers_make_no_traceback(tmp_path: Path, text: str) -> None:
         (tmp_path / name).write_text(text)
         with suppress(UsageError):
             audit(reading.file(tmp_path / name))
+
+
+def test_a_table_that_goes_on_with_rows_of_other_lengths(tmp_path: Path) -> None:
+    assert len(figures(tmp_path, "gpus,img/s\n1,100\n\n8,700\n16,1400\n")) == 3
+    with pytest.raises(UsageError, match="line 5: it has 1 columns, the first line 2"):
+        figures(tmp_path, "gpus,img/s\n1,100\n\n8,700\n16\n")
+
+
+def test_latencies_by_batch_are_no_steps(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    for name, rows in (("step", (1, 2, 3, 4, 5)), ("batch", (1, 2, 4, 8, 16))):
+        rates = (95.7, 189.2, 281.2, 431.2, 505.3)
+        path.write_text(f"{name},img/s\n" + "".join(f"{a},{b}\n" for a, b in zip(rows, rates, strict=True)))
+        found = [one.rule for one in audit(reading.file(path))]
+        assert ("warm-up in a log" in found) == (name == "step")

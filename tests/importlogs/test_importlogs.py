@@ -2,7 +2,11 @@
 """Logs of each format, with invented values: the publisher's figure and samples over seconds against a count by hand."""
 
 import math
+import multiprocessing
 import os
+import signal
+import subprocess
+import sys
 from datetime import datetime, timedelta
 from pathlib import PurePath
 
@@ -11,7 +15,9 @@ import pytest
 from commands import call
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from processes import wait_for, working_in
 
+from dlperf.errors import UsageError
 from dlperf.figures import published
 from dlperf.importlogs import many, read, runs, size
 from dlperf.importlogs.format import THEIRS
@@ -431,6 +437,8 @@ def refused(path, **sizes):
         ("PaddleNLP_bert_base_seqlen128_bs96_fp32_DP_N1C8_log", (1, 8, "96", "fp32")),
         ("rn50_b64_amp_3.log", (None, None, "64", "amp")),
         ("efficientnet-b7_fp32.log", (None, None, None, "fp32")),
+        ("resnet50_2n8g/bs96/log", (2, 8, "96", None)),
+        ("N4C8/bert_bs32_fp16.log", (4, 8, "32", "fp16")),
     ],
 )
 def test_what_a_files_name_tells(named, told):
@@ -675,3 +683,56 @@ def test_much_is_read_by_several_processes_to_the_same_end(tmp_path, monkeypatch
         "cannot be read: No such file or directory",
         "it is no regular file",
     ]
+
+
+def large(tree):
+    """Enough to be read for seconds."""
+    return [written(tree, oneflow() * 1000, name=f"r50_b32_fp32_{run}.log") for run in range(40)]
+
+
+def test_after_ctrl_c_over_a_tree_no_process_is_left(tmp_path):
+    large(tmp_path / "tree")
+    script = "from dlperf.importlogs import __main__, many; many.MUCH = 0; raise SystemExit(__main__.main(['tree']))"
+    started = subprocess.Popen(
+        [sys.executable, "-c", script], cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    wait_for(lambda: len(working_in(tmp_path)) > 2 or started.poll() is not None)
+    os.killpg(started.pid, signal.SIGINT)
+    assert started.communicate(timeout=300) == (None, "")
+    assert started.returncode == 130
+    wait_for(lambda: not working_in(tmp_path))
+
+
+def test_a_reader_that_is_killed_is_one_message(tmp_path, monkeypatch):
+    monkeypatch.setattr(many, "MUCH", 0)
+    found = many.every([many.File(place, place.name) for place in large(tmp_path)], None, {})
+    next(found)
+    for child in multiprocessing.active_children():
+        child.kill()
+    with pytest.raises(UsageError, match="was killed"):
+        list(found)
+
+
+def test_source_code_with_lines_of_a_log_is_no_log(tmp_path):
+    place = written(tmp_path, oneflow(), name="test_expected.py")
+    assert "source code" in refused(place)
+    assert read.OURS in figures(place, named="oneflow-resnet50", precision="fp32")
+
+
+def test_the_last_batch_of_gluon_cv_is_no_epoch(tmp_path):
+    lines = CASES["gluon-cv"][0]
+    assert "speed of an epoch" not in figures(written(tmp_path, lines))
+    assert (
+        figures(written(tmp_path, [*lines, "INFO:root:Epoch[0]\tSpeed: 88.00 samples/sec"]))["speed of an epoch"].value
+        == 88
+    )
+
+
+def test_what_all_ranks_doubt_is_said_once(tmp_path):
+    lines = []
+    for line in CASES["ngc-mxnet"][0]:
+        again = int(line.split("Batch [")[1].split("-")[0]) == 50
+        lines += [line, line] if again else [line]
+    doubt = figures(written(tmp_path, lines))[read.OURS].doubt
+    assert doubt.count("tell a step again") == 1
+    assert "by loss scaling as a rule (likewise in 31 other ranks)" in doubt

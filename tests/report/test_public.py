@@ -19,10 +19,10 @@ import places
 import pytest
 from markdown_it import MarkdownIt
 
-from dlperf import cache, report
+from dlperf import cache, markdown, report
 from dlperf.adapters import gpu
 from dlperf.errors import clean
-from dlperf.report import charts, markdown, public
+from dlperf.report import charts, public
 from dlperf.schema import Comparison, Failure
 from dlperf.stored import comparison_from
 

@@ -22,12 +22,12 @@ import pytest
 from colours import contrast
 from jinja2 import Environment, nodes
 
-from dlperf import machine, report
+from dlperf import machine, markdown, report
 from dlperf.adapters import gpu
 from dlperf.figures import dlperf2020, ranking, rates, rows, speedup, statistics
 from dlperf.figures import summaries as summaries_
 from dlperf.figures.statistics import Estimate
-from dlperf.report import caveats, charts, markdown, sampled, text
+from dlperf.report import caveats, charts, sampled, text
 from dlperf.report.index import index
 from dlperf.report.shape import Scaling
 from dlperf.report.view import view

@@ -18,7 +18,7 @@ from dlperf.figures.published import COLUMNS, Figure
 from dlperf.report import __main__ as command
 from dlperf.report import against, charts
 from dlperf.report.shape import Chart, LineChart
-from dlperf.report.source import CHART, place, source_report
+from dlperf.report.source import CHART, source_report
 
 PUBLISHED = ROOT / "report" / "published"
 NAMES = sorted(path.parent.name for path in PUBLISHED.glob("*/figures.csv"))
@@ -151,11 +151,11 @@ def test_bars_are_as_printed_and_lines_are_computed_from_them() -> None:
 def test_a_place_is_linked_only_where_the_source_names_repository_and_commit() -> None:
     told = sources.read_source(PUBLISHED / ONEFLOW).told
     url = "https://github.com/Oneflow-Inc/DLPerf/blob/"
-    assert place(told, "a b.md", [5, 3]) == f"{url}{told.commit}/a%20b.md?plain=1#L3-L5"
-    assert place(told, "x/y@0123abc:z.py", [7]) == "https://github.com/x/y/blob/0123abc/z.py#L7"
+    assert sources.link(told, "a b.md", [5, 3]) == f"{url}{told.commit}/a%20b.md?plain=1#L3-L5"
+    assert sources.link(told, "x/y@0123abc:z.py", [7]) == "https://github.com/x/y/blob/0123abc/z.py#L7"
     for path in ("x/y@branch:z", "javascript:alert(1)@0123abc:z"):
-        assert place(told, path, []).startswith(url)
-    assert place(sources.Told(repository="a/b", commit="main"), "z", []) == ""
+        assert sources.link(told, path, []).startswith(url)
+    assert sources.link(sources.Told(repository="a/b", commit="main"), "z", []) == ""
 
 
 # As golden files

@@ -26,7 +26,9 @@ FORMAT = Format(
     totals=(
         Total(
             "speed of an epoch",
-            re.compile(r"\[(?:Epoch )?\d+\]\s+[Ss]peed: (?P<value>[\d.]+) samples/sec(?:\s+time cost: [\d.]+)?\s*$"),
+            re.compile(
+                r"(?:Epoch\[|\[Epoch )\d+\]\s+[Ss]peed: (?P<value>[\d.]+) samples/sec(?:\s+time cost: [\d.]+)?\s*$"
+            ),
             b"samples/sec",
             "last_printed",
             doubt="of a whole epoch, its first steps too",

@@ -1,0 +1,93 @@
+"""Rules on steps, windows and runs, as a table states them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+
+from dlperf.audit.cells import Cell, Subject, stated
+from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, merged, of
+
+#: the names under which options say how many steps ran
+RAN = ("ran", "ran_steps", "steps_run", "steps_ran", "logged_steps")
+FEW = 3
+
+
+def steps(subject: Subject) -> Iterator[Finding]:
+    """Steps that are claimed against those that ran, by options or a log beside."""
+    logs: dict[Hashable, list[int]] = {}
+    for one in subject.cells:
+        if one.figure.origin == "log" and (ran := stated(one.figure.steps)):
+            logs.setdefault((one.setting, one.size), []).append(int(ran))
+    for one in subject.cells:
+        figure = one.figure
+        claimed = stated(figure.steps)
+        if not claimed:
+            continue
+        told = [ran for name in RAN if (ran := stated(figure.options.get(name, ""))) is not None]
+        if figure.origin != "log":
+            told += [float(ran) for ran in logs.get((one.setting, one.size), ())]
+        if told and max(told) < claimed:
+            yield of(one, ERROR, f"{claimed:g} steps, as stated", f"{max(told):g} steps ran")
+
+
+def window(subject: Subject) -> Iterator[Finding]:
+    """The warm-up, or the end of an epoch, in what was timed."""
+    for one in subject.rates:
+        options = one.figure.options
+        claimed, epoch = stated(one.figure.steps), stated(options.get("epoch_steps", ""))
+        if claimed and epoch and epoch < claimed:
+            yield of(one, WARNING, f"{claimed:g} steps within an epoch", f"an epoch of {epoch:g} steps")
+        held, size = stated(options.get("dataset", "")), one.global_batch
+        if claimed and held and size[0] == "global" and size[1] and claimed * size[1] > held:
+            expected = f"{claimed:g} steps within the {held:,.0f} samples of an epoch"
+            yield of(one, WARNING, expected, f"{claimed:g} steps of {size[1]:g}: {claimed * size[1] / held:.2g} epochs")
+        if stated(options.get("warmup", "")) == 0:
+            yield of(one, WARNING, "steps of a warm-up that are left out", "none left out")
+        if options.get("step") == "1" and options.get("key") == "tracked_stats":
+            yield of(one, WARNING, "an epoch after the first", "the first epoch, with the start of the pipeline")
+
+
+def few_runs(subject: Subject) -> Iterator[Finding]:
+    """By what is stated; one finding for each table."""
+    for cells in subject.tables.values():
+        found: dict[str, list[Cell]] = {}
+        for one in cells:
+            figure = one.figure
+            if figure.quantity not in ("throughput", "time_to_train") or one.value is None or one.of_log:
+                continue
+            runs = stated(figure.options.get("runs") or figure.options.get("n") or "")
+            if figure.estimator in ("one_run", "last_printed"):
+                runs = 1
+            if runs is not None and 0 < runs < FEW:
+                found.setdefault(f"{runs:g}", []).append(one)
+        for runs_, several in found.items():
+            yield from merged(several, WARNING, f"{FEW} runs or more", runs_)
+
+
+RULES = (
+    Rule(
+        "steps that never ran",
+        "As many steps ran as are claimed.",
+        ERROR,
+        "arithmetic",
+        steps,
+    ),
+    Rule(
+        "warm-up or epoch end",
+        "The steps that are timed come after a warm-up and end with no epoch.",
+        WARNING,
+        "DLPerf's protocol leaves 20 steps out; the first epochs in MLPerf's logs of ResNet-50 are up to 42 % slower "
+        "than later ones",
+        window,
+    ),
+    Rule(
+        "few runs",
+        "A figure is of three runs or more.",
+        WARNING,
+        "two runs have no outlier that can be told; DLPerf suggests seven, MLPerf asks for five of ResNet-50",
+        few_runs,
+    ),
+)
+
+#: of these, those that look at several tables
+ACROSS = tuple(rule for rule in RULES if rule.judge is steps)

@@ -1,0 +1,37 @@
+"""The lines of a log as a table of steps, whatever program wrote it. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from dlperf.audit.tables import Table
+
+#: of a line of a log: its step, its loss, when it was written
+_STEP = re.compile(
+    r"^(\d{1,9})\s+images/sec|\bEpoch: \[\d+\] ?\[ *(\d{1,9})/|"
+    r"\b(?:global[_ ]?)?(?:step|iter(?:ation)?|batch)s?\b[\"']?\s*[:=#]?\s*\[?\s*(\d{1,12})",
+    re.IGNORECASE,
+)
+_LOSS = re.compile(
+    r"\b[\w.]*loss\b[\"']?\s*[:=]?\s*([-+]?(?:nan|inf(?:inity)?|\d+(?:\.\d+)?(?:e[-+]?\d+)?))\b", re.IGNORECASE
+)
+_MOMENT = re.compile(r"\b(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?|1\d{9}(?:\.\d+)?)\b")
+
+
+def logged(text: str) -> Table | None:
+    """The lines of a log that tell a step, with loss and time as they are there; None of fewer than two."""
+    found: list[tuple[int, tuple[str, str, str]]] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        low = line[:2000]
+        if not ("loss" in low.lower() or "/s" in low) or not (step := _STEP.search(low)):
+            continue
+        loss, moment = _LOSS.search(low), _MOMENT.search(low)
+        found.append(
+            (
+                number,
+                (step[1] or step[2] or step[3], loss[1] if loss else "", moment[1].replace(",", ".") if moment else ""),
+            )
+        )
+    if len(found) < 2:
+        return None
+    return Table("", ["step", "loss", "timestamp"], [(number, list(row)) for number, row in found])
