@@ -13,6 +13,8 @@ from dlperf.audit.scaling import NOISE
 #: cells that two tables have in common by chance: of three digits one in 900
 LEAST_CELLS, LEAST_DIGITS = 4, 3
 ALIKE = 0.8
+#: of a model's name, how long it was trained
+SCHEDULE = re.compile(r"[_\- ]\d+ ?(x|e|ep|epochs?)\b", re.IGNORECASE)
 #: pairs of cells of a table that may have the same digits by chance, for such a pair to be told
 RARE = 0.05
 
@@ -135,6 +137,8 @@ def two_models(subject: Subject) -> Iterator[Finding]:
         cell, other = second[same], first[same]
         if model_a == model_b and _configuration(cell) == _configuration(other):
             continue
+        if model_a != model_b and SCHEDULE.sub("", model_a) == SCHEDULE.sub("", model_b):
+            continue  # one network that was trained longer
         what = f"{count} of {len(second)} cells as in {table_a} of {model_a} ({other.where})"
         expected = f"figures of {model_b} of its own" if model_a != model_b else "figures of its own"
         yield of(cell, ERROR if model_a != model_b else WARNING, expected, f"the digits of {what}")

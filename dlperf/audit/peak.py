@@ -54,8 +54,8 @@ def _printed_flops(one: Cell) -> Iterator[Finding]:
         peak = peaks.of(one.figure.device, mode)
         does = one.low * {"t": 1e12, "p": 1e15}[found[1].lower()]
         if peak and does > peaks.OVERCLOCK * peak:
-            told = f"{peaks.OVERCLOCK * peak / 1e12:.3g} TFLOP/s"
-            yield of(one, ERROR, f"at most {told}, 110 % of a {one.figure.device}'s peak ({mode})", one.figure.printed)
+            limit = f"{peaks.OVERCLOCK * peak / 1e12:.3g} TFLOP/s"
+            yield of(one, ERROR, f"at most {limit}, 110 % of a {one.figure.device}'s peak ({mode})", one.figure.printed)
 
 
 def share(subject: Subject) -> Iterator[Finding]:

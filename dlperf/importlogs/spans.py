@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -81,9 +82,7 @@ def ranked(
     expected = {"one": 1, "node": job.nnodes, "all": job.world_size}[log.ranks]
     every = _every(marks, log)
     if every > 1 and form.clock:
-        marks = [
-            mark._replace(time=form.clock(line.groups, mark.step)) for mark, line in zip(marks, found, strict=True)
-        ]
+        marks = list(_clocked(form.clock, marks, found))
         log = replace(log, timestamp="elapsed")
     if expected > 1 and told == {""} and several < expected:
         doubts.append(f"{several} of {expected} ranks that should print do")
@@ -97,6 +96,14 @@ def ranked(
         if every > 1 and form.seconds == "one":
             doubts.append(f"its lines tell the seconds of one step in {every}; the others are taken to be as long")
     return {rank: mine for rank, mine in by.items() if mine}, replace(log, every=every)
+
+
+def _clocked(
+    clock: Callable[[Mapping[str, str], int], float], marks: Sequence[logs.LogLine], found: Sequence[Line]
+) -> Iterator[logs.LogLine]:
+    for mark, line in zip(marks, found, strict=True):
+        with suppress(ValueError):  # 2.6.0, where another process wrote into the line
+            yield mark._replace(time=clock(line.groups, mark.step))
 
 
 def _every(marks: Sequence[logs.LogLine], log: Log) -> int:

@@ -736,3 +736,12 @@ def test_what_all_ranks_doubt_is_said_once(tmp_path):
     doubt = figures(written(tmp_path, lines))[read.OURS].doubt
     assert doubt.count("tell a step again") == 1
     assert "by loss scaling as a rule (likewise in 31 other ranks)" in doubt
+
+
+def test_a_mean_that_is_no_number_is_passed_over(tmp_path):
+    lines = [
+        f"Epoch: [0][{step:3d}/9999]\tTime  0.310 ( {'2.6.0' if step == 200 else '0.310'})\tData  0.106 ( 0.075)\tLoss 6.9e+00 (6.9e+00)"
+        for step in range(0, 2000, 10)
+    ]
+    found = figures(written(tmp_path, lines))
+    assert found[read.OURS].value == pytest.approx(32 * 32 / 0.31, rel=1e-3)
