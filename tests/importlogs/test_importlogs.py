@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from processes import wait_for, working_in
 
-from dlperf.errors import UsageError
+from dlperf.errors import RunError
 from dlperf.figures import published
 from dlperf.importlogs import many, read, runs, size
 from dlperf.importlogs.format import THEIRS
@@ -709,7 +709,7 @@ def test_a_reader_that_is_killed_is_one_message(tmp_path, monkeypatch):
     next(found)
     for child in multiprocessing.active_children():
         child.kill()
-    with pytest.raises(UsageError, match="was killed"):
+    with pytest.raises(RunError, match="was killed"):
         list(found)
 
 
