@@ -80,6 +80,7 @@ def test_one_job_holds_all_rows_and_its_results_come_back(cluster):
     assert (machine["container"], len(machine["nodes"])) == ("kubernetes", 1)  # pods have this machine's name
     assert f"Here: {out(cluster) / 'report.md'}" in printed
     assert "DLPERF RESULTS" not in printed
+    assert re.search(r"Its jobs ran for .*, \d+ % of it in measured steps", printed), printed
     whole = {path.relative_to(there(cluster)) for path in there(cluster).rglob("*") if path.is_file()}
     assert {path for path in whole if path.parts[0] not in ("allocation", "lock")} <= {
         path.relative_to(out(cluster)) for path in out(cluster).rglob("*")
