@@ -15,13 +15,15 @@ from tempfile import TemporaryDirectory
 
 from dlperf.archive import tar
 from dlperf.errors import reason
-from dlperf.launchers.jobs import PLACE
+from dlperf.launchers.jobs import PLACE, TOLD
 
 BEGIN, END = "-----BEGIN DLPERF RESULTS-----", "-----END DLPERF RESULTS-----"
 #: bytes of an archive. Kubelets keep 10 MiB of a log, and base64 makes a third more of it
 MOST = 4 * 2**20
 #: letters of a line: runtimes split longer ones at 16 KiB, and note the time of each
 LINE = 8000
+#: what of the job's own comes, too
+OF_JOB = f"{PLACE}/{TOLD}"
 #: what a report, and a comparison that goes on, can be without
 LARGE = ("runs", "code", "proofs", "source", "probes", "look")
 WHOLE, PART = "whole", "part"
@@ -46,7 +48,8 @@ def _packed(folder: Path, without: tuple[str, ...]) -> bytes | None:
     files = {}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder)
-        if path.is_file() and not path.is_symlink() and name.parts[0] not in (PLACE, "lock", *without):
+        wanted = name.as_posix() == OF_JOB or name.parts[0] not in (PLACE, "lock", *without)
+        if wanted and path.is_file() and not path.is_symlink():
             files[name.as_posix()] = path.read_bytes()
     try:
         return tar.packed("comparison", files)
@@ -79,7 +82,7 @@ def unpack(results: str, folder: Path) -> str:
     except (binascii.Error, tar.Refused, ValueError) as error:
         return f"Its results came back damaged ({reason(error)})"
     for name, content in files.items():
-        if name != tar.MANIFEST and not name.startswith(f"{PLACE}/"):
+        if name != tar.MANIFEST and (name == OF_JOB or not name.startswith(f"{PLACE}/")):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)
     return f"Its {', '.join(f'{one}/' for one in LARGE[:2])} did not come back" if match[3] == PART else ""

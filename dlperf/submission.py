@@ -2,7 +2,7 @@
 
 allocation/*.sh, *.yaml    what is submitted: the script, or the object, of each job
 allocation/submitted.jsonl one line for each job that was submitted
-allocation/jobs.jsonl      what Slurm's jobs write: when each began and ended, and its code
+allocation/jobs.jsonl      what jobs write: when each began and ended, and its code
 allocation/<id>.log        what its comparison prints
 """
 
@@ -24,7 +24,7 @@ from dlperf import launchers, parcel
 from dlperf.errors import Problem, RunError, UsageError, decimal, either
 from dlperf.flags import FLAGS
 from dlperf.launchers import Jobs, slurm
-from dlperf.launchers.jobs import PLACE, Batch, State
+from dlperf.launchers.jobs import PLACE, TOLD, Batch, State
 from dlperf.shell import quote
 from dlperf.words import count, duration
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from dlperf.planning.spec import Spec
     from dlperf.schema import Job, Record
 
-SUBMITTED, TOLD = "submitted.jsonl", slurm.TOLD
+SUBMITTED = "submitted.jsonl"
 #: seconds between two questions to the engine, from the first on: an answer that is as before makes them rarer
 ASKED = (1.0, 60.0)
 #: answers in which a job that has not said that it ended is missing, before it is taken for gone

@@ -76,25 +76,33 @@ class Batch:
     arguments: Mapping[str, str] = field(default_factory=dict)
 
 
+#: in PLACE: what a job writes, one line for each time that it began or ended
+TOLD = "jobs.jsonl"
 #: on a job's first node: the comparison, as a child that is told of a SIGTERM; its exit code is $code
 COMPARE = """\
+told() {{ printf '{{"event": "%s", "job": "%s", "code": %s, "at": %s, "nodes": "%s"}}\\n' \\
+  "$1" {job} "${{2:-null}}" "$(date +%s)" {nodes} >> {told}; }}
 if [ -e {manifest} ]; then set -- {again} "$@"; else set -- {words}; fi
-{begin}{under}{python} -m dlperf.compare "$@" &
+told began
+{under}{python} -m dlperf.compare "$@" &
 comparison=$!
 trap 'kill -TERM $comparison' TERM INT
 wait $comparison; code=$?
 while kill -0 $comparison 2>/dev/null; do wait $comparison; code=$?; done
+told ended $code
 """
 
 
-def compare(asked: Batch, begin: str = "", under: str = "") -> str:
+def compare(asked: Batch, job: str, nodes: str, under: str = "") -> str:
     """Shell commands that run the comparison; where it was begun before (the job was requeued, or is a further one) it
-    goes on. begin: commands before it. under: a program that runs it."""
+    goes on. job, nodes: their names, as the shell has them. under: a program that runs it."""
     return COMPARE.format(
+        job=job,
+        nodes=nodes,
+        told=quote(asked.folder / PLACE / TOLD),
         manifest=quote(asked.folder / "comparison.json"),
         again=command(*asked.again),
         words=command(*asked.words),
-        begin=begin,
         under=under,
         python=quote(asked.python),
     )

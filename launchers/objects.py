@@ -136,7 +136,9 @@ def _runs(asked: Batch) -> Object:
         pods=pods.PODS,
         python=python,
         nnodes=asked.nnodes,
-        compare=compare(asked, under=command("timeout", "-k", WARNED, max(1, 60 * asked.minutes - WARNED)) + " "),
+        compare=compare(
+            asked, '"${HOSTNAME%-*}"', '""', command("timeout", "-k", WARNED, max(1, 60 * asked.minutes - WARNED)) + " "
+        ),
         folder=quote(asked.folder),
     )
     # all pods have the same environments, and the interpreters that these link to

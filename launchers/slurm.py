@@ -168,8 +168,7 @@ class Slurm(Jobs):
         text = BATCH.format(
             setup=setup(asked.arguments),
             working=quote(working),
-            told=quote(asked.folder / PLACE / TOLD),
-            compare=compare(asked, "told began\n"),
+            compare=compare(asked, '"$SLURM_JOB_ID"', '"$SLURM_JOB_NODELIST"'),
         )
         return f"#!/bin/sh\n{_head(options, *words)}{text}"
 
@@ -242,14 +241,9 @@ def _accounted(jobs: Sequence[str]) -> dict[str, State]:
     return {job: State(state.split()[0], "") for job, state in found if state.strip()}  # "CANCELLED by 0"
 
 
-#: what a job writes, one line for each time that it began or ended
-TOLD = "jobs.jsonl"
 BATCH = """\
 {setup}cd {working} || exit
-told() {{ printf '{{"event": "%s", "job": "%s", "code": %s, "at": %s, "nodes": "%s"}}\\n' \\
-  "$1" "$SLURM_JOB_ID" "${{2:-null}}" "$(date +%s)" "$SLURM_JOB_NODELIST" >> {told}; }}
-{compare}told ended $code
-exit $code
+{compare}exit $code
 """
 
 LAUNCHER = Slurm()

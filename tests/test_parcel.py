@@ -6,7 +6,13 @@ import pytest
 
 from dlperf import parcel
 
-SMALL = {"comparison.json": b"{}", "records.jsonl": b"1\n2\n", "charts/a b.svg": b"<svg/>", "report.md": b"# r\n"}
+SMALL = {
+    "allocation/jobs.jsonl": b"{}\n",
+    "comparison.json": b"{}",
+    "records.jsonl": b"1\n2\n",
+    "charts/a b.svg": b"<svg/>",
+    "report.md": b"# r\n",
+}
 
 
 @pytest.fixture
