@@ -113,7 +113,7 @@ PRECISIONS = (
 MODELS = re.compile(
     r"resnet[- _]?(?:50(?:[- _]?v1(?:\.5|b)?)?|101|152|18|34)|\brn50\b|bert[- _]?(?:base|large)(?:-(?:un)?cased)?|"
     r"vgg[- _]?1[169]|gpt(?:[- _]?[23])?(?: ?(?:small|medium|large|xl))?(?![a-z])|inception[- _]?v?[34]|alexnet|"
-    r"transformer[- ]?xl|transformer|word2vec|ctr(?:[-_ ]dnn)?|simnet(?:[-_ ]bow)?",
+    r"transformer[- ]?xl|transformer|word2vec|(?<![a-z])ctr(?:[-_ ]dnn)?(?![a-z])|simnet(?:[-_ ]bow)?",
     re.IGNORECASE,
 )
 DEVICES = re.compile(
@@ -161,7 +161,7 @@ NEUTRAL = frozenset(
         *("computed", "mean", "average", "avg", "median", "batch", "size", "sizes", "pre"),
         *("pretraining", "number", "numbers", "total", "higher", "better", "sec", "second"),
         *("seconds", "using", "used", "as", "model", "models", "images", "image", "synthetic"),
-        *("data", "measured", "each"),
+        *("data", "measured", "each", "framework", "frameworks", "system", "systems", "efficiency", "speedup"),
     ]
 )
 SIZE = re.compile(r"(\d+)\s*n(?:odes?)?\s*[x_\- ]*\s*(\d+)\s*([gd])(?:pus?|evices?)?", re.IGNORECASE)
@@ -295,7 +295,7 @@ def batch(told: str) -> tuple[str, str]:
 @cache
 def rest(*told: str) -> str:
     """What tells systems apart that no other field has: the words that are left, each once."""
-    text = " ".join(told).replace("_", " ")
+    text = re.sub(r"\b(table|tab\.|figure|fig\.|appendix) ?\d+[.:]?", " ", " ".join(told).replace("_", " "), flags=re.I)
     for _, pattern in (*ESTIMATED, *PRECISIONS, *FRAMEWORKS):
         text = re.sub(pattern, " ", text, flags=re.IGNORECASE)
     for pattern_ in (UNITS, BATCH, SIZE, _PER_NODE, _NODES, _WHOLE, _TIMES, DEVICES, MODELS, RATE, EACH):

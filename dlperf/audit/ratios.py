@@ -53,8 +53,10 @@ class Ratio:
 
     @property
     def told_by(self) -> bool:
-        """Whether it gives the cell, by two digits at least."""
-        return self.cell.digits > 1 and (self.rounds or self.cut or self.near)
+        """Whether it gives the cell, by two digits at least, as 3.0 has."""
+        return (self.cell.digits > 1 or (self.cell.decimals > 0 and self.cell.number >= 1)) and (
+            self.rounds or self.cut or self.near
+        )
 
     @property
     def near(self) -> bool:

@@ -150,6 +150,8 @@ def losses(subject: Subject) -> Iterator[Finding]:
             continue
         if not all(map(math.isfinite, told)):
             yield at(subject, record, ERROR, "a loss that is a number", str(told[-1]))
+        elif len(told) < len(record.windows) and record.job.traits.worker:  # JSON has no other word for NaN
+            yield at(subject, record, WARNING, "a loss of each window", f"null in {len(record.windows) - len(told)}")
         elif len(told) > 1 and told[0] > 0 and told[-1] > ROSE * told[0]:
             severity = ERROR if told[-1] > FLEW * told[0] else WARNING
             rising.setdefault((record.job.id, severity), []).append(record)

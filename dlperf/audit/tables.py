@@ -149,11 +149,15 @@ class _Section:
             yield Table(one.title, one.head, one.rows, notes)
 
 
+#: the line that begins a block of code, or ends it
+FENCE = re.compile(r"`{3,}[^`]*$|~{3,}")
+
+
 def _markdown(lines: Sequence[str]) -> list[Table]:
     """Rows that are too short or long are filled or cut, as renderers do."""
     found: list[Table] = []
     section, block, html = _Section(), list[tuple[int | str, list[str]]](), list[str]()
-    fenced = False
+    fence = ""
     for number, line in enumerate([*lines, ""], 1):
         told = line.strip()
         if html or re.match(r"(<\w+[^>]*>)*<table\b", told, re.IGNORECASE):
@@ -175,11 +179,11 @@ def _markdown(lines: Sequence[str]) -> list[Table]:
         block = []
         if not told:
             continue
-        if told.startswith(("```", "~~~")):
-            fenced = not fenced
+        if FENCE.match(told) and (not fence or (told.startswith(fence) and not told.strip(fence[0]))):
+            fence = "" if fence else told[: len(told) - len(told.lstrip(told[0]))]
             continue
         level = len(told) - len(told.lstrip("#"))
-        if 0 < level < 7 and not fenced:  # in code a comment
+        if 0 < level < 7 and not fence:  # in code a comment
             found += section.found()
             section = section.below(level, plain(told.strip("# "))[:200])
         else:

@@ -70,6 +70,7 @@ def test_a_calm_comparison_has_none() -> None:
         ({"started": "2020-01-01T00:00:00+00:00"}, "clocks", ERROR),
         ({"loss": float("nan")}, "loss", ERROR),
         ({"loss": 200.0}, "loss", ERROR),
+        ({"loss": None}, "loss", WARNING),
         ({"loss": 15.0}, "loss", WARNING),
         ({"conditions": {"cpu_others_share": 0.9}}, "throttling and foreign load", WARNING),
         ({"conditions": {"cpu_steal_share": 0.9}}, "throttling and foreign load", WARNING),
