@@ -59,8 +59,8 @@ Publisher = Callable[[Sequence[Line], Job], Told | None]
 @dataclass(frozen=True)
 class Total:
     """A line of a log's end. line: with the group `value`, a rate, or `seconds`, of all steps. of: what the rate
-    counts: "all" devices or a "device". estimator: of dlperf.figures.published. several: what is
-    made of the values of several lines; else the last counts."""
+    counts: "all" devices, a "device" or a "worker" (see Format). estimator: of dlperf.figures.published. several: what
+    is made of the values of several lines; else the last counts."""
 
     column: str
     line: re.Pattern[str]
@@ -102,8 +102,9 @@ class Format:
     with the needle.
 
     seconds: what lines that tell seconds tell those of: the steps since the "line" before, "one" step, or one in the
-    "mean" since the line before. clock: of lines that tell the mean since a start too, the seconds from there, by
-    groups and step; it counts where lines are steps apart."""
+    "mean" since the line before. workers: how many print rates of their own, by the log's head. clock: of lines that
+    tell the mean since a start too, the seconds from there, by groups and step; it counts where lines are steps
+    apart."""
 
     name: str
     title: str
@@ -130,6 +131,7 @@ class Format:
     events: Callable[[Iterable[tuple[int, str]]], list[Event]] | None = None
     seconds: str = "line"
     clock: Callable[[Mapping[str, str], int], float] | None = None
+    workers: Callable[[str], int] | None = None
 
 
 def argument(name: str, text: str) -> str | None:

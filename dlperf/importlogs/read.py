@@ -95,7 +95,8 @@ def _read(path: Path, shown: str, form: Format, log: Seen, given: Mapping[str, s
     if len(lines.matches) >= logs.MOST:
         doubts.append(f"its first {logs.MOST:,} lines with figures were read")
     made = _of_lines(form, lines.log, lines.matches, sized, job, path.name, doubts) if lines.log else []
-    made += [one for total in lines.totals.values() if (one := _of_total(total, sized, job))]
+    workers = form.workers(log.text) if form.workers else 1
+    made += [one for total in lines.totals.values() if (one := _of_total(total, sized, job, workers))]
     made += [Made(*one[:6], (one[6],) if one[6] else (), one[7]) for one in lines.events]
     if not made:
         raise Refused(doubts[-1] if doubts else f"{path.name}: no figure can be made of its lines")
@@ -207,7 +208,7 @@ def _once(told: Sequence[Sequence[str]]) -> Iterator[str]:
         yield several[0] + (f" (likewise in {count(len(several) - 1, 'other rank')})" if len(several) > 1 else "")
 
 
-def _of_total(summed: Summed, sized: Size, job: Job) -> Made | None:
+def _of_total(summed: Summed, sized: Size, job: Job, workers: int) -> Made | None:
     total, groups = summed.total, summed.groups
     try:
         if "seconds" in groups:
@@ -216,7 +217,7 @@ def _of_total(summed: Summed, sized: Size, job: Job) -> Made | None:
             value = job.global_batch_size * sized.claimed / float(groups["seconds"])
         else:
             value = total.several(list(map(float, summed.values))) if total.several else float(groups["value"])
-            value *= {"all": 1, "device": job.world_size}[total.of]
+            value *= {"all": 1, "device": job.world_size, "worker": workers}[total.of]
     except (ValueError, ZeroDivisionError, OverflowError):
         return None
     if not 0 < value < logs.BEYOND:

@@ -10,16 +10,14 @@ from pathlib import PurePath
 from dlperf.errors import whole_number
 from dlperf.importlogs.format import Format, argument
 
-#: folders of DLPerf's tree, 4n8g and bz128; of file names, what stands between underlines, dots and hyphens; of folders
-#: whose names have more, as resnet50_1n8g, their sizes
+#: folders of DLPerf's tree, 4n8g and bz128; of all names, what stands between underlines, dots and hyphens
 FOLDERS = (
     re.compile(r"(?P<nodes>\d{1,5})n(?P<devices_per_node>\d{1,5})[gd]"),
     re.compile(r"(?:bz|b|bs)(?P<batch>\d{1,7})"),
     re.compile(r"(?P<precision>fp32|tf32|fp16|amp|bf16)"),
 )
-SIZES = FOLDERS[0], re.compile(r"n(?P<nodes>\d{1,5})c(?P<devices_per_node>\d{1,5})")
 WORDS = (
-    *(*SIZES, FOLDERS[2]),
+    *(FOLDERS[0], re.compile(r"n(?P<nodes>\d{1,5})c(?P<devices_per_node>\d{1,5})"), FOLDERS[2]),
     *(re.compile(r"(?:bz|bs)(?P<batch>\d{1,7})"), re.compile(r"gpus?(?P<devices>\d{1,6})")),
 )
 #: files of DLPerf's tree: r50_b128_fp32_5.log
@@ -63,7 +61,7 @@ def of_path(path: PurePath, doubts: list[str]) -> dict[str, str]:
     places = [name, *(one.fullmatch(word) for word in words for one in WORDS)]
     for part in reversed(path.parts[:-1]):
         places += [one.fullmatch(part) for one in FOLDERS]
-        places += [one.fullmatch(word) for word in re.split(r"[_.-]+", part.lower()) for one in SIZES]
+        places += [one.fullmatch(word) for word in re.split(r"[_.-]+", part.lower()) for one in WORDS]
     for found in filter(None, places):
         for key, value in found.groupdict().items():
             if value:

@@ -438,6 +438,7 @@ def refused(path, **sizes):
         ("rn50_b64_amp_3.log", (None, None, "64", "amp")),
         ("efficientnet-b7_fp32.log", (None, None, None, "fp32")),
         ("resnet50_2n8g/bs96/log", (2, 8, "96", None)),
+        ("resnet50_2n8g_bs96_fp32/workerlog.0", (2, 8, "96", "fp32")),
         ("N4C8/bert_bs32_fp16.log", (4, 8, "32", "fp16")),
     ],
 )
@@ -745,3 +746,30 @@ def test_a_mean_that_is_no_number_is_passed_over(tmp_path):
     ]
     found = figures(written(tmp_path, lines))
     assert found[read.OURS].value == pytest.approx(32 * 32 / 0.31, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("single", "variables", "devices", "whole"),
+    [
+        ("False", "replicated", "'/gpu:0', '/gpu:1', '/gpu:2', '/gpu:3'", 390.0),
+        ("False", "horovod", "'horovod/gpu:0', 'horovod/gpu:1', 'horovod/gpu:2', 'horovod/gpu:3'", 4 * 390.0),
+        ("False", "distributed_replicated", "'/job:worker/task:0/gpu:0', '/job:worker/task:0/gpu:1'", 2 * 390.0),
+        ("True", "distributed_all_reduce", "'/gpu:0', '/gpu:1'", 390.0),
+    ],
+)
+def test_lines_of_one_worker_are_of_all(single, variables, devices, whole, tmp_path):
+    head = ["Mode:        training", f"SingleSess:  {single}", "Batch size:  256 global", "             64 per device"]
+    head += ["Num batches: 100", f"Devices:     [{devices}]", f"Variables:   {variables}"]
+    lines = [*head, "100\timages/sec: 390.0 +/- 0.1 (jitter = 0.5)\t7.8"]
+    found = figures(written(tmp_path, lines, "1n4g"), precision="fp32")
+    assert found["images/sec of its last line"].value == whole
+
+
+def test_bfloat16_of_a_trainer(tmp_path):
+    lines = ["TrainingArguments(bf16=True, per_device_train_batch_size=8)", "  Instantaneous batch size per device = 8"]
+    lines += ["  Total optimization steps = 390", "{'train_runtime': 780.0, 'train_samples_per_second': 128.0}"]
+    place = tmp_path / "1n8g" / "log.txt"
+    place.parent.mkdir()
+    place.write_text("\n".join([*lines, ""]))
+    made = read.read(place, "1n8g/log.txt", FORMS, None, {})
+    assert made.size.precision == "bf16"

@@ -18,6 +18,18 @@ def told(head: str) -> dict[str, str]:
     return found
 
 
+def workers(head: str) -> int:
+    """Those that print rates of their own, but the total of all: with Horovod each has one device, else those of its
+    list."""
+    devices = whole_number(told(head).get("devices", "")) or 1
+    if re.search(r"SingleSess: +True", head):
+        return 1
+    if re.search(r"Variables: +horovod|horovod/\w+:\d", head):
+        return devices
+    mine = re.search(r"Devices: +\[([^\]\n]*)\]", head)
+    return max(1, devices // (mine[1].count(",") + 1)) if mine else 1
+
+
 FORMAT = Format(
     name="tf-cnn-benchmarks",
     title="tf_cnn_benchmarks",
@@ -28,6 +40,7 @@ FORMAT = Format(
     warmup=0,
     facts={"model": "Model", "steps": "Num batches"},
     told=told,
+    workers=workers,
     totals=(
         Total(
             "samples over seconds",
@@ -41,6 +54,7 @@ FORMAT = Format(
             re.compile(r"(?:^|[\s>:])\d+\s+images/sec: (?P<value>[\d.]+) \+/-"),
             b"images/sec:",
             "last_printed",
+            of="worker",
         ),
     ),
 )

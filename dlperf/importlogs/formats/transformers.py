@@ -15,11 +15,14 @@ WHOLE = "of the whole run, its first steps too"
 
 
 def told(head: str) -> dict[str, str]:
-    """How many devices share the batch of all."""
+    """How many devices share the batch of all, and bfloat16."""
     each = whole_number(argument("Instantaneous batch size per device", head))
     parts = whole_number(argument("Gradient Accumulation steps", head))
     every = whole_number(argument("Total train batch size (w. parallel, distributed & accumulation)", head))
-    return {"devices": str(every // (each * parts))} if each and parts and every and every % (each * parts) == 0 else {}
+    found = {"precision": "bf16"} if re.search(r"\bbf16['\"]?\s{0,9}[=:]\s{0,9}['\"]?True", head) else {}
+    if each and parts and every and every % (each * parts) == 0:
+        found["devices"] = str(every // (each * parts))
+    return found
 
 
 FORMAT = Format(
