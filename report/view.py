@@ -177,7 +177,8 @@ def _section(summaries: Sequence[Summary], skips: Sequence[Skip]) -> str:
 
 
 def machine(comparison: Comparison) -> Table:
-    told = (*_machine_rows(comparison.machine), *_nodes(comparison.machine), *speeds.measured(comparison))
+    nodes = *_nodes(comparison.machine), ("runs on", _hosts(comparison))
+    told = (*_machine_rows(comparison.machine), *nodes, *speeds.measured(comparison))
     rows = [(title, value) for title, value in told if value]
     rows = rows or [("machine", "not described")]
     return Table(tuple(map(Column, MACHINE)), tuple(Row((title, text.line(value, 400))) for title, value in rows))
@@ -217,6 +218,16 @@ def _nodes(machine: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
             kind.get("kernel", ""),
         ]
         yield text.count(kind["count"], "node"), "; ".join(filter(None, told))
+
+
+def _hosts(comparison: Comparison) -> str:
+    """Where there are several: each, and how many runs it had a part in; results.csv has those of each run."""
+    found: dict[str, int] = {}
+    for record in comparison.records:
+        for host in dict.fromkeys(filter(None, record.hosts)):
+            found[host] = found.get(host, 0) + 1
+    named = [f"{host}: {number}" for host, number in sorted(found.items())]
+    return f"{', '.join(named)}; results.csv has the hosts of each run" if len(named) > 1 else ""
 
 
 def _cores(machine: Mapping[str, Any]) -> str:

@@ -30,6 +30,7 @@ from dlperf.figures.statistics import Estimate
 from dlperf.report import caveats, charts, sampled, text
 from dlperf.report.index import index
 from dlperf.report.shape import Scaling
+from dlperf.report.view import machine as machine_table
 from dlperf.report.view import view
 from dlperf.schema import Bound, Certificate, Comparison, Difference, Failure, Job, Record, Skip, Trajectory, Window
 from dlperf.sources import dlperf_v1
@@ -1213,3 +1214,12 @@ def test_a_node_that_is_slow_is_named(shares: list[float], told: str) -> None:
     assert told in said
     assert ("slowest node" in said) == bool(told)
     assert ("its own had 60 % of the FLOP/s" in said) == bool(told)
+
+
+def test_hosts_are_told_with_their_runs_where_there_are_several() -> None:
+    made = placed("pytorch", 2, 1, [10.0, 11.0]) + placed("pytorch", 1, 1, [5.0])
+    alone = [dataclasses.replace(one, hosts=one.hosts or ("host0",)) for one in made]
+    told = dict(row.cells[:2] for row in machine_table(Comparison({}, {}, "", "", 0, (), tuple(alone), ())).rows)
+    assert told["runs on"] == "host0: 3, host1: 2; results.csv has the hosts of each run"
+    told = dict(row.cells[:2] for row in machine_table(Comparison({}, {}, "", "", 0, (), tuple(alone[2:]), ())).rows)
+    assert "runs on" not in told
