@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -244,6 +245,7 @@ def test_who_submitted_may_leave_and_come_back(testbed, tmp_path):
     attach = [*COMPARE, "--attach", str(tmp_path / "out")]
     environ = {**os.environ, **testbed.environment}
     looking = subprocess.Popen(attach, stdout=subprocess.PIPE, text=True, env=environ)
+    assert "Slurm job" in looking.stdout.readline()  # from here on it is told of Ctrl-C
     wait_for(lambda: jobs_began(tmp_path))
     looking.send_signal(signal.SIGINT)
     assert "Its jobs go on" in looking.communicate(timeout=60)[0]
@@ -297,6 +299,23 @@ def test_a_node_that_dies_costs_the_run_that_it_had(testbed, tmp_path):
 
 def job_log(folder):
     return "".join(path.read_text() for path in (folder / "out" / "allocation").glob("*.log"))
+
+
+@pytest.mark.parametrize("how", ["salloc", "sbatch"])
+def test_inside_of_a_job_its_nodes_are_used(testbed, tmp_path, how):
+    """The shell of salloc is on this machine, the script of sbatch on the first node."""
+    command = [*COMPARE, "-o", tmp_path / "out", *FAKE, "--launcher", "slurm", "--nnodes", "1,2"]
+    options = ["-N2", "--exclusive"]
+    if how == "sbatch":
+        command = ["--wait", f"--output={tmp_path}/log", f"--wrap={shlex.join(map(str, command))}"]
+    environ = {**os.environ, **testbed.environment}
+    ended = subprocess.run([how, *options, *command], capture_output=True, text=True, env=environ, timeout=300)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert {record.job.nnodes: set(record.hosts) for record in records(tmp_path)} == {
+        1: {"node1"},
+        2: {"node1", "node2"},
+    }
+    assert not (tmp_path / "out" / "allocation" / "submitted.jsonl").exists()
 
 
 def test_a_job_for_each_row_one_after_the_other(testbed, tmp_path):
