@@ -309,7 +309,8 @@ def test_inside_of_a_job_its_nodes_are_used(testbed, tmp_path, how):
     if how == "sbatch":
         command = ["--wait", f"--output={tmp_path}/log", f"--wrap={shlex.join(map(str, command))}"]
     environ = {**os.environ, **testbed.environment}
-    ended = subprocess.run([how, *options, *command], capture_output=True, text=True, env=environ, timeout=300)
+    words = [str(word) for word in (how, *options, *command)]
+    ended = subprocess.run(words, capture_output=True, text=True, env=environ, timeout=300)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert {record.job.nnodes: set(record.hosts) for record in records(tmp_path)} == {
         1: {"node1"},
