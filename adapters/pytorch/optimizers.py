@@ -56,7 +56,8 @@ def divisor(gradients, clip_norm, scale):
 def clip(gradients, clip_norm):
     """Scale gradients in place so that the norm of all together is at most clip_norm."""
     # torch.nn.utils.clip_grad_norm_ divides by norm + 1e-6; the other frameworks, and the paper, by the norm
-    torch._foreach_mul_(gradients, (clip_norm / total_norm(gradients)).clamp(max=1.0))
+    norm = total_norm(gradients)
+    torch._foreach_mul_(gradients, (clip_norm / norm).clamp(max=1.0))
 
 
 def total_norm(gradients):
