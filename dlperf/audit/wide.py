@@ -209,7 +209,7 @@ class Read:
             told.get("devices", ""),
         ]:
             nodes, devices = headings.size(text) if not re.fullmatch(r"\d*", text) else (None, None)
-            if devices or nodes:
+            if nodes or not told.get("devices", "").isdigit():  # a machine may have more than a row used: 8x V100
                 told.update({key: str(one) for key, one in (("nodes", nodes), ("devices", devices)) if one})
         told["marks"] = next(filter(None, (_mark(row[at]) for at in self.labels)), "")
         told["label"] = " ".join([*free, told.get("system", ""), told.get("framework", ""), told.get("device", "")])
