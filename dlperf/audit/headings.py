@@ -60,6 +60,8 @@ CLOCK = (
     r"^((total|elapsed|wall|run) ?)?(seconds|elapsed|time|timestamp|ts|clock|date ?time|duration|runtime)( time)?"
     r"( ?[(\[]?s(ec\w*)?[)\]]?)?$"
 )
+#: a column of whole numbers that says which step a row is of
+STEP = re.compile(r"^(global )?(step|iteration|iter|batch)s?( number)?$", re.IGNORECASE)
 #: what a column of figures is, likewise
 QUANTITIES = (
     ("other", r"(time|latency).*speed ?-?up|throttl|other process|foreign"),

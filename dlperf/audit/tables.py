@@ -368,6 +368,7 @@ def _objects(told: Any, place: str, around: Mapping[str, str], depth: int) -> It
             mine |= {name if name not in mine else f"{key} {name}": one for name, one in part.items()}
     if len(mine) > len(around) and (not nested or any(RATED.search(key) for key in mine.keys() - around.keys())):
         yield place, mine
+        mine = {key: one for key, one in mine.items() if key in around or not WHOLE.search(key)}
     for key, one in nested.items():
         label = {f"name {depth}": key} if isinstance(one, dict) else {}
         yield from _objects(one, f"{place}.{key}".lstrip("."), {**mine, **label}, depth + 1)
@@ -378,6 +379,12 @@ SETTINGS = re.compile(
     r"config\w*|settings?|arg\w*|hyper\w*|meta\w*|env\w*|hardware|setup|machine|system", re.IGNORECASE
 )
 RATED = re.compile(r"(per|/)_?s(ec(ond)?)?(_|$)|throughput|ips$|speed|rate", re.IGNORECASE)
+
+#: of an object in JSON whose figure is told already, what is of all of it and not of each part: `average_ips`, `seconds`
+WHOLE = re.compile(
+    rf"{RATED.pattern}|^(total_?|elapsed_?)?(samples|images|sentences|sequences|tokens|seconds|elapsed|time|duration)$",
+    re.IGNORECASE,
+)
 
 
 def _scalar(told: Any) -> str:

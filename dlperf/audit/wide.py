@@ -92,6 +92,8 @@ class Read:
             named = ""  # samples/s at a batch size
         if named == "batch" and (any(headings.batch(head)) or any("." in one for one in cells)):
             named = ""
+        if not named and headings.STEP.fullmatch(normal(head)) and all(one.isdigit() for one in cells):
+            return "label"
         if named == "throttled" or (named and not (headings.rated(head) and named not in OPTIONS)):
             return named
         if mostly or (numbers and headings.rated(head)) or re.search(r"\bloss\b", normal(head)):
