@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 
 from dlperf.audit import headings
 from dlperf.audit.cells import NOTES, Cell, Subject, counted
@@ -71,7 +71,7 @@ def not_in_the_log(subject: Subject) -> Iterator[Finding]:
     if not logs:
         return
     told = [one for one in subject.rates if not _is_log(one) and one.number]
-    mine = {id(one): [log for log in logs.get(one.size, ()) if _may_be_of(log, one)] for one in told}
+    mine = {id(one): [log for log in logs_of(one, logs) if may_be_of(log, one)] for one in told}
     claims: dict[int, set[Hashable]] = {}
     for one in told:
         for log in mine[id(one)]:
@@ -81,17 +81,23 @@ def not_in_the_log(subject: Subject) -> Iterator[Finding]:
             yield from _against(one, own)
 
 
-def _may_be_of(log: Cell, one: Cell) -> bool:
+def logs_of(one: Cell, logs: Mapping[int | None, Sequence[Cell]]) -> Sequence[Cell]:
+    """Of logs by size those of a cell's, and those that tell none."""
+    return [*logs.get(one.size, ()), *(logs.get(None, ()) if one.size else ())]
+
+
+def may_be_of(log: Cell, one: Cell) -> bool:
     """Whether nothing that both tell differs; one of them may have samples in a second for images."""
     a, b = log.figure, one.figure
     pairs = (
         *((getattr(a, name), getattr(b, name)) for name in ("model", "precision", "framework")),
         (a.options.get("sequence"), b.options.get("sequence")),
-        (_system(log), _system(one)) if not (a.framework and b.framework) else ("", ""),
         (counted(a.unit) if a.unit else "", counted(b.unit) if b.unit else ""),
     )
     batches = log.batch == one.batch or not (log.batch[1] and one.batch[1])
-    return batches and all(x == y or not x or not y for x, y in pairs)
+    systems = _system(log), _system(one)
+    alike = (a.framework and b.framework) or systems[0] <= systems[1] or systems[1] <= systems[0]
+    return batches and bool(alike) and all(x == y or not x or not y for x, y in pairs)
 
 
 def _against(one: Cell, logs: Sequence[Cell]) -> Iterator[Finding]:
@@ -103,11 +109,13 @@ def _against(one: Cell, logs: Sequence[Cell]) -> Iterator[Finding]:
     above = "above" if one.number > nearest.number else "below"
     count = f"the nearest of {len(logs)} logs" if len(logs) > 1 else "as its log gives"
     expected = f"{nearest.figure.printed}, {count} ({nearest.where})"
-    yield of(one, ERROR if apart > NOISE else WARNING, expected, f"{one.figure.printed}, {100 * apart:.1f} % {above}")
+    sure = apart > NOISE and nearest.size  # else it may be of another number of devices
+    yield of(one, ERROR if sure else WARNING, expected, f"{one.figure.printed}, {100 * apart:.1f} % {above}")
 
 
-def _system(one: Cell) -> str:
-    return re.sub(r"[^a-z0-9]+", "", (one.figure.system or one.figure.framework).lower())
+def _system(one: Cell) -> set[str]:
+    """Its words: a heading may leave out those that say its framework."""
+    return set(re.findall("[a-z0-9]+", (one.figure.system or one.figure.framework).lower()))
 
 
 def means_of_rates(subject: Subject) -> Iterator[Finding]:

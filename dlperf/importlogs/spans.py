@@ -46,7 +46,9 @@ def span(form: Format, log: Log, mine: Sequence[logs.LogLine], job: Job, name: s
         start = next((mark for mark in marks if mark.steps >= least), None)
         if start is None or marks[-1].steps <= start.steps:
             if not spans:
-                doubts.append(f"{name} ends after step {marks[-1].steps}, within the first {form.warmup}")
+                within = f"within the first {form.warmup}" if marks[-1].steps <= form.warmup else ""
+                left = within or f"and is left with no two lines after the first {form.warmup}"
+                doubts.append(f"{name} ends after step {marks[-1].steps}, {left}")
             break
         steps = min(form.steps, marks[-1].steps - start.steps)
         window = logs.windows(marks, Steps(start.steps, steps, 1, 0), log, job.global_batch_size, name)[0]
