@@ -103,3 +103,12 @@ def test_a_wrong_request_is_one_message(words: list[str], says: str, capsys: pyt
     assert told.out == ""
     assert says in told.err
     assert len(told.err.splitlines()) == 1
+
+
+def test_a_folder_of_logs_that_cannot_be_read_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.log").write_text("Epoch: [0][  0/100]\tTime  0.710 ( 0.720)\tLoss 7.0 (7.0)\n", encoding="utf-8")
+    (tmp_path / "b.log").write_text("nothing\n", encoding="utf-8")
+    assert command.main([str(tmp_path)]) == 0
+    told = capsys.readouterr().out
+    assert "2 logs could not be read: a.log: " in told
+    assert "1 warning" in told
