@@ -27,7 +27,9 @@ def tables_disagree(subject: Subject) -> Iterator[Finding]:
     pairs = [(a, b) for cells in told for a, *others in [_first_of_tables(cells) or [cells[0]]] for b in others]
     yield from _disagreeing(pairs)
     without = [*_without_batch(subject)]
-    agreeing = {a.figure.table for a, b in without if not _apart(a, b)}  # a table in which none does is of another batch
+    agreeing = {
+        a.figure.table for a, b in without if not _apart(a, b)
+    }  # a table in which none does is of another batch
     yield from _disagreeing([(b, a) for a, b in without if a.figure.table in agreeing])
 
 

@@ -8,6 +8,7 @@ from collections.abc import Hashable, Iterator
 from dlperf.audit.agreement import logs_of, may_be_of
 from dlperf.audit.cells import Cell, Subject, stated
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, merged, of
+from dlperf.audit.tables import CELLS, ROWS
 from dlperf.words import count
 
 #: the names under which options say how many steps ran
@@ -53,7 +54,10 @@ def _ended(subject: Subject) -> Iterator[Finding]:
 
 
 def unread(subject: Subject) -> Iterator[Finding]:
-    """Where no log of a folder has a figure: what was said of it is held against nothing."""
+    """Rows that were left out; and where no log of a folder has a figure: tables are held against nothing."""
+    if subject.left:
+        expected = f"tables of at most {ROWS:,} rows, and {CELLS:,} cells"
+        yield Finding(WARNING, subject.name, "", "", "", "", expected, f"{count(subject.left, 'row')} not read")
     if subject.unread and not any(one.of_log for one in subject.rates):
         (name, why), *_ = subject.unread.items()
         found = f"{count(len(subject.unread), 'log')} could not be read: {name}: {why}"
@@ -118,10 +122,10 @@ RULES = (
         few_runs,
     ),
     Rule(
-        "logs without figures",
-        "Of a folder's logs some have figures that can be read.",
+        "not read",
+        "All rows of a table are read, and some of a folder's logs have figures.",
         WARNING,
-        "none: what the importers of dlperf say",
+        "none: what dlperf reads",
         unread,
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 import statistics
@@ -72,7 +73,7 @@ def folder(place: Path) -> Subject:
 def file(path: Path, name: str = "") -> Subject:
     """Of a figures.csv, a plain table or a log. UsageError that names file, line and column."""
     name = name or path.name
-    text = _text(path)
+    text, over = _last_updates(_text(path))
     try:
         if path.suffix.lower() not in tables.MARKDOWN and is_figures(text):
             found = published.numbered(text.splitlines(keepends=True), partial=True)
@@ -80,11 +81,26 @@ def file(path: Path, name: str = "") -> Subject:
             return Subject(name, of_lines, plain=True)
         logged = path.suffix.lower() in LOGS or (not path.suffix and "loss" in text)
         if logged and (made := log(path, path.name, name, text)) and made.cells:
-            return made
-        figures, labels = wide.figures(tables.tables(text, path.suffix.lower()), path.name, path.stem)
-        return Subject(name, [of(figure, name, "") for figure in figures], labels=labels, plain=True)
+            return replace(made, left=made.left + over)
+        found_ = tables.tables(text, path.suffix.lower())
+        figures, labels = wide.figures(found_, path.name, path.stem)
+        left = over + sum(one.left for one in found_)
+        return Subject(name, [of(figure, name, "") for figure in figures], labels=labels, plain=True, left=left)
     except ValueError as error:
         raise UsageError([Problem(str(path), "", says=f"{error}.")]) from None
+
+
+#: of a line that a progress bar writes over and over, the updates that are read
+UPDATES = 1000
+
+
+def _last_updates(text: str) -> tuple[str, int]:
+    """Without all but the last updates of each line, and how many these were."""
+    if text.count("\r") - text.count("\r\n") <= UPDATES:
+        return text, 0
+    lines = [line.split("\r") for line in text.split("\n")]
+    over = sum(max(0, len(parts) - UPDATES) for parts in lines)
+    return "\n".join("\r".join(parts[-UPDATES:]) for parts in lines), over
 
 
 def log(path: Path, shown: str, name: str, text: str) -> Subject | None:
@@ -96,10 +112,12 @@ def log(path: Path, shown: str, name: str, text: str) -> Subject | None:
     if why and lines and not NO_TRAINING.search(why) and (ended := _ended(path, shown, lines)):
         made.append(of(ended, name, shown))
     if lines and any(any(row[1:]) for _, row in lines.rows):
-        figures, labels = wide.figures([lines], shown, shown, needed=False)
+        kept = replace(lines, rows=lines.rows[: tables.ROWS])
+        figures, labels = wide.figures([kept], shown, shown, needed=False)
         made += [of(figure, name, "") for figure in figures]
     unread = {shown: why} if why and (lines or path.suffix.lower() in (".log", ".out", ".err")) else {}
-    return Subject(name, made, labels=labels, plain=True, unread=unread) if made or unread else None
+    left = max(0, len(lines.rows) - tables.ROWS) if lines else 0
+    return Subject(name, made, labels=labels, plain=True, unread=unread, left=left) if made or unread else None
 
 
 #: of why a log is not read, that its steps are none of training
@@ -221,8 +239,9 @@ def _tree(place: Path) -> Iterator[Subject]:
             continue
         suffix = path.suffix.lower()
         if suffix in LOGS or not suffix:
-            made = log(path, name, place.name, path.read_bytes().decode("utf-8", "replace"))
-            logs += [made] if made else []
+            text, over = _last_updates(path.read_bytes().decode("utf-8", "replace"))
+            made = log(path, name, place.name, text)
+            logs += [replace(made, left=made.left + over)] if made else []
         elif suffix in TABLES:
             try:
                 if suffix != ".json" or not _ours(_text(path)):
@@ -233,7 +252,8 @@ def _tree(place: Path) -> Iterator[Subject]:
         held = [one for several in logs for one in several.cells]
         labels = {key: label for one in logs for key, label in one.labels.items()}
         unread = {key: why for one in logs for key, why in one.unread.items()}
-        yield Subject(f"{place.name}: logs", held, labels=labels, plain=True, unread=unread)
+        left = sum(one.left for one in logs)
+        yield Subject(f"{place.name}: logs", held, labels=labels, plain=True, unread=unread, left=left)
 
 
 def of(figure: published.Figure, source: str, where: str) -> Cell:
@@ -254,6 +274,8 @@ def _text(path: Path) -> str:
             says = f"it has {path.stat().st_size:,} bytes; at most {MOST:,} are read."
             raise UsageError([Problem(str(path), "", says=says)])
         held = path.read_bytes()
+        if held.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise UsageError([Problem(str(path), "", says="it is UTF-16. Convert it to UTF-8 first.")])
         if b"\0" in held[:4096]:
             raise UsageError([Problem(str(path), "", says="it is binary. Name a table, a log, or a results.json.")])
         return held.decode("utf-8-sig")

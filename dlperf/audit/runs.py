@@ -121,7 +121,9 @@ def _in_order(subject: Subject, comparison: Comparison) -> Iterator[Finding]:
         for at_, (block, began, record) in enumerate(starts):
             sooner = [later for other, start, later in starts[at_ + 1 :] if other > block and start < began]
             if sooner:
-                expected = f"a start before that of run {sooner[0].repeat + 1}, {sooner[0].started}: its block is earlier"
+                expected = (
+                    f"a start before that of run {sooner[0].repeat + 1}, {sooner[0].started}: its block is earlier"
+                )
                 yield at(subject, record, ERROR, expected, record.started)
                 break
 
@@ -335,8 +337,8 @@ RULES = (
     ),
     Rule(
         "clocks",
-        "Windows take time, no more than their run; a run begins after its comparison, and after the run before it; blocks "
-        "of runs follow each other.",
+        "Windows take time, no more than their run; a run begins after its comparison, and after the run before it; "
+        "blocks of runs follow each other.",
         ERROR,
         "arithmetic, and two seconds, since starts are written in whole seconds",
         clocks,
@@ -374,8 +376,8 @@ RULES = (
         "throttling and foreign load",
         "Nobody else used the machine, and clocks stayed as they were.",
         WARNING,
-        "shares and falls of dlperf/figures/disturbances.py: 2 to 5 %, more than intervals between runs have; 15 % from "
-        "run to run",
+        "shares and falls of dlperf/figures/disturbances.py: 2 to 5 %, more than intervals between runs have; 15 % "
+        "from run to run",
         load,
     ),
     Rule(

@@ -16,6 +16,10 @@ from dlperf.audit.languages import english
 PROSE = 4000
 #: columns and rows that a cell of HTML may span, and depth of JSON that is looked into
 SPANS, DEPTH = 100, 40
+#: columns of a table, above which none of it is read: rules on columns would take minutes
+COLUMNS = 1000
+#: rows of a table that are read, and cells, where it has many columns
+ROWS, CELLS = 20_000, 200_000
 #: of a text in JSON, above which it is no label
 LABEL = 200
 #: of a cell's end, the mark of a footnote: 123*, 123 [1], 123†, 123[^a]
@@ -26,12 +30,14 @@ Rows = list[tuple[int | str, list[str]]]
 @dataclass(frozen=True)
 class Table:
     """title: the headings of the sections that it is in, its caption and the line above it. head: its columns. rows:
-    each with its line in the file, or its place in a JSON. notes: other prose of its section, line by line."""
+    each with its line in the file, or its place in a JSON. notes: other prose of its section, line by line. left: rows
+    that were left out."""
 
     title: str
     head: Sequence[str]
     rows: Sequence[tuple[int | str, Sequence[str]]]
     notes: Sequence[str] = ()
+    left: int = 0
 
 
 def tables(text: str, suffix: str) -> list[Table]:
@@ -48,18 +54,26 @@ def tables(text: str, suffix: str) -> list[Table]:
         found = _markdown(lines)
     else:
         found = _csv(lines, suffix in (".csv", ".tsv"))
+    if wide := next((one for one in found if len(one.head) > COLUMNS), None):
+        raise ValueError(_wide(wide.rows[0][0], len(wide.head)))
     found = [_in_english(one) for one in found]
     if not found:
         raise ValueError("no table is in it: a first line of column names and a row of figures are needed")
     return found
 
 
+def _wide(place: int | str, columns: int) -> str:
+    where = f"line {place}" if isinstance(place, int) else place or "its first object"
+    return f"{where}: it has {columns:,} columns; a table of more than {COLUMNS:,} is not read"
+
+
 def _in_english(one: Table) -> Table:
     """Its words, not its numbers."""
-    rows = one.rows
+    rows = one.rows[: min(ROWS, CELLS // len(one.head))]
     if not all(cell.isascii() for _, row in rows for cell in row):
         rows = [(line, [english(cell) for cell in row]) for line, row in rows]
-    return Table(english(one.title), [english(head) for head in one.head], rows, [english(note) for note in one.notes])
+    head, notes = [english(head) for head in one.head], [english(note) for note in one.notes]
+    return Table(english(one.title), head, rows, notes, len(one.rows) - len(rows))
 
 
 MARKDOWN, JSON = (".md", ".markdown"), (".json", ".jsonl", ".ndjson")
@@ -169,6 +183,8 @@ def _markdown(lines: Sequence[str]) -> list[Table]:
                 html = []
             continue
         if told.startswith("|") or (block and "|" in told) or _ruled(lines, number):
+            if told.count("|") > 2 * COLUMNS:
+                raise ValueError(_wide(number, told.count("|")))
             cells = re.split(r"(?<!\\)\|", re.sub(r"^\||(?<!\\)\|$", "", told))
             block.append((number, [plain(one) for one in cells]))
             continue
@@ -340,7 +356,8 @@ def _json(text: str, sure: bool) -> list[Table]:
         except (ValueError, RecursionError):
             if not sure:
                 return []
-            raise ValueError(f"it is no JSON: {error}") from None
+            digits = "" if isinstance(error, json.JSONDecodeError) else "a number in it has too many digits"
+            raise ValueError(digits or f"it is no JSON: {error}") from None
     groups: dict[tuple[str, tuple[str, ...]], Rows] = {}
     for place, row in _objects(told, "", {}, 0):
         listed = place.partition("[")[0] if "[" in place else ""
@@ -380,7 +397,7 @@ SETTINGS = re.compile(
 )
 RATED = re.compile(r"(per|/)_?s(ec(ond)?)?(_|$)|throughput|ips$|speed|rate", re.IGNORECASE)
 
-#: of an object in JSON whose figure is told already, what is of all of it and not of each part: `average_ips`, `seconds`
+#: of an object in JSON whose figure is told already, what is of all of it and not of each part: `average_ips`
 WHOLE = re.compile(
     rf"{RATED.pattern}|^(total_?|elapsed_?)?(samples|images|sentences|sequences|tokens|seconds|elapsed|time|duration)$",
     re.IGNORECASE,

@@ -99,7 +99,9 @@ def test_blocks_of_runs_follow_each_other_but_for_what_is_run_again() -> None:
     early, late = sorted((one for one in calm.records if one.job.id == calm.jobs[0].id), key=lambda one: one.repeat)[:2]
     moved = {id(early): replace(early, started=late.started), id(late): replace(late, started=early.started)}
     swapped = replace(calm, records=tuple(moved.get(id(one), one) for one in calm.records))
-    assert [one.severity for one in only(audit(subject(swapped, "own")), "clocks") if "block" in one.expected] == [ERROR]
+    assert [one.severity for one in only(audit(subject(swapped, "own")), "clocks") if "block" in one.expected] == [
+        ERROR
+    ]
     again = replace(early, started="2099-01-01T00:00:00+00:00", block=max(one.block or 0 for one in calm.records) + 1)
     resumed = replace(calm, records=tuple(again if one is early else one for one in calm.records))
     assert told(resumed) == set()
