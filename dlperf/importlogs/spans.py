@@ -82,7 +82,7 @@ def ranked(
     told = {mark.rank for mark in marks}
     several = Counter(Counter(mark.step for mark in marks).values()).most_common(1)[0][0]
     expected = {"one": 1, "node": job.nnodes, "all": job.world_size}[log.ranks]
-    every = _every(marks, log)
+    every = apart(marks, log)
     if every > 1 and form.clock:
         marks = list(_clocked(form.clock, marks, found))
         log = replace(log, timestamp="elapsed")
@@ -108,7 +108,7 @@ def _clocked(
             yield mark._replace(time=clock(line.groups, mark.step))
 
 
-def _every(marks: Sequence[logs.LogLine], log: Log) -> int:
+def apart(marks: Sequence[logs.LogLine], log: Log) -> int:
     """Steps from line to line."""
     last: dict[str, int] = {}
     gaps: Counter[int] = Counter()
