@@ -31,7 +31,7 @@ class Line(NamedTuple):
 
 class Told(NamedTuple):
     """A publisher's figure, samples/s over all devices, and the first and last line that it is made of. doubt: what is
-    to be said of it. begun, steps: of a publisher that counts lines, the steps before the first of these, and of all."""
+    to be said of it. begun, steps: of a publisher that counts lines, the steps before the first one, and in all."""
 
     value: float
     since: int

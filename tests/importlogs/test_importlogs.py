@@ -546,6 +546,19 @@ def test_a_publisher_that_counts_lines_is_held_against_the_steps_of_these(tmp_pa
     assert found[read.OURS].value == pytest.approx(1024 * 100 / (clock(120) - clock(20)), rel=1e-5)
 
 
+def test_a_log_that_ends_before_any_step_can_be_timed(tmp_path):
+    lines = [
+        f"Epoch: [0][{step:3d}/100]\tTime  0.710 ( 0.720)\tData  0.1 ( 0.1)\tLoss 7.0e+00 (6.9e+00)"
+        for step in range(0, 31, 10)
+    ]
+    for last, says in (
+        (4, "ends after step 31, and is left with no two lines after"),
+        (3, "step 21, within the first 26"),
+    ):
+        with pytest.raises(Refused, match=says):
+            figures(written(tmp_path, lines[:last], "1n1g"))
+
+
 def test_devices_of_one_node_by_the_list_of_tf_cnn_benchmarks(tmp_path):
     def refused_or_size(devices):
         head = ["Mode:        training", "Batch size:  256 global", "             64 per device", "Num batches: 100"]

@@ -1,4 +1,4 @@
-"""gluon-nlp's BERT pre-training of 2020 and later, in MXNet's NumPy interface (scripts/pretraining/run_pretraining.py)."""
+"""gluon-nlp's BERT pre-training of 2020 and later, with MXNet as NumPy (scripts/pretraining/run_pretraining.py)."""
 
 from __future__ import annotations
 
