@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 
 from dlperf.audit import headings
 from dlperf.audit.cells import NOTES, Cell, Subject, counted
@@ -24,24 +24,44 @@ def tables_disagree(subject: Subject) -> Iterator[Finding]:
     models = {one.figure.model for one in subject.rates} - {""}
     if len(models) == 1 and subject.plain:  # a heading may leave out the one model that all is of
         told = list(_configurations(subject, lambda one: _configuration(one, models)).values())
-    for cells in told:
-        a, *others = _first_of_tables(cells) or [cells[0]]
-        for b in others:
-            if _is_log(a) != _is_log(b) or _estimators_differ(a, b):
-                continue
-            apart = _apart(a, b)
-            if not apart:
-                continue
-            times = max(a.number, b.number) / min(a.number, b.number)
-            devices = a.figure.devices or 1
-            odd = f", {times:.4g} times" if devices > 1 and abs(times / devices - 1) < NOISE else ""
-            expected = f"{a.figure.printed}, as in {a.figure.table} ({a.where})"
-            found = f"{b.figure.printed}, {100 * apart:.1f} % apart{odd}"
-            known = (
-                b.figure.model and a.figure.model and a.source == b.source
-            )  # else nobody knows whether it is of one thing
-            severity = ERROR if apart > NOISE and known else WARNING
-            yield of(b, severity, expected, found)
+    pairs = [(a, b) for cells in told for a, *others in [_first_of_tables(cells) or [cells[0]]] for b in others]
+    yield from _disagreeing(pairs)
+    without = [*_without_batch(subject)]
+    agreeing = {
+        a.figure.table for a, b in without if not _apart(a, b)
+    }  # a table in which none does is of another batch
+    yield from _disagreeing([(b, a) for a, b in without if a.figure.table in agreeing])
+
+
+def _without_batch(subject: Subject) -> Iterator[tuple[Cell, Cell]]:
+    """Cells of tables that tell no batch, each with that of another table whose batch is the only one told."""
+    if not subject.plain:
+        return
+    for cells in _configurations(subject, lambda one: _configuration(one, batch=False)).values():
+        batches = {one.batch for one in cells if one.batch[1]}
+        known = _first_of_tables([one for one in cells if one.batch[1]])
+        if len(batches) == 1 and known:
+            yield from ((one, known[0]) for one in _first_of_tables([one for one in cells if not one.batch[1]]))
+
+
+def _disagreeing(pairs: Iterable[tuple[Cell, Cell]]) -> Iterator[Finding]:
+    """Pairs of one configuration with two figures."""
+    for a, b in pairs:
+        if _is_log(a) != _is_log(b) or _estimators_differ(a, b):
+            continue
+        apart = _apart(a, b)
+        if not apart:
+            continue
+        times = max(a.number, b.number) / min(a.number, b.number)
+        devices = a.figure.devices or 1
+        odd = f", {times:.4g} times" if devices > 1 and abs(times / devices - 1) < NOISE else ""
+        expected = f"{a.figure.printed}, as in {a.figure.table} ({a.where})"
+        found = f"{b.figure.printed}, {100 * apart:.1f} % apart{odd}"
+        known = (
+            b.figure.model and a.figure.model and a.source == b.source
+        )  # else nobody knows whether it is of one thing
+        severity = ERROR if apart > NOISE and known else WARNING
+        yield of(b, severity, expected, found)
 
 
 def not_in_the_log(subject: Subject) -> Iterator[Finding]:
@@ -53,7 +73,7 @@ def not_in_the_log(subject: Subject) -> Iterator[Finding]:
     if not logs:
         return
     told = [one for one in subject.rates if not _is_log(one) and one.number]
-    mine = {id(one): [log for log in logs.get(one.size, ()) if _may_be_of(log, one)] for one in told}
+    mine = {id(one): [log for log in logs_of(one, logs) if may_be_of(log, one)] for one in told}
     claims: dict[int, set[Hashable]] = {}
     for one in told:
         for log in mine[id(one)]:
@@ -63,17 +83,23 @@ def not_in_the_log(subject: Subject) -> Iterator[Finding]:
             yield from _against(one, own)
 
 
-def _may_be_of(log: Cell, one: Cell) -> bool:
+def logs_of(one: Cell, logs: Mapping[int | None, Sequence[Cell]]) -> Sequence[Cell]:
+    """Of logs by size those of a cell's, and those that tell none."""
+    return [*logs.get(one.size, ()), *(logs.get(None, ()) if one.size else ())]
+
+
+def may_be_of(log: Cell, one: Cell) -> bool:
     """Whether nothing that both tell differs; one of them may have samples in a second for images."""
     a, b = log.figure, one.figure
     pairs = (
         *((getattr(a, name), getattr(b, name)) for name in ("model", "precision", "framework")),
         (a.options.get("sequence"), b.options.get("sequence")),
-        (_system(log), _system(one)) if not (a.framework and b.framework) else ("", ""),
         (counted(a.unit) if a.unit else "", counted(b.unit) if b.unit else ""),
     )
     batches = log.batch == one.batch or not (log.batch[1] and one.batch[1])
-    return batches and all(x == y or not x or not y for x, y in pairs)
+    systems = _system(log), _system(one)
+    alike = (a.framework and b.framework) or systems[0] <= systems[1] or systems[1] <= systems[0]
+    return batches and bool(alike) and all(x == y or not x or not y for x, y in pairs)
 
 
 def _against(one: Cell, logs: Sequence[Cell]) -> Iterator[Finding]:
@@ -85,11 +111,13 @@ def _against(one: Cell, logs: Sequence[Cell]) -> Iterator[Finding]:
     above = "above" if one.number > nearest.number else "below"
     count = f"the nearest of {len(logs)} logs" if len(logs) > 1 else "as its log gives"
     expected = f"{nearest.figure.printed}, {count} ({nearest.where})"
-    yield of(one, ERROR if apart > NOISE else WARNING, expected, f"{one.figure.printed}, {100 * apart:.1f} % {above}")
+    sure = apart > NOISE and nearest.size  # else it may be of another number of devices
+    yield of(one, ERROR if sure else WARNING, expected, f"{one.figure.printed}, {100 * apart:.1f} % {above}")
 
 
-def _system(one: Cell) -> str:
-    return re.sub(r"[^a-z0-9]+", "", (one.figure.system or one.figure.framework).lower())
+def _system(one: Cell) -> set[str]:
+    """Its words: a heading may leave out those that say its framework."""
+    return set(re.findall("[a-z0-9]+", (one.figure.system or one.figure.framework).lower()))
 
 
 def means_of_rates(subject: Subject) -> Iterator[Finding]:
@@ -242,13 +270,13 @@ def _configurations(subject: Subject, of: Callable[[Cell], Hashable] | None = No
     return {key: cells for key, cells in found.items() if len(cells) > 1}
 
 
-def _configuration(one: Cell, models: Collection[str] = ()) -> Hashable:
-    """models: what a figure may be of that names none."""
+def _configuration(one: Cell, models: Collection[str] = (), batch: bool = True) -> Hashable:
+    """models: what a figure may be of that names none. batch: whether it is a part of it."""
     figure = one.figure
     options = tuple(sorted((k, v) for k, v in figure.options.items() if k not in NOTES))
     model = figure.model or next(iter(models), "")
     accumulation = figure.options.get("accumulation", ""), model or figure.table
-    return (model, *one.setting[1:-1], options, accumulation, one.batch, figure.devices, figure.nodes)
+    return (model, *one.setting[1:-1], options, accumulation, batch and one.batch, figure.devices, figure.nodes)
 
 
 def _loosely(one: Cell) -> Hashable:

@@ -122,7 +122,8 @@ class Subject:
     """All that is audited together: the cells of one source, or those of a comparison, with it. labels: what the parts
     of a row's label are, by table: `GPUs | Sequence Length | Global Batch Size`.
     plain: whether it is a file, which may belong to others that are named with it. changed: what somebody did to the
-    files of a comparison by hand."""
+    files of a comparison by hand. unread: logs that no figure could be read of, and why.
+    left: rows of its tables that were left out."""
 
     name: str
     cells: Sequence[Cell]
@@ -130,6 +131,8 @@ class Subject:
     labels: Mapping[str, str] = field(default_factory=dict)
     plain: bool = False
     changed: Sequence[str] = ()
+    unread: Mapping[str, str] = field(default_factory=dict)
+    left: int = 0
 
     @cached_property
     def tables(self) -> Mapping[str, Sequence[Cell]]:

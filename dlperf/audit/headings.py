@@ -60,6 +60,8 @@ CLOCK = (
     r"^((total|elapsed|wall|run) ?)?(seconds|elapsed|time|timestamp|ts|clock|date ?time|duration|runtime)( time)?"
     r"( ?[(\[]?s(ec\w*)?[)\]]?)?$"
 )
+#: a column of whole numbers that says which step a row is of
+STEP = re.compile(r"^(global )?(step|iteration|iter|batch)s?( number)?$", re.IGNORECASE)
 #: what a column of figures is, likewise
 QUANTITIES = (
     ("other", r"(time|latency).*speed ?-?up|throttl|other process|foreign"),
@@ -174,8 +176,8 @@ _PER_NODE = re.compile(
 _BY = re.compile(r"(\d{1,4}) ?[x×*] ?(1|2|4|8|16)")
 _NODES = re.compile(r"(?<![\w.])(\d+)\s*(?:nodes?|machines?|hosts?|servers?|instances?)\b", re.IGNORECASE)
 _WHOLE = re.compile(
-    r"(?<![\w.])(\d+)[ -]*(?:[x×*][ -]*)?(?:gpus?|devices?|cards?|accelerators?|chips?|tpus?|hpus?|trainers?|"
-    rf"{DEVICES.pattern})(?![\w])",
+    r"(?<![\w.])(?<![A-Za-z]-)(\d+)[ -]*(?:[x×*][ -]*)?"
+    rf"(?:gpus?|devices?|cards?|accelerators?|chips?|tpus?|hpus?|trainers?|{DEVICES.pattern})(?![\w])",
     re.IGNORECASE,
 )
 _TIMES = re.compile(rf"(?:{DEVICES.pattern})\s*\)?\s*[x×*]\s*(\d+)\b", re.IGNORECASE)

@@ -17,7 +17,6 @@ from dlperf.audit.scaling import NOISE
 
 SAMPLES = re.compile(r"^(total )?(samples|images|sentences|sequences|tokens)$", re.IGNORECASE)
 CLOCK = re.compile(headings.CLOCK)
-STEP = re.compile(r"^(global )?(step|iteration|iter|batch)s?( number)?$", re.IGNORECASE)
 #: a row of a table of steps that is made of the others
 AVERAGE = re.compile(r"average|avg\.?|mean|total|all|overall", re.IGNORECASE)
 #: times that a first step is slower than the median of the others, from which on it is a warm-up
@@ -96,7 +95,7 @@ def first_step(subject: Subject) -> Iterator[Finding]:
 
 def pauses(subject: Subject) -> Iterator[Finding]:
     """Of lines with times, one that comes long after the one before, but for the first: the first of each column."""
-    for several in _columns(subject, CLOCK):
+    for several in _passing(subject):
         at = _at(subject, several)
         known = [(one, moment) for one in several if (moment := _moment(one)) is not None]
         if at is None or len(known) < 6:
@@ -112,7 +111,7 @@ def pauses(subject: Subject) -> Iterator[Finding]:
 
 def clocks(subject: Subject) -> Iterator[Finding]:
     """A column of times, a line for each step."""
-    for several in _columns(subject, CLOCK):
+    for several in _passing(subject):
         known = [(one, moment) for one in several if (moment := _moment(one)) is not None]
         if not _of_steps(subject, [one for one, _ in known]):
             continue
@@ -120,6 +119,17 @@ def clocks(subject: Subject) -> Iterator[Finding]:
             if later < earlier:
                 yield of(one, ERROR, f"{before.figure.printed} or later", one.figure.printed)
                 break
+
+
+def _passing(subject: Subject) -> Iterator[list[Cell]]:
+    """Columns of times that pass: not those of each step, which stand beside the samples of it, or often fall."""
+    counts = {one[0].figure.table: [each.number for each in one] for one in _columns(subject, SAMPLES)}
+    for several in _columns(subject, CLOCK):
+        samples = counts.get(several[0].figure.table, ())
+        moments = [moment for one in several if (moment := _moment(one)) is not None]
+        falls = sum(later < earlier for earlier, later in pairwise(moments))
+        if not (samples and samples[-1] <= samples[0]) and (falls < 2 or falls * 4 < len(moments)):
+            yield several
 
 
 def _moment(one: Cell) -> float | None:
@@ -171,7 +181,7 @@ def _of_steps(subject: Subject, cells: Sequence[Cell]) -> bool:
 def _at(subject: Subject, cells: Sequence[Cell]) -> int | None:
     """Which part of a row's label is its step; None where its table has none."""
     heads = subject.labels.get(cells[0].figure.table, "").split(" | ") if cells else []
-    return next((number for number, head in enumerate(heads) if STEP.fullmatch(head.strip())), None)
+    return next((number for number, head in enumerate(heads) if headings.STEP.fullmatch(head.strip())), None)
 
 
 def _only(row: Sequence[Cell], named: re.Pattern[str]) -> float:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterator
 
+from dlperf.audit.agreement import logs_of, may_be_of
 from dlperf.audit.cells import Cell, Subject, stated
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, merged, of
+from dlperf.audit.tables import CELLS, ROWS
+from dlperf.words import count
 
 #: the names under which options say how many steps ran
 RAN = ("ran", "ran_steps", "steps_run", "steps_ran", "logged_steps")
@@ -28,6 +32,36 @@ def steps(subject: Subject) -> Iterator[Finding]:
             told += [float(ran) for ran in logs.get((one.setting, one.size), ())]
         if told and max(told) < claimed:
             yield of(one, ERROR, f"{claimed:g} steps, as stated", f"{max(told):g} steps ran")
+    yield from _ended(subject)
+
+
+def _ended(subject: Subject) -> Iterator[Finding]:
+    """Logs without figures that end before the steps of the one figure that they can be of."""
+    logs: dict[int | None, list[Cell]] = {}
+    for one in subject.cells:
+        if "ended" in one.figure.options:
+            logs.setdefault(one.size, []).append(one)
+    told = [one for one in subject.rates if logs and one.figure.origin != "log" and stated(one.figure.steps)]
+    mine = {id(one): [log for log in logs_of(one, logs) if may_be_of(log, one)] for one in told}
+    claims = Counter(id(log) for several in mine.values() for log in several)
+    read = [one for one in subject.rates if one.of_log] if logs else []
+    for one in told:
+        ran = [int(log.figure.options["ended"]) for log in mine[id(one)] if claims[id(log)] == 1]
+        claimed = stated(one.figure.steps) or 0
+        if ran and max(ran) < claimed and not any(log.size == one.size and may_be_of(log, one) for log in read):
+            where = next(log.where for log in mine[id(one)])
+            yield of(one, ERROR, f"{claimed:g} steps, as stated", f"at most {max(ran)} steps ran, by its log ({where})")
+
+
+def unread(subject: Subject) -> Iterator[Finding]:
+    """Rows that were left out; and where no log of a folder has a figure: tables are held against nothing."""
+    if subject.left:
+        expected = f"tables of at most {ROWS:,} rows, and {CELLS:,} cells"
+        yield Finding(WARNING, subject.name, "", "", "", "", expected, f"{count(subject.left, 'row')} not read")
+    if subject.unread and not any(one.of_log for one in subject.rates):
+        (name, why), *_ = subject.unread.items()
+        found = f"{count(len(subject.unread), 'log')} could not be read: {name}: {why}"
+        yield Finding(WARNING, subject.name, "", "", "", "", "logs with figures, to hold tables against", found)
 
 
 def window(subject: Subject) -> Iterator[Finding]:
@@ -86,6 +120,13 @@ RULES = (
         WARNING,
         "two runs have no outlier that can be told; DLPerf suggests seven, MLPerf asks for five of ResNet-50",
         few_runs,
+    ),
+    Rule(
+        "not read",
+        "All rows of a table are read, and some of a folder's logs have figures.",
+        WARNING,
+        "none: what dlperf reads",
+        unread,
     ),
 )
 

@@ -104,13 +104,14 @@ def ratios(subject: Subject) -> list[list[Ratio]]:
             rows.setdefault(one.figure.row, []).append(one)
         scaled: dict[Hashable, list[tuple[Cell, Cell]]] = {}
         others: dict[str, list[Row]] = {}
+        sized = _of_sizes(cells)
         for one in cells:
             column = one.figure.column
             if one.value is None or not derived(one):
                 continue
             row = rows[one.figure.row]
             rates = [other for other in row if other.figure.quantity == "throughput" and other.number]
-            own = None if compared(column) else _own(one, rates)
+            own = None if compared(column) and column not in sized else _own(one, rates)
             if made := _named(one, rates) or _over_one(one, own, loose, alone):
                 found.append(made)
             elif own and len(loose.get(id(own), ())) > 1:
@@ -128,6 +129,18 @@ def compared(column: str) -> bool:
     """Whether its cells are not over fewer devices: over another system, or precision."""
     other = NARROW.search(column) and not re.search(r"scaling|efficien", column, re.IGNORECASE)
     return bool(other or COMPARED.search(column))
+
+
+def _of_sizes(cells: Sequence[Cell]) -> set[str]:
+    """Columns of speedups that are named for a precision each, and all begin with 1: each over its own fewest devices,
+    since over another precision one of them at most would."""
+    first: dict[str, Cell] = {}
+    for one in cells:
+        if one.figure.quantity == "speedup" and one.value is not None and not COMPARED.search(one.figure.column):
+            first.setdefault(one.figure.column, one)
+    named = {column: one for column, one in first.items() if len(NARROW.findall(column)) == 1 and one.size}
+    alike = len({one.figure.row for one in named.values()}) == 1 and all(one.number == 1 for one in named.values())
+    return set(named) if alike and len({one.figure.precision for one in named.values()}) > 1 else set()
 
 
 def derived(one: Cell) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 import statistics
@@ -9,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from dlperf import sources
@@ -18,7 +19,7 @@ from dlperf.audit.cells import Cell, Subject, cell
 from dlperf.comparison import store
 from dlperf.errors import Problem, UsageError
 from dlperf.figures import published
-from dlperf.importlogs import read, trees
+from dlperf.importlogs import read, size, trees
 from dlperf.importlogs.format import Format
 from dlperf.importlogs.formats import formats
 from dlperf.importlogs.recognise import Refused
@@ -72,38 +73,104 @@ def folder(place: Path) -> Subject:
 def file(path: Path, name: str = "") -> Subject:
     """Of a figures.csv, a plain table or a log. UsageError that names file, line and column."""
     name = name or path.name
-    text = _text(path)
+    text, over = _last_updates(_text(path))
     try:
         if path.suffix.lower() not in tables.MARKDOWN and is_figures(text):
             found = published.numbered(text.splitlines(keepends=True), partial=True)
             of_lines = [of(wide.completed(figure, path.stem), name, f"{path.name}:{line}") for line, figure in found]
             return Subject(name, of_lines, plain=True)
         logged = path.suffix.lower() in LOGS or (not path.suffix and "loss" in text)
-        if logged and (made := log(path, path.name, name, text)):
-            return made
-        figures, labels = wide.figures(tables.tables(text, path.suffix.lower()), path.name, path.stem)
-        return Subject(name, [of(figure, name, "") for figure in figures], labels=labels, plain=True)
+        if logged and (made := log(path, path.name, name, text)) and made.cells:
+            return replace(made, left=made.left + over)
+        found_ = tables.tables(text, path.suffix.lower())
+        figures, labels = wide.figures(found_, path.name, path.stem)
+        left = over + sum(one.left for one in found_)
+        return Subject(name, [of(figure, name, "") for figure in figures], labels=labels, plain=True, left=left)
     except ValueError as error:
         raise UsageError([Problem(str(path), "", says=f"{error}.")]) from None
+
+
+#: of a line that a progress bar writes over and over, the updates that are read
+UPDATES = 1000
+
+
+def _last_updates(text: str) -> tuple[str, int]:
+    """Without all but the last updates of each line, and how many these were."""
+    if text.count("\r") - text.count("\r\n") <= UPDATES:
+        return text, 0
+    lines = [line.split("\r") for line in text.split("\n")]
+    over = sum(max(0, len(parts) - UPDATES) for parts in lines)
+    return "\n".join("\r".join(parts[-UPDATES:]) for parts in lines), over
 
 
 def log(path: Path, shown: str, name: str, text: str) -> Subject | None:
     """Its figures, as dlperf.importlogs has them, and its lines as a table of steps; None of what has neither."""
     lines = steps.logged(text)
     labels: dict[str, str] = {}
-    made = [of(replace(_ran(one, lines), origin="log"), name, shown) for one in _figures(path, shown)]
+    figures_, why = _figures(path, shown)
+    made = [of(replace(_ran(one, lines), origin="log"), name, shown) for one in figures_]
+    if why and lines and not NO_TRAINING.search(why) and (ended := _ended(path, shown, lines)):
+        made.append(of(ended, name, shown))
     if lines and any(any(row[1:]) for _, row in lines.rows):
-        figures, labels = wide.figures([lines], shown, shown, needed=False)
+        kept = replace(lines, rows=lines.rows[: tables.ROWS])
+        figures, labels = wide.figures([kept], shown, shown, needed=False)
         made += [of(figure, name, "") for figure in figures]
-    return Subject(name, made, labels=labels, plain=True) if made else None
+    unread = {shown: why} if why and (lines or path.suffix.lower() in (".log", ".out", ".err")) else {}
+    left = max(0, len(lines.rows) - tables.ROWS) if lines else 0
+    return Subject(name, made, labels=labels, plain=True, unread=unread, left=left) if made or unread else None
+
+
+#: of why a log is not read, that its steps are none of training
+NO_TRAINING = re.compile("which is not|of evaluation")
+
+
+def _ended(path: Path, shown: str, lines: tables.Table) -> published.Figure | None:
+    """The step that a log without figures ends at, and in `ended` how many can have run; None where several ranks
+    print."""
+    ran = _last(lines)
+    if ran is None:
+        return None
+    told = size.of_path(PurePath(path.absolute()), [])
+    nodes, each = (int(told[key]) if key in told else None for key in ("nodes", "devices_per_node"))
+    return published.Figure(
+        table=shown,
+        row="its end",
+        column="last step",
+        printed=lines.rows[-1][1][0],
+        quantity="other",
+        unit="",
+        estimator="",
+        model=cells.model_of(size.MODELS.get(told.get("model", ""), "")),
+        system="",
+        framework="",
+        version="",
+        precision=told.get("precision", ""),
+        options={"ended": str(ran)},
+        nodes=nodes,
+        devices=nodes * each if nodes and each else None,
+        device="",
+        batch=told.get("batch", ""),
+        batch_of="device" if "batch" in told else "",
+        steps="",
+        origin="log",
+        path=shown,
+        line=int(lines.rows[-1][0]),
+        doubt="",
+    )
+
+
+def _last(lines: tables.Table) -> int | None:
+    """The most steps that can have run: up to where the line after the last would be."""
+    numbers = [int(row[0]) for _, row in lines.rows]
+    gaps = [b - a for a, b in pairwise(numbers)]
+    return numbers[-1] + statistics.mode(gaps) if gaps and min(gaps) > 0 else None
 
 
 def _ran(one: published.Figure, lines: tables.Table | None) -> published.Figure:
     """With the step that its log ends at, where that is before those that it claims; not where several ranks print."""
-    numbers = [int(row[0]) for _, row in lines.rows] if lines else []
-    gaps = [b - a for a, b in pairwise(numbers)]
-    ends = gaps and min(gaps) > 0 and one.steps.isdigit() and numbers[-1] + statistics.mode(gaps) <= int(one.steps)
-    return replace(one, options={**one.options, "ran": str(numbers[-1])}) if ends else one
+    last = _last(lines) if lines else None
+    ends = last is not None and one.steps.isdigit() and last <= int(one.steps)
+    return replace(one, options={**one.options, "ran": lines.rows[-1][1][0]}) if lines and ends else one
 
 
 #: what stands in for what neither a log nor its path tells, and something else, to see which figures are of it
@@ -120,18 +187,20 @@ NUMBERS = (1, 2, 4, 8, 16, 32, 64)
 UNLIKE = re.compile("are not the samples of a step|ranks that should print")
 
 
-def _figures(path: Path, shown: str) -> list[published.Figure]:
-    """Of a log: those that need nothing which neither it nor its path tells; that is blank in them."""
+def _figures(path: Path, shown: str) -> tuple[list[published.Figure], str]:
+    """Of a log: those that need nothing which neither it nor its path tells; that is blank in them. Why there are none,
+    where it looks like a log of training."""
     absent: list[str] = []
     for _ in ABSENT:  # nodes may tell how many devices each has
         try:
-            return _needing_none(path, shown, absent)
+            found = _needing_none(path, shown, absent)
+            return found, "" if found else f"none of its figures is without {', '.join(absent).replace('_', ' ')}"
         except Refused as refused:
             missing = [name for name in ABSENT if name.replace("_", " ") in str(refused) and name not in absent]
             if not missing:
-                return []
+                return [], f"{refused}"
             absent += [name for name in missing if name != "devices_per_node"] or missing
-    return []
+    return [], "neither it nor its path tells its size"
 
 
 def _needing_none(path: Path, shown: str, absent: Sequence[str]) -> list[published.Figure]:
@@ -170,8 +239,9 @@ def _tree(place: Path) -> Iterator[Subject]:
             continue
         suffix = path.suffix.lower()
         if suffix in LOGS or not suffix:
-            made = log(path, name, place.name, path.read_bytes().decode("utf-8", "replace"))
-            logs += [made] if made else []
+            text, over = _last_updates(path.read_bytes().decode("utf-8", "replace"))
+            made = log(path, name, place.name, text)
+            logs += [replace(made, left=made.left + over)] if made else []
         elif suffix in TABLES:
             try:
                 if suffix != ".json" or not _ours(_text(path)):
@@ -181,7 +251,9 @@ def _tree(place: Path) -> Iterator[Subject]:
     if logs:
         held = [one for several in logs for one in several.cells]
         labels = {key: label for one in logs for key, label in one.labels.items()}
-        yield Subject(f"{place.name}: logs", held, labels=labels, plain=True)
+        unread = {key: why for one in logs for key, why in one.unread.items()}
+        left = sum(one.left for one in logs)
+        yield Subject(f"{place.name}: logs", held, labels=labels, plain=True, unread=unread, left=left)
 
 
 def of(figure: published.Figure, source: str, where: str) -> Cell:
@@ -202,6 +274,8 @@ def _text(path: Path) -> str:
             says = f"it has {path.stat().st_size:,} bytes; at most {MOST:,} are read."
             raise UsageError([Problem(str(path), "", says=says)])
         held = path.read_bytes()
+        if held.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise UsageError([Problem(str(path), "", says="it is UTF-16. Convert it to UTF-8 first.")])
         if b"\0" in held[:4096]:
             raise UsageError([Problem(str(path), "", says="it is binary. Name a table, a log, or a results.json.")])
         return held.decode("utf-8-sig")

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
+from statistics import median
 
 from dlperf import models
 from dlperf.audit.cells import Subject
@@ -22,6 +23,8 @@ ROSE, FLEW = 1.2, 10.0
 LEARNT = 100
 #: windows of one run that differ more than this were not alike; report/caveats.py says the same
 SPREAD = 1.2
+#: share of the clock of its row's runs that one may lack: clocks differ with what else is warm, throttling takes more
+BELOW = 0.15
 #: seconds that clocks of two processes may be apart, where one writes whole seconds
 SLACK = 2.0
 
@@ -105,7 +108,24 @@ def clocks(subject: Subject) -> Iterator[Finding]:
     early = [one for one in comparison.records if created and _before(one, created)]
     expected = f"a start after {comparison.created}, when the comparison began"
     yield from _each(subject, ERROR, expected, lambda one: one.started, early)
+    yield from _in_order(subject, comparison)
     yield from _together(subject, comparison)
+
+
+def _in_order(subject: Subject, comparison: Comparison) -> Iterator[Finding]:
+    """Blocks of runs follow each other; what was resumed, or run again, is in a later block than all before it."""
+    for records in comparison.runs.values():
+        blocks = [(one.block, one) for one in records if one.block is not None]
+        starts = [(block, began, one) for block, one in blocks if (began := _moment(one.started))]
+        starts.sort(key=lambda one: one[0])
+        for at_, (block, began, record) in enumerate(starts):
+            sooner = [later for other, start, later in starts[at_ + 1 :] if other > block and start < began]
+            if sooner:
+                expected = (
+                    f"a start before that of run {sooner[0].repeat + 1}, {sooner[0].started}: its block is earlier"
+                )
+                yield at(subject, record, ERROR, expected, record.started)
+                break
 
 
 def _longer(record: Record) -> str:
@@ -231,6 +251,7 @@ def load(subject: Subject) -> Iterator[Finding]:
             lambda one, clock=clock: f"a fall by {100 * disturbances.fall(one, clock):.0f} %",  # type: ignore[misc]
             [one for one in done if disturbances.fall(one, clock) > disturbances.FELL],
         )
+        yield from _slower_clock(subject, done, clock, what)
     yield from _each(
         subject,
         WARNING,
@@ -246,6 +267,20 @@ def load(subject: Subject) -> Iterator[Finding]:
             lambda one, name=name: f"{disturbances.seen(one, name):,.3g}",  # type: ignore[misc]
             [one for one in done if disturbances.seen(one, name)],
         )
+
+
+def _slower_clock(subject: Subject, done: Sequence[Record], clock: str, what: str) -> Iterator[Finding]:
+    """Runs of a row whose clock is far below that of most."""
+    rows: dict[str, list[tuple[float, Record]]] = {}
+    for one in done:
+        if mhz := disturbances.seen(one, clock):
+            rows.setdefault(one.job.id, []).append((mhz, one))
+    for several in rows.values():
+        usual = median(mhz for mhz, _ in several)
+        slow = [(mhz, one) for mhz, one in several if len(several) > 2 and mhz < (1 - BELOW) * usual]
+        if slow:
+            expected = f"a clock of {what} near {usual:,.0f} MHz, the median of the runs of its row"
+            yield at(subject, slow[0][1], WARNING, expected, f"{slow[0][0]:,.0f} MHz", len(slow) - 1)
 
 
 #: conditions of which there should be none
@@ -302,7 +337,8 @@ RULES = (
     ),
     Rule(
         "clocks",
-        "Windows take time, no more than their run; a run begins after its comparison, and after the run before it.",
+        "Windows take time, no more than their run; a run begins after its comparison, and after the run before it; "
+        "blocks of runs follow each other.",
         ERROR,
         "arithmetic, and two seconds, since starts are written in whole seconds",
         clocks,
@@ -340,7 +376,8 @@ RULES = (
         "throttling and foreign load",
         "Nobody else used the machine, and clocks stayed as they were.",
         WARNING,
-        "shares and falls of dlperf/figures/disturbances.py: 2 to 5 %, more than intervals between runs have",
+        "shares and falls of dlperf/figures/disturbances.py: 2 to 5 %, more than intervals between runs have; 15 % "
+        "from run to run",
         load,
     ),
     Rule(

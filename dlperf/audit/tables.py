@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
-from typing import Any
 
+from dlperf.audit import objects
 from dlperf.audit.languages import english
 
 #: of the prose of a section, as many characters as rules look at
 PROSE = 4000
-#: columns and rows that a cell of HTML may span, and depth of JSON that is looked into
-SPANS, DEPTH = 100, 40
-#: of a text in JSON, above which it is no label
-LABEL = 200
+#: columns and rows that a cell of HTML may span
+SPANS = 100
+#: columns of a table, above which none of it is read: rules on columns would take minutes
+COLUMNS = 1000
+#: rows of a table that are read, and cells, where it has many columns
+ROWS, CELLS = 20_000, 200_000
 #: of a cell's end, the mark of a footnote: 123*, 123 [1], 123†, 123[^a]
 MARK = re.compile(r"\s*(?:\[\^?\w{1,3}\]|\\?\*+|[†‡§¹²³])$")
 Rows = list[tuple[int | str, list[str]]]
@@ -26,12 +27,14 @@ Rows = list[tuple[int | str, list[str]]]
 @dataclass(frozen=True)
 class Table:
     """title: the headings of the sections that it is in, its caption and the line above it. head: its columns. rows:
-    each with its line in the file, or its place in a JSON. notes: other prose of its section, line by line."""
+    each with its line in the file, or its place in a JSON. notes: other prose of its section, line by line. left: rows
+    that were left out."""
 
     title: str
     head: Sequence[str]
     rows: Sequence[tuple[int | str, Sequence[str]]]
     notes: Sequence[str] = ()
+    left: int = 0
 
 
 def tables(text: str, suffix: str) -> list[Table]:
@@ -41,25 +44,33 @@ def tables(text: str, suffix: str) -> list[Table]:
     first = text.lstrip()[:1]
     piped = sum(line.lstrip().startswith("|") for line in lines)
     if suffix in JSON or (suffix not in MARKDOWN and first in ("{", "[") and not piped):
-        found = _json(text, suffix in JSON)
+        found = [Table(*one) for one in objects.groups(text, suffix in JSON)]
     elif suffix in (".html", ".htm", ".xhtml") or (first == "<" and re.search(r"<table\b", text, re.IGNORECASE)):
         found = _html(text)
     elif suffix in MARKDOWN or piped > 2:
         found = _markdown(lines)
     else:
         found = _csv(lines, suffix in (".csv", ".tsv"))
+    if wide := next((one for one in found if len(one.head) > COLUMNS), None):
+        raise ValueError(_wide(wide.rows[0][0], len(wide.head)))
     found = [_in_english(one) for one in found]
     if not found:
         raise ValueError("no table is in it: a first line of column names and a row of figures are needed")
     return found
 
 
+def _wide(place: int | str, columns: int) -> str:
+    where = f"line {place}" if isinstance(place, int) else place or "its first object"
+    return f"{where}: it has {columns:,} columns; a table of more than {COLUMNS:,} is not read"
+
+
 def _in_english(one: Table) -> Table:
     """Its words, not its numbers."""
-    rows = one.rows
+    rows = one.rows[: min(ROWS, CELLS // len(one.head))]
     if not all(cell.isascii() for _, row in rows for cell in row):
         rows = [(line, [english(cell) for cell in row]) for line, row in rows]
-    return Table(english(one.title), [english(head) for head in one.head], rows, [english(note) for note in one.notes])
+    head, notes = [english(head) for head in one.head], [english(note) for note in one.notes]
+    return Table(english(one.title), head, rows, notes, len(one.rows) - len(rows))
 
 
 MARKDOWN, JSON = (".md", ".markdown"), (".json", ".jsonl", ".ndjson")
@@ -169,6 +180,8 @@ def _markdown(lines: Sequence[str]) -> list[Table]:
                 html = []
             continue
         if told.startswith("|") or (block and "|" in told) or _ruled(lines, number):
+            if told.count("|") > 2 * COLUMNS:
+                raise ValueError(_wide(number, told.count("|")))
             cells = re.split(r"(?<!\\)\|", re.sub(r"^\||(?<!\\)\|$", "", told))
             block.append((number, [plain(one) for one in cells]))
             continue
@@ -325,64 +338,3 @@ def _html(text: str) -> list[Table]:
     page.close()
     page._prose()
     return [*page.found, *page.section.found()]
-
-
-def _json(text: str, sure: bool) -> list[Table]:
-    """A row for each object that has scalars, with those around it; a table for each list and set of keys."""
-    try:
-        told = json.loads(text)
-    except RecursionError:
-        raise ValueError("it is nested too deep") from None
-    except ValueError as error:
-        lines = [line for line in text.splitlines() if line.strip()]
-        try:
-            told = [json.loads(line) for line in lines]
-        except (ValueError, RecursionError):
-            if not sure:
-                return []
-            raise ValueError(f"it is no JSON: {error}") from None
-    groups: dict[tuple[str, tuple[str, ...]], Rows] = {}
-    for place, row in _objects(told, "", {}, 0):
-        listed = place.partition("[")[0] if "[" in place else ""
-        groups.setdefault((listed, tuple(row)), []).append((place, list(row.values())))
-    return [Table(listed, head, rows) for (listed, head), rows in groups.items() if len(head) > 1]
-
-
-def _objects(told: Any, place: str, around: Mapping[str, str], depth: int) -> Iterator[tuple[str, dict[str, str]]]:
-    if depth > DEPTH:
-        return
-    if isinstance(told, list):
-        for number, one in enumerate(told):
-            yield from _objects(one, f"{place}[{number}]", around, depth + 1)
-    if not isinstance(told, dict):
-        return
-    mine = {**around, **{key: _scalar(one) for key, one in told.items() if _scalar(one)}}
-    nested = {key: one for key, one in told.items() if isinstance(one, dict | list) and one}
-    flat = [key for key, one in nested.items() if isinstance(one, dict) and all(_scalar(each) for each in one.values())]
-    keys = [frozenset(nested[key]) for key in flat]
-    listed = any(isinstance(one, list) and isinstance(one[0], dict | list) for one in nested.values())
-    for key in flat:  # settings of what is beside them, or a part of the one run; else runs, by their names
-        rows = keys.count(frozenset(nested[key])) > 1 or all(map(str.isdigit, nested[key]))
-        if not rows and (listed or len(mine) > len(around) or SETTINGS.fullmatch(key)):
-            part = {name: _scalar(one) for name, one in dict(nested.pop(key)).items()}
-            mine |= {name if name not in mine else f"{key} {name}": one for name, one in part.items()}
-    if len(mine) > len(around) and (not nested or any(RATED.search(key) for key in mine.keys() - around.keys())):
-        yield place, mine
-    for key, one in nested.items():
-        label = {f"name {depth}": key} if isinstance(one, dict) else {}
-        yield from _objects(one, f"{place}.{key}".lstrip("."), {**mine, **label}, depth + 1)
-
-
-#: of an object in JSON: settings of all that is beside it; and a key of a figure
-SETTINGS = re.compile(
-    r"config\w*|settings?|arg\w*|hyper\w*|meta\w*|env\w*|hardware|setup|machine|system", re.IGNORECASE
-)
-RATED = re.compile(r"(per|/)_?s(ec(ond)?)?(_|$)|throughput|ips$|speed|rate", re.IGNORECASE)
-
-
-def _scalar(told: Any) -> str:
-    if isinstance(told, bool):
-        return str(told).lower()
-    if isinstance(told, float):
-        return f"{told:.12g}" if abs(told) < 1e15 else repr(told)
-    return str(told) if isinstance(told, int | str) and len(str(told)) < LABEL and "\n" not in str(told) else ""

@@ -92,6 +92,8 @@ class Read:
             named = ""  # samples/s at a batch size
         if named == "batch" and (any(headings.batch(head)) or any("." in one for one in cells)):
             named = ""
+        if not named and headings.STEP.fullmatch(normal(head)) and all(one.isdigit() for one in cells):
+            return "label"
         if named == "throttled" or (named and not (headings.rated(head) and named not in OPTIONS)):
             return named
         if mostly or (numbers and headings.rated(head)) or re.search(r"\bloss\b", normal(head)):
@@ -209,7 +211,7 @@ class Read:
             told.get("devices", ""),
         ]:
             nodes, devices = headings.size(text) if not re.fullmatch(r"\d*", text) else (None, None)
-            if devices or nodes:
+            if nodes or not told.get("devices", "").isdigit():  # a machine may have more than a row used: 8x V100
                 told.update({key: str(one) for key, one in (("nodes", nodes), ("devices", devices)) if one})
         told["marks"] = next(filter(None, (_mark(row[at]) for at in self.labels)), "")
         told["label"] = " ".join([*free, told.get("system", ""), told.get("framework", ""), told.get("device", "")])

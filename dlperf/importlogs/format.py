@@ -31,12 +31,14 @@ class Line(NamedTuple):
 
 class Told(NamedTuple):
     """A publisher's figure, samples/s over all devices, and the first and last line that it is made of. doubt: what is
-    to be said of it."""
+    to be said of it. begun, steps: of a publisher that counts lines, the steps before the first one, and in all."""
 
     value: float
     since: int
     until: int
     doubt: str = ""
+    begun: int = 0
+    steps: int = 0
 
 
 class Event(NamedTuple):
@@ -201,11 +203,14 @@ def mean_of(
             return None
         few = f"the mean of {len(rows)} steps, not of {end - start}" if len(rows) < end - start else ""
         more = "the publisher's script takes no log of more lines" if exact and len(lines) > end * times else ""
+        begun = lines[start * times - 1].mark.step if start else 0
         return Told(
             by_numpy(float(numpy.mean(rows))),
             used[start * times].mark.number,
             used[-1].mark.number,
             "; ".join({few, more} - {""}),
+            begun,
+            used[-1].mark.step - begun,
         )
 
     return told

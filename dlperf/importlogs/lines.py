@@ -85,7 +85,7 @@ def figures(path: Path, form: Format) -> Figures:
         for match in found.log.line.finditer(text) if found.log else ():
             found.first = found.first or text
             found.matches.append(Match(number, logs.rank(text, match.start()), match.groupdict()))
-        done = len(found.matches) >= logs.MOST or _past(form, found.matches)
+        done = len(found.matches) >= logs.MOST or _past(form, found)
         if done and not totals:
             break
     return found
@@ -100,12 +100,14 @@ def _sum(totals: dict[str, Summed], total: Total, number: int, told: Mapping[str
     totals[total.column] = Summed(total, number, told, lines, before.since if before else number, values)
 
 
-def _past(form: Format, matches: Sequence[Match]) -> bool:
-    """Whether a line is long after the window; what is absurd is of no step."""
-    if form.whole or not matches:
+def _past(form: Format, found: Figures) -> bool:
+    """Whether a line is long after the window, by steps and by lines; what is absurd is of no step."""
+    matches = found.matches
+    window = 2 * (form.warmup + form.steps)
+    if form.whole or not matches or not found.log or len(matches) * found.log.every <= window:
         return False
     told, first = matches[-1].groups["step"], matches[0].groups["step"]
-    return len(told) < 12 and len(first) < 12 and int(told) - int(first) > 2 * (form.warmup + form.steps)
+    return len(told) < 12 and len(first) < 12 and int(told) - int(first) > window
 
 
 def _log(one: str | Log) -> Log:

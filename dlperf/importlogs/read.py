@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from statistics import median
 
@@ -15,7 +15,7 @@ from dlperf.importlogs.format import Format, Line
 from dlperf.importlogs.lines import Match, Summed, figures
 from dlperf.importlogs.recognise import Refused, Seen, Unlike, no_training, seen, unlike
 from dlperf.importlogs.size import Size, missing, size
-from dlperf.importlogs.spans import ranked, span
+from dlperf.importlogs.spans import apart, ranked, span
 from dlperf.schema import Job
 from dlperf.upstream import logs
 from dlperf.words import count
@@ -137,8 +137,14 @@ def _of_lines(
     if log.rate_of == "device" and job.world_size > 1:
         doubts.append(f"its rates are of one card, and were multiplied by {job.world_size}")
     theirs = form.publisher(lines, job) if form.publisher else None
+    rare = not form.whole and apart([one.mark for one in lines], log) != log.every
+    if theirs and rare and theirs.doubt:
+        theirs = None  # too few lines for a publisher that counts them
     if theirs and 0 < theirs.value < math.inf:
         said = tuple(filter(None, [theirs.doubt]))
+        if rare and 0 < theirs.steps != form.steps:
+            said = (f"{form.who} counts lines: of this log they are {theirs.steps} steps, not {form.steps}",)
+            form = replace(form, warmup=theirs.begun, steps=theirs.steps)
         steps = "" if form.whole or theirs.doubt else str(form.steps + (form.warmup == 0))
         made.append(Made(form.column, theirs.value, form.estimator, theirs.since, theirs.until, steps, said))
     elif form.publisher:

@@ -46,7 +46,9 @@ def span(form: Format, log: Log, mine: Sequence[logs.LogLine], job: Job, name: s
         start = next((mark for mark in marks if mark.steps >= least), None)
         if start is None or marks[-1].steps <= start.steps:
             if not spans:
-                doubts.append(f"{name} ends after step {marks[-1].steps}, within the first {form.warmup}")
+                within = f"within the first {form.warmup}" if marks[-1].steps <= form.warmup else ""
+                left = within or f"and is left with no two lines after the first {form.warmup}"
+                doubts.append(f"{name} ends after step {marks[-1].steps}, {left}")
             break
         steps = min(form.steps, marks[-1].steps - start.steps)
         window = logs.windows(marks, Steps(start.steps, steps, 1, 0), log, job.global_batch_size, name)[0]
@@ -80,7 +82,7 @@ def ranked(
     told = {mark.rank for mark in marks}
     several = Counter(Counter(mark.step for mark in marks).values()).most_common(1)[0][0]
     expected = {"one": 1, "node": job.nnodes, "all": job.world_size}[log.ranks]
-    every = _every(marks, log)
+    every = apart(marks, log)
     if every > 1 and form.clock:
         marks = list(_clocked(form.clock, marks, found))
         log = replace(log, timestamp="elapsed")
@@ -106,7 +108,7 @@ def _clocked(
             yield mark._replace(time=clock(line.groups, mark.step))
 
 
-def _every(marks: Sequence[logs.LogLine], log: Log) -> int:
+def apart(marks: Sequence[logs.LogLine], log: Log) -> int:
     """Steps from line to line."""
     last: dict[str, int] = {}
     gaps: Counter[int] = Counter()

@@ -103,3 +103,44 @@ def test_a_wrong_request_is_one_message(words: list[str], says: str, capsys: pyt
     assert told.out == ""
     assert says in told.err
     assert len(told.err.splitlines()) == 1
+
+
+def test_a_folder_of_logs_that_cannot_be_read_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.log").write_text("Epoch: [0][  0/100]\tTime  0.710 ( 0.720)\tLoss 7.0 (7.0)\n", encoding="utf-8")
+    (tmp_path / "b.log").write_text("nothing\n", encoding="utf-8")
+    assert command.main([str(tmp_path)]) == 0
+    told = capsys.readouterr().out
+    assert "2 logs could not be read: a.log: " in told
+    assert "1 warning" in told
+
+
+@pytest.mark.parametrize(
+    ("name", "held", "says"),
+    [
+        ("wide.csv", f"{','.join(['img/s'] * 1001)}\n{','.join(['1'] * 1001)}\n".encode(), "1,001 columns"),
+        ("wide.md", b"|" * 4000 + b"\n" + b"|-" * 2000 + b"|\n" + b"|1" * 2000 + b"|\n", "4,000 columns"),
+        ("utf16.csv", "GPUs,img/s\n1,100\n".encode("utf-16"), "it is UTF-16. Convert it to UTF-8"),
+        ("digits.json", b'[{"gpus": ' + b"9" * 6000 + b', "img/s": 1}]', "a number in it has too many digits."),
+    ],
+)
+def test_what_is_not_read_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, held: bytes, says: str
+) -> None:
+    (tmp_path / name).write_bytes(held)
+    assert command.main([str(tmp_path / name)]) == 2
+    told = capsys.readouterr().err
+    assert says in told
+    assert "sys." not in told
+
+
+def test_rows_that_are_left_out_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "long.csv").write_text("step,loss\n" + "".join(f"{n},1\n" for n in range(20_007)), encoding="utf-8")
+    assert command.main([str(tmp_path / "long.csv")]) == 0
+    assert "7 rows not read" in capsys.readouterr().out
+
+
+def test_of_a_progress_bar_the_last_updates_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bar = "\r".join(f"step: {n}, loss: 6.9, 3.3 it/s" for n in range(1005))
+    (tmp_path / "bar.log").write_bytes(f"{bar}\n".encode())
+    assert command.main([str(tmp_path / "bar.log")]) == 0
+    assert "5 rows not read" in capsys.readouterr().out

@@ -94,6 +94,35 @@ def test_runs_at_one_time_windows_that_differ_and_few_runs() -> None:
     assert ("few runs or steps", WARNING) in told(two)
 
 
+def test_blocks_of_runs_follow_each_other_but_for_what_is_run_again() -> None:
+    calm = opened(CALM)
+    early, late = sorted((one for one in calm.records if one.job.id == calm.jobs[0].id), key=lambda one: one.repeat)[:2]
+    moved = {id(early): replace(early, started=late.started), id(late): replace(late, started=early.started)}
+    swapped = replace(calm, records=tuple(moved.get(id(one), one) for one in calm.records))
+    assert [one.severity for one in only(audit(subject(swapped, "own")), "clocks") if "block" in one.expected] == [
+        ERROR
+    ]
+    again = replace(early, started="2099-01-01T00:00:00+00:00", block=max(one.block or 0 for one in calm.records) + 1)
+    resumed = replace(calm, records=tuple(again if one is early else one for one in calm.records))
+    assert told(resumed) == set()
+
+
+def test_a_run_whose_clock_is_below_its_sisters() -> None:
+    calm = opened(CALM)
+
+    def at(record: Record, mhz: float) -> Record:
+        windows = [replace(one, conditions={**one.conditions, "cpu_mhz": mhz}) for one in record.windows]
+        return replace(record, windows=tuple(windows))
+
+    records = [at(one, 2596.0) for one in calm.records]
+    assert told(replace(calm, records=tuple(records))) == set()
+    records[0] = at(records[0], 1490.0)
+    found = audit(subject(replace(calm, records=tuple(records)), "own"))
+    assert [(one.rule, one.severity, one.found) for one in found] == [
+        ("throttling and foreign load", WARNING, "1,490 MHz")
+    ]
+
+
 def test_rows_without_a_proof_or_of_other_work() -> None:
     calm = opened(CALM)
     assert ("same work", WARNING) in told(replace(calm, proofs={}))

@@ -140,6 +140,14 @@ CASES = {
         float(numpy.mean([1000.0 / round(1000 * seconds(step), 1) * 1024 for step in range(101, 201)])),
         1024 * 100 / (clock(200) - clock(100)),
     ),
+    "gluon-nlp-numpy": (
+        [
+            f"INFO:root:06:06:43 [step {step}], Loss mlm/nsp=9.00000/0.690, Acc mlm/nsp=0.100/0.500,  LR=0.0000100, grad_norm=1.2345. Time cost={clock(step) - clock(step - 20):.2f} s, Throughput=306.1K tks/s, ETA=1.20 h"
+            for step in range(20, 241, 20)
+        ],
+        None,
+        1024 * 220 / (clock(240) - clock(20)),
+    ),
     "tensorflow-resnet50": (
         [
             f"I0915 14:29:13.47 1 keras_utils.py:145] TimeHistory: {31.7 + at:.2f} seconds, {102400 / (31.7 + at):.2f} examples/second between steps {100 * at} and {100 * at + 100}"
@@ -514,6 +522,55 @@ def test_lines_that_are_ten_steps_apart(tmp_path):
     found = figures(written(tmp_path, lines, "1n1g"))
     assert found[read.OURS].value == pytest.approx(32 / 0.4)
     assert "one step in 10" in found[read.OURS].doubt
+
+
+def test_a_publisher_that_counts_lines_is_held_against_the_steps_of_these(tmp_path):
+    lines = [
+        f"I0915 14:29:13.47 1 keras_utils.py:145] TimeHistory: {6 + at:.2f} seconds, {20480 / (6 + at):.2f} examples/second between steps {20 * at} and {20 * at + 20}"
+        for at in range(14)
+    ]
+    found = figures(written(tmp_path, lines))
+    assert {one.steps for one in found.values()} == {"100"}
+    assert {one.options["lines"] for one in found.values()} == {"2-6"}
+    assert found[read.OURS].value == pytest.approx(1024 * 100 / sum(range(7, 12)), rel=1e-5)
+    assert "counts lines: of this log they are 100 steps, not 500" in found["publisher's estimator"].doubt
+    lines = [
+        f"epoch: 1, progress: 1/1, step: {20 * at}, loss: 9.0, ppl: 9, next_sent_acc: 0.5, speed: {4 / seconds(at):.6f} steps/s, file: a"
+        for at in range(1, 131)
+    ]
+    found = figures(written(tmp_path, lines))
+    assert found["publisher's estimator"].value == pytest.approx(
+        numpy.mean([4 / seconds(at) * 256 for at in range(21, 121)]), rel=1e-5
+    )
+    assert {one.steps for one in found.values()} == {"2000"}
+    assert found[read.OURS].value == pytest.approx(1024 * 100 / (clock(120) - clock(20)), rel=1e-5)
+
+
+def test_a_log_that_ends_before_any_step_can_be_timed(tmp_path):
+    lines = [
+        f"Epoch: [0][{step:3d}/100]\tTime  0.710 ( 0.720)\tData  0.1 ( 0.1)\tLoss 7.0e+00 (6.9e+00)"
+        for step in range(0, 31, 10)
+    ]
+    for last, says in (
+        (4, "ends after step 31, and is left with no two lines after"),
+        (3, "step 21, within the first 26"),
+    ):
+        with pytest.raises(Refused, match=says):
+            figures(written(tmp_path, lines[:last], "1n1g"))
+
+
+def test_devices_of_one_node_by_the_list_of_tf_cnn_benchmarks(tmp_path):
+    def refused_or_size(devices):
+        head = ["Mode:        training", "Batch size:  256 global", "             64 per device", "Num batches: 100"]
+        lines = [*head, f"Devices:     [{devices}]", "total images/sec: 390.00", "1\timages/sec: 390.0 +/- 0.1 (j"]
+        (tmp_path / "log.txt").write_text("\n".join([*lines, ""]))
+        return read.read(tmp_path / "log.txt", "log.txt", FORMS, None, {"precision": "fp32"}).size
+
+    made = refused_or_size(", ".join(f"'/gpu:{at}'" for at in range(4)))
+    assert (made.nodes, made.devices_per_node, made.batch) == (1, 4, 64)
+    for several in ("'horovod/gpu:{at}'", "'/job:worker/task:{at}/gpu:0'"):
+        with pytest.raises(Refused, match="nodes, devices per node"):
+            refused_or_size(", ".join(several.format(at=at) for at in range(4)))
 
 
 def test_lines_that_tell_the_mean_since_a_start(tmp_path):

@@ -9,12 +9,16 @@ from dlperf.importlogs.format import Format, Total
 
 
 def told(head: str) -> dict[str, str]:
-    """The batch of a device, and how many devices share that of all."""
+    """The batch of a device, and how many devices share that of all; one node where its list has all of them, and
+    names no jobs."""
     each = re.search(r"(?<![\w.])(\d{1,7})(?:\.0)? per device", head)  # a float under Python 3
     every = re.search(r"Batch size: +(\d{1,9}) global", head)
     found = {"batch": each[1]} if each else {}
     if each and every and (part := whole_number(each[1])) and int(every[1]) % part == 0:
         found["devices"] = str(int(every[1]) // part)
+        mine = re.search(r"Devices: +\[([^\]\n]*)\]", head)
+        if mine and not re.search("job:|horovod", mine[1]) and str(mine[1].count(",") + 1) == found["devices"]:
+            found |= {"nodes": "1", "devices_per_node": found["devices"]}
     return found
 
 

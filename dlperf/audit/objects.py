@@ -1,0 +1,84 @@
+"""The objects of a JSON as rows: those that have scalars, with those around them. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+#: depth of JSON that is looked into
+DEPTH = 40
+#: of a text in JSON, above which it is no label
+LABEL = 200
+#: in what list or object they are, their keys, and of each its place in the JSON and its values
+Group = tuple[str, tuple[str, ...], list[tuple[int | str, list[str]]]]
+
+
+def groups(text: str, sure: bool) -> list[Group]:
+    """A row for each object that has scalars, with those around it; a group for each list and set of keys. sure:
+    whether it must be JSON; ValueError where it is none then."""
+    try:
+        told = json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    except ValueError as error:
+        lines = [line for line in text.splitlines() if line.strip()]
+        try:
+            told = [json.loads(line) for line in lines]
+        except (ValueError, RecursionError):
+            if not sure:
+                return []
+            digits = "" if isinstance(error, json.JSONDecodeError) else "a number in it has too many digits"
+            raise ValueError(digits or f"it is no JSON: {error}") from None
+    found: dict[tuple[str, tuple[str, ...]], list[tuple[int | str, list[str]]]] = {}
+    for place, row in _objects(told, "", {}, 0):
+        listed = place.partition("[")[0] if "[" in place else ""
+        found.setdefault((listed, tuple(row)), []).append((place, list(row.values())))
+    return [(listed, keys, rows) for (listed, keys), rows in found.items() if len(keys) > 1]
+
+
+def _objects(told: Any, place: str, around: Mapping[str, str], depth: int) -> Iterator[tuple[str, dict[str, str]]]:
+    if depth > DEPTH:
+        return
+    if isinstance(told, list):
+        for number, one in enumerate(told):
+            yield from _objects(one, f"{place}[{number}]", around, depth + 1)
+    if not isinstance(told, dict):
+        return
+    mine = {**around, **{key: _scalar(one) for key, one in told.items() if _scalar(one)}}
+    nested = {key: one for key, one in told.items() if isinstance(one, dict | list) and one}
+    flat = [key for key, one in nested.items() if isinstance(one, dict) and all(_scalar(each) for each in one.values())]
+    keys = [frozenset(nested[key]) for key in flat]
+    listed = any(isinstance(one, list) and isinstance(one[0], dict | list) for one in nested.values())
+    for key in flat:  # settings of what is beside them, or a part of the one run; else runs, by their names
+        rows = keys.count(frozenset(nested[key])) > 1 or all(map(str.isdigit, nested[key]))
+        if not rows and (listed or len(mine) > len(around) or SETTINGS.fullmatch(key)):
+            part = {name: _scalar(one) for name, one in dict(nested.pop(key)).items()}
+            mine |= {name if name not in mine else f"{key} {name}": one for name, one in part.items()}
+    if len(mine) > len(around) and (not nested or any(RATED.search(key) for key in mine.keys() - around.keys())):
+        yield place, mine
+        mine = {key: one for key, one in mine.items() if key in around or not WHOLE.search(key)}
+    for key, one in nested.items():
+        label = {f"name {depth}": key} if isinstance(one, dict) else {}
+        yield from _objects(one, f"{place}.{key}".lstrip("."), {**mine, **label}, depth + 1)
+
+
+#: of an object in JSON: settings of all that is beside it; and a key of a figure
+SETTINGS = re.compile(
+    r"config\w*|settings?|arg\w*|hyper\w*|meta\w*|env\w*|hardware|setup|machine|system", re.IGNORECASE
+)
+RATED = re.compile(r"(per|/)_?s(ec(ond)?)?(_|$)|throughput|ips$|speed|rate", re.IGNORECASE)
+#: of an object in JSON whose figure is told already, what is of all of it and not of each part: `average_ips`
+WHOLE = re.compile(
+    rf"{RATED.pattern}|^(total_?|elapsed_?)?(samples|images|sentences|sequences|tokens|seconds|elapsed|time|duration)$",
+    re.IGNORECASE,
+)
+
+
+def _scalar(told: Any) -> str:
+    if isinstance(told, bool):
+        return str(told).lower()
+    if isinstance(told, float):
+        return f"{told:.12g}" if abs(told) < 1e15 else repr(told)
+    return str(told) if isinstance(told, int | str) and len(str(told)) < LABEL and "\n" not in str(told) else ""
