@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, get_context, resource_tracker
 from typing import TypeVar
 
 from dlperf.errors import ENDING, RunError
@@ -50,7 +50,9 @@ def each(work: Callable[[Part], Made], parts: Sequence[Part], chunk: int = 1) ->
 
 
 def _sent(pool: ProcessPoolExecutor, work: Callable[[Part], Made], parts: Sequence[Part], chunk: int) -> Iterator[Made]:
-    """Processes start where Ctrl-C is blocked, which lasts until `_begin`."""
+    """Processes start where Ctrl-C is blocked, which lasts until `_begin`; the one that multiprocessing starts beside
+    them would unblock it."""
+    resource_tracker.ensure_running()
     old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         return pool.map(work, parts, chunksize=chunk)
