@@ -11,7 +11,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import active_children, get_context, resource_tracker
 from typing import TypeVar
 
-from dlperf.errors import ENDING, RunError
+from dlperf.errors import ENDING, RunError, hold_signals, release_signals
 
 Part = TypeVar("Part")
 Made = TypeVar("Made")
@@ -51,13 +51,15 @@ def each(work: Callable[[Part], Made], parts: Sequence[Part], chunk: int = 1) ->
 
 def _sent(pool: ProcessPoolExecutor, work: Callable[[Part], Made], parts: Sequence[Part], chunk: int) -> Iterator[Made]:
     """Processes start where Ctrl-C is blocked, which lasts until `_begin`; the one that multiprocessing starts beside
-    them would unblock it."""
+    them would unblock it. Another thread of this process may get it, so it waits here, too."""
     resource_tracker.ensure_running()
     old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    hold_signals()
     try:
         return pool.map(work, parts, chunksize=chunk)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, old)
+        release_signals()
 
 
 def _begin() -> None:
