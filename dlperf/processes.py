@@ -34,7 +34,7 @@ def each(work: Callable[[Part], Made], parts: Sequence[Part], chunk: int = 1) ->
         yield from map(work, parts)
         return
     before = {child.pid for child in active_children()}
-    pool = ProcessPoolExecutor(count, get_context("spawn"), _begin)
+    pool = ProcessPoolExecutor(count, get_context("spawn"), begin)
     try:
         yield from _sent(pool, work, parts, chunk)
     except BrokenProcessPool:
@@ -50,7 +50,7 @@ def each(work: Callable[[Part], Made], parts: Sequence[Part], chunk: int = 1) ->
 
 
 def _sent(pool: ProcessPoolExecutor, work: Callable[[Part], Made], parts: Sequence[Part], chunk: int) -> Iterator[Made]:
-    """Processes start where Ctrl-C is blocked, which lasts until `_begin`; the one that multiprocessing starts beside
+    """Processes start where Ctrl-C is blocked, which lasts until `begin`; the one that multiprocessing starts beside
     them would unblock it. Another thread of this process may get it, so it waits here, too."""
     resource_tracker.ensure_running()
     old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -62,7 +62,7 @@ def _sent(pool: ProcessPoolExecutor, work: Callable[[Part], Made], parts: Sequen
         release_signals()
 
 
-def _begin() -> None:
+def begin() -> None:
     """Ctrl-C reaches all processes of a terminal: the one that started us tells, and ends us."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     for number in ENDING:

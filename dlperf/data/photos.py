@@ -9,11 +9,9 @@ that the seed chooses, since they are read one after the other; the index of fol
 from __future__ import annotations
 
 import argparse
-import ctypes
 import io
 import json
 import os
-import signal
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,11 +24,11 @@ from typing import Any, NamedTuple
 
 import numpy
 
-from dlperf import models
+from dlperf import models, processes
 from dlperf.adapters import probe
 from dlperf.data.folder import aside, output_problems, stage
 from dlperf.data.formats import WRITERS, Found, jpeg_name
-from dlperf.errors import ENDING, Problem, RunError, UsageError, did_you_mean, shown, unprintable, whole_number
+from dlperf.errors import Problem, RunError, UsageError, did_you_mean, shown, unprintable, whole_number
 from dlperf.models import photos
 from dlperf.models.parameters import random_state
 from dlperf.words import count
@@ -206,7 +204,7 @@ def look(file: str) -> Seen:
 def _lookers() -> Iterator[ProcessPoolExecutor]:
     """Processes that end with this one, however it ends; what they have not begun is dropped when something is raised.
     RunError where one is killed."""
-    pool = ProcessPoolExecutor(probe.machine_cpus(), initializer=_looker)
+    pool = ProcessPoolExecutor(probe.machine_cpus(), initializer=processes.begin)
     try:
         yield pool
     except BrokenProcessPool:
@@ -214,14 +212,6 @@ def _lookers() -> Iterator[ProcessPoolExecutor]:
         raise RunError("killed", why) from None
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _looker() -> None:
-    """Ctrl-C reaches all processes of a terminal: the one that started us tells, and ends us."""
-    PR_SET_PDEATHSIG = 1
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    for number in ENDING:
-        signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.SIG_IGN)
 
 
 def prepare(options: Options, quiet: bool = False) -> dict[str, Any]:
