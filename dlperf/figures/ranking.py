@@ -211,40 +211,30 @@ def _stepped_down(logs: Floats, level: float) -> NDArray[np.bool_]:
     return apart
 
 
-def _quantile(drawn: Floats, level: float) -> float:
-    """What the smallest p-value of a table has to be at most. drawn: tables x pairs."""
-    import numpy as np
-
-    place = _place(len(drawn), level)
-    return float(np.partition(drawn.min(1), place)[place])
-
-
 def _quantile_of(statistics: Floats, freedom: Floats, level: float) -> float:
-    """`_quantile` of the p-values of these, of which only those are computed that may matter: it takes the longest. A
-    table's smallest p-value is that of its largest statistic, but for the degrees of freedom."""
+    """What the smallest p-value of a table has to be at most. Both are tables x pairs; only those p-values are computed
+    that may matter, which takes the longest: a table's smallest one is that of its largest statistic, but for the
+    degrees of freedom."""
     import numpy as np
     from scipy import special
 
-    place, largest = _place(len(statistics), level), -statistics.max(1)
+    place, largest = int(level * (len(statistics) + 1)) - 1, -statistics.max(1)
     least, most = (2 * special.stdtr(one, largest) for one in (freedom.max(), freedom.min()))
     matter = least <= np.partition(most, place)[place]
     p_values = 2 * special.stdtr(freedom[matter], -statistics[matter])
     return float(np.partition(p_values.min(1), place)[place])
 
 
-def _place(tables: int, level: float) -> int:
-    return int(level * (tables + 1)) - 1
-
-
 @functools.lru_cache(1024)
 def _of_equal_rows(blocks: int, rows: int, left: tuple[int, ...], level: float) -> float:
-    """`_quantile` of tables of normal rows that are equally fast, for so many of their pairs: the lower one of tables
+    """`_quantile_of` tables of normal rows that are equally fast, for so many of their pairs: the lower one of tables
     whose rows vary alike, and of tables whose rows vary up to `SPREAD` times as much as others."""
-    return min(_quantile(_drawn(blocks, rows, spread)[:, left], level) for spread in (1.0, SPREAD))
+    drawn = (_drawn(blocks, rows, spread) for spread in (1.0, SPREAD))
+    return min(_quantile_of(statistics[:, left], freedom[:, left], level) for statistics, freedom in drawn)
 
 
 @functools.lru_cache(8)
-def _drawn(blocks: int, rows: int, spread: float) -> Floats:
+def _drawn(blocks: int, rows: int, spread: float) -> tuple[Floats, Floats]:
     import numpy as np
 
     source = np.random.Generator(np.random.Philox(rows))
@@ -253,8 +243,9 @@ def _drawn(blocks: int, rows: int, spread: float) -> Floats:
     for begun in range(0, DRAWS, size):
         shape = (min(size, DRAWS - begun), blocks, rows)
         scales = source.permuted(np.broadcast_to(np.geomspace(1, spread, rows), shape[::2]), axis=1)
-        found.append(_p_values(source.standard_normal(shape) * scales[:, None, :]))
-    return np.concatenate(found)
+        found.append(_statistics(source.standard_normal(shape) * scales[:, None, :]))
+    statistics, freedom = map(np.concatenate, zip(*found, strict=True))
+    return statistics, freedom
 
 
 def _shuffled(logs: Floats) -> Floats:
@@ -304,10 +295,13 @@ def _statistics(logs: Floats) -> tuple[Floats, Floats]:
     first, second = np.triu_indices(rows, 1)
     design = np.zeros((len(first), rows))
     design[np.arange(len(first)), first] = design[np.arange(len(first)), second] = 1
-    fitted = seen
+    fitted, diagonal = seen, np.arange(rows)
+    normal = np.zeros((*seen.shape[:-1], rows, rows))  # design' weights design
     for _ in range(FITS):
-        weights = fitted**-2 / (fitted**-2).max(-1, keepdims=True)
-        normal = np.einsum("...p,pi,pj->...ij", weights, design, design, optimize=True) + 1e-12 * np.eye(rows)
+        weights = fitted**-2
+        weights /= weights.max(-1, keepdims=True)
+        normal[..., first, second] = normal[..., second, first] = weights
+        normal[..., diagonal, diagonal] = weights @ design + 1e-12
         own = np.maximum(np.linalg.solve(normal, ((weights * seen) @ design)[..., None])[..., 0], 0)
         fitted = np.maximum(own[..., first] + own[..., second], LEAST_SHARE * seen)
     squares = np.maximum(own[..., first] ** 2 + own[..., second] ** 2, np.finfo(float).tiny)
