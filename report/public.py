@@ -38,14 +38,19 @@ KNOWN = frozenset(("pypi.org", "files.pythonhosted.org", "download.pytorch.org",
 SAID = frozenset(
     ("hosts", "launcher_arguments", "command", "commands", "failure", "why", "not_sampled", "topo", "exceptions")
 )
+#: in JSON, perhaps a character that `clean` changes
+ODD = re.compile(rb"\\[urbf]|[\x7f-\xff]")
 Change = Callable[[str], str]
 Value = TypeVar("Value")
 
 
-def cleaned(comparison: Comparison) -> Comparison:
-    """Every text is one that a page can show, see dlperf.errors.clean."""
+def cleaned(value: Value) -> Value:
+    """Every text in it is one that a page can show, see dlperf.errors.clean."""
+    with suppress(TypeError, ValueError, OverflowError):  # no JSON has it
+        if not ODD.search(msgspec.json.encode(value)):
+            return value
     change = functools.lru_cache(2**14)(clean)  # thousands of records have the same few
-    return changed(comparison, change, change)
+    return changed(value, change, change)
 
 
 def unnamed(comparison: Comparison, folder: Path) -> Comparison:
@@ -70,6 +75,8 @@ def redaction(comparison: Comparison, folder: Path) -> tuple[Change, Change]:
 def changed(value: Value, change: Change, said: Change) -> Value:
     """With each text in it changed; `said` is for fields that are SAID."""
     made: Any = value
+    if value is None or isinstance(value, (bool, int, float)):  # most are
+        return value
     if isinstance(value, str):
         return change(value)  # type: ignore[return-value]
     if isinstance(value, (tuple, list)):
@@ -78,10 +85,15 @@ def changed(value: Value, change: Change, said: Change) -> Value:
     elif isinstance(value, Mapping):
         made = {change(key): changed(part, said if key in SAID else change, said) for key, part in value.items()}
     elif dataclasses.is_dataclass(value):
-        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        fields = {name: getattr(value, name) for name in _fields(type(value))}
         new = {name: changed(old, said if name in SAID else change, said) for name, old in fields.items()}
         made = dataclasses.replace(value, **new)  # type: ignore[type-var]
     return made  # type: ignore[no-any-return]
+
+
+@functools.cache
+def _fields(of: type) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(of))
 
 
 def _then(folder: Path) -> Mapping[str, str]:

@@ -18,7 +18,7 @@ from typing import Any, TypedDict
 from dlperf import __version__, report
 from dlperf.archive.tar import LARGEST
 from dlperf.comparison import store
-from dlperf.errors import Problem, UsageError, clean
+from dlperf.errors import Problem, UsageError
 from dlperf.report import public
 from dlperf.report.public import Change
 from dlperf.revision import revision
@@ -52,7 +52,7 @@ def contents(comparison: Comparison, folder: Path) -> dict[str, bytes]:
     rendered = report.render(public.changed(comparison, folders, said))
     files = {name: content.encode() for name, content in rendered.items()}
     begun = {name: held for name, held in store.manifest(folder).items() if name != "names"}
-    begun = public.changed(public.changed(begun, folders, said), clean, clean)
+    begun = public.cleaned(public.changed(begun, folders, said))
     files[store.MANIFEST] = json.dumps(begun, indent=1).encode() + b"\n"
     files[PACKED] = json.dumps(here(), indent=1).encode() + b"\n"
     for path in _run_files(comparison, folder):

@@ -15,7 +15,7 @@ import msgspec
 from dlperf.archive.content import RUN, logs
 from dlperf.comparison.runner import recorded
 from dlperf.errors import clean, shortened
-from dlperf.report.public import changed
+from dlperf.report.public import cleaned
 from dlperf.runs import events
 from dlperf.runs.events import Stream
 from dlperf.runs.execute import Outcome
@@ -115,7 +115,7 @@ def _told(mine: Files, record: Record) -> Iterator[str]:
     if (told := _failed(record, stream)) and told != (failure := record.failure) and failure:
         yield f"it failed by {failure.kind} in results.json, and by {told.kind} in its events: {told.message}"
     outcome = Outcome(record.started, record.seconds, stream, record.failure)
-    again = changed(recorded(record.job, record.repeat, record.command, record.environment, outcome), clean, clean)
+    again = cleaned(recorded(record.job, record.repeat, record.command, record.environment, outcome))
     yield from _windows(record.windows, again.windows)
     for field in fields(Record):
         if field.name not in GIVEN and field.name != "windows":
@@ -130,7 +130,7 @@ def _failed(record: Record, stream: Stream) -> Any:
     """How a run failed by what its worker says; what the outside saw goes before that."""
     if not record.failure or not stream.failed or record.failure.kind in OUTSIDE or stream.ranks:
         return None
-    return replace(changed(stream.failure, clean, clean), lines=record.failure.lines) if stream.failure else None
+    return replace(cleaned(stream.failure), lines=record.failure.lines) if stream.failure else None
 
 
 def _windows(ours: tuple[Window, ...], theirs: tuple[Window, ...]) -> Iterator[str]:

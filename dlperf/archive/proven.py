@@ -13,7 +13,7 @@ from dlperf.errors import clean, shortened
 from dlperf.proof import consistent
 from dlperf.proof.asked import Asked, needed, trajectories
 from dlperf.proof.certify import mean_losses
-from dlperf.report.public import changed
+from dlperf.report.public import cleaned
 from dlperf.schema import Comparison, Job, Record, Trajectory
 
 #: of a trajectory, what its events tell in `trajectory`
@@ -66,7 +66,7 @@ def _certificates(made: Runs, job: Job, comparison: Comparison) -> Iterator[str]
 
 
 def _stream(made: Runs, name: str, ranks: int = 1) -> Any:
-    return changed(read(made.get(f"{name}/run", {}), ranks), clean, clean)
+    return cleaned(read(made.get(f"{name}/run", {}), ranks))
 
 
 def _trajectory(made: Runs, name: str, held: Trajectory) -> Iterator[str]:
