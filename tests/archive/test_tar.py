@@ -8,6 +8,8 @@ import subprocess
 import tarfile
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dlperf.archive import tar
 
@@ -234,3 +236,12 @@ def test_each_file_that_is_not_as_the_manifest_says_is_named():
     assert "MANIFEST.sha256 is missing" in [*tar.differing(FILES)]
     again = whole[tar.MANIFEST] + hashlib.sha256(b"[]").hexdigest().encode() + b"  results.json\nnonsense\n"
     assert len([*tar.differing({**whole, tar.MANIFEST: again})]) == 2
+
+
+@given(
+    st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=1, max_size=120), st.integers(0, 2**33 - 1)
+)
+def test_the_heads_that_are_compared_are_those_that_tarfile_writes(path, size):
+    member = tarfile.TarInfo(path)
+    member.size = size
+    assert tar._head(path, size) == member.tobuf(tarfile.PAX_FORMAT)
