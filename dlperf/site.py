@@ -222,7 +222,7 @@ def _report_in(place: Path) -> Seen | Refused:
         written = (place / RESULTS).read_bytes()
         digest = hashlib.sha256(written).hexdigest()
         file, found = _checked(place)
-        same = found.comparison if found.digest == digest else None
+        same = found.digest == digest and found.comparison
         comparison = same or store.results(written, RESULTS)
     except OSError as error:
         return Refused(f"{RESULTS} cannot be read: {error.strerror}.")
@@ -231,7 +231,8 @@ def _report_in(place: Path) -> Seen | Refused:
     problems = found.problems
     if file and not problems and found.comparison != comparison:
         problems = (f"It is the archive of another comparison: its {RESULTS} is not that of this report.",)
-    return Seen(digest, comparison, Archive(file, " ".join(problems)), gate.of_published(comparison))
+    unmet = found.unmet if same else gate.of_published(comparison)
+    return Seen(digest, comparison, Archive(file, " ".join(problems)), unmet)
 
 
 def _report(place: Path, seen: Seen, found: Found, known: dict[str, str]) -> None:

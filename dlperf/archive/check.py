@@ -7,7 +7,7 @@ import csv
 import hashlib
 import io
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
@@ -35,13 +35,14 @@ Files = Mapping[str, bytes]
 class Checked:
     """problems: a sentence for each; empty when it verifies. uncompared: for each part that could not be held to
     anything, why; it does not verify as a whole then. notes: what else to know. comparison: what it is of, None where
-    that cannot be read; digest: of its results.json."""
+    that cannot be read; digest: of its results.json; unmet: conditions of publishing that it does not meet."""
 
     problems: tuple[str, ...]
     uncompared: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     comparison: Comparison | None = None
     digest: str = ""
+    unmet: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ def check(path: Path, render: bool = True) -> Checked:
     if others:
         systems = ", ".join(dict.fromkeys(others))
         notes.append(f"Rates of {systems} are of logs that are not ours, and were not read again.")
-    for lacking, missing in _conditions(comparison):
+    unmet = gate.of_published(comparison)
+    for lacking, missing in _unsaid(comparison, unmet):
         if missing or packed["revision"] == here()["revision"]:
             problems.append(lacking)
         else:
@@ -93,13 +95,13 @@ def check(path: Path, render: bool = True) -> Checked:
         uncompared += found.uncompared
     digest = hashlib.sha256(files[store.RESULTS]).hexdigest()
     problems, uncompared, notes = ([*map(clean, said)] for said in (problems, uncompared, notes))
-    return Checked(tuple(problems), tuple(uncompared), tuple(notes), comparison, digest)
+    return Checked(tuple(problems), tuple(uncompared), tuple(notes), comparison, digest, unmet)
 
 
-def _conditions(comparison: Comparison) -> Iterator[tuple[str, bool]]:
+def _unsaid(comparison: Comparison, unmet: Iterable[str]) -> Iterator[tuple[str, bool]]:
     """Conditions of publishing that results.json does not meet, without saying so; of each whether it is that runs are
     missing, as they are when some were taken out."""
-    for condition in gate.of_published(comparison):
+    for condition in unmet:
         if condition not in comparison.unmet:
             says = f"{store.RESULTS} does not say what it gives: {condition}."
             yield says, condition == gate.CONDITIONS["failures"]
@@ -135,18 +137,18 @@ def _listed(files: Files, begun: bool) -> Iterator[str]:
 def _code(files: Files, comparison: Comparison) -> Iterator[str]:
     """Adapters whose code is not that of which records and certificates have the digest."""
     modules = {
-        PurePath(name.removeprefix(CODE)): content
+        name.removeprefix(CODE): content
         for name, content in files.items()
         if name.startswith(CODE) and name.endswith(".py")
     }
-    shared = {path: one for path, one in modules.items() if path.parent in (PurePath("models"), PurePath("adapters"))}
+    shared = {PurePath(path): one for path, one in modules.items() if path.rpartition("/")[0] in ("models", "adapters")}
     ran: dict[str, set[str]] = {}
     for record in comparison.records:
         ran.setdefault(record.job.adapter, set()).add(record.code)
     for trajectory in (one.trajectory for several in comparison.proofs.values() for one in several):
         ran.setdefault(trajectory.adapter, set()).add(trajectory.code)
     for adapter, digests in sorted(ran.items()):
-        own = {path: one for path, one in modules.items() if path.is_relative_to(PurePath("adapters", adapter))}
+        own = {PurePath(path): one for path, one in modules.items() if path.startswith(f"adapters/{adapter}/")}
         if digests - {""} and (not own or digests - {""} != {bundle.digest_of({**shared, **own})}):
             yield f"{CODE}adapters/{adapter} with what is shared is not the code of which results.json has the digest."
 
