@@ -85,7 +85,8 @@ def changed(value: Value, change: Change, said: Change) -> Value:
     elif isinstance(value, Mapping):
         made = {change(key): changed(part, said if key in SAID else change, said) for key, part in value.items()}
     elif dataclasses.is_dataclass(value):
-        fields = {name: getattr(value, name) for name in _fields(type(value))}
+        kind: type = type(value)
+        fields = {name: getattr(value, name) for name in _fields(kind)}
         new = {name: changed(old, said if name in SAID else change, said) for name, old in fields.items()}
         made = dataclasses.replace(value, **new)  # type: ignore[type-var]
     return made  # type: ignore[no-any-return]
