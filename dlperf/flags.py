@@ -79,7 +79,15 @@ SPEC = (
     "a TOML file with these options by their names, or a comparison.json or results.json, whose request it repeats; "
     "what is given beside it wins"
 )
-SIZE = "instead of both: sizes as reports have them, each a row: 1n1d,1n8d,2n16d (2 nodes with 16 devices together)"
+SIZE = (
+    "instead of both: sizes as reports have them, each a row: 1n1d,1n8d,2n16d (2 nodes with 16 devices together); "
+    "1n8d-b64 has a batch of 64 per device"
+)
+SWEEP = (
+    "a row for each value of batch-size or workers (ranks on all nodes together): batch-size=32,64; given again, one "
+    "after the other, while all else is as other flags have it"
+)
+CROSSED = "with several --sweep: each value of one with each of the others"
 ALLOCATION = (
     "what one job of Slurm's or Kubernetes' holds: comparison (default: all rows, in turns); Slurm's also row, or run"
 )
@@ -163,6 +171,8 @@ FLAGS = (
         takes="list",
     ),
     Flag(RANKS, "--size", "S,...", SIZE, takes="list"),
+    Flag(RANKS, "--sweep", "KEY=N,...", SWEEP, takes="several"),
+    Flag(RANKS, "--crossed", "", CROSSED, takes="nothing"),
     Flag(RANKS, "--hosts", "H,...", "the nodes' names or addresses; NAME:SLOTS limits the ranks there", takes="list"),
     Flag(RANKS, "--hostfile", "FILE", "instead: one a line, as Open MPI has it (NAME slots=N)"),
     Flag(RANKS, "--launcher", "L", "auto (default), {launchers}"),

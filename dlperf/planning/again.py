@@ -27,7 +27,7 @@ def options(spec: Spec) -> dict[str, object]:
         "threads": spec.threads,
         "allow_reference": spec.allow_reference,
         "emulate_cpu": spec.emulate_cpu,
-        "size": [f"{nodes}n{nodes * ranks}d" for nodes, ranks in spec.sizes],
+        "size": [_size(*row) for row in spec.grid] if spec.sizes else (),
         "nnodes": () if spec.sizes else spec.nnodes,
         "nproc_per_node": () if spec.sizes else spec.nproc_per_node,
         "hosts": spec.hosts,
@@ -57,6 +57,10 @@ def options(spec: Spec) -> dict[str, object]:
     if spec.timeout != TIMEOUTS.get(spec.protocol.name):
         asked["timeout"] = spec.timeout
     return {name: value for name, value in asked.items() if value is not None and not _empty(value)}
+
+
+def _size(nodes: int, ranks: int, batch_size: int) -> str:
+    return f"{nodes}n{nodes * ranks}d" + (f"-b{batch_size}" if batch_size else "")
 
 
 def _empty(value: object) -> bool:

@@ -316,7 +316,7 @@ class _Checker(Devices, Often, Places, Sizes):
         if reads is None:
             self.problem("data", spec.data, f"{model} reads no folder. Leave out --data, or compare other models.")
             return
-        each = spec.batch_size or default_batch_size(model, spec.device, "fp32")
+        each = max(spec.batches, default=0) or spec.batch_size or default_batch_size(model, spec.device, "fp32")
         batch = spec.global_batch_size or each * max(spec.world_sizes)
         for problem in reads.check(spec.data, models.config(model), batch, spec.formats):
             self.problem("data", "", problem)

@@ -5,27 +5,36 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Sequence
-from itertools import islice
+from itertools import islice, product
 from typing import Any
 
 from dlperf import launchers
-from dlperf.errors import did_you_mean, either
+from dlperf.errors import did_you_mean, either, whole_number
 from dlperf.launchers import Jobs, Launcher
 from dlperf.planning import hosts as hosts_
-from dlperf.planning.arguments import MOST, Arguments
+from dlperf.planning.arguments import MOST, Arguments, split, whole
 from dlperf.planning.hosts import Host
 
 #: of one system: pairs of --nnodes and --nproc-per-node at most
 ROWS = 10_000
 
 
+#: nodes, ranks on each, and a batch size, 0 for the one of all rows
+Size = tuple[int, int, int]
+#: what --sweep takes, and the largest value
+SWEPT = {"batch-size": MOST["batch_size"], "workers": MOST["nnodes"] * MOST["nproc_per_node"]}
+
+
 class Places(Arguments):
-    """Checks --size, --nnodes, --nproc-per-node, --hosts, --hostfile, --launcher, --launcher-arg and --allocation."""
+    """Checks --size, --sweep, --nnodes, --nproc-per-node, --hosts, --hostfile, --launcher, --launcher-arg, and
+    --allocation."""
 
     def places(self, run: bool) -> dict[str, Any]:
         """Where ranks go: nodes, ranks on each, hosts, launcher. run: whether any framework is run."""
         hosts = self.hosts()
-        sizes = self.sizes()
+        sized = self.sweep(hosts) or self.sizes()
+        sizes = tuple((nodes, ranks) for nodes, ranks, _ in sized)
+        batches = tuple(batch for _, _, batch in sized)
         nnodes = tuple(dict.fromkeys(nodes for nodes, _ in sizes)) or self.counts("nnodes", (len(hosts) or 1,))
         nproc = tuple(dict.fromkeys(ranks for _, ranks in sizes)) or self.counts("nproc_per_node", (1,))
         if len(nnodes) * len(nproc) > ROWS:
@@ -43,29 +52,79 @@ class Places(Arguments):
             "nnodes": nnodes,
             "nproc_per_node": nproc,
             "sizes": sizes,
+            "batches": batches if any(batches) else (),
             "hosts": tuple(host.name for host in hosts),
             "launcher": launcher.name,
             "launcher_arguments": self.launcher_arguments(launcher),
             "allocation": self.allocation(launcher),
         }
 
-    def sizes(self) -> tuple[tuple[int, int], ...]:
-        """Nodes, and ranks on each, of --size 1n1d,1n8d,2n16d, as reports have them."""
+    def sizes(self) -> tuple[Size, ...]:
+        """Those of --size 1n1d,1n8d,2n16d-b64, as reports have them."""
         found = []
         for word in self.words("size"):
-            match = re.fullmatch(r"([0-9]{1,4})n([0-9]{1,7})d", word)
-            nodes, devices = (int(match[1]), int(match[2])) if match else (0, 0)
-            if not nodes or not devices or devices % nodes:
-                self.wrong("size", word, "1n8d for 8 devices on one node, 2n16d for 16 on two: as many on each")
+            match = re.fullmatch(r"([0-9]{1,4})n([0-9]{1,7})d(?:-b([0-9]{1,8}))?", word)
+            nodes, devices, batch = (int(one or 0) for one in match.groups()) if match else (0, 0, 0)
+            if not nodes or not devices or devices % nodes or word.endswith("-b0"):
+                allowed = "1n8d for 8 devices on one node, 2n16d for 16 on two: as many on each; 1n8d-b64"
+                self.wrong("size", word, allowed)
+            elif batch > MOST["batch_size"]:
+                self.wrong("size", word, f"a batch that is {whole('batch_size')}")
             elif nodes > MOST["nnodes"] or devices // nodes > MOST["nproc_per_node"]:
                 most = f"{MOST['nnodes']:,} nodes, and {MOST['nproc_per_node']:,} devices on each"
                 self.problem("size", word, f"there are at most {most}.")
             else:
-                found.append((nodes, devices // nodes))
+                found.append((nodes, devices // nodes, batch))
         for name in ("nnodes", "nproc_per_node"):
             if found and self.arguments.get(name):
                 self.problem(name, self.arguments[name], "--size is given too. Leave out one of them.")
         return tuple(dict.fromkeys(found))
+
+    def sweep(self, hosts: Sequence[Host]) -> tuple[Size, ...]:
+        """Those of --sweep batch-size=32,64 --sweep workers=1,2: the values of one after those of the other, or each
+        with each; empty without."""
+        factors = self._factors()
+        crossed = bool(self.arguments.get("crossed"))
+        if crossed and len(factors) < 2:
+            says = "it takes the values of one --sweep with those of another. Give --sweep twice, or leave it out."
+            self.problem("crossed", "", says)
+        if not factors:
+            return ()
+        if self.arguments.get("size"):
+            self.problem("sweep", "", "--size is given too. Leave out one of them.")
+        each = (self.counts("nnodes", (len(hosts) or 1,)), self.counts("nproc_per_node", (1,)))
+        base: list[Size] = [(nodes, ranks, 0) for nodes, ranks in product(*each)]
+        found = base if crossed else []
+        for name, values in factors.items():
+            swept = [self._with(size, name, value) for size in (found if crossed else base) for value in values]
+            found = swept if crossed else [*found, *swept]
+        return tuple(dict.fromkeys(found))
+
+    def _factors(self) -> dict[str, tuple[int, ...]]:
+        found: dict[str, tuple[int, ...]] = {}
+        for text in self.arguments.get("sweep") or ():
+            name, _, values = str(text).partition("=")
+            numbers = [whole_number(one, most=SWEPT.get(name, 1)) for one in split(values)]
+            if name not in SWEPT:
+                self.wrong("sweep", text, " or ".join(f"{one}=N,..." for one in SWEPT), did_you_mean(name, SWEPT))
+            elif None in numbers or not numbers:
+                self.wrong("sweep", text, f"{name}= whole numbers from 1 to {SWEPT[name]:,}, with commas")
+            elif name in found:
+                self.problem("sweep", text, f"{name} is swept twice. Give all its values at once.")
+            else:
+                found[name] = tuple(one for one in numbers if one)
+        return found
+
+    def _with(self, size: Size, name: str, value: int) -> Size:
+        nodes, ranks, batch = size
+        if name == "batch-size":
+            return nodes, ranks, value
+        if value % nodes or value // nodes > MOST["nproc_per_node"]:
+            says = f"{value} workers are not as many on each of {nodes} nodes. Choose multiples of {nodes}."
+            most = f"there are at most {MOST['nproc_per_node']} on a node."
+            self.problem("sweep", f"workers={value}", says if value % nodes else most)
+            return size
+        return nodes, value // nodes, batch
 
     def allocation(self, launcher: Launcher) -> str:
         """What one job of the engine's holds; empty for one that has none."""

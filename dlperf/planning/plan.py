@@ -29,8 +29,8 @@ class Plan:
 
 
 def from_spec(spec: Spec, adapters: Mapping[str, Adapter], machine: str | None = None) -> Plan:
-    """One row for each model, precision, number of nodes and of ranks on each, framework, --compile, --input and value
-    of --set.
+    """One row for each model, precision, number of nodes and of ranks on each with its batch size, framework,
+    --compile, --input and value of --set.
 
     machine: the architecture that environments are made for, this one's if left out.
     """
@@ -50,8 +50,8 @@ def from_spec(spec: Spec, adapters: Mapping[str, Adapter], machine: str | None =
             if isinstance(row, Skip):
                 skips.setdefault((row.system, row.model, row.precision_asked), row)
                 continue
-            for nnodes, nproc in spec.grid:
-                placed = _placed(spec, adapters[name], row, nnodes, nproc)
+            for nnodes, nproc, batch_size in spec.grid:
+                placed = _placed(spec, adapters[name], row, nnodes, nproc, batch_size)
                 if isinstance(placed, Job):
                     jobs.setdefault(placed.id, placed)
                 else:
@@ -80,13 +80,13 @@ def _choices(settings: Mapping[str, str]) -> list[dict[str, str]]:
     return [dict(zip(settings, chosen, strict=True)) for chosen in values]
 
 
-def _placed(spec: Spec, adapter: Adapter, row: Job, nnodes: int, nproc: int) -> Job | Skip:
-    """A row on so many nodes and ranks."""
+def _placed(spec: Spec, adapter: Adapter, row: Job, nnodes: int, nproc: int, own: int) -> Job | Skip:
+    """A row on so many nodes and ranks. own: its batch size, 0 for the one of all rows."""
     world = nnodes * nproc
-    batch_size = spec.global_batch_size // world if spec.global_batch_size else row.batch_size
+    batch_size = spec.global_batch_size // world if spec.global_batch_size else own or row.batch_size
     support = adapter.distributed_on(spec.device)
     if not row.traits.run:
-        return _made(spec, adapter, row, nnodes, nproc)
+        return _made(spec, adapter, row, nnodes, nproc, own)
     ours = row.traits.worker and launchers.find(spec.launcher).in_environment
     lacks = adapter.lacks_launcher(spec.launcher, row.options) if ours else ""
     if lacks:
@@ -106,10 +106,10 @@ def _placed(spec: Spec, adapter: Adapter, row: Job, nnodes: int, nproc: int) -> 
     return replace(placed, about={**scripts.about(adapter, placed), **({"tuned": by} if by else {})})
 
 
-def _made(spec: Spec, adapter: Adapter, row: Job, nnodes: int, nproc: int) -> Job | Skip:
+def _made(spec: Spec, adapter: Adapter, row: Job, nnodes: int, nproc: int, own: int) -> Job | Skip:
     """A row whose runs were made elsewhere: it is of their size and batch, and of no other."""
     found = adapter.imported_of(row.model, row.device, row.precision)
-    asked = spec.global_batch_size // (nnodes * nproc) if spec.global_batch_size else spec.batch_size
+    asked = spec.global_batch_size // (nnodes * nproc) if spec.global_batch_size else own or spec.batch_size
     fits = [one for one in found if one.size == (nnodes, nproc, asked or one.batch_size)]
     if not fits:
         sizes = ", ".join(f"{one.nnodes} x {one.nproc_per_node} devices with batch {one.batch_size}" for one in found)

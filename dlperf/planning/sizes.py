@@ -41,6 +41,10 @@ class Sizes(Arguments):
         return number
 
     def batch_sizes(self, spec: Spec, chosen: Sequence[Adapter]) -> None:
+        if spec.batches and (spec.largest_batch or spec.global_batch_size is not None):
+            other = "batch_size" if spec.largest_batch else "global_batch_size"
+            says = "rows have batch sizes of their own. Leave it out, or these."
+            self.problem(other, self.arguments[other], says)
         if spec.global_batch_size is None:
             self._largest(spec, chosen)
         elif spec.batch_size is not None or spec.largest_batch:
@@ -55,7 +59,8 @@ class Sizes(Arguments):
     def _normalised(self, spec: Spec) -> None:
         """The variance of one value is 0, and so is what BatchNorm makes of it."""
         if spec.global_batch_size is None:
-            field, given, ranks = "batch_size", spec.batch_size, 1
+            smallest = min(filter(None, (spec.batch_size, *spec.batches)), default=None)
+            field, given, ranks = "sweep" if smallest in spec.batches else "batch_size", smallest, 1
         else:
             field, given, ranks = "global_batch_size", spec.global_batch_size, max(spec.world_sizes)
         if given is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import product, zip_longest
 from typing import Any
 
 import msgspec
@@ -65,6 +65,7 @@ class Spec:
     after which none is added; 0: however many. profile: steps of each run that its framework's profiler looks at, after
     the windows; of dlperf.why. turns: of two comparisons whose runs took turns in one session, block by block, what
     both have; of dlperf.diff --rerun. allocation: what one job of the launcher's holds, see Launcher.allocations.
+    batches: of each of sizes its batch size, 0 for the one of all rows; empty where none has its own.
     """
 
     models: tuple[str, ...]
@@ -106,15 +107,17 @@ class Spec:
     turns: str = ""
     allocation: str = ""
     sizes: tuple[tuple[int, int], ...] = ()
+    batches: tuple[int, ...] = ()
 
     @property
-    def grid(self) -> tuple[tuple[int, int], ...]:
-        """Nodes and ranks on each, of each row of a system."""
-        return self.sizes or tuple(product(self.nnodes, self.nproc_per_node))
+    def grid(self) -> tuple[tuple[int, int, int], ...]:
+        """Nodes, ranks on each and batch size, 0 for the one of all rows, of each row of a system."""
+        sizes = self.sizes or tuple(product(self.nnodes, self.nproc_per_node))
+        return tuple((*size, batch) for size, batch in zip_longest(sizes, self.batches, fillvalue=0))  # type: ignore[misc]
 
     @property
     def world_sizes(self) -> list[int]:
-        return sorted({nodes * devices for nodes, devices in self.grid})
+        return sorted({nodes * devices for nodes, devices, _ in self.grid})
 
 
 def spec_from(data: Mapping[str, Any]) -> Spec:

@@ -42,6 +42,53 @@ def test_more_pairs_of_nodes_and_ranks_than_anyone_reads_are_refused():
     assert any("they make 10,201 rows of each system" in one for one in said)
 
 
+def sizes(*words):
+    made = planned("-f", "pytorch", "-m", "bert", *words)
+    assert not made.skips
+    return [(job.nnodes, job.world_size, job.batch_size) for job in made.jobs]
+
+
+def test_a_sweep_varies_one_factor_while_the_other_is_as_flags_have_it_or_crosses_them():
+    both = ("--sweep", "batch-size=2,8", "--sweep", "workers=1,2")
+    assert sizes(*both[:2]) == [(1, 1, 2), (1, 1, 8)]
+    assert sizes(*both, "-b", "3") == [(1, 1, 2), (1, 1, 8), (1, 1, 3), (1, 2, 3)]
+    assert sizes(*both, "--crossed") == [(1, 1, 2), (1, 2, 2), (1, 1, 8), (1, 2, 8)]
+    assert sizes(*both, "-b", "8", "--nproc-per-node", "2") == [(1, 2, 2), (1, 2, 8), (1, 1, 8)]
+    assert sizes("--size", "1n1d-b2,1n2d-b8,1n2d") == [(1, 1, 2), (1, 2, 8), (1, 2, 4)]
+    assert sizes("--sweep", "workers=2,4", "--nnodes", "2", "--launcher", "slurm") == [(2, 2, 4), (2, 4, 4)]
+    assert parse("--sweep", "workers=1,4").threads == parse("--nproc-per-node", "4").threads
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["--sweep", "bach-size=4"],
+            "batch-size=N,... or workers=N,.... Did you mean 'batch-size'?",
+        ),
+        (["--sweep", "batch-size=4,0"], "'batch-size=4,0' is not usable; allowed: batch-size= whole numbers from 1"),
+        (["--sweep", "workers="], "'workers=' is not usable"),
+        (["--sweep", "workers=1", "--sweep", "workers=2"], "workers is swept twice. Give all its values at once"),
+        (
+            ["--sweep", "workers=3", "--nnodes", "2", "--launcher", "slurm"],
+            "3 workers are not as many on each of 2",
+        ),
+        (["--sweep", "workers=512"], "workers=512: there are at most 256 on a node"),
+        (["--sweep", "batch-size=4", "--size", "1n1d"], "--size is given too. Leave out one of them"),
+        (
+            ["--sweep", "batch-size=4", "--global-batch-size", "8"],
+            "rows have batch sizes of their own",
+        ),
+        (["--sweep", "batch-size=1,4", "-m", "vgg16_cifar"], "--sweep 1: vgg16_cifar has a BatchNorm"),
+        (["--crossed", "--sweep", "workers=2"], "it takes the values of one --sweep with those of another"),
+        (["--size", "1n1d-b0"], "'1n1d-b0' is not usable"),
+    ],
+)
+def test_a_sweep_that_cannot_be_is_one_message(words, said):
+    (found,) = problems(*words)
+    assert said in found
+
+
 def test_all_frameworks_by_default_but_not_the_fake_one():
     assert parse().frameworks == ("jax", "mxnet", "oneflow", "paddle", "pytorch", "tensorflow")
 
