@@ -176,7 +176,7 @@ def repeated_digits(subject: Subject) -> Iterator[Finding]:
     """One rate, to four digits or more, for two numbers of devices of one series, or in two systems of a row."""
     for rates in subject.any_batch:
         seen: dict[str, Cell] = {}
-        for one in rates:
+        for one in filter(_of_its_own, rates):
             before = seen.setdefault(one.figure.printed, one)
             if before is not one and one.digits >= LEAST_DIGITS + 1:
                 expected = f"another rate than on {before.size}"
@@ -188,9 +188,20 @@ def repeated_digits(subject: Subject) -> Iterator[Finding]:
         yield from _alike(_telling(rates_), "a rate of its own")
 
 
+def _of_its_own(one: Cell) -> bool:
+    """Whether a rate is another in each row: not that of a device, of steps, or a median, which is one of its runs."""
+    what = counted(one.figure.unit)
+    told = f"{one.figure.row} | {one.figure.column}".replace("_", " ")
+    return not what.startswith("steps") and not what.endswith("per device") and not CHOSEN.search(told)
+
+
+#: of a row or column that has one of the others' figures, or may well have it
+CHOSEN = re.compile(r"\b(median|mean|average|avg|min(imum)?|max(imum)?|best|worst|p\d\d)\b", re.IGNORECASE)
+
+
 def _telling(cells: Sequence[Cell]) -> list[Cell]:
     """Those with so many digits that hardly a pair of so many cells has the same ones by chance."""
-    cells = [one for one in cells if not one.of_log]
+    cells = [one for one in cells if not one.of_log and _of_its_own(one)]
     pairs = len(cells) * (len(cells) - 1) / 2
     return [one for one in cells if pairs / (9 * 10.0 ** max(0, one.digits - 1)) < RARE]
 

@@ -160,7 +160,7 @@ def batches(subject: Subject) -> Iterator[Finding]:
         batches_ = Counter(one.batch for one in series)
         (usual, count), *others = batches_.most_common()
         odd_ = next((one for one in series if one.batch != usual), None)
-        whole = {one.global_batch for one in series}
+        whole = {one.accumulated for one in series}
         if odd_ and usual[1] and odd_.batch[1] and count > len(others) == 1 and count > 1 and len(whole) > 1:
             yield of(
                 odd_, WARNING, f"a batch of {usual[1]:g} on each device, as on {count} other sizes", odd_.figure.batch

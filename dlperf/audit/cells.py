@@ -116,6 +116,13 @@ class Cell:
         kind, number = self.batch
         return ("global", number * self.figure.devices) if number and self.figure.devices else (kind, number)
 
+    @property
+    def accumulated(self) -> tuple[str, float | None]:
+        """Its global batch times the parts that a step accumulates, as far as it is known."""
+        kind, number = self.global_batch
+        parts = stated(self.figure.options.get("accumulation", ""))
+        return (kind, number * parts) if number and parts else (kind, number)
+
 
 @dataclass(frozen=True, eq=False)
 class Subject:

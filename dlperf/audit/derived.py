@@ -14,6 +14,8 @@ from dlperf.figures.published import PRECISIONS
 
 #: training images of ImageNet (ILSVRC 2012)
 IMAGENET = 1_281_167
+#: of a heading, that a batch is shared by more devices, so that each has less
+STRONG = re.compile(r"\bstrong\b", re.IGNORECASE)
 #: rows within which a swapped cell is looked for
 NEAR = 5
 #: above what its epochs take at the printed rate a time has something else in it; below it cannot be
@@ -116,8 +118,9 @@ def not_alike(subject: Subject) -> Iterator[Finding]:
     found: dict[tuple[str, str], list[Ratio]] = {}
     for several in ratios(subject):
         one = several[0]
-        known = one.above.batch[1] and one.below.batch[1]
-        if known and one.above.batch != one.below.batch and one.above.global_batch != one.below.global_batch:
+        known = one.above.batch[1] and one.below.batch[1] and not STRONG.search(one.cell.figure.column)
+        alike = (one.above.batch, one.above.accumulated), (one.below.batch, one.below.accumulated)
+        if known and all(a != b for a, b in zip(*alike, strict=True)):
             found.setdefault((one.cell.figure.table, one.cell.figure.column), []).append(one)
     for ratios_ in found.values():
         above, below = ratios_[0].above, ratios_[0].below

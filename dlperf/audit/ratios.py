@@ -4,7 +4,7 @@ against. Pure."""
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -60,8 +60,8 @@ class Ratio:
 
     @property
     def near(self) -> bool:
-        """Off by one in the last digit."""
-        return self.off < 1.5 * self.cell.ulp
+        """Off by one in the last digit; by two, where its rates may have had more digits."""
+        return self.off < (2.5 if self.possible else 1.5) * self.cell.ulp
 
     @property
     def possible(self) -> bool:
@@ -105,14 +105,13 @@ def ratios(subject: Subject) -> list[list[Ratio]]:
         scaled: dict[Hashable, list[tuple[Cell, Cell]]] = {}
         others: dict[str, list[Row]] = {}
         sized = _of_sizes(cells)
-        for one in cells:
+        mine = [(one, rows[one.figure.row]) for one in cells if one.value is not None and derived(one)]
+        owned = [(one, row, _of_its_row(one, row, sized)) for one, row in mine]
+        ones = _ones(owned)
+        for one, row, own in owned:
             column = one.figure.column
-            if one.value is None or not derived(one):
-                continue
-            row = rows[one.figure.row]
             rates = [other for other in row if other.figure.quantity == "throughput" and other.number]
-            own = None if compared(column) and column not in sized else _own(one, rates)
-            if made := _named(one, rates) or _over_one(one, own, loose, alone):
+            if made := _named(one, rates) or _over_one(one, own, loose, [*_alone(own, alone), *ones.get(column, ())]):
                 found.append(made)
             elif own and len(loose.get(id(own), ())) > 1:
                 series = loose[id(own)]
@@ -161,15 +160,35 @@ def _named(one: Cell, rates: Sequence[Cell]) -> list[Ratio]:
     return _over_precision(one, rates) if one.figure.quantity == "speedup" and _of_precision(one) else []
 
 
+def _of_its_row(one: Cell, row: Sequence[Cell], sized: Collection[str]) -> Cell | None:
+    """The rate that a derived cell is of, where that is over fewer devices."""
+    column = one.figure.column
+    rates = [other for other in row if other.figure.quantity == "throughput" and other.number]
+    return None if compared(column) and column not in sized else _own(one, rates)
+
+
+def _ones(owned: Sequence[tuple[Cell, Sequence[Cell], Cell | None]]) -> dict[str, list[Cell]]:
+    """By column the rates of cells that are 1, on the fewest devices of these: each may be what others are over."""
+    found: dict[str, list[Cell]] = {}
+    for one, _, own in owned:
+        if own is not None and own.size and one.number == percent(one):
+            found.setdefault(one.figure.column, []).append(own)
+    least = {column: min(own.devices for own in several) for column, several in found.items()}
+    return {column: [own for own in several if own.size == least[column]] for column, several in found.items()}
+
+
 def _over_one(
-    one: Cell, own: Cell | None, loose: Mapping[int, Sequence[Cell]], alone: Mapping[Hashable, Sequence[Cell]]
+    one: Cell, own: Cell | None, loose: Mapping[int, Sequence[Cell]], others: Sequence[Cell]
 ) -> list[Ratio]:
-    """Over one device, or one node where that is said."""
+    """Over one device, or one node where that is said. others: rates that it may be over as well."""
     if own is None:
         return []
     series = loose.get(id(own), ())
     first = [base for base in series[:1] if base.size == 1 or one.figure.options.get("over") == "1_node"]
-    bases = {id(base): base for base in (*first, *_alone(own, alone))}
+    here = [base for base in others if base.figure.table == own.figure.table]
+    first += [base for base in others if base not in here]
+    same = [base for base in here if first and base.setting == own.setting]  # else its series begins with several
+    bases = {id(base): base for base in (*first, *same)}
     return [Ratio(one, own, base, _scale(one, own, base)) for base in bases.values()]
 
 
@@ -347,9 +366,10 @@ def _before(one: Cell, found: Sequence[Cell]) -> Cell | None:
     return named[0] if len(named) == 1 else None
 
 
-def _alone(own: Cell, alone: Mapping[Hashable, Sequence[Cell]]) -> Iterator[Cell]:
+def _alone(own: Cell | None, alone: Mapping[Hashable, Sequence[Cell]]) -> Iterator[Cell]:
     """The same setting on one device, in another table; what serves several devices is not part of it there."""
-    yield from (rate for rate in alone.get(_kind(own), ()) if rate.figure.table != own.figure.table)
+    if own is not None:
+        yield from (rate for rate in alone.get(_kind(own), ()) if rate.figure.table != own.figure.table)
 
 
 def _kind(rate: Cell) -> Hashable:

@@ -118,8 +118,12 @@ def _too_soon(base: Cell, one: Cell) -> Iterator[Finding]:
 
 
 def _series(subject: Subject) -> list[list[Cell]]:
-    """Rates of all devices; one that is of each, times their number."""
-    return [[_of_all(one) for one in rates] for rates in subject.same_batch]
+    """Rates of all devices; one that is of each, times their number. Steps are of more samples on more devices."""
+    return [
+        [_of_all(one) for one in rates]
+        for rates in subject.same_batch
+        if not any(counted(one.figure.unit).startswith("steps") for one in rates)
+    ]
 
 
 def _of_all(one: Cell) -> Cell:

@@ -18,6 +18,8 @@ from dlperf.figures.published import Figure, number
 MOST = 1000
 #: of a first column of numbers, that they are devices
 COUNT = re.compile(r"#|n|x|size|scale|count|", re.IGNORECASE)
+#: of a column of models, though all are called by a number: 70B
+NAMED = re.compile(r"(model|network|architecture)( name| variant)?s?")
 #: what makes the figures of a table rates
 SIZES = {"devices", "nodes", "per_node", "parallel", "batch"}
 #: what a row tells that becomes an option of its figures
@@ -87,7 +89,7 @@ class Read:
         mostly = numbers * 2 > len(cells)
         if cells and all(any(headings.size(one)) for one in cells):
             return "label"
-        named = headings.kind(head, mostly)
+        named = "model" if mostly and NAMED.fullmatch(normal(head)) else headings.kind(head, mostly)
         if named in ("batch", "devices") and mostly and headings.rated(head):
             named = ""  # samples/s at a batch size
         if named == "batch" and (any(headings.batch(head)) or any("." in one for one in cells)):
@@ -235,7 +237,8 @@ class Read:
         head = self.table.head[at]
         first = normal(self.table.head[0])
         of_batches = bool(re.search(r"batch|\bbsz?\b", first)) and self.kinds[0] == "label"
-        sized = headings.bare(head) and not of_batches and not STEPS.search(first)
+        bare = headings.bare(head)
+        sized = bare and not of_batches and not STEPS.search(first)
         size = headings.size(head) if not re.fullmatch(r"\D*\d+\D?", head) else (None, _whole(head.strip("xX ")))
         nodes, devices = _size(told)
         if sized or (devices is None and any(size) and not re.fullmatch(r"\d+", head)):
@@ -259,7 +262,7 @@ class Read:
             unit=_unit(quantity, head, printed, told.get("unit", "") or told["label"], self.unit),
             estimator=headings.estimator(told.get("estimator", "")) or headings.estimator(head) or note,
             model=told.get("model") or headings.model(words) or headings.model(self.title),
-            system=headings.rest("" if sized else head, told["label"], self.table.title),
+            system=headings.rest("" if sized or (bare and of_batches) else head, told["label"], self.table.title),
             framework=headings.framework(told.get("framework", "")) or headings.framework(words),
             version="",
             precision=headings.precision(told.get("precision", ""))
