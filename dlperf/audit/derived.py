@@ -8,7 +8,8 @@ from collections.abc import Hashable, Iterator, Sequence
 
 from dlperf.audit.cells import SECONDS, Cell, Subject, counted, model_of
 from dlperf.audit.findings import ERROR, LAST_DIGIT, WARNING, Finding, Rule, merged, of
-from dlperf.audit.ratios import Ratio, compared, percent, ratios
+from dlperf.audit.ratio import Ratio, compared, percent
+from dlperf.audit.ratios import ratios
 from dlperf.audit.scaling import NOISE
 from dlperf.figures.published import PRECISIONS
 

@@ -28,7 +28,7 @@ COLLAPSE = 0.5
 CONVERGENCE, FAR_CONVERGENCE = 0.10, 0.50
 AMDAHL = (
     "with the same work per device n devices do at most n times as much (Amdahl 1967; Gustafson 1988); up to 2 % is "
-    "noise and is not told: runs of a cell have standard deviations below 1.5 % in nine of ten lists of DLPerf's READMEs"
+    "noise and not told: runs of a cell have standard deviations below 1.5 % in nine of ten lists of DLPerf's READMEs"
 )
 
 
@@ -152,15 +152,16 @@ RULES = (
         "A rate is at most the number of devices times that of the smallest number with the same batch; a time to "
         "train, at whatever batch, not far below its share.",
         ERROR,
-        f"{AMDAHL}; up to 10 % of what is the last line of a log a warning; of times to train 10 and 50 %, since batch and epochs may "
-        "change (MLPerf training rules)",
+        f"{AMDAHL}; up to 10 % of what is the last line of a log a warning; of times to train 10 and 50 %, since batch "
+        "and epochs may change (MLPerf training rules)",
         super_linear,
     ),
     Rule(
         "step beyond proportional",
         "From one number of devices to the next, a rate grows at most as they do.",
         ERROR,
-        f"{AMDAHL}; up to 10 % the smaller size may be slow, a warning: steps of 6 to 7.5 % beyond are in DLPerf's READMEs",
+        f"{AMDAHL}; up to 10 % the smaller size may be slow, a warning: steps of 6 to 7.5 % beyond are in DLPerf's "
+        "READMEs",
         step,
     ),
     Rule(
