@@ -10,6 +10,7 @@ from functools import cached_property
 
 from dlperf.audit import headings
 from dlperf.audit.cells import model_of
+from dlperf.audit.fields import SPREAD, first_number, number_of, size_of, unit_of, whole_number
 from dlperf.audit.headings import normal
 from dlperf.audit.tables import MARK, Table
 from dlperf.figures.published import Figure, number
@@ -29,9 +30,6 @@ OPTIONS = (
 )
 #: a first column of numbers that are no devices
 STEPS = re.compile(r"step|iter|epoch|pass\b|time|seed|run|thread|layer|\bid\b|date|year|version|rank", re.IGNORECASE)
-TIMES = re.compile(r"\b(ms|sec(?:onds)?|s|min(?:utes)?|h(?:ours?)?)\b", re.IGNORECASE)
-SYNONYMS = {"sec": "s", "seconds": "s", "minutes": "min", "hours": "h", "hour": "h"}
-SPREAD = re.compile(r"\s*(±|\+/-|\+-).*$")
 FEW = re.compile(r"\b(?:a |one |only )(?:single )?run\b|\bsingle run\b|\b(?:two|2) runs\b|\brun once\b", re.IGNORECASE)
 #: of a first column, whose rows are systems and whose columns are sizes or batches
 TRANSPOSED = re.compile(r"^(metric|quantity|measure|)$", re.IGNORECASE)
@@ -85,7 +83,7 @@ class Read:
 
     def _kind(self, at: int, head: str) -> str:
         cells = [MARK.sub("", row[at]) for _, row in self.table.rows[:MOST] if row[at]]
-        numbers = sum(_first(one) is not None for one in cells)
+        numbers = sum(first_number(one) is not None for one in cells)
         mostly = numbers * 2 > len(cells)
         if cells and all(any(headings.size(one)) for one in cells):
             return "label"
@@ -134,8 +132,8 @@ class Read:
         """Columns of which all is at most 1, or per cent: accuracies, by whatever name."""
         found = set()
         for at in range(len(self.table.head)):
-            cells = [row[at] for _, row in self.table.rows[:MOST] if _first(row[at]) is not None]
-            if cells and all(cell.endswith("%") or abs(_first(cell) or 0.0) <= 1 for cell in cells):
+            cells = [row[at] for _, row in self.table.rows[:MOST] if first_number(row[at]) is not None]
+            if cells and all(cell.endswith("%") or abs(first_number(cell) or 0.0) <= 1 for cell in cells):
                 found.add(at)
         return found
 
@@ -239,8 +237,8 @@ class Read:
         of_batches = bool(re.search(r"batch|\bbsz?\b", first)) and self.kinds[0] == "label"
         bare = headings.bare(head)
         sized = bare and not of_batches and not STEPS.search(first)
-        size = headings.size(head) if not re.fullmatch(r"\D*\d+\D?", head) else (None, _whole(head.strip("xX ")))
-        nodes, devices = _size(told)
+        size = headings.size(head) if not re.fullmatch(r"\D*\d+\D?", head) else (None, whole_number(head.strip("xX ")))
+        nodes, devices = size_of(told)
         if sized or (devices is None and any(size) and not re.fullmatch(r"\d+", head)):
             nodes, devices = size[0] or nodes, size[1]
         if nodes is None and devices is None and not self.sized:
@@ -259,7 +257,7 @@ class Read:
             column=head,
             printed=printed,
             quantity=quantity,
-            unit=_unit(quantity, head, printed, told.get("unit", "") or told["label"], self.unit),
+            unit=unit_of(quantity, head, printed, told.get("unit", "") or told["label"], self.unit),
             estimator=headings.estimator(told.get("estimator", "")) or headings.estimator(head) or note,
             model=told.get("model") or headings.model(words) or headings.model(self.title),
             system=headings.rest("" if sized or (bare and of_batches) else head, told["label"], self.table.title),
@@ -300,7 +298,7 @@ class Read:
         if "runs" not in options and (few := FEW.search(" ".join([self.title, *self.table.notes]))):
             options["runs"] = "2" if re.search("two|2", few[0]) else "1"
         if "accumulation" in told:
-            options["accumulation"] = _of(made, told["accumulation"], told["accumulation head"])
+            options["accumulation"] = number_of(made, told["accumulation"], told["accumulation head"])
         batch, of = headings.batch(head)
         if not batch and of_batches and re.fullmatch(r"\d+", head):
             batch, of = head, "device"
@@ -308,9 +306,9 @@ class Read:
         if not batch and titled[1] == "device" and "global_batch" in told and "batch" not in told:
             batch, of = titled
         if not batch and "batch" in told:
-            batch, of = _of(made, told["batch"], told["batch head"]), "device"
+            batch, of = number_of(made, told["batch"], told["batch head"]), "device"
         elif not batch and "global_batch" in told:
-            batch, of = _of(made, told["global_batch"], told["global_batch head"]), "global"
+            batch, of = number_of(made, told["global_batch"], told["global_batch head"]), "global"
         if not batch:
             batch, of = headings.batch(told["label"])
         if not batch and not self.batched:
@@ -331,71 +329,3 @@ class Read:
 def _mark(told: str) -> str:
     """Of a footnote, at the end of a heading or label."""
     return found[0].strip(" \\") if (found := MARK.search(told)) else ""
-
-
-def completed(figure: Figure, title: str = "") -> Figure:
-    """A figure with what its labels say where its fields are empty, and other names of models."""
-    words = f"{figure.column} {figure.row}"
-    quantity = figure.quantity or headings.quantity(figure.column) or "throughput"
-    nodes, devices = figure.nodes, figure.devices
-    if devices is None and nodes is None:
-        nodes, devices = headings.size(words)
-        number = re.match(r"(?:x ?)?(\d{1,5})\s*x?\s*(?:$|\|)", figure.row.strip(), re.IGNORECASE)
-        number = number or re.fullmatch(r"(\d{1,5})\s*x?", figure.column.strip(), re.IGNORECASE)
-        devices = devices or (int(number[1]) or None if number and not nodes else None)
-    options = dict(figure.options)
-    if re.search(r"w/o clip|without clip", words, re.IGNORECASE):
-        options.setdefault("clip", "off")
-    known = figure.precision or next(filter(None, map(headings.precision, (figure.column, figure.row, title))), "")
-    return replace(
-        figure,
-        table=figure.table or title,
-        quantity=quantity,
-        unit=figure.unit or _unit(quantity, figure.column, figure.printed),
-        model=model_of(figure.model or headings.model(f"{words} {title}")),
-        device=figure.device or headings.device(f"{words} {title}"),
-        nodes=nodes,
-        devices=devices,
-        origin=figure.origin or "table",
-        options=options,
-        precision=known,
-        batch_of=figure.batch_of or ("device" if figure.batch else ""),
-    )
-
-
-def _first(told: str) -> float | None:
-    """The number of a cell, whatever stands behind it in brackets or as its spread."""
-    found = number(re.sub(r"\s*\(.*\)$", "", SPREAD.sub("", told)))
-    numbers = re.fullmatch(r"\d+(\s*(,|/|and|\|)\s*\d+)+", told)  # of two precisions: 64 , 32
-    return found[0] if found else 0.0 if numbers else None
-
-
-def _unit(quantity: str, head: str, printed: str, stated: str = "", of_all: str = "") -> str:
-    if quantity == "throughput":
-        short = stated if re.fullmatch(r"\S+", stated) else ""
-        return headings.unit(head) or headings.unit(stated, True) or short or headings.unit(printed) or of_all
-    if quantity in ("time_to_train", "other"):
-        time = TIMES.search(f"{normal(head)} {printed} {stated}")
-        return SYNONYMS.get(time[0].lower(), time[0].lower()) if time else "%" if "%" in head + printed else ""
-    return "%" if "%" in head + printed else "x" if quantity == "speedup" else ""
-
-
-def _size(told: Mapping[str, str]) -> tuple[int | None, int | None]:
-    devices, nodes, each, parallel = (_whole(told.get(key, "")) for key in ("devices", "nodes", "per_node", "parallel"))
-    whole = devices or (nodes * each if nodes and each else each if each and not nodes else None)
-    return nodes, whole or (parallel if not nodes else None)
-
-
-def _whole(told: str) -> int | None:
-    found = re.match(r"x?\s*(\d{1,7})\b", told.replace(",", ""))
-    return (int(found[1]) or None) if found else None
-
-
-def _of(figure: Figure, told: str, head: str) -> str:
-    """Of a cell with a number for each precision, as `64 , 32`, the one of a figure's; empty where that is open."""
-    order = headings.order(head)
-    numbers = re.findall(r"\d+", told if len(order) == 2 else re.sub(r"(?<=\d),(?=\d{3}\b)", "", told))
-    if len(numbers) == 1:
-        return str(numbers[0])
-    mine = figure.precision not in ("fp32", "tf32")
-    return str(numbers[order.index(mine)]) if len(numbers) == len(set(order)) == 2 and figure.precision else ""
