@@ -192,7 +192,7 @@ def _of_its_own(one: Cell) -> bool:
     """Whether a rate is another in each row: not that of a device, of steps, or a median, which is one of its runs."""
     what = counted(one.figure.unit)
     told = f"{one.figure.row} | {one.figure.column}".replace("_", " ")
-    return not what.startswith("steps") and not what.endswith("per device") and not CHOSEN.search(told)
+    return not what.startswith("steps") and " per " not in what and not CHOSEN.search(told)
 
 
 #: of a row or column that has one of the others' figures, or may well have it

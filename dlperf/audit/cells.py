@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 from dlperf import models
+from dlperf.audit import headings
 from dlperf.figures import rates, summaries
 from dlperf.figures.published import NUMBER, Figure, number
 from dlperf.schema import Comparison
@@ -37,6 +38,8 @@ COUNTED = {
     **dict.fromkeys(("step", "steps", "it", "iter", "iters", "iterations", "batch", "batches"), "steps"),
     **dict.fromkeys(("line", "lines"), "lines"),
 }
+#: of a unit that is of a part
+PARTS = {name: {*of.split("|"), *(f"{one}s" for one in of.split("|"))} for name, of in headings.PARTS.items()}
 #: of a unit that is not of seconds
 SLOW = {"minute": ("min", "minute", "minutes"), "hour": ("h", "hour", "hours")}
 #: digits that a float holds, and what no figure is larger than
@@ -62,6 +65,14 @@ class Cell:
     def size(self) -> int | None:
         """Devices of all nodes; nodes, where these are all that is known."""
         return self.figure.devices or self.figure.nodes
+
+    @cached_property
+    def parts(self) -> int | None:
+        """How many of what its rate is of make up the whole: 1 of a rate of all devices; None where it is not known."""
+        what = counted(self.figure.unit)
+        if what.endswith("per node"):
+            return self.figure.nodes
+        return self.size if what.endswith("per device") else 1
 
     @property
     def of_log(self) -> bool:
@@ -258,12 +269,14 @@ def _rows(comparison: Comparison, name: str) -> Iterator[Cell]:
 @lru_cache(maxsize=2**12)
 def counted(unit: str) -> str:
     """What a rate counts: rows, tokens, steps, lines, or the unit itself; with `a minute` and `per device`, where it
-    says so."""
+    says so; `per node` likewise."""
     words = re.split(r"[\s/]+|\bper\b", unit.strip().lower())
     what = COUNTED.get(words[0], unit)
-    each = any(re.fullmatch(r"(gpu|device|card|chip|core)s?", word) for word in words[1:])
+    each = next(
+        (f" per {name}" for name, of in PARTS.items() if any(word.strip("()[] ") in of for word in words[1:])), ""
+    )
     slow = next((f" a {name}" for name in ("minute", "hour") if any(word in SLOW[name] for word in words[1:])), "")
-    return f"{what}{slow} per device" if each else f"{what}{slow}"
+    return f"{what}{slow}{each}"
 
 
 @lru_cache(maxsize=2**12)

@@ -141,7 +141,7 @@ def efficiency(subject: Subject) -> Iterator[Finding]:
         batches.setdefault((one.figure.table, one.figure.column), set()).add(one.figure.batch)
     for one in subject.cells:
         figure = one.figure
-        if id(one) in known or one.value is None or figure.options.get("over", "1_device") in PRECISIONS:
+        if id(one) in known or one.value is None or figure.options.get("over", "1_device") in (*PRECISIONS, "column"):
             continue
         if figure.quantity == "efficiency":
             most, value = percent(one), one.low
@@ -155,7 +155,7 @@ def efficiency(subject: Subject) -> Iterator[Finding]:
 
 
 def of_each(subject: Subject) -> Iterator[Finding]:
-    """Where a row has a rate of each device beside that of all."""
+    """Where a row has a rate of each device, or of each node, beside that of all."""
     for cells in subject.tables.values():
         rows: dict[Hashable, list[Cell]] = {}
         for one in cells:
@@ -163,17 +163,22 @@ def of_each(subject: Subject) -> Iterator[Finding]:
                 key = one.figure.row, one.figure.precision, one.figure.framework, one.figure.model
                 rows.setdefault(key, []).append(one)
         for row in rows.values():
-            each = [one for one in row if counted(one.figure.unit).endswith("per device")]
-            whole = [one for one in row if one not in each]
-            if len(each) == len(whole) == 1 and each[0].figure.devices:
-                yield from _times(each[0], whole[0], each[0].devices)
+            parted = {one.figure.column: PART.search(counted(one.figure.unit)) for one in row}
+            whole = [one for one in row if not parted[one.figure.column]]
+            for part in ("device", "node"):
+                each = [one for one in row if (found := parted[one.figure.column]) and found[1] == part]
+                if len(each) == len(whole) == 1 and each[0].parts and (part == "node" or each[0].figure.devices):
+                    yield from _times(each[0], whole[0], each[0].parts, part)
 
 
-def _times(each: Cell, whole: Cell, devices: int) -> Iterator[Finding]:
-    if not each.low * devices <= whole.high or not whole.low <= each.high * devices:
-        apart = each.number * devices / whole.number - 1
-        expected = f"{whole.number / devices:,.6g}: {whole.figure.printed} over {devices} devices"
-        cut = 0 <= whole.number / devices - each.number < each.ulp
+PART = re.compile(r" per (device|node)$")
+
+
+def _times(each: Cell, whole: Cell, parts: int, part: str) -> Iterator[Finding]:
+    if not each.low * parts <= whole.high or not whole.low <= each.high * parts:
+        apart = each.number * parts / whole.number - 1
+        expected = f"{whole.number / parts:,.6g}: {whole.figure.printed} over {parts} {part}s"
+        cut = 0 <= whole.number / parts - each.number < each.ulp
         severity = ERROR if abs(apart) > NOISE else LAST_DIGIT if cut else WARNING
         found = ": cut instead of rounded" if severity == LAST_DIGIT else f", {100 * apart:+.1f} %"
         yield of(each, severity, expected, f"{each.figure.printed}{found}")
@@ -227,7 +232,7 @@ RULES = (
     ),
     Rule(
         "rate of each device",
-        "The rate of a device times their number is the rate of all that stands beside it.",
+        "The rate of a device, or of a node, times their number is the rate of all that stands beside it.",
         ERROR,
         "arithmetic, within the printed digits; 2 % as super-linear: a warning",
         of_each,

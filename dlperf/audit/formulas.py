@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from dlperf.audit import headings
 from dlperf.audit.cells import SECONDS, Cell
 from dlperf.audit.ratio import Ratio, compared, gains, percent, scale_of
 
@@ -19,6 +20,9 @@ Formula = tuple[str, str, float, float]
 def inferred(several: Sequence[Row]) -> Iterator[list[Ratio]]:
     """Of a column whose heading does not tell: the formula by which most of its cells, and two at least, are ratios of
     others; or that of the two columns which it names."""
+    if made := _of_two_columns(several):
+        yield from ([one] for one in made)
+        return
     if sized := _of_two_sizes(several):
         yield from ([one] for one in sized)
         return
@@ -30,6 +34,64 @@ def inferred(several: Sequence[Row]) -> Iterator[list[Ratio]]:
         yield from ([one] for one in (made if len(several) <= SAMPLE else _made(formula, several)))
     elif not score and (named := list(_both(several))):
         yield from ([one] for one in named)
+    elif not score:
+        yield from ([one] for one in _over_the_row_with_1(several))
+
+
+def _told(made: Sequence[Ratio]) -> bool:
+    """Whether it is what a column is: its cells but for one, or for a third."""
+    return _score(made) > 0 and len(made) - _score(made) <= max(1, len(made) // 3) and len(made) > 1
+
+
+def _of_two_columns(several: Sequence[Row]) -> list[Ratio]:
+    """Of the two columns that its heading names, in the order, and as a ratio or a gain, that most of its cells are."""
+    heads = tuple(dict.fromkeys(one.figure.column for _, row in several for one in row))
+    named = headings.pair(several[0][0].figure.column, heads)
+    if not named:
+        return []
+    slots = [(one, {other.figure.column: other for other in row if other.number > 0}) for one, row in several]
+    whole = [(one, row[named[0]], row[named[1]]) for one, row in slots if set(named) <= row.keys()]
+    tried = [
+        [Ratio(one, *((a, b) if straight else (b, a)), scale, less) for one, a, b in whole]
+        for straight in (True, False)
+        for scale, less in _scales(several[0][0])
+    ]
+    best = max(tried, key=_score)
+    return best if _told(best) else []
+
+
+def _over_the_row_with_1(several: Sequence[Row]) -> list[Ratio]:
+    """Of a speedup with one other column that it can be of, and one row that has 1."""
+    ones = [one for one, _ in several if one.number == percent(one)]
+    slots = [[other for other in row if _slot(other)] for _, row in several]
+    columns = {other.figure.column for row in slots for other in row}
+    if len(ones) != 1 or len(columns) != 1 or several[0][0].figure.quantity != "speedup" or not all(slots):
+        return []
+    return list(_over_rows([one for one, _ in several], [slot[0] for slot in slots], percent(ones[0]), 0.0))
+
+
+def by_value(several: Sequence[Row]) -> list[Ratio]:
+    """Of a column whose heading says nothing: where it begins with 1, or 100, on the fewest devices, and all of its
+    cells but one are speedups or efficiencies of a column beside it."""
+    sizes = [one.size for one, _ in several]
+    first, row = several[0]
+    if len(several) < FEWEST or None in sizes or len(set(sizes)) < len(sizes) or first.number not in (1.0, 100.0):
+        return []
+    least, tried = min(one.devices for one, _ in several), []
+    for base in (other for other in row if _slot(other) and other.figure.column != first.figure.column):
+        own = [[other for other in line if other.figure.column == base.figure.column] for _, line in several]
+        if first.size != least or not all(len(one) == 1 and one[0].number > 0 for one in own):
+            continue
+        for shared in (True, False):
+            scales = [first.number * (least / one.devices if shared else 1.0) for one, _ in several]
+            pairs = zip(several[1:], own[1:], scales[1:], strict=True)
+            tried.append([_ratio(one, of[0], base, scale, 0.0) for (one, _), of, scale in pairs])
+    best = max(tried, key=_score, default=[])
+    return best if _score(best) > 1 and len(best) - _score(best) < 2 else []
+
+
+#: rows of which a column is known by its values: two that fit and one that does not, besides the first
+FEWEST = 4
 
 
 def _of_two_sizes(several: Sequence[Row]) -> list[Ratio]:

@@ -132,9 +132,13 @@ def _needed(one: Cell) -> float | None:
     figure = one.figure
     if figure.options.get("task") == "inference":
         return None
-    alone = counted(figure.unit).endswith("per device") or not one.size  # if no number is told, it may be of one
-    per_device = 1 if alone else figure.devices
-    flops = _flops(figure.model, counted(figure.unit).removesuffix(" per device"), _sequence(one))
+    what, _, part = counted(figure.unit).partition(" per ")
+    per_device = figure.devices
+    if part == "device" or not one.size:  # if no number is told, it may be of one
+        per_device = 1
+    elif part == "node":
+        per_device = figure.devices // figure.nodes if figure.devices and figure.nodes else None
+    flops = _flops(figure.model, what, _sequence(one))
     return None if flops is None or not per_device or one.value is None else one.number / per_device * flops
 
 

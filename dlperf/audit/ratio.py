@@ -10,6 +10,12 @@ from dlperf.audit.cells import Cell
 NARROW = re.compile(r"fp32|tf32|fp16|bf16|amp|mixed", re.IGNORECASE)
 #: of a heading, that its cells are held against something else than fewer devices; and that they are shares of a change
 COMPARED = re.compile(r"\bvs\b|\bover\b|relative|normali[sz]ed|\bratio\b|compared|baseline", re.IGNORECASE)
+#: likewise, that it is fewer devices
+FEWER = re.compile(
+    r"\b(vs\.?|over|relative to|compared (to|with)|normali[sz]ed (to|by)|baseline:?|against|from) (the |a )?"
+    r"(\d+|one|single) ?x?[ -]?(gpus?|devices?|nodes?|workers?|trainers?|cards?|accelerators?|chips?|machines?)\b",
+    re.IGNORECASE,
+)
 GAINS = re.compile(r"\bgain\b|improvement|uplift|\bfaster\b|overhead|\bdelta\b|\bdiff(erence)?\b", re.IGNORECASE)
 
 
@@ -82,6 +88,7 @@ class Ratio:
 
 def compared(column: str) -> bool:
     """Whether its cells are not over fewer devices: over another system, or precision."""
+    column = FEWER.sub(" ", column)
     other = NARROW.search(column) and not re.search(r"scaling|efficien", column, re.IGNORECASE)
     return bool(other or COMPARED.search(column))
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from dlperf.audit.cells import Cell, Subject
-from dlperf.audit.formulas import Row, inferred
+from dlperf.audit.formulas import Row, by_value, inferred
 from dlperf.audit.ratio import COMPARED, NARROW, Ratio, compared, gains, percent, scale_of
 from dlperf.figures.published import PRECISIONS
 
@@ -47,6 +47,11 @@ def ratios(subject: Subject) -> list[list[Ratio]]:
                 others.setdefault(column, []).append((one, row))
         found += [made for several in scaled.values() for made in _over_several(several)]
         found += [made for several_ in others.values() for made in inferred(several_)]
+        silent: dict[str, list[Row]] = {}
+        for one in cells:
+            if one.value is not None and not derived(one) and one.figure.unit in ("", "%", "x"):
+                silent.setdefault(one.figure.column, []).append((one, rows[one.figure.row]))
+        found += [[made_] for several_ in silent.values() for made_ in by_value(several_)]
     return found
 
 
@@ -80,7 +85,8 @@ def _of_its_row(one: Cell, row: Sequence[Cell], sized: Collection[str]) -> Cell 
     """The rate that a derived cell is of, where that is over fewer devices."""
     column = one.figure.column
     rates = [other for other in row if other.figure.quantity == "throughput" and other.number]
-    return None if compared(column) and column not in sized else _own(one, rates)
+    other = compared(column) or one.figure.options.get("over") == "column"
+    return None if other and column not in sized else _own(one, rates)
 
 
 def _ones(owned: Sequence[tuple[Cell, Sequence[Cell], Cell | None]]) -> dict[str, list[Cell]]:

@@ -118,16 +118,17 @@ def _too_soon(base: Cell, one: Cell) -> Iterator[Finding]:
 
 
 def _series(subject: Subject) -> list[list[Cell]]:
-    """Rates of all devices; one that is of each, times their number. Steps are of more samples on more devices."""
+    """Rates of all devices; one that is of each, or of each node, times their number. On more devices a step is of
+    more samples."""
     return [
         [_of_all(one) for one in rates]
         for rates in subject.same_batch
-        if not any(counted(one.figure.unit).startswith("steps") for one in rates)
+        if all(one.parts and not counted(one.figure.unit).startswith("steps") for one in rates)
     ]
 
 
 def _of_all(one: Cell) -> Cell:
-    times = one.devices if counted(one.figure.unit).endswith("per device") else 1
+    times = one.parts or 1
     return one if times < 2 else replace(one, value=one.number * times, low=one.low * times, high=one.high * times)
 
 

@@ -138,6 +138,14 @@ class Read:
         return found
 
     @cached_property
+    def pairs(self) -> set[int]:
+        """Columns whose heading names two others, of which it is the ratio then."""
+        figures_ = [at for at, kind in enumerate(self.kinds) if kind == "figure"]
+        heads = tuple(self.table.head[at] for at in figures_)
+        unknown = [at for at in figures_ if headings.quantity(self.table.head[at]) in ("", "other")]
+        return {at for at in unknown if headings.pair(self.table.head[at], heads)}
+
+    @cached_property
     def timed(self) -> bool:
         """Whether its figures are times, as far as its page tells."""
         told = " ".join([self.title, *self.table.notes])
@@ -243,7 +251,7 @@ class Read:
             nodes, devices = size[0] or nodes, size[1]
         if nodes is None and devices is None and not self.sized:
             nodes, devices = self.size
-        quantity = headings.quantity(head)
+        quantity = "speedup" if at in self.pairs else headings.quantity(head)
         many = sized or bool(told.keys() & SIZES) or bool(self.unit) or of_batches or any(headings.batch(head))
         if not quantity or (headings.rated(head) and quantity == "other" and headings.unit(head)):
             rate = headings.rated(head) or bool(headings.unit(printed))
@@ -287,6 +295,8 @@ class Read:
 
     def _batched(self, made: Figure, head: str, told: Mapping[str, str], of_batches: bool) -> Figure:
         options = dict(made.options)
+        if self.table.head.index(head) in self.pairs:
+            options["over"] = "column"
         if quiet := re.search(r"w/o clip|without (gradient )?clip|no clip", f"{head} {told['label']}", re.IGNORECASE):
             options.setdefault("clip", "off" if quiet else "")
         if length := re.search(
