@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dlperf.audit import agreement, batches, derived, logged, peak, protocol, runs, scaling
+from dlperf.audit import agreement, batches, derived, logged, peak, protocol, runs, scaling, shares
 from dlperf.audit.cells import Subject
 from dlperf.audit.findings import SEVERITIES, Finding, Rule
 
@@ -14,6 +14,7 @@ TOGETHER = "all files together"
 RULES: Sequence[Rule] = (
     *scaling.RULES,
     *peak.RULES,
+    *shares.RULES,
     *derived.RULES,
     *agreement.RULES,
     *batches.RULES,

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from dlperf.audit import headings
+from dlperf.audit import headings, networks
 from dlperf.audit.cells import model_of
 from dlperf.audit.fields import SPREAD, first_number, number_of, size_of, unit_of, whole_number
 from dlperf.audit.headings import normal
@@ -31,6 +31,8 @@ OPTIONS = (
 #: a first column of numbers that are no devices
 STEPS = re.compile(r"step|iter|epoch|pass\b|time|seed|run|thread|layer|\bid\b|date|year|version|rank", re.IGNORECASE)
 FEW = re.compile(r"\b(?:a |one |only )(?:single )?run\b|\bsingle run\b|\b(?:two|2) runs\b|\brun once\b", re.IGNORECASE)
+#: of a page, the pixels of its images, where they are not those of ImageNet
+SQUARE = re.compile(r"\b(\d{2,4}) ?[x×] ?\1\b(?! ?gpu)|\b(?:cifar|mnist|svhn)", re.IGNORECASE)
 #: of a first column, whose rows are systems and whose columns are sizes or batches
 TRANSPOSED = re.compile(r"^(metric|quantity|measure|)$", re.IGNORECASE)
 
@@ -295,6 +297,10 @@ class Read:
 
     def _batched(self, made: Figure, head: str, told: Mapping[str, str], of_batches: bool) -> Figure:
         options = dict(made.options)
+        if params := networks.stated(told.get("params", ""), told.get("params head", "")):
+            options["parameters"] = f"{params:.6g}"
+        if (pixels := SQUARE.search(self.title)) and "image_size" not in options:
+            options["image_size"] = pixels[1] or "32"
         if self.table.head.index(head) in self.pairs:
             options["over"] = "column"
         if quiet := re.search(r"w/o clip|without (gradient )?clip|no clip", f"{head} {told['label']}", re.IGNORECASE):
