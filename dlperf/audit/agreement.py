@@ -39,7 +39,7 @@ def _without_batch(subject: Subject) -> Iterator[tuple[Cell, Cell]]:
 def _disagreeing(pairs: Iterable[tuple[Cell, Cell]]) -> Iterator[Finding]:
     """Pairs of one configuration with two figures."""
     for a, b in pairs:
-        if _is_log(a) != _is_log(b) or _estimators_differ(a, b):
+        if _is_log(a) != _is_log(b) or estimators_differ(a, b):
             continue
         apart = _apart(a, b)
         if not apart:
@@ -97,7 +97,7 @@ def may_be_of(log: Cell, one: Cell) -> bool:
 def _against(one: Cell, logs: Sequence[Cell]) -> Iterator[Finding]:
     nearest = min(logs, key=lambda log: abs(log.number - one.number))
     inside = min(log.low for log in logs) <= one.high and one.low <= max(log.high for log in logs)
-    if inside or _estimators_differ(one, nearest):
+    if inside or estimators_differ(one, nearest):
         return
     apart = abs(one.number / nearest.number - 1)
     above = "above" if one.number > nearest.number else "below"
@@ -138,7 +138,7 @@ def two_rates(subject: Subject) -> Iterator[Finding]:
             for b in others:
                 steps = [one.figure.options["step"] for one in (a, b) if "step" in one.figure.options]
                 same = len(set(steps)) < 2
-                if a.figure.column != b.figure.column and same and not _estimators_differ(a, b) and _apart(a, b):
+                if a.figure.column != b.figure.column and same and not estimators_differ(a, b) and _apart(a, b):
                     expected = f"{a.figure.printed}, as “{a.figure.column}” has"
                     yield of(b, WARNING, expected, f"{b.figure.printed}, {100 * _apart(a, b):.1f} % apart")
 
@@ -208,7 +208,7 @@ def _is_log(one: Cell) -> bool:
     return one.figure.origin == "log" or bool(re.search(r"\.(log|out|jsonl)$", path))
 
 
-def _estimators_differ(a: Cell, b: Cell) -> bool:
+def estimators_differ(a: Cell, b: Cell) -> bool:
     """One a mean of rates and the other not: another rule's."""
     return {a.figure.estimator, b.figure.estimator} >= {"mean_of_rates", "samples_over_seconds"}
 

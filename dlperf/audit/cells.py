@@ -141,7 +141,7 @@ class Subject:
     of a row's label are, by table: `GPUs | Sequence Length | Global Batch Size`.
     plain: whether it is a file, which may belong to others that are named with it. changed: what somebody did to the
     files of a comparison by hand. unread: logs that no figure could be read of, and why.
-    left: rows of its tables that were left out."""
+    left: rows of its tables that were left out. prose: what its file says beside tables, line by line."""
 
     name: str
     cells: Sequence[Cell]
@@ -151,6 +151,7 @@ class Subject:
     changed: Sequence[str] = ()
     unread: Mapping[str, str] = field(default_factory=dict)
     left: int = 0
+    prose: Sequence[str] = ()
 
     @cached_property
     def tables(self) -> Mapping[str, Sequence[Cell]]:

@@ -194,6 +194,10 @@ _WHOLE = re.compile(
     re.IGNORECASE,
 )
 _TIMES = re.compile(rf"(?:{DEVICES.pattern})\s*\)?\s*[x×*]\s*(\d+)\b", re.IGNORECASE)
+_NAMED = re.compile(
+    r"\b(?:gpus?|devices?|cards?|accelerators?|workers?|trainers?|ranks?|world[_ ]?size)\s*[=:]\s*(\d{1,6})\b",
+    re.IGNORECASE,
+)
 BATCH = re.compile(
     r"(?P<of>global|total|effective|overall)?[ -]*(?:(?:train|mini|local|per[- ](?:gpu|device)|per)[- ]*)*"
     r"\b(?:bsz?|batch(?:[ _-]?size)?)(?:[ _]*(?:is|of|per|/|each|gpu|device))*\s*[=:]?\s*(?P<number>\d[\d,]*)",
@@ -292,7 +296,7 @@ def size(told: str) -> tuple[int | None, int | None]:
     nodes_ = int(found[1]) if (found := _NODES.search(told)) else None
     if found := _PER_NODE.search(told):
         return int(found[1]), int(found[1]) * int(found[2])
-    found = _WHOLE.search(told) or _TIMES.search(told)
+    found = _WHOLE.search(told) or _TIMES.search(told) or _NAMED.search(told)
     if not found:
         return nodes_, None
     whole = next(int(one) for one in found.groups() if one and one.isdigit())
@@ -349,7 +353,7 @@ def rest(*told: str) -> str:
     text = re.sub(r"\b(table|tab\.|figure|fig\.|appendix) ?\d+[.:]?", " ", " ".join(told).replace("_", " "), flags=re.I)
     for _, pattern in (*ESTIMATED, *PRECISIONS, *FRAMEWORKS):
         text = re.sub(pattern, " ", text, flags=re.IGNORECASE)
-    for pattern_ in (UNITS, BATCH, SIZE, _PER_NODE, _NODES, _WHOLE, _TIMES, DEVICES, MODELS, RATE, EACH):
+    for pattern_ in (UNITS, BATCH, SIZE, _PER_NODE, _NODES, _WHOLE, _TIMES, _NAMED, DEVICES, MODELS, RATE, EACH):
         text = pattern_.sub(" ", text)
     words = [one.strip(".-/:*") for one in re.split(r"[\s()\[\],;=|_]+", text.lower())]
     return " ".join(dict.fromkeys(one for one in words if one and one not in NEUTRAL))

@@ -85,7 +85,9 @@ def file(path: Path, name: str = "") -> Subject:
         found_ = tables.tables(text, path.suffix.lower())
         figures, labels = wide.figures(found_, path.name, path.stem)
         left = over + sum(one.left for one in found_)
-        return Subject(name, [of(figure, name, "") for figure in figures], labels=labels, plain=True, left=left)
+        prose = tuple(dict.fromkeys(line for one in found_ for line in one.notes))
+        held = [of(figure, name, "") for figure in figures]
+        return Subject(name, held, labels=labels, plain=True, left=left, prose=prose)
     except ValueError as error:
         raise UsageError([Problem(str(path), "", says=f"{error}.")]) from None
 

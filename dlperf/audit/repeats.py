@@ -96,10 +96,10 @@ def repeated_digits(subject: Subject) -> Iterator[Finding]:
                 expected = f"another rate than on {before.size}"
                 yield of(one, ERROR, expected, f"{one.figure.printed} on {one.size}, the same digits")
     for cells in configurations(subject, _loosely).values():
-        yield from _alike(_telling(cells), "a rate of its own, of another system or version")
+        yield from _alike(_telling(cells), "a rate of its own, of another system or version", subject.plain)
     for table in subject.tables.values():
         rates_ = [one for one in table if one.figure.quantity == "throughput" and one.number]
-        yield from _alike(_telling(rates_), "a rate of its own")
+        yield from _alike(_telling(rates_), "a rate of its own", subject.plain)
 
 
 def _of_its_own(one: Cell) -> bool:
@@ -120,8 +120,9 @@ def _telling(cells: Sequence[Cell]) -> list[Cell]:
     return [one for one in cells if pairs / (9 * 10.0 ** max(0, one.digits - 1)) < RARE]
 
 
-def _alike(cells: Sequence[Cell], expected: str) -> Iterator[Finding]:
-    """The same digits in cells that are not of the same configuration, nor of one series."""
+def _alike(cells: Sequence[Cell], expected: str, plain: bool) -> Iterator[Finding]:
+    """The same digits in cells that are not of the same configuration, nor of one series. plain: of a file, whose tables
+    print figures again."""
     seen: dict[str, Cell] = {}
     for one in cells:
         before = seen.setdefault(one.figure.printed, one)
@@ -129,7 +130,9 @@ def _alike(cells: Sequence[Cell], expected: str) -> Iterator[Finding]:
             continue
         if one.figure.table == before.figure.table and one.figure.model != before.figure.model:
             continue
-        if one.setting != before.setting or one.size == before.size:
+        other = one.figure.table != before.figure.table and one.figure.device == before.figure.device
+        again = plain and other and one.size == before.size and may_be_of(one, before)
+        if not again and (one.setting != before.setting or one.size == before.size):
             place = before.figure
             at = f"{place.table} / {place.row} / {place.column} ({before.where})"
             yield of(one, WARNING, expected, f"{one.figure.printed}, the same digits as {at}")

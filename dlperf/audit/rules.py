@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dlperf.audit import agreement, batches, derived, logged, peak, protocol, repeats, runs, scaling, shares
+from dlperf.audit import agreement, batches, derived, logged, peak, protocol, repeats, reprints, runs, scaling, shares
 from dlperf.audit.cells import Subject
 from dlperf.audit.findings import SEVERITIES, Finding, Rule
 
@@ -17,6 +17,7 @@ RULES: Sequence[Rule] = (
     *shares.RULES,
     *derived.RULES,
     *agreement.RULES,
+    *reprints.RULES,
     *repeats.RULES,
     *batches.RULES,
     *protocol.RULES,
