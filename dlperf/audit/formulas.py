@@ -63,7 +63,7 @@ def _of_two_columns(several: Sequence[Row]) -> list[Ratio]:
 def _over_the_row_with_1(several: Sequence[Row]) -> list[Ratio]:
     """Of a speedup with one other column that it can be of, and one row that has 1."""
     ones = [one for one, _ in several if one.number == percent(one)]
-    slots = [[other for other in row if _slot(other)] for _, row in several]
+    slots = [[other for other in row if _slot(other) and other.figure.unit] for _, row in several]
     columns = {other.figure.column for row in slots for other in row}
     if len(ones) != 1 or len(columns) != 1 or several[0][0].figure.quantity != "speedup" or not all(slots):
         return []

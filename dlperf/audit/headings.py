@@ -87,7 +87,7 @@ QUANTITIES = (
     (
         "other",
         r"\bshare\b|fraction|of( the)?( \w+)? peak|"
-        r"late?ncy|lantency|\bmem|loss|accuracy|\bauc\b|util|usage|vocab|embedding|classes|flop|hidden|top-?[15]\b|"
+        r"late?ncy|lantency|\bmem|loss|accuracy|\bauc\b|\bv?ram\b|util|usage|vocab|embedding|classes|flop|hidden|top-?[15]\b|"
         r"layers|parallel|seed|\bstd|\bsem\b|deviation|heads|length|[mh]fu\b|power|watt|energy|cost|price|epoch|year|"
         r"(ms|s|sec|seconds) ?(/|per) ?(step|it|batch)|(step|batch|iter\w*|epoch) time|time (per|/)|"
         r"\b(p50|p9\d|min|max|jitter|error|temp\w*|clock|perplexity|bleu|threads|cpus?|version|id|rank|warm|dim\w*|size)\b|^n$",
@@ -126,7 +126,7 @@ PRECISIONS = (
     ("fp32", r"\b(fp|float)32\b|\bsingle precision\b"),
 )
 MODELS = re.compile(
-    r"resnet[- _]?(?:50(?:[- _]?v1(?:\.5|b)?)?|101|152|18|34)|\brn50\b|bert[- _]?(?:base|large)(?:-(?:un)?cased)?|"
+    r"i?resnet[- _]?(?:50(?:[- _]?v1(?:\.5|b)?)?|101|152|18|34)|\brn50\b|bert[- _]?(?:base|large)(?:-(?:un)?cased)?|"
     r"vgg[- _]?1[169]|gpt(?:[- _]?[23])?(?: ?(?:small|medium|large|xl))?(?![a-z])|inception[- _]?v?[34]|alexnet|"
     r"transformer[- ]?xl|transformer|word2vec|(?<![a-z])ctr(?:[-_ ]dnn)?(?![a-z])|simnet(?:[-_ ]bow)?",
     re.IGNORECASE,
@@ -179,6 +179,7 @@ NEUTRAL = frozenset(
         *("data", "measured", "each", "framework", "frameworks", "system", "systems", "efficiency", "speedup"),
     ]
 )
+_N_C = re.compile(r"\bN(\d+)C(\d+)\b")  # nodes and all cards, as PaddlePaddle writes them
 SIZE = re.compile(r"(\d+)\s*n(?:odes?)?\s*[x_\- ]*\s*(\d+)\s*([gd])(?:pus?|evices?)?", re.IGNORECASE)
 _PER_NODE = re.compile(
     r"(\d+)\s*(?:nodes?|machines?|hosts?|servers?|instances?)?\s*[x×*]\s*\(?(\d+)\s*[x×*]?\s*"
@@ -195,8 +196,7 @@ _WHOLE = re.compile(
 )
 _TIMES = re.compile(rf"(?:{DEVICES.pattern})\s*\)?\s*[x×*]\s*(\d+)\b", re.IGNORECASE)
 _NAMED = re.compile(
-    r"\b(?:gpus?|devices?|cards?|accelerators?|workers?|trainers?|ranks?|world[_ ]?size)\s*[=:]\s*(\d{1,6})\b",
-    re.IGNORECASE,
+    r"\b(?:gpus?|devices?|cards?|accelerators?|ranks?|world[_ ]?size)\s*[=:]\s*(\d{1,6})\b", re.IGNORECASE
 )
 BATCH = re.compile(
     r"(?P<of>global|total|effective|overall)?[ -]*(?:(?:train|mini|local|per[- ](?:gpu|device)|per)[- ]*)*"
@@ -291,6 +291,8 @@ def size(told: str) -> tuple[int | None, int | None]:
     if found := SIZE.search(told):
         nodes, each = int(found[1]), int(found[2])
         return nodes or None, (each if found[3] in "dD" else nodes * each) or None
+    if found := _N_C.search(told):
+        return int(found[1]) or None, int(found[2]) or None
     if found := _BY.fullmatch(told.strip()):
         return int(found[1]) or None, int(found[1]) * int(found[2]) or None
     nodes_ = int(found[1]) if (found := _NODES.search(told)) else None

@@ -38,6 +38,8 @@ PARAMETERS = {
 }
 #: a size in a name: 7B, 6.7b, 350M
 NAMED = re.compile(r"(?<![\d.x×])(\d{1,4}(?:\.\d{1,3})?)[ -]?(b|bn|billion|m|million)(?![a-z0-9/])", re.IGNORECASE)
+#: of a unit, that it counts rows of text
+TEXT = re.compile(r"seq|sentence", re.IGNORECASE)
 MILLIONS, BILLIONS = 1e6, 1e9
 #: of a network that does not multiply all parameters with every token, forth and back: experts, encoders beside
 #: decoders, adapters, and what trains nothing; and of products in 8 bits, whose peak is another
@@ -74,11 +76,14 @@ def flops(one: Cell, what: str, sequence: int) -> float | None:
     told = " ".join((figure.model, figure.system, figure.row, figure.column, figure.precision))
     if (found := _ours(figure.model, what, sequence)) is not None:
         return found if figure.options.get("image_size", "224") in ("224", "224x224") else None
+    if not one.size:
+        return None
     if what == "rows" and (forward := FORWARD.get(plain(figure.model))):
         square = figure.options.get("image_size", "224") in ("224", "224x224", "224 x 224")
         return 6e9 * forward if square and not PARTLY.search(told) else None
     size, _ = parameters(one)
-    if not size or PARTLY.search(told) or (what == "rows" and not sequence):
+    text = TEXT.search(figure.column) or TEXT.match(figure.unit)
+    if not size or PARTLY.search(told) or (what == "rows" and not (sequence and text)):
         return None
     return 6 * size * {"tokens": 1, "rows": sequence}[what] if what in ("tokens", "rows") else None
 

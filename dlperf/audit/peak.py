@@ -86,7 +86,7 @@ def labelled_fp32(subject: Subject) -> Iterator[Finding]:
     for one in subject.rates:
         peak = peaks.of(one.figure.device, "fp32")
         needed = _needed(one)
-        known = one.figure.precision == "fp32" and peaks.of(one.figure.device, "tf32")
+        known = one.size and one.figure.precision == "fp32" and peaks.of(one.figure.device, "tf32")
         if known and peak and needed and needed > peaks.OVERCLOCK * peak * _winograd(one, "fp32"):
             found.setdefault(one.figure.table, []).append(one)
     for cells in found.values():

@@ -54,7 +54,9 @@ def two_models(subject: Subject) -> Iterator[Finding]:
 def _measured(one: Cell) -> bool:
     """Whether it is a rate or a time, which are a model's own."""
     figure = one.figure
-    timed = figure.quantity == "time_to_train" or (figure.quantity == "other" and figure.unit in SECONDS)
+    timed = figure.quantity == "time_to_train" or (
+        figure.quantity == "other" and figure.unit in SECONDS and not CHOSEN.fullmatch(figure.column.strip())
+    )
     return one.value is not None and (figure.quantity == "throughput" or timed)
 
 
@@ -121,8 +123,8 @@ def _telling(cells: Sequence[Cell]) -> list[Cell]:
 
 
 def _alike(cells: Sequence[Cell], expected: str, plain: bool) -> Iterator[Finding]:
-    """The same digits in cells that are not of the same configuration, nor of one series. plain: of a file, whose tables
-    print figures again."""
+    """The same digits in cells that are not of the same configuration, nor of one series. plain: of a file, whose
+    tables print figures again."""
     seen: dict[str, Cell] = {}
     for one in cells:
         before = seen.setdefault(one.figure.printed, one)

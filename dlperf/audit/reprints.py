@@ -55,7 +55,8 @@ def _odd(first: Line, second: Line, count: int) -> list[tuple[Cell, Cell]]:
     sharp = sum(one.digits >= SHARP for one in same)
     if len(same) > 1 and sharp and len(odd) <= max(1, len(shared) // 3):
         return odd
-    certain = sharp and len(odd) == 1 and len(shared) == 2 and _mistyped(*(one.figure.printed for one in odd[0]))
+    certain = sharp and odd[0][0].number and abs(odd[0][1].number / odd[0][0].number - 1) > NOISE
+    certain = certain and len(odd) == 1 and len(shared) == 2 and _mistyped(*(one.figure.printed for one in odd[0]))
     return odd if certain and may_be_of(*odd[0]) else []
 
 
