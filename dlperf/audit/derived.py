@@ -184,6 +184,30 @@ def _times(each: Cell, whole: Cell, parts: int, part: str) -> Iterator[Finding]:
         yield of(each, severity, expected, f"{each.figure.printed}{found}")
 
 
+def of_steps(subject: Subject) -> Iterator[Finding]:
+    """Where a row has its steps in a second beside its rate: by the batch of all devices, which most rows bear out."""
+    for cells in subject.tables.values():
+        rows: dict[Hashable, list[Cell]] = {}
+        for one in cells:
+            if one.figure.quantity == "throughput" and one.number:
+                rows.setdefault((one.figure.row, one.figure.precision, one.figure.framework), []).append(one)
+        fits, wrong = 0, list[tuple[Cell, float, Cell]]()
+        for row in rows.values():
+            steps = [one for one in row if counted(one.figure.unit) == "steps"]
+            whole = [one for one in row if counted(one.figure.unit) == "rows"]
+            batch = whole[0].global_batch if len(steps) == len(whole) == 1 else ("", None)
+            if batch[0] != "global" or not batch[1]:
+                continue
+            expected = whole[0].number / batch[1]
+            if steps[0].low * (1 - NOISE) <= expected <= steps[0].high * (1 + NOISE):
+                fits += 1
+            else:
+                wrong.append((steps[0], expected, whole[0]))
+        for one, expected, rate in wrong if fits > len(wrong) else ():
+            told = f"{expected:,.4g}: {rate.figure.printed} over a batch of {rate.global_batch[1]:g}"
+            yield of(one, ERROR, told, f"{one.figure.printed}, {100 * (one.number / expected - 1):+.1f} %")
+
+
 def hours(subject: Subject) -> Iterator[Finding]:
     """Times that are said to be of so many epochs, against the rate of the same row."""
     rates = {(one.figure.table, one.figure.row, one.figure.precision): one for one in subject.rates}
@@ -236,6 +260,13 @@ RULES = (
         ERROR,
         "arithmetic, within the printed digits; 2 % as super-linear: a warning",
         of_each,
+    ),
+    Rule(
+        "steps in a second",
+        "The steps in a second times the batch of all devices are the rate that stands beside them.",
+        ERROR,
+        "arithmetic, within the printed digits and 2 %, where most rows of the table are so",
+        of_steps,
     ),
     Rule(
         "beyond its devices",

@@ -55,7 +55,7 @@ def plain(name: str) -> str:
     """A name without signs, in small letters, as FORWARD and PARAMETERS have it."""
     made = re.sub(r"[^a-z0-9]+", "", name.lower())
     for pattern, to in SPELT:
-        made = re.sub(pattern, to, made)  # type: ignore[arg-type]
+        made = re.sub(pattern, to, made)
     return made
 
 

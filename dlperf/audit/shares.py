@@ -142,7 +142,7 @@ def _device(one: Cell) -> Hashable:
 def _network(one: Cell) -> Hashable:
     options = one.figure.options
     sizes = tuple(options.get(key, "") for key in ("sequence", "params", "image_size"))
-    return (*_device(one), one.figure.model, one.figure.unit, sizes)
+    return _device(one), one.figure.model, one.figure.unit, sizes
 
 
 #: what is in proportion to what, in rows that have the same of these
