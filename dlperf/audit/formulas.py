@@ -61,11 +61,17 @@ def _of_two_columns(several: Sequence[Row]) -> list[Ratio]:
 
 
 def _over_the_row_with_1(several: Sequence[Row]) -> list[Ratio]:
-    """Of a speedup with one other column that it can be of, and one row that has 1."""
+    """Of two rows: a speedup with one other column that it can be of, where one row has 1."""
     ones = [one for one, _ in several if one.number == percent(one)]
     slots = [[other for other in row if _slot(other) and other.figure.unit] for _, row in several]
     columns = {other.figure.column for row in slots for other in row}
-    if len(ones) != 1 or len(columns) != 1 or several[0][0].figure.quantity != "speedup" or not all(slots):
+    if (
+        len(ones) != 1
+        or len(several) != 2
+        or len(columns) != 1
+        or several[0][0].figure.quantity != "speedup"
+        or not all(slots)
+    ):
         return []
     return list(_over_rows([one for one, _ in several], [slot[0] for slot in slots], percent(ones[0]), 0.0))
 

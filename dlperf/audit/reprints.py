@@ -15,6 +15,8 @@ from dlperf.figures.published import number
 
 #: digits of a cell by which it is known again; one cell of 9,000 has those of another by chance
 SHARP = 4
+#: by which figures differ that were measured again, in the tables of NVIDIA's and PaddlePaddle's READMEs
+AGAIN = 0.10
 #: of a source, columns that are held against each other
 MOST = 2000
 
@@ -40,7 +42,8 @@ def differs(subject: Subject) -> Iterator[Finding]:
     told: set[int] = set()
     for (a, b), count in pairs.items():
         for one, other in _odd(lines[a], lines[b], count):
-            if id(one) not in told and one.figure.table != other.figure.table:
+            known = one.figure.table != other.figure.table and _told_apart(one, other)
+            if id(one) not in told and known:
                 told |= {id(one), id(other)}
                 yield _finding(one, other, count)
 
@@ -83,6 +86,12 @@ def _may_be(a: Cell, b: Cell) -> bool:
 
 def _apart(a: Cell, b: Cell) -> bool:
     return a.low > b.high or b.low > a.high
+
+
+def _told_apart(one: Cell, other: Cell) -> bool:
+    """Whether it is a mistake in typing, or so near that it was measured again, and not a change that is shown."""
+    near = abs(one.number / other.number - 1) < AGAIN
+    return near or slipped(one.figure.printed, other.figure.printed)
 
 
 def _finding(one: Cell, other: Cell, count: int) -> Finding:
@@ -157,7 +166,7 @@ RULES = (
         "A column that stands in two tables has the same figures in both.",
         ERROR,
         "two cells that agree, one of four digits, for each that does not: by chance less than once in 10^6; an error "
-        "where one digit is another or digits changed places, by more than 2 %",
+        "where one digit is another or digits changed places, by more than 2 %; else up to 10 % a warning",
         differs,
     ),
     Rule(

@@ -141,6 +141,31 @@ On 8 GPUs we see about 21,700 images/s in BF16, and 9,180 images/s in TF32.
 | 1 | 2,790 |
 | 8 | 21,730 |
 """,
+    "a change that is shown": """\
+## Before the fix
+
+| GPUs | tokens/s |
+|---|---|
+| 1 | 12,480 |
+| 2 | 24,610 |
+| 4 | 40,120 |
+
+## After the fix
+
+| GPUs | tokens/s |
+|---|---|
+| 1 | 12,480 |
+| 2 | 24,610 |
+| 4 | 48,900 |
+""",
+    "a ratio of what is not printed": """\
+| GPUs | images/s | loader/GPU ratio |
+|---|---|---|
+| 1 | 402 | 1.00 |
+| 2 | 799 | 0.98 |
+| 4 | 1590 | 0.91 |
+| 8 | 3020 | 0.80 |
+""",
     "a ratio that heads name otherwise": """\
 | gpus | img/s | images/J |
 |---|---|---|
