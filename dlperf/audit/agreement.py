@@ -10,20 +10,12 @@ from dlperf.audit.cells import NOTES, Cell, Subject, counted
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, of
 from dlperf.audit.scaling import NOISE
 
-#: cells that two tables have in common by chance: of three digits one in 900
-LEAST_CELLS, LEAST_DIGITS = 4, 3
-ALIKE = 0.8
-#: of a model's name, how long it was trained
-SCHEDULE = re.compile(r"[_\- ]\d+ ?(x|e|ep|epochs?)\b", re.IGNORECASE)
-#: pairs of cells of a table that may have the same digits by chance, for such a pair to be told
-RARE = 0.05
-
 
 def tables_disagree(subject: Subject) -> Iterator[Finding]:
-    told = list(_configurations(subject).values())
+    told = list(configurations(subject).values())
     models = {one.figure.model for one in subject.rates} - {""}
     if len(models) == 1 and subject.plain:  # a heading may leave out the one model that all is of
-        told = list(_configurations(subject, lambda one: _configuration(one, models)).values())
+        told = list(configurations(subject, lambda one: configuration(one, models)).values())
     pairs = [(a, b) for cells in told for a, *others in [_first_of_tables(cells) or [cells[0]]] for b in others]
     yield from _disagreeing(pairs)
     without = [*_without_batch(subject)]
@@ -37,7 +29,7 @@ def _without_batch(subject: Subject) -> Iterator[tuple[Cell, Cell]]:
     """Cells of tables that tell no batch, each with that of another table whose batch is the only one told."""
     if not subject.plain:
         return
-    for cells in _configurations(subject, lambda one: _configuration(one, batch=False)).values():
+    for cells in configurations(subject, lambda one: configuration(one, batch=False)).values():
         batches = {one.batch for one in cells if one.batch[1]}
         known = _first_of_tables([one for one in cells if one.batch[1]])
         if len(batches) == 1 and known:
@@ -47,7 +39,7 @@ def _without_batch(subject: Subject) -> Iterator[tuple[Cell, Cell]]:
 def _disagreeing(pairs: Iterable[tuple[Cell, Cell]]) -> Iterator[Finding]:
     """Pairs of one configuration with two figures."""
     for a, b in pairs:
-        if _is_log(a) != _is_log(b) or _estimators_differ(a, b):
+        if _is_log(a) != _is_log(b) or estimators_differ(a, b):
             continue
         apart = _apart(a, b)
         if not apart:
@@ -77,7 +69,7 @@ def not_in_the_log(subject: Subject) -> Iterator[Finding]:
     claims: dict[int, set[Hashable]] = {}
     for one in told:
         for log in mine[id(one)]:
-            claims.setdefault(id(log), set()).add(_configuration(one))
+            claims.setdefault(id(log), set()).add(configuration(one))
     for one in told:
         if own := [log for log in mine[id(one)] if len(claims[id(log)]) == 1]:
             yield from _against(one, own)
@@ -105,7 +97,7 @@ def may_be_of(log: Cell, one: Cell) -> bool:
 def _against(one: Cell, logs: Sequence[Cell]) -> Iterator[Finding]:
     nearest = min(logs, key=lambda log: abs(log.number - one.number))
     inside = min(log.low for log in logs) <= one.high and one.low <= max(log.high for log in logs)
-    if inside or _estimators_differ(one, nearest):
+    if inside or estimators_differ(one, nearest):
         return
     apart = abs(one.number / nearest.number - 1)
     above = "above" if one.number > nearest.number else "below"
@@ -122,7 +114,7 @@ def _system(one: Cell) -> set[str]:
 
 def means_of_rates(subject: Subject) -> Iterator[Finding]:
     """Both estimators of one run."""
-    for cells in _configurations(subject).values():
+    for cells in configurations(subject).values():
         means = [one for one in cells if one.figure.estimator == "mean_of_rates"]
         totals = [one for one in cells if one.figure.estimator == "samples_over_seconds"]
         for one in means:
@@ -134,85 +126,9 @@ def means_of_rates(subject: Subject) -> Iterator[Finding]:
                     yield of(one, severity, expected, f"{one.figure.printed}: a mean of rates, {100 * apart:+.1f} %")
 
 
-def two_models(subject: Subject) -> Iterator[Finding]:
-    """The same digits in two tables: under two models an error, else a warning."""
-    groups: dict[tuple[str, str, str], list[Cell]] = {}
-    whole: dict[tuple[str, str, str], list[Cell]] = {}
-    for one in subject.rates:
-        figure = one.figure
-        groups.setdefault((figure.precision, figure.model, figure.table), []).append(one)
-        whole.setdefault(("", figure.model, figure.table), []).append(one)
-    large = {key[1:] for key, cells in groups.items() if len(cells) >= LEAST_CELLS}
-    groups |= {key: cells for key, cells in whole.items() if key[1:] not in large}  # of few cells of each precision
-    sets = {
-        key: {one.figure.printed: one for one in cells if one.digits >= LEAST_DIGITS} for key, cells in groups.items()
-    }
-    full = [(key, printed) for key, printed in sets.items() if len(printed) >= LEAST_CELLS]
-    holders: dict[str, list[int]] = {}
-    for number, (_, printed) in enumerate(full):
-        for digits in printed:
-            holders.setdefault(digits, []).append(number)
-    shared: dict[tuple[int, int], int] = {}
-    for numbers in holders.values():
-        for number in numbers[1:]:
-            pair = numbers[0], number
-            shared[pair] = shared.get(pair, 0) + 1
-    for (a, b), count in sorted(shared.items()):
-        ((_, model_a, table_a), first), ((_, model_b, _), second) = full[a], full[b]
-        if count < ALIKE * min(len(first), len(second)) or count < LEAST_CELLS:
-            continue
-        same = next(one for one in second if one in first)
-        cell, other = second[same], first[same]
-        if model_a == model_b and _configuration(cell) == _configuration(other):
-            continue
-        if model_a != model_b and SCHEDULE.sub("", model_a) == SCHEDULE.sub("", model_b):
-            continue  # one network that was trained longer
-        what = f"{count} of {len(second)} cells as in {table_a} of {model_a} ({other.where})"
-        expected = f"figures of {model_b} of its own" if model_a != model_b else "figures of its own"
-        yield of(cell, ERROR if model_a != model_b else WARNING, expected, f"the digits of {what}")
-
-
-def repeated_digits(subject: Subject) -> Iterator[Finding]:
-    """One rate, to four digits or more, for two numbers of devices of one series, or in two systems of a row."""
-    for rates in subject.any_batch:
-        seen: dict[str, Cell] = {}
-        for one in rates:
-            before = seen.setdefault(one.figure.printed, one)
-            if before is not one and one.digits >= LEAST_DIGITS + 1:
-                expected = f"another rate than on {before.size}"
-                yield of(one, ERROR, expected, f"{one.figure.printed} on {one.size}, the same digits")
-    for cells in _configurations(subject, _loosely).values():
-        yield from _alike(_telling(cells), "a rate of its own, of another system or version")
-    for table in subject.tables.values():
-        rates_ = [one for one in table if one.figure.quantity == "throughput" and one.number]
-        yield from _alike(_telling(rates_), "a rate of its own")
-
-
-def _telling(cells: Sequence[Cell]) -> list[Cell]:
-    """Those with so many digits that hardly a pair of so many cells has the same ones by chance."""
-    cells = [one for one in cells if not one.of_log]
-    pairs = len(cells) * (len(cells) - 1) / 2
-    return [one for one in cells if pairs / (9 * 10.0 ** max(0, one.digits - 1)) < RARE]
-
-
-def _alike(cells: Sequence[Cell], expected: str) -> Iterator[Finding]:
-    """The same digits in cells that are not of the same configuration, nor of one series."""
-    seen: dict[str, Cell] = {}
-    for one in cells:
-        before = seen.setdefault(one.figure.printed, one)
-        if before is one or one.digits <= LEAST_DIGITS or _configuration(one) == _configuration(before):
-            continue
-        if one.figure.table == before.figure.table and one.figure.model != before.figure.model:
-            continue
-        if one.setting != before.setting or one.size == before.size:
-            place = before.figure
-            at = f"{place.table} / {place.row} / {place.column} ({before.where})"
-            yield of(one, WARNING, expected, f"{one.figure.printed}, the same digits as {at}")
-
-
 def two_rates(subject: Subject) -> Iterator[Finding]:
     """Of one row: columns that say the same of one run, and print another rate."""
-    for cells in _configurations(subject).values():
+    for cells in configurations(subject).values():
         rows: dict[tuple[str, str], list[Cell]] = {}
         for one in cells:
             if one.runs is None and not _is_log(one):  # a system may be there twice, to see how far it comes out apart
@@ -222,7 +138,7 @@ def two_rates(subject: Subject) -> Iterator[Finding]:
             for b in others:
                 steps = [one.figure.options["step"] for one in (a, b) if "step" in one.figure.options]
                 same = len(set(steps)) < 2
-                if a.figure.column != b.figure.column and same and not _estimators_differ(a, b) and _apart(a, b):
+                if a.figure.column != b.figure.column and same and not estimators_differ(a, b) and _apart(a, b):
                     expected = f"{a.figure.printed}, as “{a.figure.column}” has"
                     yield of(b, WARNING, expected, f"{b.figure.printed}, {100 * _apart(a, b):.1f} % apart")
 
@@ -261,30 +177,22 @@ def twice(subject: Subject) -> Iterator[Finding]:
             yield of(one, ERROR, expected, f"{figure.printed or 'a blank'} for the same table, row and column")
 
 
-def _configurations(subject: Subject, of: Callable[[Cell], Hashable] | None = None) -> dict[Hashable, list[Cell]]:
+def configurations(subject: Subject, of: Callable[[Cell], Hashable] | None = None) -> dict[Hashable, list[Cell]]:
     """Rates that are of the same configuration, as far as their source tells."""
     found: dict[Hashable, list[Cell]] = {}
     for one in subject.rates:
         if one.size and one.number:
-            found.setdefault((of or _configuration)(one), []).append(one)
+            found.setdefault((of or configuration)(one), []).append(one)
     return {key: cells for key, cells in found.items() if len(cells) > 1}
 
 
-def _configuration(one: Cell, models: Collection[str] = (), batch: bool = True) -> Hashable:
+def configuration(one: Cell, models: Collection[str] = (), batch: bool = True) -> Hashable:
     """models: what a figure may be of that names none. batch: whether it is a part of it."""
     figure = one.figure
     options = tuple(sorted((k, v) for k, v in figure.options.items() if k not in NOTES))
     model = figure.model or next(iter(models), "")
     accumulation = figure.options.get("accumulation", ""), model or figure.table
     return (model, *one.setting[1:-1], options, accumulation, batch and one.batch, figure.devices, figure.nodes)
-
-
-def _loosely(one: Cell) -> Hashable:
-    """Whatever the system and its version."""
-    figure = one.figure
-    told = figure.options.get("sequence", ""), figure.options.get("data", "")
-    model = figure.model or figure.table
-    return model, figure.precision, counted(figure.unit), told, one.batch, one.size, figure.framework
 
 
 def _first_of_tables(cells: Sequence[Cell]) -> list[Cell]:
@@ -300,7 +208,7 @@ def _is_log(one: Cell) -> bool:
     return one.figure.origin == "log" or bool(re.search(r"\.(log|out|jsonl)$", path))
 
 
-def _estimators_differ(a: Cell, b: Cell) -> bool:
+def estimators_differ(a: Cell, b: Cell) -> bool:
     """One a mean of rates and the other not: another rule's."""
     return {a.figure.estimator, b.figure.estimator} >= {"mean_of_rates", "samples_over_seconds"}
 
@@ -336,20 +244,6 @@ RULES = (
         "the mean of rates is never below the harmonic one, which is samples over seconds (Smith 1988, CACM 31:10); "
         "2 % as for super-linear",
         means_of_rates,
-    ),
-    Rule(
-        "one table under two models",
-        "Two models, or two configurations, do not have the same digits.",
-        ERROR,
-        "four cells or more of three digits or more, of which 80 % are the same: by chance less than once in 10^9",
-        two_models,
-    ),
-    Rule(
-        "repeated digits",
-        "Two numbers of devices do not have one rate to four digits, nor two systems or rows.",
-        ERROR,
-        "by chance one pair of cells in 9,000, and less than 0.05 pairs in a table of its size",
-        repeated_digits,
     ),
     Rule(
         "two rates of one run",

@@ -160,7 +160,7 @@ def batches(subject: Subject) -> Iterator[Finding]:
         batches_ = Counter(one.batch for one in series)
         (usual, count), *others = batches_.most_common()
         odd_ = next((one for one in series if one.batch != usual), None)
-        whole = {one.global_batch for one in series}
+        whole = {one.accumulated for one in series}
         if odd_ and usual[1] and odd_.batch[1] and count > len(others) == 1 and count > 1 and len(whole) > 1:
             yield of(
                 odd_, WARNING, f"a batch of {usual[1]:g} on each device, as on {count} other sizes", odd_.figure.batch
@@ -222,10 +222,17 @@ def sizes(subject: Subject) -> Iterator[Finding]:
         for option, what in (("sequence", "length"), ("image_size", "image size"), ("params", "number of parameters")):
             for several in groups.values():
                 known = [one for one in several if one.figure.options.get(option)]
+                if _swept(known, option):
+                    continue
                 if len(known) == len(several) > 1 and _apart(known, lambda one, option=option: _rough(one, option)):  # type: ignore[misc]
                     told = ", ".join(dict.fromkeys(f"{one.figure.options[option]} ({_named(one)})" for one in known))
                     yield of(known[0], WARNING, f"one {what} of all systems", told, others=len(known) - 1)
                     break
+
+
+def _swept(cells: Sequence[Cell], option: str) -> bool:
+    """Whether a system has several of it, which a table goes through then."""
+    return len({(_who(one), one.figure.options[option]) for one in cells}) > len({_who(one) for one in cells})
 
 
 def _rough(one: Cell, option: str) -> Hashable:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 from dlperf import models
+from dlperf.audit import headings
 from dlperf.figures import rates, summaries
 from dlperf.figures.published import NUMBER, Figure, number
 from dlperf.schema import Comparison
@@ -20,7 +21,7 @@ NOTES = frozenset(
         *("start_ms", "stop_ms", "fail", "n", "sem", "std", "peak_memory", "score", "weight", "notes", "batch_file"),
         *("key", "step", "from_end", "runs", "across_runs", "benchmarks", "over", "heading", "source_label", "epochs"),
         *("ran", "ran_steps", "steps_run", "steps_ran", "logged_steps", "epoch_steps", "warmup", "global_batch"),
-        "accumulated",
+        *("accumulated", "parameters"),
     ]
 )
 OF_SIZE = frozenset(
@@ -37,6 +38,8 @@ COUNTED = {
     **dict.fromkeys(("step", "steps", "it", "iter", "iters", "iterations", "batch", "batches"), "steps"),
     **dict.fromkeys(("line", "lines"), "lines"),
 }
+#: of a unit that is of a part
+PARTS = {name: {*of.split("|"), *(f"{one}s" for one in of.split("|"))} for name, of in headings.PARTS.items()}
 #: of a unit that is not of seconds
 SLOW = {"minute": ("min", "minute", "minutes"), "hour": ("h", "hour", "hours")}
 #: digits that a float holds, and what no figure is larger than
@@ -62,6 +65,14 @@ class Cell:
     def size(self) -> int | None:
         """Devices of all nodes; nodes, where these are all that is known."""
         return self.figure.devices or self.figure.nodes
+
+    @cached_property
+    def parts(self) -> int | None:
+        """How many of what its rate is of make up the whole: 1 of a rate of all devices; None where it is not known."""
+        what = counted(self.figure.unit)
+        if what.endswith("per node"):
+            return self.figure.nodes
+        return self.size if what.endswith("per device") else 1
 
     @property
     def of_log(self) -> bool:
@@ -116,6 +127,13 @@ class Cell:
         kind, number = self.batch
         return ("global", number * self.figure.devices) if number and self.figure.devices else (kind, number)
 
+    @property
+    def accumulated(self) -> tuple[str, float | None]:
+        """Its global batch times the parts that a step accumulates, as far as it is known."""
+        kind, number = self.global_batch
+        parts = stated(self.figure.options.get("accumulation", ""))
+        return (kind, number * parts) if number and parts else (kind, number)
+
 
 @dataclass(frozen=True, eq=False)
 class Subject:
@@ -123,7 +141,7 @@ class Subject:
     of a row's label are, by table: `GPUs | Sequence Length | Global Batch Size`.
     plain: whether it is a file, which may belong to others that are named with it. changed: what somebody did to the
     files of a comparison by hand. unread: logs that no figure could be read of, and why.
-    left: rows of its tables that were left out."""
+    left: rows of its tables that were left out. prose: what its file says beside tables, line by line."""
 
     name: str
     cells: Sequence[Cell]
@@ -133,6 +151,7 @@ class Subject:
     changed: Sequence[str] = ()
     unread: Mapping[str, str] = field(default_factory=dict)
     left: int = 0
+    prose: Sequence[str] = ()
 
     @cached_property
     def tables(self) -> Mapping[str, Sequence[Cell]]:
@@ -251,12 +270,14 @@ def _rows(comparison: Comparison, name: str) -> Iterator[Cell]:
 @lru_cache(maxsize=2**12)
 def counted(unit: str) -> str:
     """What a rate counts: rows, tokens, steps, lines, or the unit itself; with `a minute` and `per device`, where it
-    says so."""
+    says so; `per node` likewise."""
     words = re.split(r"[\s/]+|\bper\b", unit.strip().lower())
     what = COUNTED.get(words[0], unit)
-    each = any(re.fullmatch(r"(gpu|device|card|chip|core)s?", word) for word in words[1:])
+    each = next(
+        (f" per {name}" for name, of in PARTS.items() if any(word.strip("()[] ") in of for word in words[1:])), ""
+    )
     slow = next((f" a {name}" for name in ("minute", "hour") if any(word in SLOW[name] for word in words[1:])), "")
-    return f"{what}{slow} per device" if each else f"{what}{slow}"
+    return f"{what}{slow}{each}"
 
 
 @lru_cache(maxsize=2**12)
@@ -267,6 +288,8 @@ def model_of(name: str) -> str:
     plain = re.sub(r"[^a-z0-9]+", "", name.lower())
     if re.fullmatch(r"(resnet|rn)50(v15|v1|v1b)?", plain):
         return "resnet50"
+    if plain in ("vgg16", "gpt2", "gpt2medium", "gpt2large", "gpt2xl"):
+        return plain.replace("gpt2", "gpt2_") if len(plain) > len("gpt2") and plain != "vgg16" else plain
     if found := re.fullmatch(r"bert(base|large)?(pretraining|pretrain)?", plain):
         return f"bert_{found[1] or 'base'}" if found[1] else name
     return models.ALIASES.get(name.lower(), name)

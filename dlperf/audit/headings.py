@@ -65,8 +65,16 @@ STEP = re.compile(r"^(global )?(step|iteration|iter|batch)s?( number)?$", re.IGN
 #: what a column of figures is, likewise
 QUANTITIES = (
     ("other", r"(time|latency).*speed ?-?up|throttl|other process|foreign"),
-    ("efficiency", r"efficien|% of (linear|ideal)"),
-    ("speedup", r"speed ?-?up|scaling|\bvs\.?\b|\brelative\b|\bnormali[sz]ed\b|\bratio\b|\bx faster\b"),
+    (
+        "efficiency",
+        r"efficien|effizienz|efficacit|eficiencia|(%|percent|share|fraction) of (the )?(linear|ideal|perfect)|"
+        r"scal(ing|ability)\W*(%|percent|pct)|linearity",
+    ),
+    (
+        "speedup",
+        r"speed ?-?up|beschleunigung|accélération|acceleration (factor|ratio|over|vs)|scaling|times faster|"
+        r"\bvs\.?\b|\brelative\b|\bnormali[sz]ed\b|\bratio\b|\bx faster\b",
+    ),
     ("other", r"\bgain\b|improvement|uplift|\bfaster\b|overhead|\bdelta\b|\bdiff(erence)?\b"),
     (
         "time_to_train",
@@ -78,7 +86,8 @@ QUANTITIES = (
     ("other", r"[(\[] ?(ms|msec|us|µs|s|secs?|seconds|min|minutes|h|hrs?|hours) ?[)\]]$"),
     (
         "other",
-        r"late?ncy|lantency|\bmem|loss|accuracy|\bauc\b|util|usage|vocab|embedding|classes|flop|hidden|top-?[15]\b|"
+        r"\bshare\b|fraction|of( the)?( \w+)? peak|"
+        r"late?ncy|lantency|\bmem|loss|accuracy|\bauc\b|\bv?ram\b|util|usage|vocab|embedding|classes|flop|hidden|top-?[15]\b|"
         r"layers|parallel|seed|\bstd|\bsem\b|deviation|heads|length|[mh]fu\b|power|watt|energy|cost|price|epoch|year|"
         r"(ms|s|sec|seconds) ?(/|per) ?(step|it|batch)|(step|batch|iter\w*|epoch) time|time (per|/)|"
         r"\b(p50|p9\d|min|max|jitter|error|temp\w*|clock|perplexity|bleu|threads|cpus?|version|id|rank|warm|dim\w*|size)\b|^n$",
@@ -88,10 +97,14 @@ _COUNTED = (
     "images?|imgs?|im|samples?|sentences?|sequences?|seqs?|tokens?|toks?|tks|words?|steps?|lines?|examples?|iters?|"
     "iterations?|it|records?|instances?|ins|pairs|frames?|batches|queries"
 )
-_EACH = "gpu|device|card|chip|accelerator|core|tpu|hpu"
+#: what a rate is of a part of: a device, by its names, or a node
+DEVICE = "gpu|device|card|chip|accelerator|core|tpu|hpu|npu|gcd|worker|trainer|rank|process|socket"
+NODE = "node|machine|host|server"
+PARTS = {"device": DEVICE, "node": NODE}
+_EACH = f"{DEVICE}|{NODE}"
 UNITS = re.compile(
     rf"(?<![a-z])(?P<what>{_COUNTED})\s*(?:/|per|p)\s*(?P<slow>seconds?|secs?|s|min(?:ute)?|h(?:our)?)\b"
-    rf"(?:\s*(?:/|per|-)?\s*(?P<each>{_EACH})s?\b)?|(?<![a-z])(?P<what2>{_COUNTED})\s*(?:/|per)\s*(?P<each2>{_EACH})"
+    rf"(?:\s*(?:/|per|each|-|(?=gpu|device|card|chip|core|tpu|hpu))\s*(?P<each>{_EACH})s?\b)?|(?<![a-z])(?P<what2>{_COUNTED})\s*(?:/|per)\s*(?P<each2>{_EACH})"
     r"\s*(?:/|per)\s*(?P<slow2>seconds?|secs?|s)\b",
     re.IGNORECASE,
 )
@@ -104,7 +117,7 @@ TIMED = re.compile(
     r"\blatency\b|\bms\b|milliseconds|step times?\b|lower is better",
     re.IGNORECASE,
 )
-EACH = re.compile(rf"\b(?:per|each|/)[ -]?(?:{_EACH})s?\b|\bper-(?:{_EACH})\b", re.IGNORECASE)
+EACH = re.compile(rf"\b(?:per|each|every|/)[ -]?(?P<what>{DEVICE}|{NODE})s?\b", re.IGNORECASE)
 PRECISIONS = (
     ("tf32", r"\btf32\b"),
     ("amp", r"\bamp\b|mixed"),
@@ -113,7 +126,7 @@ PRECISIONS = (
     ("fp32", r"\b(fp|float)32\b|\bsingle precision\b"),
 )
 MODELS = re.compile(
-    r"resnet[- _]?(?:50(?:[- _]?v1(?:\.5|b)?)?|101|152|18|34)|\brn50\b|bert[- _]?(?:base|large)(?:-(?:un)?cased)?|"
+    r"i?resnet[- _]?(?:50(?:[- _]?v1(?:\.5|b)?)?|101|152|18|34)|\brn50\b|bert[- _]?(?:base|large)(?:-(?:un)?cased)?|"
     r"vgg[- _]?1[169]|gpt(?:[- _]?[23])?(?: ?(?:small|medium|large|xl))?(?![a-z])|inception[- _]?v?[34]|alexnet|"
     r"transformer[- ]?xl|transformer|word2vec|(?<![a-z])ctr(?:[-_ ]dnn)?(?![a-z])|simnet(?:[-_ ]bow)?",
     re.IGNORECASE,
@@ -166,6 +179,7 @@ NEUTRAL = frozenset(
         *("data", "measured", "each", "framework", "frameworks", "system", "systems", "efficiency", "speedup"),
     ]
 )
+_N_C = re.compile(r"\bN(\d+)C(\d+)\b")  # nodes and all cards, as PaddlePaddle writes them
 SIZE = re.compile(r"(\d+)\s*n(?:odes?)?\s*[x_\- ]*\s*(\d+)\s*([gd])(?:pus?|evices?)?", re.IGNORECASE)
 _PER_NODE = re.compile(
     r"(\d+)\s*(?:nodes?|machines?|hosts?|servers?|instances?)?\s*[x×*]\s*\(?(\d+)\s*[x×*]?\s*"
@@ -181,6 +195,9 @@ _WHOLE = re.compile(
     re.IGNORECASE,
 )
 _TIMES = re.compile(rf"(?:{DEVICES.pattern})\s*\)?\s*[x×*]\s*(\d+)\b", re.IGNORECASE)
+_NAMED = re.compile(
+    r"\b(?:gpus?|devices?|cards?|accelerators?|ranks?|world[_ ]?size)\s*[=:]\s*(\d{1,6})\b", re.IGNORECASE
+)
 BATCH = re.compile(
     r"(?P<of>global|total|effective|overall)?[ -]*(?:(?:train|mini|local|per[- ](?:gpu|device)|per)[- ]*)*"
     r"\b(?:bsz?|batch(?:[ _-]?size)?)(?:[ _]*(?:is|of|per|/|each|gpu|device))*\s*[=:]?\s*(?P<number>\d[\d,]*)",
@@ -222,12 +239,18 @@ def unit(told: str, prose: bool = False) -> str:
     found = UNITS.search(normal(told))
     if not found:
         each = EACH.search(normal(told))
-        return "samples/s/gpu" if each and RATE.search(normal(told)) and not prose else ""
+        return f"samples/s/{_part(each['what'])}" if each and RATE.search(normal(told)) and not prose else ""
     what, each_ = found["what"] or found["what2"], found["each"] or found["each2"]
     slow = found["slow"] or found["slow2"]
     per = "min" if slow.startswith("m") else "h" if slow.startswith("h") else "s"
-    each_ = each_ or ("gpu" if EACH.search(normal(told)) and not prose else "")
+    if not each_ and not prose and (other := EACH.search(normal(told))):
+        each_ = _part(other["what"])
     return f"{what}/{per}" + (f"/{each_}" if each_ else "")
+
+
+def _part(told: str) -> str:
+    """Of a word for what has a part of a rate: a node, or a device."""
+    return "node" if re.fullmatch(NODE, told) else "gpu"
 
 
 @cache
@@ -268,12 +291,14 @@ def size(told: str) -> tuple[int | None, int | None]:
     if found := SIZE.search(told):
         nodes, each = int(found[1]), int(found[2])
         return nodes or None, (each if found[3] in "dD" else nodes * each) or None
+    if found := _N_C.search(told):
+        return int(found[1]) or None, int(found[2]) or None
     if found := _BY.fullmatch(told.strip()):
         return int(found[1]) or None, int(found[1]) * int(found[2]) or None
     nodes_ = int(found[1]) if (found := _NODES.search(told)) else None
     if found := _PER_NODE.search(told):
         return int(found[1]), int(found[1]) * int(found[2])
-    found = _WHOLE.search(told) or _TIMES.search(told)
+    found = _WHOLE.search(told) or _TIMES.search(told) or _NAMED.search(told)
     if not found:
         return nodes_, None
     whole = next(int(one) for one in found.groups() if one and one.isdigit())
@@ -294,13 +319,43 @@ def batch(told: str) -> tuple[str, str]:
     return number, "global" if whole else "device"
 
 
+#: between the two columns that a heading names: A/B, A vs B, A over B
+_OVER = re.compile(
+    r"\s*(?:/|÷|\bvs\b\.?|\bversus\b|\bover\b|\bto\b|\bagainst\b|\brelative to\b|\bcompared (?:to|with)\b|"
+    r"\bdivided by\b|(?<=\s)[:–-](?=\s))\s*"
+)
+#: what else it says
+_RATIO = re.compile(
+    r"\b(speed-? ?ups?|ratios?|gains?|factors?|times|x|of|the|from|improvements?|throughputs?|latency|latencies|in|%|"
+    r"relative|performance|faster)\b|[()\[\]%]"
+)
+
+
+@cache
+def pair(head: str, others: tuple[str, ...]) -> tuple[str, str] | None:
+    """The two columns that a heading names, as `amp / fp32` does beside `fp32 img/s` and `AMP img/s`: by all words of
+    each part, and by none that others have too."""
+    parts = [_words(_RATIO.sub(" ", part)) for part in _OVER.split(normal(head))]
+    if len(parts) != 2 or not all(parts) or unit(head):
+        return None
+    told = {other: _words(normal(other)) for other in others if other != head}
+    found = [[other for other, words in told.items() if part <= words] for part in parts]
+    exact = [[other for other in several if told[other] == part] for several, part in zip(found, parts, strict=True)]
+    chosen = [a if len(a) == 1 else b for a, b in zip(exact, found, strict=True)]
+    return (chosen[0][0], chosen[1][0]) if [len(one) for one in chosen] == [1, 1] and chosen[0] != chosen[1] else None
+
+
+def _words(told: str) -> set[str]:
+    return set(re.findall(r"[^\W_]+(?:[.+][^\W_]+)*", told))
+
+
 @cache
 def rest(*told: str) -> str:
     """What tells systems apart that no other field has: the words that are left, each once."""
     text = re.sub(r"\b(table|tab\.|figure|fig\.|appendix) ?\d+[.:]?", " ", " ".join(told).replace("_", " "), flags=re.I)
     for _, pattern in (*ESTIMATED, *PRECISIONS, *FRAMEWORKS):
         text = re.sub(pattern, " ", text, flags=re.IGNORECASE)
-    for pattern_ in (UNITS, BATCH, SIZE, _PER_NODE, _NODES, _WHOLE, _TIMES, DEVICES, MODELS, RATE, EACH):
+    for pattern_ in (UNITS, BATCH, SIZE, _PER_NODE, _NODES, _WHOLE, _TIMES, _NAMED, DEVICES, MODELS, RATE, EACH):
         text = pattern_.sub(" ", text)
     words = [one.strip(".-/:*") for one in re.split(r"[\s()\[\],;=|_]+", text.lower())]
     return " ".join(dict.fromkeys(one for one in words if one and one not in NEUTRAL))

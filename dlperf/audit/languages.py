@@ -7,7 +7,10 @@ from functools import lru_cache
 
 #: Chinese and Japanese words stand without spaces between them: the longer ones come first
 _SIGNS = {
-    **dict.fromkeys(("单卡", "每卡", "每张卡", "单个gpu", "每gpu", "1gpuあたり", "gpuあたり", "gpu당"), " per gpu "),
+    **dict.fromkeys(
+        ("单卡", "每卡", "每张卡", "单个gpu", "每gpu", "每设备", "1gpuあたり", "gpuあたり", "gpu당"), " per gpu "
+    ),
+    **dict.fromkeys(("每节点", "每台机器", "每机", "ノードあたり", "노드당"), " per node "),
     **dict.fromkeys(("单机", "单节点", "单一节点", "単一ノード", "シングルノード"), " single node "),
     **dict.fromkeys(("多机", "多节点", "マルチノード", "複数ノード"), " multi node "),
     **dict.fromkeys(
@@ -61,6 +64,9 @@ _WORDS = {
     **dict.fromkeys(("modell", "modèle", "modelo"), "model"),
     **dict.fromkeys(("pro sekunde", "je sekunde", "par seconde", "por segundo"), "per s"),
     **dict.fromkeys(("pro gpu", "je gpu", "par gpu", "por gpu"), "per gpu"),
+    **dict.fromkeys(("pro karte", "je karte", "pro gerät", "je gerät", "par carte", "por tarjeta"), "per device"),
+    **dict.fromkeys(("pro beschleuniger", "je beschleuniger", "par accélérateur", "por acelerador"), "per accelerator"),
+    **dict.fromkeys(("pro knoten", "je knoten", "par nœud", "par noeud", "por nodo"), "per node"),
 }
 _SIGN = re.compile("|".join(map(re.escape, sorted(_SIGNS, key=len, reverse=True))), re.IGNORECASE)
 _WORD = re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(_WORDS, key=len, reverse=True)))})\b", re.IGNORECASE)

@@ -14,7 +14,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from dlperf import sources
-from dlperf.audit import cells, steps, tables, wide
+from dlperf.audit import cells, fields, steps, tables, wide
 from dlperf.audit.cells import Cell, Subject, cell
 from dlperf.comparison import store
 from dlperf.errors import Problem, UsageError
@@ -77,7 +77,7 @@ def file(path: Path, name: str = "") -> Subject:
     try:
         if path.suffix.lower() not in tables.MARKDOWN and is_figures(text):
             found = published.numbered(text.splitlines(keepends=True), partial=True)
-            of_lines = [of(wide.completed(figure, path.stem), name, f"{path.name}:{line}") for line, figure in found]
+            of_lines = [of(fields.completed(figure, path.stem), name, f"{path.name}:{line}") for line, figure in found]
             return Subject(name, of_lines, plain=True)
         logged = path.suffix.lower() in LOGS or (not path.suffix and "loss" in text)
         if logged and (made := log(path, path.name, name, text)) and made.cells:
@@ -85,7 +85,9 @@ def file(path: Path, name: str = "") -> Subject:
         found_ = tables.tables(text, path.suffix.lower())
         figures, labels = wide.figures(found_, path.name, path.stem)
         left = over + sum(one.left for one in found_)
-        return Subject(name, [of(figure, name, "") for figure in figures], labels=labels, plain=True, left=left)
+        prose = tuple(dict.fromkeys(line for one in found_ for line in one.notes))
+        held = [of(figure, name, "") for figure in figures]
+        return Subject(name, held, labels=labels, plain=True, left=left, prose=prose)
     except ValueError as error:
         raise UsageError([Problem(str(path), "", says=f"{error}.")]) from None
 

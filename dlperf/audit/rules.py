@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dlperf.audit import agreement, batches, derived, logged, peak, protocol, runs, scaling
+from dlperf.audit import agreement, batches, derived, logged, peak, protocol, repeats, reprints, runs, scaling, shares
 from dlperf.audit.cells import Subject
 from dlperf.audit.findings import SEVERITIES, Finding, Rule
 
@@ -14,8 +14,11 @@ TOGETHER = "all files together"
 RULES: Sequence[Rule] = (
     *scaling.RULES,
     *peak.RULES,
+    *shares.RULES,
     *derived.RULES,
     *agreement.RULES,
+    *reprints.RULES,
+    *repeats.RULES,
     *batches.RULES,
     *protocol.RULES,
     *logged.RULES,
@@ -39,7 +42,7 @@ def audit_all(subjects: Sequence[Subject]) -> dict[str, list[Finding]]:
     files = [one for one in subjects if one.plain or one.comparison]
     if len(files) > 1 and any(one.plain for one in files):
         seen = {_what(one) for several in found.values() for one in several}
-        beside = audit(_together(files), [*agreement.RULES, *protocol.ACROSS])
+        beside = audit(_together(files), [*agreement.RULES, *repeats.RULES, *protocol.ACROSS])
         found[TOGETHER] = [one for one in beside if _what(one) not in seen]
     return found
 

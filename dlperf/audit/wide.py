@@ -8,8 +8,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from dlperf.audit import headings
+from dlperf.audit import headings, networks
 from dlperf.audit.cells import model_of
+from dlperf.audit.fields import SPREAD, first_number, number_of, size_of, unit_of, whole_number
 from dlperf.audit.headings import normal
 from dlperf.audit.tables import MARK, Table
 from dlperf.figures.published import Figure, number
@@ -18,6 +19,8 @@ from dlperf.figures.published import Figure, number
 MOST = 1000
 #: of a first column of numbers, that they are devices
 COUNT = re.compile(r"#|n|x|size|scale|count|", re.IGNORECASE)
+#: of a column of models, though all are called by a number: 70B
+NAMED = re.compile(r"(model|network|architecture)( name| variant)?s?")
 #: what makes the figures of a table rates
 SIZES = {"devices", "nodes", "per_node", "parallel", "batch"}
 #: what a row tells that becomes an option of its figures
@@ -27,10 +30,9 @@ OPTIONS = (
 )
 #: a first column of numbers that are no devices
 STEPS = re.compile(r"step|iter|epoch|pass\b|time|seed|run|thread|layer|\bid\b|date|year|version|rank", re.IGNORECASE)
-TIMES = re.compile(r"\b(ms|sec(?:onds)?|s|min(?:utes)?|h(?:ours?)?)\b", re.IGNORECASE)
-SYNONYMS = {"sec": "s", "seconds": "s", "minutes": "min", "hours": "h", "hour": "h"}
-SPREAD = re.compile(r"\s*(±|\+/-|\+-).*$")
 FEW = re.compile(r"\b(?:a |one |only )(?:single )?run\b|\bsingle run\b|\b(?:two|2) runs\b|\brun once\b", re.IGNORECASE)
+#: of a page, the pixels of its images, where they are not those of ImageNet
+SQUARE = re.compile(r"\b(\d{2,4}) ?[x×] ?\1\b(?! ?gpu)|\b(?:cifar|mnist|svhn)", re.IGNORECASE)
 #: of a first column, whose rows are systems and whose columns are sizes or batches
 TRANSPOSED = re.compile(r"^(metric|quantity|measure|)$", re.IGNORECASE)
 
@@ -83,11 +85,11 @@ class Read:
 
     def _kind(self, at: int, head: str) -> str:
         cells = [MARK.sub("", row[at]) for _, row in self.table.rows[:MOST] if row[at]]
-        numbers = sum(_first(one) is not None for one in cells)
+        numbers = sum(first_number(one) is not None for one in cells)
         mostly = numbers * 2 > len(cells)
         if cells and all(any(headings.size(one)) for one in cells):
             return "label"
-        named = headings.kind(head, mostly)
+        named = "model" if mostly and NAMED.fullmatch(normal(head)) else headings.kind(head, mostly)
         if named in ("batch", "devices") and mostly and headings.rated(head):
             named = ""  # samples/s at a batch size
         if named == "batch" and (any(headings.batch(head)) or any("." in one for one in cells)):
@@ -132,10 +134,18 @@ class Read:
         """Columns of which all is at most 1, or per cent: accuracies, by whatever name."""
         found = set()
         for at in range(len(self.table.head)):
-            cells = [row[at] for _, row in self.table.rows[:MOST] if _first(row[at]) is not None]
-            if cells and all(cell.endswith("%") or abs(_first(cell) or 0.0) <= 1 for cell in cells):
+            cells = [row[at] for _, row in self.table.rows[:MOST] if first_number(row[at]) is not None]
+            if cells and all(cell.endswith("%") or abs(first_number(cell) or 0.0) <= 1 for cell in cells):
                 found.add(at)
         return found
+
+    @cached_property
+    def pairs(self) -> set[int]:
+        """Columns whose heading names two others, of which it is the ratio then."""
+        figures_ = [at for at, kind in enumerate(self.kinds) if kind == "figure"]
+        heads = tuple(self.table.head[at] for at in figures_)
+        unknown = [at for at in figures_ if headings.quantity(self.table.head[at]) in ("", "other")]
+        return {at for at in unknown if headings.pair(self.table.head[at], heads)}
 
     @cached_property
     def timed(self) -> bool:
@@ -235,14 +245,15 @@ class Read:
         head = self.table.head[at]
         first = normal(self.table.head[0])
         of_batches = bool(re.search(r"batch|\bbsz?\b", first)) and self.kinds[0] == "label"
-        sized = headings.bare(head) and not of_batches and not STEPS.search(first)
-        size = headings.size(head) if not re.fullmatch(r"\D*\d+\D?", head) else (None, _whole(head.strip("xX ")))
-        nodes, devices = _size(told)
+        bare = headings.bare(head)
+        sized = bare and not of_batches and not STEPS.search(first)
+        size = headings.size(head) if not re.fullmatch(r"\D*\d+\D?", head) else (None, whole_number(head.strip("xX ")))
+        nodes, devices = size_of(told)
         if sized or (devices is None and any(size) and not re.fullmatch(r"\d+", head)):
             nodes, devices = size[0] or nodes, size[1]
         if nodes is None and devices is None and not self.sized:
             nodes, devices = self.size
-        quantity = headings.quantity(head)
+        quantity = "speedup" if at in self.pairs else headings.quantity(head)
         many = sized or bool(told.keys() & SIZES) or bool(self.unit) or of_batches or any(headings.batch(head))
         if not quantity or (headings.rated(head) and quantity == "other" and headings.unit(head)):
             rate = headings.rated(head) or bool(headings.unit(printed))
@@ -256,10 +267,10 @@ class Read:
             column=head,
             printed=printed,
             quantity=quantity,
-            unit=_unit(quantity, head, printed, told.get("unit", "") or told["label"], self.unit),
+            unit=unit_of(quantity, head, printed, told.get("unit", "") or told["label"], self.unit),
             estimator=headings.estimator(told.get("estimator", "")) or headings.estimator(head) or note,
             model=told.get("model") or headings.model(words) or headings.model(self.title),
-            system=headings.rest("" if sized else head, told["label"], self.table.title),
+            system=headings.rest("" if sized or (bare and of_batches) else head, told["label"], self.table.title),
             framework=headings.framework(told.get("framework", "")) or headings.framework(words),
             version="",
             precision=headings.precision(told.get("precision", ""))
@@ -286,6 +297,12 @@ class Read:
 
     def _batched(self, made: Figure, head: str, told: Mapping[str, str], of_batches: bool) -> Figure:
         options = dict(made.options)
+        if params := networks.stated(told.get("params", ""), told.get("params head", "")):
+            options["parameters"] = f"{params:.6g}"
+        if (pixels := SQUARE.search(self.title)) and "image_size" not in options:
+            options["image_size"] = pixels[1] or "32"
+        if self.table.head.index(head) in self.pairs:
+            options["over"] = "column"
         if quiet := re.search(r"w/o clip|without (gradient )?clip|no clip", f"{head} {told['label']}", re.IGNORECASE):
             options.setdefault("clip", "off" if quiet else "")
         if length := re.search(
@@ -297,7 +314,7 @@ class Read:
         if "runs" not in options and (few := FEW.search(" ".join([self.title, *self.table.notes]))):
             options["runs"] = "2" if re.search("two|2", few[0]) else "1"
         if "accumulation" in told:
-            options["accumulation"] = _of(made, told["accumulation"], told["accumulation head"])
+            options["accumulation"] = number_of(made, told["accumulation"], told["accumulation head"])
         batch, of = headings.batch(head)
         if not batch and of_batches and re.fullmatch(r"\d+", head):
             batch, of = head, "device"
@@ -305,9 +322,9 @@ class Read:
         if not batch and titled[1] == "device" and "global_batch" in told and "batch" not in told:
             batch, of = titled
         if not batch and "batch" in told:
-            batch, of = _of(made, told["batch"], told["batch head"]), "device"
+            batch, of = number_of(made, told["batch"], told["batch head"]), "device"
         elif not batch and "global_batch" in told:
-            batch, of = _of(made, told["global_batch"], told["global_batch head"]), "global"
+            batch, of = number_of(made, told["global_batch"], told["global_batch head"]), "global"
         if not batch:
             batch, of = headings.batch(told["label"])
         if not batch and not self.batched:
@@ -328,71 +345,3 @@ class Read:
 def _mark(told: str) -> str:
     """Of a footnote, at the end of a heading or label."""
     return found[0].strip(" \\") if (found := MARK.search(told)) else ""
-
-
-def completed(figure: Figure, title: str = "") -> Figure:
-    """A figure with what its labels say where its fields are empty, and other names of models."""
-    words = f"{figure.column} {figure.row}"
-    quantity = figure.quantity or headings.quantity(figure.column) or "throughput"
-    nodes, devices = figure.nodes, figure.devices
-    if devices is None and nodes is None:
-        nodes, devices = headings.size(words)
-        number = re.match(r"(?:x ?)?(\d{1,5})\s*x?\s*(?:$|\|)", figure.row.strip(), re.IGNORECASE)
-        number = number or re.fullmatch(r"(\d{1,5})\s*x?", figure.column.strip(), re.IGNORECASE)
-        devices = devices or (int(number[1]) or None if number and not nodes else None)
-    options = dict(figure.options)
-    if re.search(r"w/o clip|without clip", words, re.IGNORECASE):
-        options.setdefault("clip", "off")
-    known = figure.precision or next(filter(None, map(headings.precision, (figure.column, figure.row, title))), "")
-    return replace(
-        figure,
-        table=figure.table or title,
-        quantity=quantity,
-        unit=figure.unit or _unit(quantity, figure.column, figure.printed),
-        model=model_of(figure.model or headings.model(f"{words} {title}")),
-        device=figure.device or headings.device(f"{words} {title}"),
-        nodes=nodes,
-        devices=devices,
-        origin=figure.origin or "table",
-        options=options,
-        precision=known,
-        batch_of=figure.batch_of or ("device" if figure.batch else ""),
-    )
-
-
-def _first(told: str) -> float | None:
-    """The number of a cell, whatever stands behind it in brackets or as its spread."""
-    found = number(re.sub(r"\s*\(.*\)$", "", SPREAD.sub("", told)))
-    numbers = re.fullmatch(r"\d+(\s*(,|/|and|\|)\s*\d+)+", told)  # of two precisions: 64 , 32
-    return found[0] if found else 0.0 if numbers else None
-
-
-def _unit(quantity: str, head: str, printed: str, stated: str = "", of_all: str = "") -> str:
-    if quantity == "throughput":
-        short = stated if re.fullmatch(r"\S+", stated) else ""
-        return headings.unit(head) or headings.unit(stated, True) or short or headings.unit(printed) or of_all
-    if quantity in ("time_to_train", "other"):
-        time = TIMES.search(f"{normal(head)} {printed} {stated}")
-        return SYNONYMS.get(time[0].lower(), time[0].lower()) if time else "%" if "%" in head + printed else ""
-    return "%" if "%" in head + printed else "x" if quantity == "speedup" else ""
-
-
-def _size(told: Mapping[str, str]) -> tuple[int | None, int | None]:
-    devices, nodes, each, parallel = (_whole(told.get(key, "")) for key in ("devices", "nodes", "per_node", "parallel"))
-    whole = devices or (nodes * each if nodes and each else each if each and not nodes else None)
-    return nodes, whole or (parallel if not nodes else None)
-
-
-def _whole(told: str) -> int | None:
-    found = re.match(r"x?\s*(\d{1,7})\b", told.replace(",", ""))
-    return (int(found[1]) or None) if found else None
-
-
-def _of(figure: Figure, told: str, head: str) -> str:
-    """Of a cell with a number for each precision, as `64 , 32`, the one of a figure's; empty where that is open."""
-    order = headings.order(head)
-    numbers = re.findall(r"\d+", told if len(order) == 2 else re.sub(r"(?<=\d),(?=\d{3}\b)", "", told))
-    if len(numbers) == 1:
-        return str(numbers[0])
-    mine = figure.precision not in ("fp32", "tf32")
-    return str(numbers[order.index(mine)]) if len(numbers) == len(set(order)) == 2 and figure.precision else ""

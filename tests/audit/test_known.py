@@ -24,7 +24,6 @@ def found(source: str) -> list[Finding]:
 KNOWN = [
     # steps that gain more than their devices, and more devices that do less (DLPerf's report; facts, B3)
     ("dlperf-v1.0", 107, "NGC TensorFlow 1.x bsz=224", "step beyond proportional", WARNING),
-    ("dlperf-v1.0", 175, "MXNet W/O clip bsz=128", "step beyond proportional", WARNING),
     ("dlperf-v1.0", 106, "PaddlePaddle", "more devices slower", ERROR),
     ("dlperf-v1.0", 105, "MXNet", "step far below proportional", WARNING),
     # two estimators in one table, other batches, other work in one row (facts, A2 and B3)
@@ -44,7 +43,6 @@ KNOWN = [
     # ratios that are not those of their cells, and such that are cut (NVIDIA's README for MXNet)
     ("nvidia-mxnet-resnet50", 652, "Throughput speedup", "not the ratio of its cells", ERROR),
     ("nvidia-mxnet-resnet50", 686, "Weak scaling - FP32", "not the ratio of its cells", ERROR),
-    ("nvidia-mxnet-resnet50", 669, "Throughput - mixed precision", "super-linear", WARNING),
     ("nvidia-mxnet-resnet50", 653, "Weak scaling - TF32", "last digit", LAST_DIGIT),
     ("nvidia-mxnet-resnet50", 688, "Throughput speedup", "last digit", LAST_DIGIT),
     # 126 x 64 is not 8192, 256 x 18 not 2048; a speedup that repeats its neighbour's (NVIDIA's README for PyTorch)
@@ -53,12 +51,9 @@ KNOWN = [
     ("nvidia-pytorch-bert", 827, "TF32 Throughput", "batch and global batch", ERROR),
     ("nvidia-pytorch-bert", 854, "Weak scaling - FP32", "not the ratio of its cells", WARNING),
     ("nvidia-pytorch-bert", 822, "Mixed Precision Throughput", "tables disagree", WARNING),
-    ("nvidia-pytorch-bert", 823, "Mixed Precision Throughput", "super-linear", WARNING),
-    ("nvidia-pytorch-bert", 831, "Mixed Precision Throughput", "step beyond proportional", WARNING),
     ("nvidia-pytorch-bert", 855, "Throughput - FP32", "above the peak", ERROR),
     ("nvidia-pytorch-bert", 833, "TF32 Strong Scaling", "last digit", LAST_DIGIT),
     ("nvidia-paddle-bert", 934, "TF32 Throughput", "batch and global batch", ERROR),
-    ("nvidia-paddle-bert", 936, "TF32 Throughput", "step beyond proportional", WARNING),
     ("nvidia-paddle-bert", 926, "Throughput - mixed precision", "implausible share of the peak", WARNING),
     ("nvidia-pytorch-resnet50", 608, "FP32 Strong Scaling", "not the ratio of its cells", WARNING),
     ("nvidia-pytorch-resnet50", 600, "Mixed Precision Strong Scaling", "last digit", LAST_DIGIT),
@@ -72,7 +67,6 @@ KNOWN = [
     ("nvidia-tensorflow1-bert", 798, "Throughput - mixed precision", "step beyond proportional", ERROR),
     ("nvidia-tensorflow1-bert", 830, "Throughput - mixed precision", "super-linear", ERROR),
     ("nvidia-tensorflow1-bert", 880, "Throughput - FP32", "super-linear", ERROR),
-    ("nvidia-tensorflow1-bert", 913, "Throughput - mixed precision", "super-linear", WARNING),
     ("nvidia-tensorflow1-bert", 931, "Throughput - TF32", "batch and global batch", ERROR),
     ("nvidia-tensorflow1-resnet50", 561, "Throughput speedup", "last digit", LAST_DIGIT),
     ("nvidia-tensorflow1-resnet50", 594, "Time to train - mixed precision", "epochs at the printed rate", WARNING),

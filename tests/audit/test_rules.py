@@ -60,8 +60,8 @@ def test_digits_leave_half_of_the_last_one_open() -> None:
     [
         ("3200", None, None),  # eight times 400.4, which 400 may be, is more
         ("3203", None, None),
-        ("3240", "super-linear", WARNING),
-        ("3300", "super-linear", ERROR),
+        ("3260", None, None),  # two medians of a handful of runs are as far apart
+        ("3270", "super-linear", ERROR),
         ("395", "more devices slower", WARNING),
         ("375", "more devices slower", ERROR),
         ("400", "super-linear", None),

@@ -1,0 +1,87 @@
+"""What single labels and cells of a table say: sizes, units, numbers; and what the labels of a figure say besides its
+fields. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from dlperf.audit import headings
+from dlperf.audit.cells import model_of
+from dlperf.audit.headings import normal
+from dlperf.figures.published import Figure, number
+
+TIMES = re.compile(r"\b(ms|sec(?:onds)?|s|min(?:utes)?|h(?:ours?)?)\b", re.IGNORECASE)
+SYNONYMS = {"sec": "s", "seconds": "s", "minutes": "min", "hours": "h", "hour": "h"}
+SPREAD = re.compile(r"\s*(±|\+/-|\+-).*$")
+
+
+def completed(figure: Figure, title: str = "") -> Figure:
+    """A figure with what its labels say where its fields are empty, and other names of models."""
+    words = f"{figure.column} {figure.row}"
+    quantity = figure.quantity or headings.quantity(figure.column) or "throughput"
+    nodes, devices = figure.nodes, figure.devices
+    if devices is None and nodes is None:
+        nodes, devices = headings.size(words)
+        number = re.match(r"(?:x ?)?(\d{1,5})\s*x?\s*(?:$|\|)", figure.row.strip(), re.IGNORECASE)
+        number = number or re.fullmatch(r"(\d{1,5})\s*x?", figure.column.strip(), re.IGNORECASE)
+        devices = devices or (int(number[1]) or None if number and not nodes else None)
+    options = dict(figure.options)
+    if re.search(r"w/o clip|without clip", words, re.IGNORECASE):
+        options.setdefault("clip", "off")
+    known = figure.precision or next(filter(None, map(headings.precision, (figure.column, figure.row, title))), "")
+    return replace(
+        figure,
+        table=figure.table or title,
+        quantity=quantity,
+        unit=figure.unit or unit_of(quantity, figure.column, figure.printed),
+        model=model_of(figure.model or headings.model(f"{words} {title}")),
+        device=figure.device or headings.device(f"{words} {title}"),
+        nodes=nodes,
+        devices=devices,
+        origin=figure.origin or "table",
+        options=options,
+        precision=known,
+        batch_of=figure.batch_of or ("device" if figure.batch else ""),
+    )
+
+
+def first_number(told: str) -> float | None:
+    """The number of a cell, whatever stands behind it in brackets or as its spread."""
+    found = number(re.sub(r"\s*\(.*\)$", "", SPREAD.sub("", told)))
+    numbers = re.fullmatch(r"\d+(\s*(,|/|and|\|)\s*\d+)+", told)  # of two precisions: 64 , 32
+    return found[0] if found else 0.0 if numbers else None
+
+
+def unit_of(quantity: str, head: str, printed: str, stated: str = "", of_all: str = "") -> str:
+    if quantity == "throughput":
+        short = stated if re.fullmatch(r"\S+", stated) else ""
+        return headings.unit(head) or headings.unit(stated, True) or short or headings.unit(printed) or of_all
+    if quantity in ("time_to_train", "other"):
+        time = TIMES.search(f"{normal(head)} {printed} {stated}")
+        return SYNONYMS.get(time[0].lower(), time[0].lower()) if time else "%" if "%" in head + printed else ""
+    return "%" if "%" in head + printed else "x" if quantity == "speedup" else ""
+
+
+def size_of(told: Mapping[str, str]) -> tuple[int | None, int | None]:
+    devices, nodes, each, parallel = (
+        whole_number(told.get(key, "")) for key in ("devices", "nodes", "per_node", "parallel")
+    )
+    whole = devices or (nodes * each if nodes and each else each if each and not nodes else None)
+    return nodes, whole or (parallel if not nodes else None)
+
+
+def whole_number(told: str) -> int | None:
+    found = re.match(r"x?\s*(\d{1,7})\b", told.replace(",", ""))
+    return (int(found[1]) or None) if found else None
+
+
+def number_of(figure: Figure, told: str, head: str) -> str:
+    """Of a cell with a number for each precision, as `64 , 32`, the one of a figure's; empty where that is open."""
+    order = headings.order(head)
+    numbers = re.findall(r"\d+", told if len(order) == 2 else re.sub(r"(?<=\d),(?=\d{3}\b)", "", told))
+    if len(numbers) == 1:
+        return str(numbers[0])
+    mine = figure.precision not in ("fp32", "tf32")
+    return str(numbers[order.index(mine)]) if len(numbers) == len(set(order)) == 2 and figure.precision else ""

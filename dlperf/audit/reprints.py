@@ -1,0 +1,179 @@
+"""Rules on figures that a source prints twice: a column again in another table, a cell again in the prose. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+
+from dlperf.audit import headings
+from dlperf.audit.agreement import estimators_differ, may_be_of
+from dlperf.audit.cells import Cell, Subject, counted, series
+from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, of
+from dlperf.audit.scaling import NOISE
+from dlperf.figures.published import number
+
+#: digits of a cell by which it is known again; one cell of 9,000 has those of another by chance
+SHARP = 4
+#: by which figures differ that were measured again, in the tables of NVIDIA's and PaddlePaddle's READMEs
+AGAIN = 0.10
+#: of a source, columns that are held against each other
+MOST = 2000
+
+#: cells of one column, or row, by number of devices
+Line = Mapping[int, Cell]
+
+
+def differs(subject: Subject) -> Iterator[Finding]:
+    """A column that stands in two tables: most of its cells with the same digits, one or two with others."""
+    if not subject.plain:
+        return
+    lines: list[Line] = [
+        {one.devices: one for one in several}
+        for several in series([one for one in subject.rates if not one.of_log], (lambda one: one.batch,))
+    ]
+    lines = lines[:MOST]
+    holders: dict[Hashable, list[int]] = {}
+    for at, line in enumerate(lines):
+        for size, one in line.items():
+            if one.digits >= SHARP - 1:
+                holders.setdefault((size, one.number), []).append(at)
+    pairs = Counter((a, b) for several in holders.values() for n, a in enumerate(several) for b in several[n + 1 :])
+    told: set[int] = set()
+    for (a, b), count in pairs.items():
+        for one, other in _odd(lines[a], lines[b], count):
+            known = one.figure.table != other.figure.table and _told_apart(one, other)
+            if id(one) not in told and known:
+                told |= {id(one), id(other)}
+                yield _finding(one, other, count)
+
+
+def _odd(first: Line, second: Line, count: int) -> list[tuple[Cell, Cell]]:
+    """Cells of the second that are not the first's; none where the two are not known to be one column."""
+    shared = [(second[size], first[size]) for size in first if size in second]
+    odd = [(one, other) for one, other in shared if _apart(one, other)]
+    same = [one for one, other in shared if one.number == other.number]
+    if not odd or not same or not all(_may_be(one, other) for one, other in shared):
+        return []
+    sharp = sum(one.digits >= SHARP for one in same)
+    if len(same) > 1 and sharp and len(odd) <= max(1, len(shared) // 3):
+        return odd
+    certain = sharp and odd[0][0].number and abs(odd[0][1].number / odd[0][0].number - 1) > NOISE
+    certain = certain and len(odd) == 1 and len(shared) == 2 and _mistyped(*(one.figure.printed for one in odd[0]))
+    return odd if certain and may_be_of(*odd[0]) else []
+
+
+def _mistyped(a: str, b: str) -> bool:
+    """Whether numbers of five digits or more differ by two that are put in, left out or another."""
+    first, second = (re.sub(r"\D", "", one) for one in (a, b))
+    before = list(range(len(second) + 1))
+    for at, digit in enumerate(first, 1):
+        line = [at]
+        for n, other in enumerate(second, 1):
+            line.append(min(before[n] + 1, line[-1] + 1, before[n - 1] + (digit != other)))
+        before = line
+    return slipped(a, b) or (len(first) == len(second) > SHARP and before[-1] <= 2)
+
+
+def _may_be(a: Cell, b: Cell) -> bool:
+    """Whether nothing that both tell differs, but for words that no field has."""
+    one, other = a.figure, b.figure
+    told = [(getattr(one, key).lower(), getattr(other, key).lower()) for key in ("model", "precision", "framework")]
+    told += [(counted(one.unit), counted(other.unit)), (one.options.get("sequence"), other.options.get("sequence"))]
+    batches = a.batch == b.batch or not (a.batch[1] and b.batch[1])
+    return batches and all(x == y or not x or not y for x, y in told) and not estimators_differ(a, b)
+
+
+def _apart(a: Cell, b: Cell) -> bool:
+    return a.low > b.high or b.low > a.high
+
+
+def _told_apart(one: Cell, other: Cell) -> bool:
+    """Whether it is a mistake in typing, or so near that it was measured again, and not a change that is shown."""
+    near = abs(one.number / other.number - 1) < AGAIN
+    return near or slipped(one.figure.printed, other.figure.printed)
+
+
+def _finding(one: Cell, other: Cell, count: int) -> Finding:
+    """The one that stands in the later table. A warning where it may be of another network between hosts."""
+    apart = max(one.number, other.number) / min(one.number, other.number) - 1
+    slip = slipped(one.figure.printed, other.figure.printed)
+    expected = f"{other.figure.printed}, as in {other.figure.table} ({other.where}), with which {count} more agree"
+    found = f"{one.figure.printed}, {100 * apart:.1f} % apart"
+    return of(one, ERROR if slip and apart > NOISE else WARNING, expected, found)
+
+
+def slipped(a: str, b: str) -> bool:
+    """Whether two numbers of as many digits differ in one of them, or in the order of two or more."""
+    digits = [re.sub(r"\D", "", one) for one in (a, b)]
+    if len(digits[0]) != len(digits[1]) or digits[0] == digits[1] or len(digits[0]) < SHARP:
+        return False
+    wrong = [n for n in range(len(digits[0])) if digits[0][n] != digits[1][n]]
+    moved = sorted(digits[0]) == sorted(digits[1]) and wrong[-1] - wrong[0] < SHARP
+    return len(wrong) == 1 or moved
+
+
+#: of prose, a rate with its unit
+_RATE = re.compile(
+    rf"(?<![\d.,])(\d[\d,]*(?:\.\d+)?) ?\**_* ?(?:k|thousand)?(?={headings.UNITS.pattern})", re.IGNORECASE
+)
+
+
+def in_prose(subject: Subject) -> Iterator[Finding]:
+    """Rates of a sentence that names a number of devices, against the cells on as many."""
+    cells: dict[int, list[Cell]] = {}
+    for one in subject.rates:
+        if not one.of_log and one.size:
+            cells.setdefault(one.size, []).append(one)
+    for line, sentence in _sentences(subject.prose):
+        size = headings.size(sentence)[1]
+        rates = [found for found in _RATE.finditer(sentence)]
+        mine = [one for one in cells.get(size or 0, ()) if _speaks_of(sentence, one)]
+        if len(rates) != 1 or not mine:
+            continue
+        printed = rates[0][1].rstrip(",")
+        told = number(printed)
+        if told is None or any(abs(one.number - told[0]) <= max(one.ulp, told[1]) for one in mine):
+            continue
+        near = [one for one in mine if one.digits >= SHARP - 1 and slipped(printed, one.figure.printed)]
+        if len(near) == 1 and abs(told[0] / near[0].number - 1) > NOISE:
+            expected = f"{printed}, as its text says: “{line[:80]}”"
+            yield of(near[0], ERROR, expected, near[0].figure.printed)
+
+
+def _sentences(prose: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Each with its line, without stars."""
+    for line in prose:
+        plain = re.sub(r"[*_`]{1,3}", "", line)
+        yield from ((plain, one) for one in re.split(r"(?<=[.;!?])\s+(?=[A-Z])", plain))
+
+
+def _speaks_of(sentence: str, one: Cell) -> bool:
+    """Whether a sentence names no other precision, framework or model, and counts the same."""
+    figure = one.figure
+    unit = headings.unit(sentence, True)
+    pairs = (
+        (headings.precision(sentence), figure.precision),
+        (headings.framework(sentence), figure.framework),
+        (counted(unit) if unit else "", counted(figure.unit) if figure.unit else ""),
+    )
+    return all(a == b or not a or not b for a, b in pairs)
+
+
+RULES = (
+    Rule(
+        "reprint that differs",
+        "A column that stands in two tables has the same figures in both.",
+        ERROR,
+        "two cells that agree, one of four digits, for each that does not: by chance less than once in 10^6; an error "
+        "where one digit is another or digits changed places, by more than 2 %; else up to 10 % a warning",
+        differs,
+    ),
+    Rule(
+        "prose and table",
+        "A rate in the prose of a source is that of the cell which it speaks of.",
+        ERROR,
+        "one digit of four or more is another, or digits changed places, and no cell on as many devices has the figure",
+        in_prose,
+    ),
+)
