@@ -25,9 +25,8 @@ Label = Annotated[str, Meta(max_length=1000)]
 Number = Annotated[float, Meta(ge=-1e18, le=1e18)]
 #: of one or the other
 Amount = Annotated[int, Meta(ge=0, le=2**60)] | Annotated[float, Meta(ge=0, le=1e18)]
+Work = tuple[int, int, int, int, str, str]  # see Job.work
 
-#: see Job.work
-Work = tuple[int, int, int, int, str, str]
 #: what a record holds of a probe together, or not at all
 TOGETHER: Mapping[str, tuple[frozenset[str], ...]] = {
     "input": (frozenset({"samples", "seconds"}),),
@@ -53,8 +52,7 @@ class Job:
     the images in data_dir. kind: of its system, a name of dlperf.kind. about: what a reader must know of a row that is
     not native, see ABOUT. repeats: of a row whose runs were made elsewhere, how many there are; 0: as many as the
     protocol says. duplicate_of: of a row that is made once more, "pytorch#2", to see how far apart two rows of one
-    system come out, the id of the first. servers: parameter servers, on all nodes together; ps_mode: of them, see
-    dlperf.adapters.api.
+    system come out, the id of the first. servers, ps_mode: parameter servers on all nodes, and how they take pushes.
     """
 
     id: Label
@@ -81,7 +79,7 @@ class Job:
     image: str = ""
     repeats: Count = 0
     duplicate_of: Label = ""
-    servers: Annotated[int, Meta(ge=0, le=2**20)] = 0
+    servers: Count = 0
     ps_mode: Label = ""
 
     @property
@@ -107,8 +105,8 @@ class Job:
 
     @property
     def work(self) -> Work:
-        """What must be the same for two rates to be compared: nodes, devices on each, batch, parameter servers and
-        their mode, and whether it is read from files: by what loader is a framework's own matter."""
+        """What must be the same for two rates to be compared: nodes, devices on each, batch, parameter servers, their
+        mode, and whether it is read from files: by what loader is a framework's own matter."""
         read = "synthetic" if self.input == "synthetic" else "files"
         return self.nnodes, self.nproc_per_node, self.batch_size, self.servers, self.ps_mode, read
 
@@ -194,8 +192,7 @@ class Record:
     nobody knows the conditions of its GPUs; empty where they are known, and on a CPU. work: what
     dlperf.proof.references says of it, and dlperf.proof.audit of one run of a row. stages: where its seconds went, see
     dlperf.runs.stages. code: digest of what its workers ran, see dlperf.runs.bundle; empty for scripts that are not
-    ours, and in older records. servers: of each parameter server that told, host, seconds, cpu_seconds and
-    peak_memory_bytes.
+    ours, and in older records. servers: where each parameter server was, and what it used.
     """
 
     job: Job

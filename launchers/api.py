@@ -335,7 +335,8 @@ def several(
         start = _container(launch, "inside")
     text = "".join(f"{name})\n{body}exit\n;;\n" for name, body in parts.items() if body)
     head = f"#!/bin/sh\n{head}{comment(launch.title)}"
-    return f'{head}case "$1" in\n{text}esac\n{ONCE}{HERE}rm -f rank*.json server*.json versions*.json\n{start}'
+    met = f"rank*.json {'server*.json ' if launch.servers else ''}versions*.json"
+    return f'{head}case "$1" in\n{text}esac\n{ONCE}{HERE}rm -f {met}\n{start}'
 
 
 BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")

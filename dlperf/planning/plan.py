@@ -109,7 +109,7 @@ def _placed(spec: Spec, adapter: Adapter, row: Job, place: Place) -> Job | Skip:
         return _skip(row, support.status, support.why, nnodes, nproc)
     placed = replace(
         row,
-        id=_id(row.model, row.precision, row.system, _batch(spec, batch_size), nnodes, nproc, servers, mode),
+        id=_id(row.model, row.precision, row.system, _batch(spec, batch_size), place),
         batch_size=batch_size,
         nnodes=nnodes,
         nproc_per_node=nproc,
@@ -134,7 +134,7 @@ def _made(spec: Spec, adapter: Adapter, row: Job, nnodes: int, nproc: int, own: 
     one = fits[0]
     return replace(
         row,
-        id=_id(row.model, row.precision, row.system, one.batch_size, nnodes, nproc),
+        id=_id(row.model, row.precision, row.system, one.batch_size, Place(nnodes, nproc)),
         batch_size=one.batch_size,
         nnodes=nnodes,
         nproc_per_node=nproc,
@@ -355,17 +355,9 @@ def _batch(spec: Spec, batch_size: int) -> int | str:
     return "max" if spec.largest_batch else batch_size
 
 
-def _id(
-    model: str,
-    precision: str,
-    system: str,
-    batch_size: int | str,
-    nnodes: int = 1,
-    nproc: int = 1,
-    servers: int = 0,
-    mode: str = "",
-) -> str:
+def _id(model: str, precision: str, system: str, batch_size: int | str, place: Place | None = None) -> str:
     """ "bert_base-fp32-pytorch-b4", "bert_base-fp32-pytorch-2n8d-b4", "word2vec-fp32-mxnet-1n2d+2s-async-b100"."""
+    nnodes, nproc, _, servers, mode = place or Place(1, 1)
     size = f"-{nnodes}n{nproc}d" if nnodes * nproc > 1 or servers else ""
     size += f"+{servers}s-{mode}" if servers else ""
     return file_name(f"{model}-{precision}-{system}{size}-b{batch_size}")
@@ -374,8 +366,8 @@ def _id(
 def id_of(job: Job, spec: Spec) -> str:
     """The id that the plan gives a row."""
     system, _, again = job.system.rpartition("#") if job.duplicate_of else (job.system, "", "")
-    place = (job.nnodes, job.nproc_per_node, job.servers, job.ps_mode)
-    made = _id(job.model, job.precision, system, _batch(spec, job.batch_size), *place)
+    place = Place(job.nnodes, job.nproc_per_node, 0, job.servers, job.ps_mode)
+    made = _id(job.model, job.precision, system, _batch(spec, job.batch_size), place)
     return made + (f"-again{again}" if again else "")
 
 
