@@ -30,6 +30,13 @@ PRECISIONS = {
     "amp_bf16": "mixed precision: bfloat16 where it is safe, float32 weights, no loss scaling",
 }
 
+#: how parameter servers take what workers push -> what it means
+PS_MODES = {
+    "sync": "each step's pushes of all workers are added up, and applied once",
+    "async": "each push is applied when it comes; a worker may have pulled before others' were",
+    "geo": "workers train their own copies, and push how far they went every so many steps",
+}
+
 #: values of a sketch at most (dlperf.adapters.trace), a prime, so that neither rows nor columns of a tensor fall into
 #: one sum; here, since the core needs it without numpy
 WIDTH = 127
@@ -86,6 +93,7 @@ class Job(NamedTuple):
     threads: CPU threads that each rank's framework may use.
     meeting_seconds: how long ranks wait for each other at the start.
     options: the switches that adapter.toml declares, all of them, as strings: compile, clip_norm, layout ...
+    servers: parameter servers, over all nodes; 0 where each rank has all parameters. ps_mode: of them, one of PS_MODES.
     warmup_seconds, window_seconds: what warm-up (after its first step) and a window take at least; of a fast device
         steps alone are over before its clocks and its power have settled.
     """
@@ -112,6 +120,8 @@ class Job(NamedTuple):
     warmup_seconds: float = 0.0
     window_seconds: float = 0.0
     options: Mapping[str, str] = {}
+    servers: int = 0
+    ps_mode: str = ""
 
     @property
     def mixed(self) -> bool:
@@ -145,7 +155,8 @@ class Trainer(Protocol):
     """A model built and ready to train. It owns no loop, no clock and no log.
 
     With several ranks, each trains on its own batch; the gradients' mean over the ranks is clipped and applied, so
-    that all ranks keep the same weights. BatchNorm's statistics are each rank's own.
+    that all ranks keep the same weights. BatchNorm's statistics are each rank's own. With servers, `wait` returns once
+    all that this worker pushed is applied, and `parameters` pulls them.
 
     parameter_count: trained values, as the framework counts them.
     effective: what really runs, read back from the framework where that is possible; keys in EFFECTIVE,
@@ -182,7 +193,7 @@ class Trainer(Protocol):
     def all_reduce(self, count: int) -> Callable[[], float]:
         """With several ranks: a call that adds up `count` float32 ones over all ranks, by the means that gradients
         take, and returns the first sum when it is there. All ranks call it together. It serves as the barrier before
-        a window, and, outside of windows, to measure the network."""
+        a window, and, outside of windows, to measure the network; with servers as the barrier alone."""
 
     def parameters(self) -> "Iterable[Tuple[str, Union[ndarray, Sparse]]]":
         """All tensors that dlperf.models lists, BatchNorm's statistics included, as canonical names and layouts. A
@@ -229,8 +240,9 @@ class ModelModule(Protocol):
 
     def serve(self, job: Job, ranks: "Ranks") -> None:
         """Optional, for parameter servers: what a process whose `ranks.role` is "server" runs in place of `build`,
-        until the workers have left. Workers and servers are counted apart, each from 0; only workers train and are
-        timed. No launcher of ours starts servers yet."""
+        until the workers have left: `ranks.workers` and `ranks.servers` say where all are. Workers and servers are
+        counted apart, each from 0; only workers train and are timed. One that has not ended GRACE seconds of
+        dlperf.adapters.spawn after the last worker is ended."""
 
     def pixels(self, job: Job) -> "Iterable[Tuple[ndarray, int]]":
         """Where the family's INPUT is "photos". Each image of the data folder once, with its label (from 0), in any

@@ -18,7 +18,8 @@ class Ranks(NamedTuple):
 
     addresses, ports: by rank, the IP address at which its node is reached, and a port that was free there. ports[0] is
     for whatever the framework's ranks meet at. role: "worker", or "server" for a process that keeps parameters and does
-    not train, see dlperf.adapters.api.ModelModule.serve; each role has ranks of its own.
+    not train, see dlperf.adapters.api.ModelModule.serve; each role has ranks of its own. workers, servers: where there
+    are servers, "address:port" of each process of a role, by rank.
     """
 
     rank: int = 0
@@ -28,6 +29,8 @@ class Ranks(NamedTuple):
     addresses: Tuple[str, ...] = ()
     ports: Tuple[int, ...] = ()
     role: str = "worker"
+    workers: Tuple[str, ...] = ()
+    servers: Tuple[str, ...] = ()
 
     @property
     def nnodes(self) -> int:
@@ -48,6 +51,8 @@ class Lost(Exception):
     """Other ranks did not come, or are not what this one is."""
 
 
+#: role -> what files and messages call a process of it, and the variable that says how many there are
+ROLES = {"worker": ("rank", "DLPERF_WORKER_COUNT"), "server": ("server", "DLPERF_SERVER_COUNT")}
 #: launcher -> its variables for rank, world_size, local_rank and local_size. DLPERF_LAUNCHER says which row holds, so
 #: that a process started inside somebody's allocation does not take it for its own. "env" is for all others: torchrun's
 #: names, which dlperf's own starter of local ranks sets too.
@@ -77,14 +82,23 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Ranks:
 def meet(place: Ranks, folder: str, host: str, seconds: float, environ: MutableMapping[str, str] = os.environ) -> Ranks:
     """Tell the other ranks where this one is, and learn where they are. Returns `place` with addresses and ports.
 
-    Sets torchrun's variables too: some frameworks read them as they are imported. Lost, which names ranks and hosts, if
-    some do not come within `seconds`.
+    Sets torchrun's variables too: some frameworks read them as they are imported; the master is worker 0 in each role.
+    Lost, which names ranks and hosts, if some do not come within `seconds`.
     """
     address = _own_address([name for name in environ.get("DLPERF_HOSTS", "").split(",") if name])
-    found = _exchange(place, folder, "rank", {"host": host, "address": address, "port": _free_port(address)}, seconds)
+    own, facts = ROLES[place.role][0], {"host": host, "address": address, "port": _free_port(address)}
+    found = _exchange(place, folder, own, facts, seconds)
     place = place._replace(addresses=tuple(one["address"] for one in found), ports=tuple(one["port"] for one in found))
+    master = place.endpoints[0]
+    if ROLES["server"][1] in environ:
+        ends = {}
+        for role, (name, count) in ROLES.items():
+            each = _gather(place._replace(world_size=int(environ[count])), folder, name, seconds)
+            ends[f"{role}s"] = tuple(f"{each[rank]['address']}:{each[rank]['port']}" for rank in sorted(each))
+        place = place._replace(**ends)  # type: ignore[arg-type]
+        master = place.workers[0]
     environ.update(zip(VARIABLES["env"], map(str, place[:4])))
-    environ.update(MASTER_ADDR=place.addresses[0], MASTER_PORT=str(place.ports[0]))
+    environ.update(zip(("MASTER_ADDR", "MASTER_PORT"), master.rsplit(":", 1)))
     return place
 
 
@@ -122,9 +136,10 @@ def _gather(place: Ranks, folder: str, name: str, seconds: float) -> Dict[int, D
         if not missing:
             return found
         if time.monotonic() > deadline:
+            hosts = ", ".join(sorted({one["host"] for one in found.values()}))
             raise Lost(
-                f"{ranks(missing)} of {place.world_size} did not come within {seconds:g} s; "
-                f"there are {ranks(sorted(found))}, on {', '.join(sorted({one['host'] for one in found.values()}))}"
+                f"{ranks(missing, name)} of {place.world_size} did not come within {seconds:g} s; "
+                f"there are {ranks(sorted(found), name)}, on {hosts}"
             )
         time.sleep(pause)
         pause = min(0.05, 1.5 * pause)
@@ -134,9 +149,10 @@ def _listed(versions: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
-def ranks(numbers: Sequence[int]) -> str:
-    """ "rank 3", "ranks 1, 2"."""
-    return ("rank " if len(numbers) == 1 else "ranks ") + ", ".join(map(str, numbers))
+def ranks(numbers: Sequence[int], name: str = "rank") -> str:
+    """ "rank 3", "ranks 1, 2"; "servers 0, 1"."""
+    several = name if name in ("rank", "server") else "rank"
+    return (f"{several} " if len(numbers) == 1 else f"{several}s ") + ", ".join(map(str, numbers))
 
 
 def await_port(address: str, port: int, seconds: float) -> None:

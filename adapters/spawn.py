@@ -1,8 +1,10 @@
-"""Starts the ranks of one node: `python -m dlperf.adapters.spawn COUNT COMMAND...`, each with torchrun's variables.
+"""Starts the ranks of one node: `python -m dlperf.adapters.spawn COUNT[+SERVERS] COMMAND...`, each with torchrun's
+variables. Parameter servers run the same command, with DLPERF_ROLE=server and ranks of their own.
 
 NODE_RANK and NNODES say which node of how many this is; one of one where they are not set. Standard library only. When
-a rank fails, the others have GRACE seconds to say what they saw of it, and are ended; the exit code is that of the
-first. What ended it is the last line of standard error: "rank 1 on HOST was ended by signal 9 (SIGKILL)".
+a process fails, the others have GRACE seconds to say what they saw of it, and are ended; the exit code is that of the
+first. What ended it is the last line of standard error: "rank 1 on HOST was ended by signal 9 (SIGKILL)". Servers have
+as long to end once all workers have; some never end by themselves.
 """
 
 import contextlib
@@ -12,23 +14,33 @@ import signal
 import socket
 import sys
 import time
-from typing import Dict, List, Mapping, Optional, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 GRACE = 3.0
 
 
+class Process(NamedTuple):
+    role: str
+    rank: int
+
+
 def main(argv: List[str]) -> int:
-    count, command = int(argv[0]), argv[1:]
+    counts = dict(zip(("worker", "server"), map(int, argv[0].split("+"))))
+    command, several = argv[1:], "+" in argv[0]
     die_with_parent()
     node, nnodes = int(os.environ.get("NODE_RANK", "0")), int(os.environ.get("NNODES", "1"))
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    pids = {}
+    pids: Dict[int, Process] = {}
     try:
-        for local_rank in range(count):
-            rank = node * count + local_rank
-            names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
-            places = dict(zip(names, map(str, (rank, nnodes * count, local_rank, count))))
-            pids[_start(command, dict(os.environ, **places))] = rank
+        for role, count in counts.items():
+            for local_rank in range(count):
+                rank = node * count + local_rank
+                names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+                places = dict(zip(names, map(str, (rank, nnodes * count, local_rank, count))))
+                if several:
+                    places.update({f"DLPERF_{one.upper()}_COUNT": str(nnodes * of) for one, of in counts.items()})
+                    places["DLPERF_ROLE"] = role
+                pids[_start(command, dict(os.environ, **places))] = Process(role, rank)
         return _wait(pids)
     finally:
         for pid in pids:
@@ -53,34 +65,40 @@ def _start(command: List[str], environ: Mapping[str, str]) -> int:
 VIOLENT = (signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 
 
-def _wait(pids: Dict[int, int]) -> int:
-    """Until all have succeeded, or one has not and the others had their time. Returns the exit code."""
-    failed: List[Tuple[int, int]] = []
+def _wait(pids: Dict[int, Process]) -> int:
+    """Until all have succeeded, or one has not or servers alone are left, and the others had their time. Returns the
+    exit code."""
+    failed: List[Tuple[Process, int]] = []
     deadline: Optional[float] = None
     while pids:
-        pid, status = os.waitpid(-1, os.WNOHANG if failed else 0)
+        pid, status = os.waitpid(-1, os.WNOHANG if deadline else 0)
         if pid == 0:
             if time.monotonic() > deadline:  # type: ignore[operator]
                 break
             time.sleep(0.02)
             continue
-        rank = pids.pop(pid, None)
-        if rank is not None and status:
-            failed.append((rank, status))
+        ended = pids.pop(pid, None)
+        if ended is None:
+            continue
+        left = any(one.role == "worker" for one in pids.values())
+        if status and (left or ended.role == "worker"):  # however a server ends that nobody needs
+            failed.append((ended, status))
+        if status or not left:
             deadline = deadline or time.monotonic() + GRACE
     # On a busy machine the ranks that lost one may be seen to end before it
-    killed = [(rank, status) for rank, status in failed if os.WIFSIGNALED(status) and os.WTERMSIG(status) in VIOLENT]
+    killed = [(one, status) for one, status in failed if os.WIFSIGNALED(status) and os.WTERMSIG(status) in VIOLENT]
     return _tell(*(killed or failed)[0]) if failed else 0
 
 
-def _tell(rank: int, status: int) -> int:
+def _tell(process: Process, status: int) -> int:
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         how, code = f"was ended by signal {number} ({signal.Signals(number).name})", 128 + number
     else:
         code = os.WEXITSTATUS(status)
         how = f"ended with exit code {code}"
-    print(f"rank {rank} on {socket.gethostname()} {how}", file=sys.stderr, flush=True)
+    name = "rank" if process.role == "worker" else process.role
+    print(f"{name} {process.rank} on {socket.gethostname()} {how}", file=sys.stderr, flush=True)
     return code
 
 

@@ -27,7 +27,7 @@ clock, so that the same lines time every framework, and writes one JSON object p
 Beside it, the first rank of each node has the GPUs sampled: gpu.rank<N>.jsonl, see dlperf.adapters.nvml.
 
 A stream that does not close with `end` is a failed run. A parameter server's, events.server<N>.jsonl, has `start`,
-`imported` and `end` alone.
+`met`, `imported` and `end` alone, the last without device memory.
 """
 
 import contextlib
@@ -81,11 +81,12 @@ def main(argv: Sequence[str]) -> int:
         request = json.load(file)
     place = ranks.from_environment()
     name = "rank" if place.role == "worker" else place.role
-    if place.world_size > 1:
+    job = Job(**request["job"])
+    if place.world_size > 1 or job.servers:
         _own_log(os.path.join(events_dir, f"log.{name}{place.rank}.txt"))
     path = os.path.join(events_dir, f"events.{name}{place.rank}.jsonl")
     with open(path, "w", encoding="utf-8") as file:
-        return _run_and_tell(request, Job(**request["job"]), place, Events(file), events_dir)
+        return _run_and_tell(request, job, place, Events(file), events_dir)
 
 
 def _own_log(path: str) -> None:
@@ -119,7 +120,7 @@ def run(request: Dict[str, Any], job: Job, place: ranks.Ranks, events: Events, f
         raise Unsupported(refused)
     if job.device == "cuda" and not (place.local_rank or job.trace_steps or job.pixels):
         _sample_gpus(request, place, folder)
-    if place.world_size > 1 and place.role == "worker":
+    if job.servers or (place.world_size > 1 and place.role == "worker"):
         place = ranks.meet(place, folder, machine["host"], job.meeting_seconds)
         events.write("met")
     package: Any = importlib.import_module(f"dlperf.adapters.{adapter}")
@@ -133,7 +134,12 @@ def run(request: Dict[str, Any], job: Job, place: ranks.Ranks, events: Events, f
         return
     if place.role == "server":
         module.serve(job, place)
-        events.write("end", seconds=time.perf_counter() - began)
+        events.write(
+            "end",
+            peak_memory_bytes=probe.peak_memory_bytes(),
+            cpu_seconds=_cpu_seconds(),
+            seconds=time.perf_counter() - began,
+        )
         return
     if place.world_size > 1:
         ranks.agree(place, folder, machine["host"], versions, job.meeting_seconds)
@@ -152,7 +158,7 @@ def run(request: Dict[str, Any], job: Job, place: ranks.Ranks, events: Events, f
             _product(module, job, events)
         states = States(trainer, job, place, built_bytes)
         job = _warm_up(trainer, job, events, states)
-        barrier = _communication(trainer, place, events) if place.world_size > 1 else None
+        barrier = _communication(trainer, place, job, events) if place.world_size > 1 else None
         counted = counter(job, place)
         for index in range(job.windows):
             samples = counted(states.warmed + job.steps_per_window * index, job.steps_per_window)
@@ -405,10 +411,13 @@ MOST_PROBED = 2**26
 PROBES = 5
 
 
-def _communication(trainer: Trainer, place: ranks.Ranks, events: Events) -> Callable[[], float]:
-    """Measure an all-reduce of the gradients' size, and return the barrier."""
+def _communication(trainer: Trainer, place: ranks.Ranks, job: Job, events: Events) -> Callable[[], float]:
+    """Measure an all-reduce of the gradients' size, where ranks average them so, and return the barrier."""
     count = max(1, min(trainer.gradient_bytes, MOST_PROBED) // 4)
-    probe_network, barrier = trainer.all_reduce(count), trainer.all_reduce(1)
+    barrier = trainer.all_reduce(1)
+    if job.servers:
+        return barrier
+    probe_network = trainer.all_reduce(count)
     seconds = []
     for index in range(1 + PROBES):  # the first one sets up connections and buffers
         _exact(barrier(), place.world_size)

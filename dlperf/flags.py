@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from dlperf import launchers
+from dlperf.adapters.api import PS_MODES
 from dlperf.launchers.containers import ARGUMENTS, ENGINES
 from dlperf.models import ALIASES, FAMILIES, FORMATS, GROUPS
 
@@ -87,6 +88,9 @@ SWEEP = (
     "a row for each value of batch-size or workers (ranks on all nodes together): batch-size=32,64; given again, one "
     "after the other, while all else is as other flags have it"
 )
+PARALLELISM = "data (default): each rank has all parameters; parameter-server: servers have them, and workers train"
+SERVERS = "parameter servers, on all nodes together; several with commas, each a row; default with them: 1"
+MODE = f"how servers take what workers push: {', '.join(PS_MODES)}; several, each a row; default: sync"
 CROSSED = "with several --sweep: each value of one with each of the others"
 ALLOCATION = (
     "what one job of Slurm's or Kubernetes' holds: comparison (default: all rows, in turns); Slurm's also row, or run"
@@ -170,6 +174,10 @@ FLAGS = (
         "2 proves that two ranks together do the work of one, too; default: 1",
         takes="list",
     ),
+    Flag(RANKS, "--parallelism", "P", PARALLELISM),
+    Flag(RANKS, "--servers", "N,...", SERVERS, takes="list"),
+    Flag(RANKS, "--workers", "N,...", "ranks on all nodes together, instead of --nproc-per-node", takes="list"),
+    Flag(RANKS, "--ps-mode", "M,...", MODE, takes="list"),
     Flag(RANKS, "--size", "S,...", SIZE, takes="list"),
     Flag(RANKS, "--sweep", "KEY=N,...", SWEEP, takes="several"),
     Flag(RANKS, "--crossed", "", CROSSED, takes="nothing"),

@@ -25,6 +25,7 @@ Label = Annotated[str, Meta(max_length=1000)]
 Number = Annotated[float, Meta(ge=-1e18, le=1e18)]
 #: of one or the other
 Amount = Annotated[int, Meta(ge=0, le=2**60)] | Annotated[float, Meta(ge=0, le=1e18)]
+Work = tuple[int, int, int, int, str, str]  # see Job.work
 
 #: what a record holds of a probe together, or not at all
 TOGETHER: Mapping[str, tuple[frozenset[str], ...]] = {
@@ -51,7 +52,7 @@ class Job:
     the images in data_dir. kind: of its system, a name of dlperf.kind. about: what a reader must know of a row that is
     not native, see ABOUT. repeats: of a row whose runs were made elsewhere, how many there are; 0: as many as the
     protocol says. duplicate_of: of a row that is made once more, "pytorch#2", to see how far apart two rows of one
-    system come out, the id of the first.
+    system come out, the id of the first. servers, ps_mode: parameter servers on all nodes, and how they take pushes.
     """
 
     id: Label
@@ -78,6 +79,8 @@ class Job:
     image: str = ""
     repeats: Count = 0
     duplicate_of: Label = ""
+    servers: Count = 0
+    ps_mode: Label = ""
 
     @property
     def traits(self) -> Kind:
@@ -97,15 +100,15 @@ class Job:
 
     @property
     def size(self) -> str:
-        """`2n16d`: 2 nodes with 16 devices together."""
-        return f"{self.nnodes}n{self.world_size}d"
+        """`2n16d`: 2 nodes with 16 devices together; `1n2d+2s async`: with 2 parameter servers."""
+        return f"{self.nnodes}n{self.world_size}d" + (f"+{self.servers}s {self.ps_mode}" if self.servers else "")
 
     @property
-    def work(self) -> tuple[int, int, int, str]:
-        """What must be the same for two rates to be compared: nodes, devices on each, batch, and whether it is read
-        from files: by what loader is a framework's own matter."""
+    def work(self) -> Work:
+        """What must be the same for two rates to be compared: nodes, devices on each, batch, parameter servers, their
+        mode, and whether it is read from files: by what loader is a framework's own matter."""
         read = "synthetic" if self.input == "synthetic" else "files"
-        return self.nnodes, self.nproc_per_node, self.batch_size, read
+        return self.nnodes, self.nproc_per_node, self.batch_size, self.servers, self.ps_mode, read
 
 
 #: keys of Job.about: repository and commit of the script; its image; what its batch argument means; how its log is
@@ -189,7 +192,7 @@ class Record:
     nobody knows the conditions of its GPUs; empty where they are known, and on a CPU. work: what
     dlperf.proof.references says of it, and dlperf.proof.audit of one run of a row. stages: where its seconds went, see
     dlperf.runs.stages. code: digest of what its workers ran, see dlperf.runs.bundle; empty for scripts that are not
-    ours, and in older records.
+    ours, and in older records. servers: where each parameter server was, and what it used.
     """
 
     job: Job
@@ -218,6 +221,7 @@ class Record:
     failure: Failure | None = None
     block: Count | None = None
     code: str = ""
+    servers: tuple[Mapping[str, str | Amount], ...] = ()
 
     @property
     def done(self) -> bool:

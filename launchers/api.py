@@ -57,7 +57,7 @@ class Launch:
     job.json. threads: of each rank. variables: of the framework's environment. hosts: of the first `nnodes` nodes;
     empty where the engine finds them. arguments: --launcher-arg. instead: what each rank runs in place of the worker.
     container: what the ranks run in, if they do. emulated: the CPU that qemu-user emulates for the worker. step:
-    whether a job of the engine's that is there holds it.
+    whether a job of the engine's that is there holds it. servers: parameter servers beside the ranks, on all nodes.
     """
 
     title: str
@@ -75,6 +75,7 @@ class Launch:
     container: Container | None = None
     emulated: str = ""
     step: bool = False
+    servers: int = 0
 
     @property
     def world_size(self) -> int:
@@ -82,11 +83,12 @@ class Launch:
 
 
 class Ended(NamedTuple):
-    """The rank that an engine says ended first by a signal: where, and how in words."""
+    """The rank, or with this role the server, that an engine says ended first by a signal: where, and how in words."""
 
     rank: int
     host: str
     how: str
+    role: str = "rank"
 
 
 #: descriptors of locks that outlive this process for as long as something that it ran does
@@ -134,7 +136,8 @@ class Launcher:
     arguments: key of --launcher-arg -> what it is. required: those that must be given. programs: program that must be
     on PATH -> the Debian package, or other place, that has it. in_environment: whether its program comes with some
     frameworks' environments instead; it starts only the adapters whose adapter.toml names it. many_nodes: whether it
-    reaches other machines; needs_hosts: whether it must be told which. allocations: what one of its jobs may hold, the
+    reaches other machines; needs_hosts: whether it must be told which. starts_servers:
+    whether it starts parameter servers beside ranks. allocations: what one of its jobs may hold, the
     usual first; none for an engine without jobs. no_containers: why its ranks can't run in
     containers; empty if they can. In what the engine printed, `ended` finds the first rank that a signal killed, with
     groups rank, host, how; `ended_inside` the first whose container ended that way, with groups rank, host (which may
@@ -150,6 +153,7 @@ class Launcher:
     in_environment = False
     many_nodes = False
     needs_hosts = False
+    starts_servers = False
     allocations: tuple[str, ...] = ()
     no_containers = ""
     ended: re.Pattern[str] | None = None
@@ -247,7 +251,8 @@ class Launcher:
         """The first rank that ended by a signal, by what the engine printed."""
         found = self.ended.search(printed) if self.ended else None
         if found:
-            return Ended(int(found["rank"]), found["host"], " ".join(found["how"].split()))
+            role = found.groupdict().get("role") or "rank"
+            return Ended(int(found["rank"]), found["host"], " ".join(found["how"].split()), role)
         found = self.ended_inside.search(printed) if self.ended_inside else None
         return Ended(int(found["rank"]), found["host"], how_ended(int(found["code"]))) if found else None
 
@@ -330,7 +335,8 @@ def several(
         start = _container(launch, "inside")
     text = "".join(f"{name})\n{body}exit\n;;\n" for name, body in parts.items() if body)
     head = f"#!/bin/sh\n{head}{comment(launch.title)}"
-    return f'{head}case "$1" in\n{text}esac\n{ONCE}{HERE}rm -f rank*.json versions*.json\n{start}'
+    met = f"rank*.json {'server*.json ' if launch.servers else ''}versions*.json"
+    return f'{head}case "$1" in\n{text}esac\n{ONCE}{HERE}rm -f {met}\n{start}'
 
 
 BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")

@@ -11,12 +11,16 @@ from dlperf.shell import quote
 class Local(Launcher):
     name = "local"
     about = "processes on this machine"
-    ended = re.compile(r"^rank (?P<rank>\d+) on (?P<host>\S+) was (?P<how>ended by signal .*)$", re.MULTILINE)
+    starts_servers = True
+    ended = re.compile(
+        r"^(?P<role>rank|server) (?P<rank>\d+) on (?P<host>\S+) was (?P<how>ended by signal .*)$", re.MULTILINE
+    )
 
     def script(self, launch: Launch) -> str:
-        if launch.world_size == 1:
+        if launch.world_size == 1 and not launch.servers:
             return single(launch)
-        spawn = command(launch.python, "-m", "dlperf.adapters.spawn", launch.nproc_per_node)
+        count = f"{launch.nproc_per_node}" + (f"+{launch.servers}" if launch.servers else "")
+        spawn = command(launch.python, "-m", "dlperf.adapters.spawn", count)
         start = f'PYTHONPATH="$PWD"/{quote(launch.code)} exec {spawn} sh "$PWD"/launch.sh rank\n'
         return several(launch, worker(launch, {"DLPERF_LAUNCHER": self.name}), start)
 

@@ -26,7 +26,7 @@ COUNTED = (SLOWER, FASTER, SAME, UNDECIDED, CONTROL, NO_RUN, OTHER_WORK, ONLY_A,
 
 def row(job: Job) -> str:
     """ "bert_base fp32 pytorch, CPU, batch 4"."""
-    size = f", {job.size}" if job.world_size > 1 else ""
+    size = f", {job.size}" if job.world_size > 1 or job.servers else ""
     read = "" if job.input == "synthetic" else f", {job.input} input"
     device = names.device(job.device)
     return text.line(f"{job.model} {job.precision} {job.system}, {device}{size}, batch {job.batch_size}{read}")
@@ -135,6 +135,8 @@ def _data(one: Matched, share: float) -> dict[str, Any]:
         "precision": job.precision,
         "nnodes": job.nnodes,
         "nproc_per_node": job.nproc_per_node,
+        "servers": job.servers,
+        "ps_mode": job.ps_mode,
         "batch_size": job.batch_size,
         "input": job.input,
         "a_samples_per_second": one.rates[0],

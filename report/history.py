@@ -11,7 +11,7 @@ from dlperf.figures.dlperf2020 import DEVICES_OF_NODE, GPU, MONTH, Published, jo
 from dlperf.figures.statistics import Estimate
 from dlperf.figures.summaries import Summary, summarized
 from dlperf.report import names, text
-from dlperf.schema import Comparison, Job
+from dlperf.schema import Comparison, Job, Work
 
 #: of DLPerf's tables
 MACHINE = f"{GPU}, {DEVICES_OF_NODE} in a node"
@@ -52,7 +52,7 @@ class Entry:
     unit: str
     machine: str
     size: str
-    work: tuple[int, int, int, str]
+    work: Work
     framework: str
     title: str
     system: str

@@ -142,7 +142,14 @@ def flops(model_name: str) -> int | None:
 
 def row(job: Job, several: bool) -> str:
     """Of one row of a section. several: whether its rows have several sizes."""
-    return f"{system(job)}, {job.nnodes}×{job.nproc_per_node}, batch {job.batch_size}" if several else system(job)
+    served = f" with {servers(job)}" if job.servers else ""
+    sizes = f"{job.nnodes}×{job.nproc_per_node}{served}, batch {job.batch_size}"
+    return f"{system(job)}, {sizes}" if several else system(job)
+
+
+def servers(job: Job) -> str:
+    """`2 parameter servers (async)`."""
+    return f"{count(job.servers, 'parameter server')} ({job.ps_mode})"
 
 
 def command(job: Job) -> str:
@@ -151,8 +158,9 @@ def command(job: Job) -> str:
 
 
 def size(job: Job) -> str:
-    """`1 node, 2 devices, batch 16 per device`."""
+    """`1 node, 2 devices, 2 parameter servers (async), batch 16 per device`."""
     places = f"{count(job.nnodes, 'node')}, {count(job.world_size, 'device')}"
+    places += f", {servers(job)}" if job.servers else ""
     return f"{places}, batch {job.batch_size} per device"
 
 

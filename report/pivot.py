@@ -12,7 +12,8 @@ from dlperf.report import finding, names, text
 from dlperf.report.shape import Column, Pivot, Row, Table
 from dlperf.schema import Job, Skip
 
-ABOUT = "Medians in {unit}{ranked}. 2n16d: 2 nodes with 16 devices together."
+ABOUT = "Medians in {unit}{ranked}. 2n16d: 2 nodes with 16 devices together{served}."
+SERVED = "; +2s: with 2 parameter servers"
 BOLD, UNRANKED = "; bold: those that may be fastest", ", in no ranking"
 BRACKETS = " A rate in brackets is in no ranking."
 
@@ -42,7 +43,9 @@ def pivot(
         if any(one.job.id in gains for one in group)
     ]
     columns = (*map(Column, heads), *(Column(name, numeric=True) for name in systems))
-    about = ABOUT.format(unit=names.rate_unit(rows[0].job.family), ranked=BOLD if standings else UNRANKED)
+    served = SERVED if any(row.job.servers for row in rows) else ""
+    unit = names.rate_unit(rows[0].job.family)
+    about = ABOUT.format(unit=unit, ranked=BOLD if standings else UNRANKED, served=served)
     return Pivot(
         about + (BRACKETS if any(one.obstacle for ranked in standings for one in ranked) else ""),
         Table(columns, tuple(rates)),

@@ -10,12 +10,12 @@ from dlperf.figures import ranking, statistics, summaries
 from dlperf.figures import standings as standings_
 from dlperf.figures.standings import Standing
 from dlperf.figures.summaries import Summary
-from dlperf.report import bars, effective, finding, inputs, names, overview, power, speeds, stages, text
+from dlperf.report import bars, effective, finding, inputs, names, overview, power, servers, speeds, stages, text
 from dlperf.report.others import others
 from dlperf.report.pivot import pivot
 from dlperf.report.scaling import scaling
 from dlperf.report.shape import Column, Row, Section, Table
-from dlperf.schema import Comparison, Failure, Job, Skip
+from dlperf.schema import Comparison, Failure, Job, Skip, Work
 
 
 def section(
@@ -56,6 +56,8 @@ def section(
         input_about=inputs.about(summaries),
         stages=stages.table(summaries),
         stages_about=stages.ABOUT,
+        servers=servers.table(summaries),
+        servers_about=servers.ABOUT,
         work=work,
         how=how,
         same=same,
@@ -65,7 +67,7 @@ def section(
 
 def _sized(summaries: Iterable[Summary]) -> list[list[Summary]]:
     """Rows that may be compared with each other."""
-    by_work: dict[tuple[int, int, int, str], list[Summary]] = {}
+    by_work: dict[Work, list[Summary]] = {}
     for summary in summaries:
         by_work.setdefault(summary.job.work, []).append(summary)
     return [by_work[key] for key in sorted(by_work)]

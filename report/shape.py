@@ -196,7 +196,7 @@ class Section:
     each other kind. power: what the runs of each size can tell. why: the command that explains the difference between
     the fastest row and the slowest; empty where there is none. scaling: None where all rows are of one device.
     input: None where no row reads and decodes while it trains; input_about: what stands before it.
-    stages: where the rows' wall time went; None where no run tells.
+    stages: where the rows' wall time went; None where no run tells. servers: what parameter servers used; None without.
 
     What really ran: `work`, differences that change how much is done; `how`, other differences; `same`, the rest.
     What the report begins with: where all rows have one size, `brief`, which has throughput's notes, and the size;
@@ -219,6 +219,8 @@ class Section:
     input_about: str
     stages: Table | None
     stages_about: str
+    servers: Table | None
+    servers_about: str
     work: Table | None
     how: Table | None
     same: Table | None

@@ -1,5 +1,5 @@
 """The fake framework's "BERT": the same sleep, another family."""
 
-from dlperf.adapters.fake.resnet import build, product, versions
+from dlperf.adapters.fake.resnet import build, product, serve, versions
 
-__all__ = ["build", "product", "versions"]
+__all__ = ["build", "product", "serve", "versions"]

@@ -1,6 +1,7 @@
 """The fake framework's "ResNet": the whole contract, with sleep in place of work."""
 
 import os
+import selectors
 import signal
 import socket
 import struct
@@ -41,6 +42,41 @@ def build(job, ranks):
     return Trainer(job, ranks)
 
 
+def serve(job, ranks):
+    """A parameter server that adds up what is pushed, and answers each push with how many there were."""
+    address, _, port = ranks.servers[ranks.rank].rpartition(":")
+    concerned = job.options.get("rank") == f"server{ranks.rank}"
+    with socket.create_server((address, int(port)), backlog=len(ranks.workers)) as server:
+        others = [server.accept()[0] for _ in ranks.workers]
+    pushes = 0
+    with selectors.DefaultSelector() as selector:
+        for other in others:
+            selector.register(other, selectors.EVENT_READ)
+        while selector.get_map():
+            for key, _ in selector.select():
+                data = key.fileobj.recv(8, socket.MSG_WAITALL)
+                if not data:
+                    selector.unregister(key.fileobj)
+                    continue
+                pushes += 1
+                key.fileobj.sendall(struct.pack("d", pushes))
+                if concerned:
+                    misbehave(job.options["behave"])
+    if job.options.get("behave") == "stays":
+        time.sleep(1000)
+
+
+def misbehave(how):
+    if how == "crash":
+        raise RuntimeError("the fake framework crashed, as asked")
+    if how == "out_of_memory":
+        raise MemoryError("the fake framework ran out of memory, as asked")
+    if how == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "hang":
+        subprocess.call(["sleep", "1000"])  # a child process: ending the worker alone would leave it behind
+
+
 class Star:
     """Adds up one number over all ranks: each sends its own to rank 0, which sends back the sum."""
 
@@ -50,27 +86,27 @@ class Star:
             with socket.create_server((ranks.addresses[0], ranks.ports[0]), backlog=ranks.world_size) as server:
                 self._others = [server.accept()[0] for _ in range(ranks.world_size - 1)]
         else:
-            self._others = [self._reach(ranks.addresses[0], ranks.ports[0])]
+            self._others = [self.reach(ranks.addresses[0], ranks.ports[0])]
 
     @staticmethod
-    def _reach(address, port):
-        while True:  # until rank 0 listens
+    def reach(address, port):
+        while True:  # until it listens
             try:
-                return socket.create_connection((address, port))
+                return socket.create_connection((address, int(port)))
             except ConnectionRefusedError:
                 time.sleep(0.01)
 
     def total(self, number):
         if self._rank == 0:
-            number += sum(self._receive(other) for other in self._others)
+            number += sum(self.receive(other) for other in self._others)
             for other in self._others:
                 other.sendall(struct.pack("d", number))
             return number
         self._others[0].sendall(struct.pack("d", number))
-        return self._receive(self._others[0])
+        return self.receive(self._others[0])
 
     @staticmethod
-    def _receive(other):
+    def receive(other):
         data = other.recv(8, socket.MSG_WAITALL)
         if len(data) < 8:
             raise ConnectionError("another rank hung up")
@@ -110,6 +146,7 @@ class Trainer:
             self._other = socket.create_server((ranks.addresses[ranks.rank], ranks.ports[ranks.rank]))
         self._sleep = time.sleep
         self._star = Star(ranks) if ranks.world_size > 1 else None
+        self._servers = [Star.reach(*end.rsplit(":", 1)) for end in ranks.servers]
         self._done_at = time.perf_counter()
         self._steps = 0
         self._dtype = "float64" if job.precision == "fp64" else "float32"
@@ -118,8 +155,11 @@ class Trainer:
         self.input_seconds = None
         self.effective = dict.fromkeys(EFFECTIVE + family.EFFECTIVE, "none")
         self.effective.update(precision=job.precision, threads="1", compute_dtype=DTYPES[job.precision])
-        if self._star:
+        if self._servers:
+            self.effective["communication"] = f"parameter servers ({job.ps_mode})"
+        elif self._star:
             self.effective["communication"] = "sockets"
+        if self._star:
             self._star.total(0.0)
         self.shapes = family.shapes(config)
 
@@ -129,6 +169,9 @@ class Trainer:
             time.perf_counter, self._sleep = clock.perf_counter, clock.sleep  # the worker's clock too
         self._batches[self._steps]
         self._steps += 1
+        for server in self._servers:
+            server.sendall(struct.pack("d", 1.0))
+            Star.receive(server)
         self._done_at = max(self._done_at, time.perf_counter()) + self._seconds
         if self._steps > self._job.warmup_steps:
             self._misbehave()
@@ -137,14 +180,7 @@ class Trainer:
     def _misbehave(self):
         if self._behave == "slow":
             self._done_at += self._seconds
-        if self._behave == "crash":
-            raise RuntimeError("the fake framework crashed, as asked")
-        if self._behave == "out_of_memory":
-            raise MemoryError("the fake framework ran out of memory, as asked")
-        if self._behave == "killed":
-            os.kill(os.getpid(), signal.SIGKILL)
-        if self._behave == "hang":
-            subprocess.call(["sleep", "1000"])  # a child process: ending the worker alone would leave it behind
+        misbehave(self._behave)
 
     def wait(self):
         if self._behave != "no_wait":

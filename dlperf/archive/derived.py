@@ -108,7 +108,7 @@ def _told(mine: Files, record: Record) -> Iterator[str]:
         if record.done:
             yield f"it has the events of {ranks} of {record.job.world_size} ranks."
         return
-    stream = read(mine, ranks)
+    stream = read(mine, ranks, record.job.servers)
     if record.done and stream.failure:
         yield f"results.json has figures of it, but by its events it failed: {stream.failure.message}."
         return
@@ -173,9 +173,9 @@ def _times(record: Record, stream: Stream) -> Iterator[str]:
         yield f"it started {shortened(record.started)} in results.json, and at another time by its events."
 
 
-def read(mine: Files, ranks: int) -> Stream:
-    """What its ranks told."""
-    return events.read_job(_Packed(mine), ranks)
+def read(mine: Files, ranks: int, servers: int = 0) -> Stream:
+    """What its ranks and servers told."""
+    return events.read_job(_Packed(mine), ranks, servers=servers)
 
 
 @dataclass(frozen=True)

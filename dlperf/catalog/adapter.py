@@ -84,6 +84,21 @@ class Distributed:
 
 
 @dataclass(frozen=True)
+class Servers:
+    """Whether parameter servers train some families, in some modes; `why` as in Support. mode: see PS_MODES of
+    dlperf.adapters.api."""
+
+    status: str
+    why: str
+    family: tuple[str, ...]
+    device: tuple[str, ...]
+    mode: tuple[str, ...]
+
+    def covers(self, family: str, device: str, mode: str) -> bool:
+        return family in self.family and device in self.device and mode in self.mode
+
+
+@dataclass(frozen=True)
 class Kernels:
     """What the wheel's matrix products and convolutions are in some precisions, on a device that has all of `needs`.
 
@@ -129,6 +144,7 @@ class Adapter:
     support: Sequence[Support]
     options: Mapping[str, Option]
     distributed: Sequence[Distributed] = ()
+    servers: Sequence[Servers] = ()
     formats: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     images: Mapping[str, ImageSpec] = field(default_factory=dict)
     source: Source | None = None
@@ -172,6 +188,14 @@ class Adapter:
             if device in entry.device:
                 return entry
         return Distributed("not_yet", "this adapter trains in one process", (device,))
+
+    def servers_of(self, family: str, device: str, mode: str) -> Servers:
+        """The first entry that covers a combination."""
+        for entry in self.servers:
+            if entry.covers(family, device, mode):
+                return entry
+        what = "has no parameter servers yet" if not self.servers else f"does not mention servers that are {mode}"
+        return Servers("not_yet", f"this adapter {what}", (family,), (device,), (mode,))
 
     def support_of(self, family: str, device: str, precision: str, input: str) -> Support:
         """The one entry that covers a combination."""

@@ -65,6 +65,14 @@ class Distributed(TypedDict, total=False):
     why: str
 
 
+class Servers(TypedDict, total=False):
+    family: Texts
+    device: Texts
+    mode: Texts
+    status: Required[Text]
+    why: str
+
+
 class Kernels(TypedDict, total=False):
     family: Texts
     device: Texts
@@ -182,6 +190,7 @@ class Adapter(TypedDict, total=False):
     support: list[Support]
     options: dict[Text, Option]
     distributed: list[Distributed]
+    servers: list[Servers]
     source: Source
     script: dict[Text, Script]
     formats: dict[Text, Texts]

@@ -18,6 +18,7 @@ from typing import Any
 import dlperf.adapters
 from dlperf import launchers
 from dlperf.adapters import cpu, gpu
+from dlperf.adapters.api import PS_MODES
 from dlperf.catalog import keys
 from dlperf.catalog.adapter import (
     DEVICES,
@@ -28,6 +29,7 @@ from dlperf.catalog.adapter import (
     Distributed,
     Kernels,
     Option,
+    Servers,
     Support,
     Tuned,
 )
@@ -114,6 +116,7 @@ def read(folder: Path) -> Adapter:
         support=[reader.support(index, table, families) for index, table in enumerate(data.get("support", []))],
         options={name: reader.option(name, table) for name, table in data.get("options", {}).items()},
         distributed=[reader.distributed(index, table) for index, table in enumerate(data.get("distributed", []))],
+        servers=[reader.servers(index, table, families) for index, table in enumerate(data.get("servers", []))],
         source=reader.source(data["source"]) if "source" in data else None,
         scripts={model: reader.script(model, table) for model, table in data.get("script", {}).items()},
         imported=imported,
@@ -239,7 +242,7 @@ class _Reader(Foreign):
             input=self.choices(where, table, "input", INPUTS),
         )
 
-    def status(self, where: str, table: keys.Support | keys.Distributed) -> tuple[str, str]:
+    def status(self, where: str, table: keys.Support | keys.Distributed | keys.Servers) -> tuple[str, str]:
         """Status, and the reason, which those that do not run must have."""
         status = self.one_of(f"{where}.status", table["status"], STATUSES)
         if status not in RUNNABLE and not table.get("why"):
@@ -277,6 +280,17 @@ class _Reader(Foreign):
         where = f"distributed[{index}]"
         status, why = self.status(where, table)
         return Distributed(status, why, self.choices(where, table, "device", DEVICES))
+
+    def servers(self, index: int, table: keys.Servers, families: Sequence[str]) -> Servers:
+        where = f"servers[{index}]"
+        status, why = self.status(where, table)
+        return Servers(
+            status,
+            why,
+            self.choices(where, table, "family", families),
+            self.choices(where, table, "device", DEVICES),
+            self.choices(where, table, "mode", tuple(PS_MODES)),
+        )
 
     def launchers(self, where: str, named: Iterable[str]) -> tuple[str, ...]:
         """Launchers that an environment has."""

@@ -50,7 +50,7 @@ class Again:
                 folder,
                 _request(self.source.folder / old.folder),
                 old.command,
-                lambda: events.read_job(folder, job.world_size, spec.protocol.windows),
+                lambda: events.read_job(folder, job.world_size, spec.protocol.windows, job.servers),
                 failures.failure,
                 spec.timeout,
                 lambda: None,

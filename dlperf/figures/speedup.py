@@ -56,4 +56,4 @@ def _scaling(summary: Summary, others: Iterable[Summary]) -> Speedup:
 def _alike(job: Job) -> tuple[object, ...]:
     """What a row and its row on one device have in common."""
     what = (job.system, job.model, job.precision_asked, job.precision, job.device, job.input, job.format, job.data_dir)
-    return *what, tuple(sorted(job.options.items()))
+    return *what, job.servers, job.ps_mode, tuple(sorted(job.options.items()))

@@ -9,7 +9,7 @@ from dlperf.errors import Problem, decimal, did_you_mean, whole_number
 
 #: the largest number that each flag takes: what is beyond is a slip, and would fill the memory or never end
 MOST = {
-    **{"nnodes": 4096, "nproc_per_node": 256, "threads": 4096, "predict": 2**20},
+    **{"servers": 4096, "workers": 2**20, "nnodes": 4096, "nproc_per_node": 256, "threads": 4096, "predict": 2**20},
     **{"batch_size": 10**7, "global_batch_size": 10**7, "seed": 2**32 - 1},
     **{"warmup_steps": 10**6, "windows": 10**6, "steps_per_window": 10**6, "repeats": 1000, "max_blocks": 1000},
     **{"sequence_length": 10**6, "aa": 1000, "timeout": 10**7, "max_time": 10**8},

@@ -9,6 +9,7 @@ from itertools import islice, product
 from typing import Any
 
 from dlperf import launchers
+from dlperf.adapters.api import PS_MODES
 from dlperf.errors import did_you_mean, either, whole_number
 from dlperf.launchers import Jobs, Launcher
 from dlperf.planning import hosts as hosts_
@@ -22,7 +23,8 @@ ROWS = 10_000
 #: nodes, ranks on each, and a batch size, 0 for the one of all rows
 Size = tuple[int, int, int]
 #: what --sweep takes, and the largest value
-SWEPT = {"batch-size": MOST["batch_size"], "workers": MOST["nnodes"] * MOST["nproc_per_node"]}
+SWEPT = {"batch-size": MOST["batch_size"], "workers": MOST["workers"]}
+PARALLELISM = ("data", "parameter-server")
 
 
 class Places(Arguments):
@@ -32,7 +34,7 @@ class Places(Arguments):
     def places(self, run: bool) -> dict[str, Any]:
         """Where ranks go: nodes, ranks on each, hosts, launcher. run: whether any framework is run."""
         hosts = self.hosts()
-        sized = self.sweep(hosts) or self.sizes()
+        sized = self.sweep(hosts) or self.workers(hosts) or self.sizes()
         sizes = tuple((nodes, ranks) for nodes, ranks, _ in sized)
         batches = tuple(batch for _, _, batch in sized)
         nnodes = tuple(dict.fromkeys(nodes for nodes, _ in sizes)) or self.counts("nnodes", (len(hosts) or 1,))
@@ -48,7 +50,10 @@ class Places(Arguments):
                 "nproc_per_node", max(nproc), f"{name} has slots for {slots}. Ask for fewer ranks on each node."
             )
         launcher = self.launcher(max(nnodes), hosts) if run else launchers.find("local")
+        servers, ps_modes = self.servers(nnodes, launcher)
         return {
+            "servers": servers,
+            "ps_modes": ps_modes,
             "nnodes": nnodes,
             "nproc_per_node": nproc,
             "sizes": sizes,
@@ -58,6 +63,26 @@ class Places(Arguments):
             "launcher_arguments": self.launcher_arguments(launcher),
             "allocation": self.allocation(launcher),
         }
+
+    def servers(self, nnodes: Sequence[int], launcher: Launcher) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """Numbers of parameter servers and their modes; none where each rank has all parameters."""
+        parallelism = self.choice("parallelism", PARALLELISM) if self.arguments.get("parallelism") else "data"
+        if parallelism == "data":
+            for name in ("servers", "ps_mode"):
+                if self.arguments.get(name):
+                    says = "there are no parameter servers. Add --parallelism parameter-server, or leave it out."
+                    self.problem(name, self.arguments[name], says)
+            return (), ()
+        if not launcher.starts_servers:
+            able = either([one.name for one in map(launchers.find, launchers.names()) if one.starts_servers])
+            self.problem("launcher", launcher.name, f"it starts no parameter servers yet. Choose --launcher {able}.")
+        servers = self.counts("servers", (1,))
+        for count in servers:
+            if any(count % nodes for nodes in nnodes):
+                nodes = either([str(one) for one in nnodes])
+                self.problem("servers", count, f"they are not as many on each of {nodes} nodes. Choose a multiple.")
+        modes = self.listed("ps_mode", tuple(PS_MODES)) if self.arguments.get("ps_mode") else ("sync",)
+        return servers, modes
 
     def sizes(self) -> tuple[Size, ...]:
         """Those of --size 1n1d,1n8d,2n16d-b64, as reports have them."""
@@ -80,6 +105,16 @@ class Places(Arguments):
                 self.problem(name, self.arguments[name], "--size is given too. Leave out one of them.")
         return tuple(dict.fromkeys(found))
 
+    def workers(self, hosts: Sequence[Host]) -> tuple[Size, ...]:
+        """Those of --workers 2,4, ranks on all nodes together; empty without."""
+        if not self.arguments.get("workers"):
+            return ()
+        for name in ("size", "nproc_per_node"):
+            if self.arguments.get(name):
+                self.problem(name, self.arguments[name], "--workers is given too. Leave out one of them.")
+        each = product(self.counts("nnodes", (len(hosts) or 1,)), self.counts("workers", (1,)))
+        return tuple(dict.fromkeys(self._with((nodes, 1, 0), "workers", count, "workers") for nodes, count in each))
+
     def sweep(self, hosts: Sequence[Host]) -> tuple[Size, ...]:
         """Those of --sweep batch-size=32,64 --sweep workers=1,2: the values of one after those of the other, or each
         with each; empty without."""
@@ -93,7 +128,7 @@ class Places(Arguments):
         if self.arguments.get("size"):
             self.problem("sweep", "", "--size is given too. Leave out one of them.")
         each = (self.counts("nnodes", (len(hosts) or 1,)), self.counts("nproc_per_node", (1,)))
-        base: list[Size] = [(nodes, ranks, 0) for nodes, ranks in product(*each)]
+        base = list(self.workers(hosts)) or [(nodes, ranks, 0) for nodes, ranks in product(*each)]
         found = base if crossed else []
         for name, values in factors.items():
             swept = [self._with(size, name, value) for size in (found if crossed else base) for value in values]
@@ -115,14 +150,15 @@ class Places(Arguments):
                 found[name] = tuple(one for one in numbers if one)
         return found
 
-    def _with(self, size: Size, name: str, value: int) -> Size:
+    def _with(self, size: Size, name: str, value: int, flag: str = "sweep") -> Size:
         nodes, ranks, batch = size
         if name == "batch-size":
             return nodes, ranks, value
         if value % nodes or value // nodes > MOST["nproc_per_node"]:
-            says = f"{value} workers are not as many on each of {nodes} nodes. Choose multiples of {nodes}."
+            says = f"they are not as many on each of {nodes} nodes. Choose multiples of {nodes}."
             most = f"there are at most {MOST['nproc_per_node']} on a node."
-            self.problem("sweep", f"workers={value}", says if value % nodes else most)
+            given = f"workers={value}" if flag == "sweep" else value
+            self.problem(flag, given, says if value % nodes else most)
             return size
         return nodes, value // nodes, batch
 

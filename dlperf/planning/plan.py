@@ -8,10 +8,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from itertools import product
+from typing import NamedTuple
 
 from dlperf import launchers, models
 from dlperf.adapters import cpu, gpu
-from dlperf.catalog.adapter import RUNNABLE, Adapter
+from dlperf.catalog.adapter import RUNNABLE, Adapter, Distributed, Servers
 from dlperf.catalog.environment import EnvironmentSpec, ImageSpec
 from dlperf.launchers.containers import ENGINES, NGC
 from dlperf.planning import scripts, tuned
@@ -50,12 +51,12 @@ def from_spec(spec: Spec, adapters: Mapping[str, Adapter], machine: str | None =
             if isinstance(row, Skip):
                 skips.setdefault((row.system, row.model, row.precision_asked), row)
                 continue
-            for nnodes, nproc, batch_size in spec.grid:
-                placed = _placed(spec, adapters[name], row, nnodes, nproc, batch_size)
+            for size, servers, mode in product(spec.grid, spec.servers or (0,), spec.ps_modes or ("",)):
+                placed = _placed(spec, adapters[name], row, Place(*size, servers, mode))
                 if isinstance(placed, Job):
                     jobs.setdefault(placed.id, placed)
                 else:
-                    key = (placed.system, placed.model, placed.precision_asked, placed.nnodes, placed.nproc_per_node)
+                    key = (placed.system, placed.model, placed.precision_asked, *size[:2], placed.why)
                     skips.setdefault(key, placed)
     return Plan((*jobs.values(), *_duplicates(spec, jobs.values())), tuple(skips.values()))
 
@@ -80,27 +81,42 @@ def _choices(settings: Mapping[str, str]) -> list[dict[str, str]]:
     return [dict(zip(settings, chosen, strict=True)) for chosen in values]
 
 
-def _placed(spec: Spec, adapter: Adapter, row: Job, nnodes: int, nproc: int, own: int) -> Job | Skip:
-    """A row on so many nodes and ranks. own: its batch size, 0 for the one of all rows."""
+class Place(NamedTuple):
+    """Nodes, ranks on each, batch size (0: that of all rows), parameter servers on all nodes, and their mode."""
+
+    nnodes: int
+    nproc: int
+    batch_size: int = 0
+    servers: int = 0
+    mode: str = ""
+
+
+def _placed(spec: Spec, adapter: Adapter, row: Job, place: Place) -> Job | Skip:
+    """A row on so many nodes and ranks."""
+    nnodes, nproc, own, servers, mode = place
     world = nnodes * nproc
     batch_size = spec.global_batch_size // world if spec.global_batch_size else own or row.batch_size
-    support = adapter.distributed_on(spec.device)
+    support: Distributed | Servers = adapter.distributed_on(spec.device)
     if not row.traits.run:
         return _made(spec, adapter, row, nnodes, nproc, own)
     ours = row.traits.worker and launchers.find(spec.launcher).in_environment
     lacks = adapter.lacks_launcher(spec.launcher, row.options) if ours else ""
     if lacks:
         return _skip(row, "option", lacks, nnodes, nproc)
-    if world > 1 and support.status not in RUNNABLE:
+    if servers:
+        support = adapter.servers_of(row.family, spec.device, mode)
+    if (world > 1 or servers) and support.status not in RUNNABLE:
         return _skip(row, support.status, support.why, nnodes, nproc)
     placed = replace(
         row,
-        id=_id(row.model, row.precision, row.system, _batch(spec, batch_size), nnodes, nproc),
+        id=_id(row.model, row.precision, row.system, _batch(spec, batch_size), place),
         batch_size=batch_size,
         nnodes=nnodes,
         nproc_per_node=nproc,
+        servers=servers,
+        ps_mode=mode,
         launcher=spec.launcher if row.traits.worker else "local",  # a script starts its own ranks
-        untested=row.untested or (world > 1 and support.status == "untested"),
+        untested=row.untested or ((world > 1 or servers > 0) and support.status == "untested"),
     )
     by = tuned.about(adapter, placed)
     return replace(placed, about={**scripts.about(adapter, placed), **({"tuned": by} if by else {})})
@@ -118,7 +134,7 @@ def _made(spec: Spec, adapter: Adapter, row: Job, nnodes: int, nproc: int, own: 
     one = fits[0]
     return replace(
         row,
-        id=_id(row.model, row.precision, row.system, one.batch_size, nnodes, nproc),
+        id=_id(row.model, row.precision, row.system, one.batch_size, Place(nnodes, nproc)),
         batch_size=one.batch_size,
         nnodes=nnodes,
         nproc_per_node=nproc,
@@ -339,16 +355,19 @@ def _batch(spec: Spec, batch_size: int) -> int | str:
     return "max" if spec.largest_batch else batch_size
 
 
-def _id(model: str, precision: str, system: str, batch_size: int | str, nnodes: int = 1, nproc: int = 1) -> str:
-    """ "bert_base-fp32-pytorch-b4", "bert_base-fp32-pytorch-2n8d-b4"."""
-    size = f"-{nnodes}n{nproc}d" if nnodes * nproc > 1 else ""
+def _id(model: str, precision: str, system: str, batch_size: int | str, place: Place | None = None) -> str:
+    """ "bert_base-fp32-pytorch-b4", "bert_base-fp32-pytorch-2n8d-b4", "word2vec-fp32-mxnet-1n2d+2s-async-b100"."""
+    nnodes, nproc, _, servers, mode = place or Place(1, 1)
+    size = f"-{nnodes}n{nproc}d" if nnodes * nproc > 1 or servers else ""
+    size += f"+{servers}s-{mode}" if servers else ""
     return file_name(f"{model}-{precision}-{system}{size}-b{batch_size}")
 
 
 def id_of(job: Job, spec: Spec) -> str:
     """The id that the plan gives a row."""
     system, _, again = job.system.rpartition("#") if job.duplicate_of else (job.system, "", "")
-    made = _id(job.model, job.precision, system, _batch(spec, job.batch_size), job.nnodes, job.nproc_per_node)
+    place = Place(job.nnodes, job.nproc_per_node, 0, job.servers, job.ps_mode)
+    made = _id(job.model, job.precision, system, _batch(spec, job.batch_size), place)
     return made + (f"-again{again}" if again else "")
 
 

@@ -65,7 +65,9 @@ class Spec:
     after which none is added; 0: however many. profile: steps of each run that its framework's profiler looks at, after
     the windows; of dlperf.why. turns: of two comparisons whose runs took turns in one session, block by block, what
     both have; of dlperf.diff --rerun. allocation: what one job of the launcher's holds, see Launcher.allocations.
-    batches: of each of sizes its batch size, 0 for the one of all rows; empty where none has its own.
+    batches: of each of sizes its batch size, 0 for the one of all rows; empty where none has its own. servers:
+    numbers of parameter servers, each a row; empty where each rank has all parameters. ps_modes: of them, see
+    dlperf.adapters.api.
     """
 
     models: tuple[str, ...]
@@ -108,6 +110,8 @@ class Spec:
     allocation: str = ""
     sizes: tuple[tuple[int, int], ...] = ()
     batches: tuple[int, ...] = ()
+    servers: tuple[int, ...] = ()
+    ps_modes: tuple[str, ...] = ()
 
     @property
     def grid(self) -> tuple[tuple[int, int, int], ...]:

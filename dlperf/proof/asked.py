@@ -51,7 +51,7 @@ class Asked:
     @property
     def run(self) -> Job:
         """The job that makes it, on synthetic input. Ranks are placed as in the row: on one node if it has several
-        there, else on several nodes."""
+        there, else on several nodes. One rank has one parameter server, if the row has any."""
         nnodes = 1 if self.job.nproc_per_node >= self.ranks else self.ranks
         return replace(
             self.job,
@@ -62,6 +62,7 @@ class Asked:
             nnodes=nnodes,
             nproc_per_node=self.ranks // nnodes,
             launcher=self.job.launcher if self.ranks > 1 else "local",
+            servers=min(self.job.servers, 1) if self.ranks == 1 else self.job.servers,
         )
 
     @property
@@ -80,10 +81,12 @@ def trajectories(job: Job, alone: bool = False, full_size: bool = False) -> list
     """The trajectories that prove a row: in float64 on small input, and in its own precision.
 
     float32 runs at the real size, where its losses must agree with those of the others; low precision on small input.
-    A row of several ranks has one more: in float64 by RANKS ranks together, whose mean must be that of the whole batch.
+    A row of several ranks has one more: in float64 by RANKS ranks together, whose mean must be that of the whole batch;
+    not where parameter servers apply each push by itself, which has no one result.
     alone: only the one in its own precision. full_size: that one at the real size, in any case.
     """
-    together = [replace(_float64(job), ranks=RANKS)] if job.world_size > 1 else []
+    added_up = job.world_size > 1 and job.ps_mode in ("", "sync")
+    together = [replace(_float64(job), ranks=RANKS)] if added_up else []
     if full_size:
         return [Asked(job, job.model, job.precision)]
     own = Asked(job, job.model if job.precision == "fp32" else job.model + "_check", job.precision)

@@ -185,7 +185,7 @@ class Certifier:
                 folder,
                 request(one, spec),
                 command,
-                lambda: events.read_job(folder, one.ranks),
+                lambda: events.read_job(folder, one.ranks, servers=one.run.servers),
                 lambda ended, stream, *where: failures.failure(ended, stream, *where) or _parted(stream),
                 spec.timeout,
                 self._tick,

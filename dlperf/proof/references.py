@@ -236,6 +236,8 @@ def obstacle(job: Job, spec: Spec) -> str:
         return "no proof was asked for (--no-verify)"
     if job.world_size > 1:
         return "the reference trains in one process, and the row has several ranks"
+    if job.servers:
+        return "the reference has its parameters itself, and the row has them on servers"
     if job.input != "synthetic":
         return "the reference reads no files"
     if not find_spec(f"dlperf.adapters.{ADAPTER}.{job.family}"):

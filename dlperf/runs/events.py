@@ -48,7 +48,7 @@ class Stream:
     where it is not what a worker tells, and how; nothing after it is read.
 
     sampled: what sampled the GPUs says of itself, see dlperf.adapters.nvml. ranks: the streams of a job's ranks; empty
-    for a stream of one.
+    for a stream of one. servers: those of its parameter servers.
     """
 
     start: Mapping[str, Any] = field(default_factory=dict)
@@ -73,10 +73,15 @@ class Stream:
     times: Mapping[str, float] = field(default_factory=dict)
     sampled: Mapping[str, Any] = field(default_factory=dict)
     ranks: tuple[Stream, ...] = ()
+    servers: tuple[Stream, ...] = ()
 
     @property
     def failure(self) -> Failure | None:
-        """What went wrong as far as the workers could say it; None for a complete stream."""
+        """What went wrong as far as the workers and servers could say it; None for a complete stream. A server that
+        says nothing was ended when nobody needed it."""
+        for number, server in enumerate(self.servers):
+            if server.failed is not None and (told := server.failure):
+                return replace(told, message=f"server {number}: {told.message}")
         if self.ranks:
             return self._of_ranks() or self._bad
         if self.failed is not None:
@@ -198,13 +203,14 @@ def _timed(event: Mapping[str, Any], samples: Sequence[conditions.Sample]) -> Wi
     )
 
 
-def read_job(folder: messages.Folder, world_size: int, windows: int = 0) -> Stream:
+def read_job(folder: messages.Folder, world_size: int, windows: int = 0, servers: int = 0) -> Stream:
     """The events of all ranks as one stream; that of rank 0 where there is one only. windows: that a whole one has at
-    least."""
+    least. servers: parameter servers beside the ranks."""
     ranks = tuple(_of_rank(folder, rank) for rank in range(world_size))
     first = ranks[0]
     alone = replace(first, windows=tuple(_window((window,), True, first.hosts) for window in first.windows))
     found = merged(ranks) if world_size > 1 else alone
+    found = replace(found, servers=tuple(read(folder / f"events.server{number}.jsonl") for number in range(servers)))
     if found.end is None or len(found.windows) >= windows or found.bad_line:
         return found
     return replace(found, bad_line=f"it ended after {len(found.windows)} of {windows} windows")

@@ -30,10 +30,11 @@ def failure(ended: Exit, stream: Stream, folder: Path, launcher: Launcher | None
     lost = launcher.first_ended(printed(folder)) if launcher else None
     # some abort when they lose one, and Slurm ends those that are left
     follows = any(one.failed for one in stream.ranks) and lost and FOLLOWING.search(lost.how)
-    if lost and stream.ranks and not follows:
-        host = stream.hosts[lost.rank] or lost.host
+    if lost and (stream.ranks or stream.servers) and not follows:
+        host = (stream.hosts[lost.rank] if lost.role == "rank" else "") or lost.host
         kind = "out_of_memory" if ended.machine_ran_out_of_memory else "killed"
-        return Failure(kind, f"rank {lost.rank} on {host}: {lost.how}", _of_rank(folder, lost.rank) or lines)
+        log = _last(_end(folder / f"log.{lost.role}{lost.rank}.txt"))
+        return Failure(kind, f"{lost.role} {lost.rank} on {host}: {lost.how}", log or lines)
     told = stream.failure
     if ended.engine and ended.code in REFUSED and not stream.start:
         error = engine_.explained(ended.engine, "the image", printed(folder))
@@ -109,10 +110,6 @@ def _launcher_said(ended: Exit, stream: Stream, folder: Path, launcher: Launcher
 def printed(folder: Path) -> str:
     """What the launcher and, where they are not apart, the ranks printed last."""
     return "\n".join(_end(folder / name) for name in ("stdout.log", "stderr.log"))
-
-
-def _of_rank(folder: Path, rank: int) -> tuple[str, ...]:
-    return _last(_end(folder / f"log.rank{rank}.txt"))
 
 
 def last_lines(folder: Path) -> tuple[str, ...]:

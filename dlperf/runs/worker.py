@@ -31,6 +31,7 @@ def launch(job: Job, environment: Environment, spec: Spec, name: str, title: str
         container=environment.container(job.device, spec.container_arguments, data_of(job)),
         emulated=environment.emulated,
         step=spec.allocation not in ("", "run"),
+        servers=job.servers,
     )
 
 
@@ -44,6 +45,7 @@ def request(job: Job, spec: Spec, **more: object) -> dict[str, object]:
         "seed": spec.seed,
         "threads": spec.threads,
         "options": dict(job.options),
+        **({"servers": job.servers, "ps_mode": job.ps_mode} if job.servers else {}),
     }
     return {"adapter": job.adapter, "job": {**asked, **more}}
 

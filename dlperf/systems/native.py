@@ -56,7 +56,7 @@ class Native(System):
     def read(
         self, adapter: Adapter, job: Job, spec: Spec, repeat: int, environment: Environment, folder: Path
     ) -> Stream:
-        return events.read_job(folder, job.world_size, spec.protocol.windows)
+        return events.read_job(folder, job.world_size, spec.protocol.windows, job.servers)
 
     def failure(self, ended: Exit, stream: Stream, folder: Path, launcher: Launcher) -> Failure | None:
         return failures.failure(ended, stream, folder, launcher)

@@ -121,7 +121,7 @@ the job to be terminated. The first process to do so was:
 )
 def test_a_killed_container_of_a_rank_is_a_killed_rank(launcher, text, host):
     found = launchers.find(launcher).first_ended(text)
-    assert found == (1, host, "its container was ended by signal 9 (SIGKILL)")
+    assert found == (1, host, "its container was ended by signal 9 (SIGKILL)", "rank")
     assert launchers.find(launcher).first_ended(text.replace("137", "1")) is None
 
 

@@ -147,7 +147,7 @@ PRINTED = {
 @pytest.mark.parametrize("name", PRINTED)
 def test_the_rank_that_a_signal_ended_is_found_in_what_the_engine_printed(name):
     text, expected = PRINTED[name]
-    assert launchers.find(name).first_ended("noise\n" + text) == expected
+    assert launchers.find(name).first_ended("noise\n" + text) == (*expected, "rank")
 
 
 def test_a_rank_that_ended_by_itself_is_not_taken_for_killed():

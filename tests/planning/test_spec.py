@@ -11,6 +11,7 @@ from dlperf.errors import UsageError
 from dlperf.flags import DEFAULTS
 from dlperf.planning import checks, plan
 from dlperf.precision import resolve
+from dlperf.proof import asked
 
 ADAPTERS = reader.adapters()
 
@@ -71,7 +72,7 @@ def test_a_sweep_varies_one_factor_while_the_other_is_as_flags_have_it_or_crosse
         (["--sweep", "workers=1", "--sweep", "workers=2"], "workers is swept twice. Give all its values at once"),
         (
             ["--sweep", "workers=3", "--nnodes", "2", "--launcher", "slurm"],
-            "3 workers are not as many on each of 2",
+            "--sweep workers=3: they are not as many on each of 2",
         ),
         (["--sweep", "workers=512"], "workers=512: there are at most 256 on a node"),
         (["--sweep", "batch-size=4", "--size", "1n1d"], "--size is given too. Leave out one of them"),
@@ -82,11 +83,30 @@ def test_a_sweep_varies_one_factor_while_the_other_is_as_flags_have_it_or_crosse
         (["--sweep", "batch-size=1,4", "-m", "vgg16_cifar"], "--sweep 1: vgg16_cifar has a BatchNorm"),
         (["--crossed", "--sweep", "workers=2"], "it takes the values of one --sweep with those of another"),
         (["--size", "1n1d-b0"], "'1n1d-b0' is not usable"),
+        (["--servers", "2"], "there are no parameter servers. Add --parallelism parameter-server"),
+        (["--parallelism", "servers"], "allowed: data, parameter-server"),
+        (["--parallelism", "parameter-server", "--servers", "0"], "whole numbers from 1 to 4,096"),
+        (["--parallelism", "parameter-server", "--ps-mode", "asynch"], "Did you mean 'async'?"),
+        (["--parallelism", "parameter-server", "--launcher", "slurm"], "slurm: it starts no parameter servers yet"),
+        (["--workers", "2", "--nproc-per-node", "2"], "--workers is given too. Leave out one of them"),
+        (["--workers", "3", "--nnodes", "2", "--launcher", "slurm"], "--workers 3: they are not as many on each of 2"),
     ],
 )
-def test_a_sweep_that_cannot_be_is_one_message(words, said):
+def test_a_sweep_or_servers_that_cannot_be_is_one_message(words, said):
     (found,) = problems(*words)
     assert said in found
+
+
+def test_each_number_of_servers_and_mode_is_a_row_proven_with_one_server():
+    words = "-f fake -m bert_tiny --parallelism parameter-server --servers 1,2 --workers 2 --ps-mode sync,async,geo"
+    made = planned(*words.split())
+    assert [(job.servers, job.ps_mode) for job in made.jobs] == [(1, "sync"), (1, "async"), (2, "sync"), (2, "async")]
+    assert [job.size for job in made.jobs][:2] == ["1n2d+1s sync", "1n2d+1s async"]
+    assert len({job.id for job in made.jobs}) == len({job.work for job in made.jobs}) == 4
+    assert {skip.why for skip in made.skips} == {"a framework that sleeps has no copies of its own"}
+    proofs = {job.ps_mode: asked.trajectories(job) for job in made.jobs[2:]}
+    assert [(one.ranks, one.run.servers) for one in proofs["sync"]] == [(1, 1), (1, 1), (2, 2)]
+    assert [(one.ranks, one.run.servers) for one in proofs["async"]] == [(1, 1), (1, 1)]
 
 
 def test_all_frameworks_by_default_but_not_the_fake_one():

@@ -1,0 +1,42 @@
+"""What the parameter servers of a section's rows used, beside their workers. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import median
+
+from dlperf.figures.summaries import Summary
+from dlperf.report import names, text
+from dlperf.report.shape import Column, Row, Table
+from dlperf.schema import Record
+
+COLUMNS = ("servers", "workers", "CPU of a server (s)", "CPU cores busy, a server", "peak memory of a server (GiB)")
+ABOUT = (
+    "Medians of runs, in each of the server that used most, over its whole life: it also starts, and waits for "
+    "workers. CPU time and memory of other tables are of workers alone."
+)
+
+
+def table(summaries: Sequence[Summary]) -> Table | None:
+    """A row for each row with parameter servers that told what they used."""
+    told = [one for one in summaries if any(record.servers for record in one.done)]
+    if not told:
+        return None
+    columns = (Column("system"), Column("mode"), *(Column(title, numeric=True) for title in COLUMNS))
+    return Table(columns, tuple(map(_row, told)))
+
+
+def _row(summary: Summary) -> Row:
+    job = summary.job
+    runs = [record for record in summary.done if record.servers]
+    busy = median(_most(record, "cpu_seconds", "seconds") for record in runs)
+    used, memory = (median(_most(record, name) for record in runs) for name in ("cpu_seconds", "peak_memory_bytes"))
+    sizes = (f"{job.servers:,}", f"{job.world_size:,}")
+    shown = (text.number(used, 2), text.number(busy, 2), text.gibibytes(math.floor(memory)))
+    return Row((names.system(job), job.ps_mode, *sizes, *shown))
+
+
+def _most(record: Record, name: str, over: str = "") -> float:
+    """Of its servers the largest of a figure, or of one over another."""
+    return max(float(one.get(name, 0)) / (float(one.get(over, 0)) or math.inf if over else 1) for one in record.servers)
