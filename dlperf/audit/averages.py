@@ -86,27 +86,35 @@ def _down(subject: Subject, cells: Sequence[Cell]) -> Iterator[Group]:
     rows: dict[str, dict[str, Cell]] = {}
     for one in cells:
         rows.setdefault(one.figure.row, {})[one.figure.column] = one
-    above: list[tuple[dict[str, str], Mapping[str, Cell]]] = []
-    ended = False
-    for row in rows.values():
-        told = _labels(subject, row)
-        what = next((kind(part) for part in told.values() if kind(part) and not rest(part)), "")
-        if not what:
-            above = [] if ended else above
-            ended = False
-            above.append((told, row))
+    told = [_labels(subject, row) for row in rows.values()]
+    made = [
+        next(((kind(part), head) for head, part in each.items() if kind(part) and not rest(part)), ("", ""))
+        for each in told
+    ]
+    above: list[int] = []
+    lines = list(rows.values())
+    for at, (what, head) in enumerate(made):
+        if not what or OPERATORS.search(normal(head)):
+            above = [] if at and made[at - 1][0] else above
+            above.append(at)
             continue
-        ended = True
-        mine = {head: part for head, part in told.items() if not kind(part) and not re.fullmatch(r"[-–—]*|n/?a", part)}
-        like = [each for each in above if mine.items() <= each[0].items()]
-        runs = bool(like) and all(any(_is_run(*label) for label in each[0].items()) for each in like)
-        number = COUNT.search(" ".join(told.values()))
-        if number and int(number[1]) != len(like):
+        mine = {head: part for head, part in told[at].items() if not kind(part) and not NONE.fullmatch(part)}
+        like = [each for each in above if mine.items() <= told[each].items()]
+        after = [each for each in range(at, len(made)) if not made[each][0] and mine.items() <= told[each].items()]
+        runs = bool(like) and all(any(_is_run(*label) for label in told[each].items()) for each in like)
+        number = COUNT.search(" ".join(told[at].values()))
+        if (number and int(number[1]) != len(like)) or after or not (runs or what in ("mean", "median")):
             continue
+        row, others_ = lines[at], [lines[each] for each in like]
         for column, one in row.items():
-            others = [each[column] for _, each in like if column in each and each[column].value is not None]
+            others = [each[column] for each in others_ if column in each and each[column].value is not None]
             if len(others) > 1 and len(others) == len(like) and _averaged(one) and kind(column) != "spread":
                 yield what, one, others, runs
+
+
+#: a column of what computes means, and a blank in a label
+OPERATORS = re.compile(r"\bop(s|erators?|erations?)?\b|function|kernel|reduc|metric|loss|pool")
+NONE = re.compile(r"[-–—]*|n/?a", re.IGNORECASE)
 
 
 def _labels(subject: Subject, row: Mapping[str, Cell]) -> dict[str, str]:

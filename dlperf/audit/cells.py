@@ -8,11 +8,15 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
 
 from dlperf import models
 from dlperf.figures import rates, summaries
 from dlperf.figures.published import NUMBER, Figure, number
 from dlperf.schema import Comparison
+
+if TYPE_CHECKING:
+    from dlperf.audit.excerpts import Excerpt
 
 #: options that say how often and where a figure was taken, or that differ with the number of devices anyway
 NOTES = frozenset(
@@ -123,7 +127,7 @@ class Subject:
     of a row's label are, by table: `GPUs | Sequence Length | Global Batch Size`.
     plain: whether it is a file, which may belong to others that are named with it. changed: what somebody did to the
     files of a comparison by hand. unread: logs that no figure could be read of, and why.
-    left: rows of its tables that were left out."""
+    left: rows of its tables that were left out. excerpts, prose: of a document, logs that it quotes and its text."""
 
     name: str
     cells: Sequence[Cell]
@@ -133,6 +137,8 @@ class Subject:
     changed: Sequence[str] = ()
     unread: Mapping[str, str] = field(default_factory=dict)
     left: int = 0
+    excerpts: Sequence[Excerpt] = ()
+    prose: str = ""
 
     @cached_property
     def tables(self) -> Mapping[str, Sequence[Cell]]:

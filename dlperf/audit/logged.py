@@ -64,7 +64,8 @@ def losses(subject: Subject) -> Iterator[Finding]:
                 yield of(one, ERROR, "a loss that is a number", one.figure.printed)
                 break
         known = [one for one in several if one.value is not None]
-        if len(known) > 2 and _of_steps(subject, known) and known[-1].number >= known[0].number:
+        quoted = several[0].figure.origin == "log" and subject.excerpts  # a few lines of a document
+        if len(known) > 2 and not quoted and _of_steps(subject, known) and known[-1].number >= known[0].number:
             yield of(known[-1], WARNING, f"below {known[0].figure.printed}, the first", known[-1].figure.printed)
     for cells in subject.tables.values():
         ended = any("loss" in _head(one) and LAST.search(_head(one)) for one in cells)
@@ -262,9 +263,8 @@ def _of_steps(subject: Subject, cells: Sequence[Cell]) -> bool:
     numbers = [int(one) for one in steps if re.fullmatch(r"[0-9]{1,12}", one)]
     gaps = [b - a for a, b in pairwise(numbers)]
     head = subject.labels[cells[0].figure.table].split(" | ")[at]
-    batches = re.search("batch", head, re.IGNORECASE) and all(b == 2 * a for a, b in pairwise(numbers))
-    doubling = len(gaps) > 1 and batches  # batch sizes
-    return len(numbers) == len(cells) and not doubling and all(gap > 0 for gap in gaps)
+    sizes = len(set(gaps)) > 1 and re.search("batch", head, re.IGNORECASE)
+    return len(numbers) == len(cells) and not sizes and all(gap > 0 for gap in gaps)
 
 
 def _at(subject: Subject, cells: Sequence[Cell]) -> int | None:

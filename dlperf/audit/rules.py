@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dlperf.audit import agreement, averages, batches, derived, logged, peak, protocol, runs, scaling
+from dlperf.audit import agreement, averages, batches, derived, documents, logged, peak, protocol, runs, scaling
 from dlperf.audit.cells import Subject
 from dlperf.audit.findings import SEVERITIES, Finding, Rule
 
@@ -20,6 +20,7 @@ RULES: Sequence[Rule] = (
     *protocol.RULES,
     *logged.RULES,
     *averages.RULES,
+    *documents.RULES,
     *runs.RULES,
 )
 

@@ -38,7 +38,7 @@ class Table:
     left: int = 0
 
 
-def tables(text: str, suffix: str) -> list[Table]:
+def tables(text: str, suffix: str, needed: bool = True) -> list[Table]:
     """Of a file, by its suffix and what it looks like. ValueError, with the line where one is at fault, where there is
     none."""
     lines = text.splitlines(keepends=True)
@@ -58,7 +58,7 @@ def tables(text: str, suffix: str) -> list[Table]:
     found = [_in_english(one) for one in found if len(one.head) <= COLUMNS]
     if wide:
         found[-1] = replace(found[-1], left=found[-1].left + sum(len(one.rows) for one in wide))
-    if not found:
+    if not found and needed:
         raise ValueError("no table is in it: a first line of column names and a row of figures are needed")
     return found
 
