@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dlperf.audit import agreement, averages, batches, derived, documents, logged, peak, protocol, runs, scaling
+from dlperf.audit import (
+    agreement,
+    averages,
+    batches,
+    derived,
+    documents,
+    logged,
+    outliers,
+    peak,
+    products,
+    protocol,
+    runs,
+    scaling,
+)
 from dlperf.audit.cells import Subject
 from dlperf.audit.findings import SEVERITIES, Finding, Rule
 
@@ -19,7 +32,9 @@ RULES: Sequence[Rule] = (
     *batches.RULES,
     *protocol.RULES,
     *logged.RULES,
+    *products.RULES,
     *averages.RULES,
+    *outliers.RULES,
     *documents.RULES,
     *runs.RULES,
 )
