@@ -160,8 +160,8 @@ RULES = (
         "another unit",
         "No cell of a column is a thousand or a million times off the others, nor 60 or 3,600 times if they are times.",
         ERROR,
-        "ten times off all others, which span 30 at most, of 60 and 3,600 four, and among them in the other unit; rows of several devices or "
-        "frameworks: a warning",
+        "ten times off all others, which span 30 at most (4 of 60 and 3,600), and among them in the other unit; rows "
+        "of several devices or frameworks: a warning",
         units,
     ),
     Rule(
