@@ -25,11 +25,11 @@ def products(subject: Subject) -> Iterator[Finding]:
         for one in cells:
             rows.setdefault(one.figure.row, []).append(one)
         for what, left, right in FORMULAS:
-            found = []
+            found: list[tuple[Cell, float, float]] = []
             for row in rows.values():
-                (one, number), other = left(row), right(row)
-                if one and number and other:
-                    found.append((one, number, other))
+                (product, number), other = left(row), right(row)
+                if product and number and other:
+                    found.append((product, number, other))
             yield from _unlike(what, found)
 
 
