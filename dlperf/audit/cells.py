@@ -8,15 +8,12 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
 
 from dlperf import models
+from dlperf.audit.excerpts import Excerpt
 from dlperf.figures import rates, summaries
 from dlperf.figures.published import NUMBER, Figure, number
 from dlperf.schema import Comparison
-
-if TYPE_CHECKING:
-    from dlperf.audit.excerpts import Excerpt
 
 #: options that say how often and where a figure was taken, or that differ with the number of devices anyway
 NOTES = frozenset(

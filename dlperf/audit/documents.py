@@ -53,11 +53,10 @@ def _line(one: Excerpt) -> int:
 
 def _rates(subject: Subject, one: Excerpt) -> list[Cell]:
     """Those of a document that count what a log does, as far as both tell."""
-    return [
-        cell
-        for cell in subject.rates
-        if cell.number and (not one.unit or counted(cell.figure.unit) in (one.unit, "", cell.figure.unit.strip()))
-    ]
+    mine = counted(one.unit) if one.unit else ""
+    units = {cell.figure.unit for cell in subject.rates}
+    alike = {unit for unit in units if not mine or counted(unit) in (mine, "", unit.strip())}
+    return [cell for cell in subject.rates if cell.number and cell.figure.unit in alike]
 
 
 def _of_size(rates: Sequence[Cell], one: Excerpt) -> list[Cell]:

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dlperf.audit import steps
-from dlperf.audit.cells import counted
 from dlperf.audit.tables import Table, plain
 
 #: characters of a document's prose that rules look at
@@ -40,8 +39,8 @@ WHOLE = re.compile(
 @dataclass(frozen=True)
 class Excerpt:
     """A log in a document. line: its first. above: the text before it. table: its steps. rates: of its lines that tell
-    one, each with its line, step and rate a second. total: the one that it prints of all of them. unit: of them, as
-    `counted` has it. ended: whether its last line is the end of the run."""
+    one, each with its line, step and rate a second. total: the one that it prints of all of them. unit: of them,
+    `time` where they are made of times. ended: whether its last line is the end of the run."""
 
     line: int
     above: str
@@ -132,7 +131,7 @@ def _rate(line: str) -> tuple[float, bool, str] | None:
         told = before["number"] if before and free and found["unit"] and not signed else found["after"]
         if told and (value := float(told.replace(",", ""))):
             unit = found["unit"] or next((each[0] for each in re.finditer(_UNIT, line, re.IGNORECASE)), "")
-            return value, bool(found["total"]), counted(unit) if unit else ""
+            return value, bool(found["total"]), unit.lower()
     return None
 
 
