@@ -17,7 +17,7 @@ from dlperf.audit.logged import parts
 #: what a row or a column is of others, by its words
 KINDS = (
     ("spread", r"std|stdev|standard|deviation|sd|sem|error|variance|cv|rsd|range|spread|jitter|iqr|ci"),
-    ("mean", r"mean|average|averaged|avg|geomean|gmean|μ"),
+    ("mean", r"mean|average|averaged|avg|geomean|gmean|μ|mittelwert|durchschnitt|moyenne|promedio"),
     ("median", r"median|med|p50"),
     ("least", r"minimum|min"),
     ("most", r"maximum|max"),
@@ -29,12 +29,14 @@ _KIND = re.compile("|".join(rf"(?P<{name}>(?<![a-z])(?:{words})(?![a-z]))" for n
 _NAMES = r"run|trial|repeat|repetition|rep|replica|seed|attempt|measurement|sample|try|round"
 ROW = re.compile(rf"(?:{_NAMES})?\s*[#_-]?\s*(?:\d{{1,3}}|[a-h])", re.IGNORECASE)
 RUNS = re.compile(rf"(?:{_NAMES})s?( (?:id|no|number|#))?")
-COLUMN = re.compile(rf"\b(?:{_NAMES})\s*[#_-]?\s*(?:\d{{1,3}}|[a-h])\b|\b\d(?:st|nd|rd|th) (?:{_NAMES})\b")
+COLUMN = re.compile(rf"\b(?:{_NAMES}|r)\s*[#_-]?\s*(?:\d{{1,3}}|[a-h])\b|\b\d(?:st|nd|rd|th) (?:{_NAMES})\b")
 #: words that an average has beside its name
 PLAIN = re.compile(
     r"\b(arithmetic|geometric|harmonic|trimmed|geo|of|over|the|runs?|trials?|repeats?|value|row)\b|"
     r"\b(three|five|seven|ten|\d+)\b|[^a-z]+"
 )
+#: behind an average, its spread
+SPREAD = re.compile(r"(?:±|\+/-|\+-|\band\b) ?\w+")
 #: how many something is an average of
 COUNT = re.compile(r"\b(\d{1,4})[ -]*(?:runs?|trials?|repeats?|repetitions?|seeds?|measurements?)\b", re.IGNORECASE)
 
@@ -42,14 +44,14 @@ COUNT = re.compile(r"\b(\d{1,4})[ -]*(?:runs?|trials?|repeats?|repetitions?|seed
 @lru_cache(maxsize=2**14)
 def kind(told: str) -> str:
     """What a heading or a label is of others; empty of none, or of several."""
-    found = {one.lastgroup or "" for one in _KIND.finditer(normal(told))}
+    found = {one.lastgroup or "" for one in _KIND.finditer(SPREAD.sub("", normal(told)))}
     return found.pop() if len(found) == 1 else "spread" if "spread" in found else ""
 
 
 @lru_cache(maxsize=2**14)
 def rest(told: str) -> str:
     """What a heading says but for the run, the average and its unit."""
-    bare = re.sub(r"\([^)]*\)|\[[^\]]*\]", " ", COLUMN.sub(" ", normal(told)))
+    bare = SPREAD.sub(" ", re.sub(r"\([^)]*\)|\[[^\]]*\]", " ", COLUMN.sub(" ", normal(told))))
     return " ".join(PLAIN.sub(" ", _KIND.sub(" ", bare)).split())
 
 

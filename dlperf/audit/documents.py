@@ -151,8 +151,13 @@ OF_DEVICES = re.compile(
 )
 
 
+#: what stands before a number of steps that is of a warm-up
+WARM = re.compile(r"\bwarm-?(ed )?up\W+(\w+\W+){0,2}$", re.IGNORECASE)
+
+
 def _claims(prose: str, what: str) -> list[float]:
-    return [_number(found) for found in CLAIMS[what].finditer(prose)]
+    told = CLAIMS[what].finditer(prose)
+    return [_number(one) for one in told if what != "steps" or not WARM.search(prose[: one.start()])]
 
 
 def _number(found: re.Match[str]) -> float:
