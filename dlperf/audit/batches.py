@@ -9,6 +9,7 @@ from itertools import combinations
 
 from dlperf.audit.cells import SECONDS, Cell, Subject, stated
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, merged, of
+from dlperf.audit.headings import normal
 from dlperf.audit.scaling import NOISE
 
 #: options that change what a step computes
@@ -235,6 +236,40 @@ def _swept(cells: Sequence[Cell], option: str) -> bool:
     return len({(_who(one), one.figure.options[option]) for one in cells}) > len({_who(one) for one in cells})
 
 
+SHAPE = re.compile(
+    r"\b(layers?|hidden|heads?|depth|classes|vocab\w*|d ?model|ffn|embedding|width|seq\w*|length|resolution|crop|"
+    r"(image|input) ?size|params?|parameters)\b"
+)
+
+
+def shapes(subject: Subject) -> Iterator[Finding]:
+    """Columns that say how a model is built, and frameworks of which each has another there."""
+    for cells in subject.tables.values():
+        models: dict[str, set[tuple[str, str]]] = {}
+        for one in cells:
+            if one.figure.quantity == "throughput" and one.number and one.figure.model and one.figure.framework:
+                models.setdefault(one.figure.row, set()).add((one.figure.model, one.figure.framework))
+        groups: dict[tuple[str, str], list[tuple[str, Cell]]] = {}
+        for one in cells:
+            told = models.get(one.figure.row, set())
+            if (
+                one.figure.quantity == "other"
+                and one.value
+                and len(told) == 1
+                and SHAPE.search(normal(one.figure.column))
+            ):
+                model, framework = next(iter(told))
+                groups.setdefault((one.figure.column, model), []).append((framework, one))
+        for (column, model), several in groups.items():
+            mine: dict[str, set[float]] = {}
+            for framework, one in several:
+                mine.setdefault(framework, set()).add(one.number)
+            if any(a.isdisjoint(b) for a, b in combinations(mine.values(), 2)):
+                numbers = "; ".join(f"{', '.join(f'{one:g}' for one in sorted(mine[name]))} in {name}" for name in mine)
+                last = next(one for _, one in several if one.number != several[0][1].number)
+                yield of(last, WARNING, f"one number of {column} for {model}", numbers, len(several) - 1)
+
+
 def _rough(one: Cell, option: str) -> Hashable:
     """To the per cent, since millions are rounded."""
     found = NUMBERS.match(one.figure.options[option].replace(",", ""))
@@ -325,6 +360,13 @@ RULES = (
         WARNING,
         "none: sizes are equal or not; parameters to two digits",
         sizes,
+    ),
+    Rule(
+        "models differ",
+        "Frameworks that run one model have it with as many layers, hidden units, heads, classes and words.",
+        WARNING,
+        "none: numbers are equal or not",
+        shapes,
     ),
     Rule(
         "load that is told",

@@ -11,6 +11,7 @@ from functools import cached_property, lru_cache
 
 from dlperf import models
 from dlperf.audit import headings
+from dlperf.audit.excerpts import Excerpt
 from dlperf.figures import rates, summaries
 from dlperf.figures.published import NUMBER, Figure, number
 from dlperf.schema import Comparison
@@ -141,7 +142,8 @@ class Subject:
     of a row's label are, by table: `GPUs | Sequence Length | Global Batch Size`.
     plain: whether it is a file, which may belong to others that are named with it. changed: what somebody did to the
     files of a comparison by hand. unread: logs that no figure could be read of, and why.
-    left: rows of its tables that were left out. prose: what its file says beside tables, line by line."""
+    left: rows of its tables that were left out. notes: what its file says beside tables, line by line. excerpts, prose:
+    of a document, logs that it quotes and its text."""
 
     name: str
     cells: Sequence[Cell]
@@ -151,7 +153,9 @@ class Subject:
     changed: Sequence[str] = ()
     unread: Mapping[str, str] = field(default_factory=dict)
     left: int = 0
-    prose: Sequence[str] = ()
+    excerpts: Sequence[Excerpt] = ()
+    prose: str = ""
+    notes: Sequence[str] = ()
 
     @cached_property
     def tables(self) -> Mapping[str, Sequence[Cell]]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import pairwise
@@ -17,6 +18,14 @@ from dlperf.audit.scaling import NOISE
 
 SAMPLES = re.compile(r"^(total )?(samples|images|sentences|sequences|tokens)$", re.IGNORECASE)
 CLOCK = re.compile(headings.CLOCK)
+#: words of a column of moments, whose cells are such: dates, times of day, or seconds since 1970
+CLOCKED = re.compile(r"time|clock|stamp|\bts\b|date|\bwhen\b|moment|\butc\b|epoch|\bat$", re.IGNORECASE)
+SINCE_1970 = 1e9, 2.2e9
+DAY = 86400.0
+BEGUN, ENDED = (
+    re.compile(rf"\b({words})\b")
+    for words in ("start|started|begin|began|begun|from", "end|ended|finish|finished|stop|stopped|until")
+)
 #: a row of a table of steps that is made of the others
 AVERAGE = re.compile(r"average|avg\.?|mean|total|all|overall", re.IGNORECASE)
 #: times that a first step is slower than the median of the others, from which on it is a warm-up
@@ -55,19 +64,22 @@ def losses(subject: Subject) -> Iterator[Finding]:
                 yield of(one, ERROR, "a loss that is a number", one.figure.printed)
                 break
         known = [one for one in several if one.value is not None]
-        if len(known) > 2 and _of_steps(subject, known) and known[-1].number >= known[0].number:
+        quoted = several[0].figure.origin == "log" and subject.excerpts  # a few lines of a document
+        if len(known) > 2 and not quoted and _of_steps(subject, known) and known[-1].number >= known[0].number:
             yield of(known[-1], WARNING, f"below {known[0].figure.printed}, the first", known[-1].figure.printed)
     for cells in subject.tables.values():
         ended = any("loss" in _head(one) and LAST.search(_head(one)) for one in cells)
         for row in _rows(cells) if ended else ():
-            first, last = (_only(row, re.compile(rf"({words}) .*loss|.*loss .*({words})")) for words in ENDS)
+            first, last = (
+                _only(row, re.compile(rf".*\b({words})\b.*loss.*|.*loss.*\b({words})\b.*")) for words in ENDS
+            )
             at = next((one for one in row if LAST.search(_head(one)) and one.number == last), row[0])
             if first and last >= first:
                 yield of(at, WARNING, f"below {first:g}, the first", f"{last:g}")
 
 
-ENDS = "initial|first|start|starting|begin", "final|last|end|ending"
-LAST = re.compile(r"final|last|end")
+ENDS = "initial|first|start|starting|begin|beginning|before", "final|last|end|ending|after|finish"
+LAST = re.compile(rf"\b({ENDS[1]})\b")
 
 
 def first_step(subject: Subject) -> Iterator[Finding]:
@@ -116,15 +128,40 @@ def clocks(subject: Subject) -> Iterator[Finding]:
         if not _of_steps(subject, [one for one, _ in known]):
             continue
         for (before, earlier), (one, later) in pairwise(known):
-            if later < earlier:
+            if later < earlier and not (":" in one.figure.printed and _midnight(earlier, later)):
                 yield of(one, ERROR, f"{before.figure.printed} or later", one.figure.printed)
                 break
+    yield from _labelled(subject)
+
+
+def _midnight(earlier: float, later: float) -> bool:
+    """Whether two times of day are of two days."""
+    return earlier < DAY and later < DAY and earlier - later > DAY / 2
+
+
+def _labelled(subject: Subject) -> Iterator[Finding]:
+    """A column of moments that is a part of the label of each step."""
+    for cells in subject.tables.values():
+        rows = [row[0] for row in _rows(cells)]
+        if not _of_steps(subject, rows):
+            continue
+        told = [parts(subject, one) for one in rows]
+        for head in (head for head in told[0] if CLOCKED.search(_plain(head))):
+            known = [
+                (one, part[head], moment)
+                for one, part in zip(rows, told, strict=True)
+                if (moment := _stated(part.get(head, ""))) is not None
+            ]
+            for (_, before, earlier), (one, after, later) in pairwise(known):
+                if later < earlier and not _midnight(earlier, later):
+                    yield replace(of(one, ERROR, f"{before} or later", after), column=head)
+                    break
 
 
 def _passing(subject: Subject) -> Iterator[list[Cell]]:
     """Columns of times that pass: not those of each step, which stand beside the samples of it, or often fall."""
     counts = {one[0].figure.table: [each.number for each in one] for one in _columns(subject, SAMPLES)}
-    for several in _columns(subject, CLOCK):
+    for several in (*_columns(subject, CLOCK), *_moments(subject)):
         samples = counts.get(several[0].figure.table, ())
         moments = [moment for one in several if (moment := _moment(one)) is not None]
         falls = sum(later < earlier for earlier, later in pairwise(moments))
@@ -132,14 +169,65 @@ def _passing(subject: Subject) -> Iterator[list[Cell]]:
             yield several
 
 
+def _moments(subject: Subject) -> Iterator[list[Cell]]:
+    """Columns of moments by what their cells are, and a word that may be of a time."""
+    for several in _columns(subject, CLOCKED):
+        known = [one for one in several if one.value is None or SINCE_1970[0] <= one.number < SINCE_1970[1]]
+        if not CLOCK.search(_head(several[0])) and len(known) == len(several):
+            yield several
+
+
 def _moment(one: Cell) -> float | None:
     """Seconds of a cell, of a date by its clock."""
-    if one.value is not None:
-        return one.value
+    return one.value if one.value is not None else _clock(one.figure.printed)
+
+
+def _clock(printed: str) -> float | None:
+    """Seconds of a date, or of a time of day from midnight on."""
+    told = printed.strip().removesuffix("Z")
+    if found := TIME_OF_DAY.fullmatch(told):
+        return int(found[1]) * 3600 + int(found[2]) * 60 + float(found[3] or 0)
     try:
-        return datetime.fromisoformat(one.figure.printed.strip()).replace(tzinfo=UTC).timestamp()
+        return datetime.fromisoformat(told).replace(tzinfo=UTC).timestamp()
     except ValueError:
         return None
+
+
+TIME_OF_DAY = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d(?:\.\d+)?))?")
+
+
+def ends(subject: Subject) -> Iterator[Finding]:
+    """Of a row that says when a run began and when it ended: not before. Times of day may go past midnight."""
+    for cells in subject.tables.values():
+        for row in _rows(cells):
+            told = {**parts(subject, row[0]), **{_head(one): one.figure.printed for one in row}}
+            begun, ended = (
+                [
+                    (head, printed, moment)
+                    for head, printed in told.items()
+                    if named.search(_plain(head)) and (moment := _stated(printed)) is not None
+                ]
+                for named in (BEGUN, ENDED)
+            )
+            if len(begun) != 1 or len(ended) != 1 or begun == ended:
+                continue
+            (_, start, first), (head, end, last) = begun[0], ended[0]
+            if last < first and (first < DAY) == (last < DAY) and not _midnight(first, last):
+                yield replace(of(row[0], ERROR, f"{start} or later", end), column=head)
+
+
+def _stated(printed: str) -> float | None:
+    """A moment of a row: a date, a time of day, or seconds since 1970."""
+    if re.fullmatch(r"1\d{9}(\.\d+)?", printed.strip()):
+        return float(printed)
+    return _clock(printed)
+
+
+def parts(subject: Subject, one: Cell) -> dict[str, str]:
+    """The parts of a row's label by their heads."""
+    heads = subject.labels.get(one.figure.table, "").split(" | ")
+    told = re.sub(r" \(\d+\)$", "", one.figure.row).split(" | ")
+    return dict(zip(heads, told, strict=True)) if len(heads) == len(told) else {}
 
 
 def _head(one: Cell) -> str:
@@ -174,8 +262,9 @@ def _of_steps(subject: Subject, cells: Sequence[Cell]) -> bool:
     steps = [one.figure.row.split(" | ")[at].partition(" ")[0] for one in cells]
     numbers = [int(one) for one in steps if re.fullmatch(r"[0-9]{1,12}", one)]
     gaps = [b - a for a, b in pairwise(numbers)]
-    doubling = len(gaps) > 1 and all(b == 2 * a for a, b in pairwise(numbers))  # batch sizes
-    return len(numbers) == len(cells) and not doubling and all(gap > 0 for gap in gaps)
+    head = subject.labels[cells[0].figure.table].split(" | ")[at]
+    sizes = len(set(gaps)) > 1 and re.search("batch", head, re.IGNORECASE)
+    return len(numbers) == len(cells) and not sizes and all(gap > 0 for gap in gaps)
 
 
 def _at(subject: Subject, cells: Sequence[Cell]) -> int | None:
@@ -229,5 +318,12 @@ RULES = (
         ERROR,
         "arithmetic",
         clocks,
+    ),
+    Rule(
+        "end before start",
+        "A run ends after it begins, by the times in its row.",
+        ERROR,
+        "arithmetic; times of day that are more than twelve hours back are of the next day",
+        ends,
     ),
 )

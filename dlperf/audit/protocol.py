@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterator
 from dlperf.audit.agreement import logs_of, may_be_of
 from dlperf.audit.cells import Cell, Subject, stated
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, merged, of
-from dlperf.audit.tables import CELLS, ROWS
+from dlperf.audit.tables import CELLS, COLUMNS, ROWS
 from dlperf.words import count
 
 #: the names under which options say how many steps ran
@@ -56,7 +56,7 @@ def _ended(subject: Subject) -> Iterator[Finding]:
 def unread(subject: Subject) -> Iterator[Finding]:
     """Rows that were left out; and where no log of a folder has a figure: tables are held against nothing."""
     if subject.left:
-        expected = f"tables of at most {ROWS:,} rows, and {CELLS:,} cells"
+        expected = f"tables of at most {ROWS:,} rows, {COLUMNS:,} columns and {CELLS:,} cells"
         yield Finding(WARNING, subject.name, "", "", "", "", expected, f"{count(subject.left, 'row')} not read")
     if subject.unread and not any(one.of_log for one in subject.rates):
         (name, why), *_ = subject.unread.items()

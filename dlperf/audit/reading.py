@@ -5,16 +5,14 @@ from __future__ import annotations
 import codecs
 import json
 import re
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import pairwise
 from pathlib import Path, PurePath
 from typing import Any
 
 from dlperf import sources
-from dlperf.audit import cells, fields, steps, tables, wide
+from dlperf.audit import cells, excerpts, fields, steps, tables, wide
 from dlperf.audit.cells import Cell, Subject, cell
 from dlperf.comparison import store
 from dlperf.errors import Problem, UsageError
@@ -30,6 +28,8 @@ LOGS, TABLES = (
     (".log", ".out", ".txt", ".err"),
     (".csv", ".tsv", ".md", ".markdown", ".html", ".htm", ".json", ".jsonl"),
 )
+#: of these, those that have text, and may quote logs
+DOCUMENTS = (".md", ".markdown", ".html", ".htm")
 FIELD = "FILE|RUN|SOURCE"
 
 
@@ -82,12 +82,19 @@ def file(path: Path, name: str = "") -> Subject:
         logged = path.suffix.lower() in LOGS or (not path.suffix and "loss" in text)
         if logged and (made := log(path, path.name, name, text)) and made.cells:
             return replace(made, left=made.left + over)
-        found_ = tables.tables(text, path.suffix.lower())
-        figures, labels = wide.figures(found_, path.name, path.stem)
+        quoted = excerpts.excerpts(text) if path.suffix.lower() in DOCUMENTS else []
+        found_ = tables.tables(text, path.suffix.lower(), needed=not quoted)
+        figures, labels = wide.figures(found_, path.name, path.stem, needed=not quoted)
         left = over + sum(one.left for one in found_)
-        prose = tuple(dict.fromkeys(line for one in found_ for line in one.notes))
-        held = [of(figure, name, "") for figure in figures]
-        return Subject(name, held, labels=labels, plain=True, left=left, prose=prose)
+        for one in quoted:
+            more, of_log = wide.figures([one.table], path.name, f"{path.stem}: log in line {one.line}", needed=False)
+            figures += [replace(figure, origin="log") for figure in more]
+            labels |= of_log
+        made_ = [of(figure, name, "") for figure in figures]
+        notes = tuple(dict.fromkeys(line for one in found_ for line in one.notes))
+        prose = excerpts.prose(text) if path.suffix.lower() in DOCUMENTS else ""
+        made = Subject(name, made_, labels=labels, plain=True, left=left)
+        return replace(made, excerpts=quoted, prose=prose, notes=notes)
     except ValueError as error:
         raise UsageError([Problem(str(path), "", says=f"{error}.")]) from None
 
@@ -129,7 +136,7 @@ NO_TRAINING = re.compile("which is not|of evaluation")
 def _ended(path: Path, shown: str, lines: tables.Table) -> published.Figure | None:
     """The step that a log without figures ends at, and in `ended` how many can have run; None where several ranks
     print."""
-    ran = _last(lines)
+    ran = steps.most(lines)
     if ran is None:
         return None
     told = size.of_path(PurePath(path.absolute()), [])
@@ -161,16 +168,9 @@ def _ended(path: Path, shown: str, lines: tables.Table) -> published.Figure | No
     )
 
 
-def _last(lines: tables.Table) -> int | None:
-    """The most steps that can have run: up to where the line after the last would be."""
-    numbers = [int(row[0]) for _, row in lines.rows]
-    gaps = [b - a for a, b in pairwise(numbers)]
-    return numbers[-1] + statistics.mode(gaps) if gaps and min(gaps) > 0 else None
-
-
 def _ran(one: published.Figure, lines: tables.Table | None) -> published.Figure:
     """With the step that its log ends at, where that is before those that it claims; not where several ranks print."""
-    last = _last(lines) if lines else None
+    last = steps.most(lines) if lines else None
     ends = last is not None and one.steps.isdigit() and last <= int(one.steps)
     return replace(one, options={**one.options, "ran": lines.rows[-1][1][0]}) if lines and ends else one
 

@@ -125,7 +125,7 @@ def in_prose(subject: Subject) -> Iterator[Finding]:
     for one in subject.rates:
         if not one.of_log and one.size:
             cells.setdefault(one.size, []).append(one)
-    for line, sentence in _sentences(subject.prose):
+    for line, sentence in _sentences(subject.notes):
         size = headings.size(sentence)[1]
         rates = [found for found in _RATE.finditer(sentence)]
         mine = [one for one in cells.get(size or 0, ()) if _speaks_of(sentence, one)]

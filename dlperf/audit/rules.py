@@ -5,7 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dlperf.audit import agreement, batches, derived, logged, peak, protocol, repeats, reprints, runs, scaling, shares
+from dlperf.audit import (
+    agreement,
+    averages,
+    batches,
+    derived,
+    documents,
+    logged,
+    outliers,
+    peak,
+    products,
+    protocol,
+    repeats,
+    reprints,
+    runs,
+    scaling,
+    shares,
+)
 from dlperf.audit.cells import Subject
 from dlperf.audit.findings import SEVERITIES, Finding, Rule
 
@@ -22,6 +38,10 @@ RULES: Sequence[Rule] = (
     *batches.RULES,
     *protocol.RULES,
     *logged.RULES,
+    *products.RULES,
+    *averages.RULES,
+    *outliers.RULES,
+    *documents.RULES,
     *runs.RULES,
 )
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import statistics
+from itertools import pairwise
 
 from dlperf.audit.tables import Table
 
@@ -35,3 +37,10 @@ def logged(text: str) -> Table | None:
     if len(found) < 2:
         return None
     return Table("", ["step", "loss", "timestamp"], [(number, list(row)) for number, row in found])
+
+
+def most(lines: Table) -> int | None:
+    """The most steps that can have run: up to where the line after the last would be."""
+    numbers = [int(row[0]) for _, row in lines.rows]
+    gaps = [b - a for a, b in pairwise(numbers)]
+    return numbers[-1] + statistics.mode(gaps) if gaps and min(gaps) > 0 else None

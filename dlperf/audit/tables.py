@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
+from itertools import groupby
 
 from dlperf.audit import objects
 from dlperf.audit.languages import english
@@ -37,7 +38,7 @@ class Table:
     left: int = 0
 
 
-def tables(text: str, suffix: str) -> list[Table]:
+def tables(text: str, suffix: str, needed: bool = True) -> list[Table]:
     """Of a file, by its suffix and what it looks like. ValueError, with the line where one is at fault, where there is
     none."""
     lines = text.splitlines(keepends=True)
@@ -51,10 +52,13 @@ def tables(text: str, suffix: str) -> list[Table]:
         found = _markdown(lines)
     else:
         found = _csv(lines, suffix in (".csv", ".tsv"))
-    if wide := next((one for one in found if len(one.head) > COLUMNS), None):
-        raise ValueError(_wide(wide.rows[0][0], len(wide.head)))
-    found = [_in_english(one) for one in found]
-    if not found:
+    wide = [one for one in found if len(one.head) > COLUMNS]
+    if wide and len(wide) == len(found):
+        raise ValueError(_wide(wide[0].rows[0][0], len(wide[0].head)))
+    found = [_in_english(one) for one in found if len(one.head) <= COLUMNS]
+    if wide:
+        found[-1] = replace(found[-1], left=found[-1].left + sum(len(one.rows) for one in wide))
+    if not found and needed:
         raise ValueError("no table is in it: a first line of column names and a row of figures are needed")
     return found
 
@@ -66,11 +70,31 @@ def _wide(place: int | str, columns: int) -> str:
 
 def _in_english(one: Table) -> Table:
     """Its words, not its numbers."""
-    rows = one.rows[: min(ROWS, CELLS // len(one.head))]
+    rows = _closed(one.rows[: min(ROWS, CELLS // len(one.head))])
     if not all(cell.isascii() for _, row in rows for cell in row):
         rows = [(line, [english(cell) for cell in row]) for line, row in rows]
     head, notes = [english(head) for head in one.head], [english(note) for note in one.notes]
-    return Table(english(one.title), head, rows, notes, len(one.rows) - len(rows))
+    return Table(english(one.title), head, rows, notes, one.left + len(one.rows) - len(rows))
+
+
+#: what separates thousands in a number: also thin and hard spaces, and a plain one where all of a column are numbers
+SPACED = re.compile(r"(?<![\d.,])(\d{1,3})((?:[ \u00a0\u2007\u2009\u202f]\d{3})+)(?!\d)")
+_SPACES = re.compile(r"[ \u00a0\u2007\u2009\u202f]")
+
+
+def _closed(rows: Sequence[tuple[int | str, Sequence[str]]]) -> Sequence[tuple[int | str, Sequence[str]]]:
+    """3 130.3 as 3130.3."""
+    if not any(SPACED.search(cell) for _, row in rows for cell in row):
+        return rows
+    whole = re.compile(rf"{SPACED.pattern}?[.,]?\d*\D{{0,12}}|[\d.,]*\D{{0,12}}")
+    columns = zip(*(row for _, row in rows), strict=True)
+    sure = [all(whole.fullmatch(cell) for cell in column) for column in columns]
+
+    def close(cell: str, all_numbers: bool) -> str:
+        wanted = all_numbers or not cell.isascii()
+        return SPACED.sub(lambda found: found[1] + _SPACES.sub("", found[2]), cell) if wanted else cell
+
+    return [(line, [close(*one) for one in zip(row, sure, strict=True)]) for line, row in rows]
 
 
 MARKDOWN, JSON = (".md", ".markdown"), (".json", ".jsonl", ".ndjson")
@@ -157,7 +181,7 @@ class _Section:
             if length <= PROSE:
                 notes.append(line)
         for one in self.tables:
-            yield Table(one.title, one.head, one.rows, notes)
+            yield replace(one, notes=notes)
 
 
 #: the line that begins a block of code, or ends it
@@ -168,7 +192,7 @@ def _markdown(lines: Sequence[str]) -> list[Table]:
     """Rows that are too short or long are filled or cut, as renderers do."""
     found: list[Table] = []
     section, block, html = _Section(), list[tuple[int | str, list[str]]](), list[str]()
-    fence = ""
+    fence, wide = "", list[tuple[int, int]]()
     for number, line in enumerate([*lines, ""], 1):
         told = line.strip()
         if html or re.match(r"(<\w+[^>]*>)*<table\b", told, re.IGNORECASE):
@@ -181,7 +205,8 @@ def _markdown(lines: Sequence[str]) -> list[Table]:
             continue
         if told.startswith("|") or (block and "|" in told) or _ruled(lines, number):
             if told.count("|") > 2 * COLUMNS:
-                raise ValueError(_wide(number, told.count("|")))
+                wide.append((number, told.count("|")))
+                continue
             cells = re.split(r"(?<!\\)\|", re.sub(r"^\||(?<!\\)\|$", "", told))
             block.append((number, [plain(one) for one in cells]))
             continue
@@ -201,7 +226,25 @@ def _markdown(lines: Sequence[str]) -> list[Table]:
             section = section.below(level, plain(told.strip("# "))[:200])
         else:
             section.prose.append(plain(told)[:500])
-    return [*found, *section.found()]
+    found += section.found()
+    if wide and not found:
+        raise ValueError(_wide(*wide[0]))
+    return [*found[:-1], replace(found[-1], left=len(wide))] if found else _unruled(lines)
+
+
+def _unruled(lines: Sequence[str]) -> list[Table]:
+    """Lines of a terminal with bars between their columns and no rule below the first, where nothing else is a table:
+    three or more with as many bars, of which the first has no numbers."""
+    found, prose = list[Table](), list[str]()
+    for bars, several in groupby(enumerate(lines, 1), key=lambda one: min(one[1].count("|"), COLUMNS)):
+        block = [(number, [plain(cell) for cell in line.strip().strip("|").split("|")]) for number, line in several]
+        if bars < 2 or bars == COLUMNS:
+            prose += [row[0] for _, row in block if row[0]]
+        elif len(block) > 2 and not any(re.match(r"[\d.]+$", cell) for cell in block[0][1]):
+            width = len(block[0][1])
+            rows = [(at, (row + [""] * width)[:width]) for at, row in block[1:]]
+            found.append(Table(" ".join(prose[-1:]), block[0][1], rows, prose[-20:]))
+    return found
 
 
 def _ruled(lines: Sequence[str], number: int) -> bool:
@@ -210,11 +253,15 @@ def _ruled(lines: Sequence[str], number: int) -> bool:
     return "|" in below and "|" in lines[number - 1] and bool(re.fullmatch(r"[|:\- ]+", below))
 
 
+INLINE = re.compile(r"</?(?:b|i|u|em|strong|small|big|mark|font|sub|span|div|p|center|code|kbd|a)\b[^>]*>")
+
+
 def plain(told: str) -> str:
-    """A cell of Markdown without links, breaks, stars and tags; an index as [1]."""
+    """A cell of Markdown without links, breaks, stars and tags; an index as [1], but not where it is all of a cell."""
+    told = re.sub(r"^\s*<su([bp])>([^<]*)</su\1>\s*$", r"\2", told) if "<" in told else told
     told = re.sub(r"<sup>\s*(.*?)\s*</sup>", r" [\1]", re.sub(r"<br ?/?>", " ", told)) if "<" in told else told
     told = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", told) if "](" in told else told
-    told = re.sub(r"</?(?:b|i|em|strong|sub|span|p|center|code)\b[^>]*>", "", told) if "<" in told else told
+    told = INLINE.sub("", told) if "<" in told else told
     told = re.sub(r"\s+", " ", re.sub(r"\\([*|_~\[\]])", r"\1", told)).strip(" `\t")
     return re.sub(r"^(\*\*|__)(.*?)(\*\*|__)", r"\2", told).strip()
 
@@ -282,7 +329,7 @@ class _Page(HTMLParser):
 
     def _cell(self) -> None:
         if self.rows and self.text and self.depth:
-            told = plain(_joined(self.text))
+            told = re.sub(r"^\[(\d[\d.,]+)\]$", r"\1", plain(_joined(self.text)))  # all of it raised is no index
             if told or self.text[0] == "":
                 self.rows[-1][1].append((told, *self.spans, self.bold))
         self.text, self.spans, self.bold = [], (1, 1), False

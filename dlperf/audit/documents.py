@@ -1,0 +1,241 @@
+"""Rules on what a document says around its tables: logs that it quotes, and its text on steps, batch and runs. Pure."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Iterator, Sequence
+
+from dlperf.audit import headings, steps
+from dlperf.audit.cells import Cell, Subject, counted, stated
+from dlperf.audit.excerpts import Excerpt, steady
+from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, of
+from dlperf.audit.logged import FIRST
+from dlperf.audit.scaling import NOISE
+
+#: above what the few lines of an excerpt leave to the others of its log
+LINES = 0.05
+#: times the steps of a log that may be claimed of it: beyond, it is another run's
+RUN = 3
+#: times that a figure may be off its log: beyond, the log is another run's
+OTHER = 1.5
+EXAMPLE = re.compile(
+    r"\b(example|sample (output|log)|similar|looks? like|e\.g|should (see|print|be)|typical|expected output|"
+    r"for instance|format|prints)\b",
+    re.IGNORECASE,
+)
+
+
+def quoted(subject: Subject) -> Iterator[Finding]:
+    """The figure that a quoted log is of, where that is known: the only one of its document, or of its size."""
+    found: dict[int, tuple[Cell, list[Excerpt]]] = {}
+    for one in subject.excerpts:
+        if EXAMPLE.search(one.above) or one.unit == "time" or not (one.total or len(steady(one)) > 1):
+            continue
+        rates = _rates(subject, one)
+        mine = _of_size(rates, one)
+        if any(_off(cell, [one]) <= NOISE for cell in rates) or len(mine) != 1:
+            continue
+        found.setdefault(id(mine[0]), (mine[0], []))[1].append(one)
+    for cell, logs in found.values():
+        off, (low, high) = _off(cell, logs), _span(logs)
+        if NOISE < off < OTHER - 1:
+            total = len(logs) == 1 and logs[0].total is not None
+            between = f"{low:,.6g}" if total else f"{low:,.6g} to {high:,.6g}"
+            expected = f"{between}, as its log in line {_line(logs[0])} has"
+            severity = ERROR if total or off > LINES else WARNING
+            yield of(cell, severity, expected, f"{cell.figure.printed}, {100 * off:.1f} % apart")
+
+
+def _line(one: Excerpt) -> int:
+    return one.total[0] if one.total else one.line
+
+
+def _rates(subject: Subject, one: Excerpt) -> list[Cell]:
+    """Those of a document that count what a log does, as far as both tell."""
+    mine = counted(one.unit) if one.unit else ""
+    units = {cell.figure.unit for cell in subject.rates}
+    alike = {unit for unit in units if not mine or counted(unit) in (mine, "", unit.strip())}
+    return [cell for cell in subject.rates if cell.number and cell.figure.unit in alike]
+
+
+def _of_size(rates: Sequence[Cell], one: Excerpt) -> list[Cell]:
+    """Those on the devices that the text above a log names; all, where it names none."""
+    size = headings.size(one.above)[1]
+    return [cell for cell in rates if cell.size == size or not cell.size] if size else list(rates)
+
+
+def _span(logs: Sequence[Excerpt]) -> tuple[float, float]:
+    rates = [rate for one in logs for rate in ([one.total[1]] if one.total else [each[2] for each in steady(one)])]
+    return min(rates), max(rates)
+
+
+def _off(cell: Cell, logs: Sequence[Excerpt]) -> float:
+    """By which share a figure lies outside of logs."""
+    low, high = _span(logs)
+    return max(low / cell.high, cell.low / high, 1.0) - 1
+
+
+#: steps from one to another
+WINDOW = re.compile(
+    r"\b(?:steps?|iterations?|iters?|batches)\s*(\d[\d,]*)\s*(?:-|–|—|to|through|until|\.\.+)\s*(\d[\d,]*)",
+    re.IGNORECASE,
+)
+
+
+def windows(subject: Subject) -> Iterator[Finding]:
+    """A stated window of steps with one in it that its quoted log shows to be of a warm-up."""
+    told = [(one, found) for one in _first_of_rows(subject.rates) for found in WINDOW.finditer(one.figure.row)]
+    told += [(one, found) for one in subject.rates[:1] for found in WINDOW.finditer(subject.prose)]
+    for log in subject.excerpts:
+        if len(log.rates) < 4:
+            continue
+        usual = statistics.median(rate for _, _, rate in log.rates)
+        first = log.rates[0]
+        for one, found in told:
+            since, until = (int(each.replace(",", "")) for each in found.groups())
+            if since <= first[1] <= until and first[2] * FIRST < usual and first[1] - since < 2:
+                slow = f"step {first[1]} is {usual / first[2]:.3g} times as slow (line {first[0]})"
+                yield of(one, WARNING, f"steps {since} to {until} without a warm-up", slow)
+                break
+
+
+def _first_of_rows(cells: Sequence[Cell]) -> list[Cell]:
+    return list({(one.figure.table, one.figure.row): one for one in reversed(cells)}.values())[::-1]
+
+
+def ended(subject: Subject) -> Iterator[Finding]:
+    """A quoted log that ends before the steps that are claimed."""
+    for log in subject.excerpts:
+        most = steps.most(log.table)
+        if not log.ended or most is None or EXAMPLE.search(log.above):
+            continue
+        claims = [(claimed, one) for one in _of_size(subject.rates, log) if (claimed := stated(one.figure.steps))]
+        timed, warm = _claims(subject.prose, "steps"), _claims(subject.prose, "warmup")
+        if not claims and timed:
+            claims = [(max(timed) + max(warm, default=0), one) for one in _of_size(subject.rates, log)]
+        claimed, one = min(claims, key=lambda each: each[0], default=(0.0, None))
+        if one and most < claimed <= most * RUN:
+            yield of(one, ERROR, f"{claimed:g} steps, as stated", f"at most {most} ran, by the log in line {log.line}")
+
+
+_NUMBER = r"\d{1,3}(?:,\d{3})+|\d+"
+_WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_NUMBERS = {name: number for number, name in enumerate(_WORDS, 1)} | {"twenty": 20, "fifty": 50, "hundred": 100}
+_ANY = rf"(?P<number>{_NUMBER}|{'|'.join(_NUMBERS)})"
+_STEPS = r"(?:steps|iterations|iters|batches|mini-?batches)\b(?! (?:per|a|each) (?:epoch|second))"
+#: what a text says of all its figures, by what cells have of it
+CLAIMS = {
+    "steps": re.compile(
+        rf"(?<![\w.,-])(?<!first )(?<!last )(?<!every )(?<!after )(?<!initial )(?<!log_every=){_ANY}[ -]+"
+        rf"(?:(?:training|timed|measured|consecutive|full|optimi[sz]er|global)[ -])?{_STEPS}",
+        re.IGNORECASE,
+    ),
+    "warmup": re.compile(
+        rf"(?:{_ANY}|first (?P<first>{_NUMBER}))[ -]+(?:steps |iterations |batches )?(?:of |as |for |are )?warm-?up|"
+        rf"warm-?up (?:phase |period )?(?:of |for |=|: ?)?(?P<after>{_NUMBER})",
+        re.IGNORECASE,
+    ),
+    "runs": re.compile(
+        rf"(?<![\w.,-]){_ANY} (?:independent |separate |repeated |full |identical )?"
+        r"(?:runs|repetitions|repeats|trials)\b|"
+        rf"\brepeated (?P<after>{_NUMBER}|{'|'.join(_NUMBERS)}) times",
+        re.IGNORECASE,
+    ),
+}
+ALL = re.compile(r"\b(each|every|all|any|always|same|throughout|per (case|run|configuration|row|cell|figure))\b", re.I)
+
+
+OF_DEVICES = re.compile(
+    r"\b(each|every|all|same) (\d+ )?(gpu|device|node|card|worker|accelerator|machine|epoch|step)s?\b", re.I
+)
+
+
+#: what stands before a number of steps that is of a warm-up
+WARM = re.compile(r"\bwarm-?(ed )?up\W+(\w+\W+){0,2}$", re.IGNORECASE)
+
+
+def _claims(prose: str, what: str) -> list[float]:
+    told = CLAIMS[what].finditer(prose)
+    return [_number(one) for one in told if what != "steps" or not WARM.search(prose[: one.start()])]
+
+
+def _number(found: re.Match[str]) -> float:
+    told = next(one for one in found.groupdict().values() if one).lower().replace(",", "")
+    return float(_NUMBERS.get(told, told))
+
+
+def stated_for_all(subject: Subject) -> Iterator[Finding]:
+    """What the text says of all figures, and all rows but few have in a column."""
+    sentences = re.split(r"[.;!]\s|\n", subject.prose)
+    printed = {float(one.replace(",", "")) for one in re.findall(_NUMBER, subject.prose)}
+    for what in NAMED:
+        claimed = {
+            number
+            for sentence in sentences
+            if ALL.search(OF_DEVICES.sub(" ", sentence))
+            for number in ([_batch(sentence)] if what == "batch" else _claims(sentence, what))
+            if number
+        }
+        several = what == "batch" and len({one.figure.table for one in subject.rates}) > 1
+        if len(claimed) != 1 or several:
+            continue
+        claim = claimed.pop()
+        for cells in subject.tables.values():
+            for option in HELD[what]:
+                held = [(one, number) for one in _first_of_rows(cells) if (number := _held(one, option)) is not None]
+                wrong = [(one, number) for one, number in held if number != claim]
+                if len(wrong) * 2 > len(held):
+                    continue
+                for one, number in wrong:
+                    if what in ("batch", "warmup") or (number < claim and not (what == "steps" and number in printed)):
+                        severity = ERROR if what == "steps" else WARNING
+                        yield of(one, severity, f"{claim:g} {NAMED[what]}, as the text says of all", f"{number:g}")
+
+
+NAMED = {"steps": "steps", "warmup": "steps of a warm-up", "batch": "samples in a batch", "runs": "runs"}
+#: the options of a cell, or fields, that have it
+HELD = {"steps": ("steps", "ran"), "warmup": ("warmup",), "batch": ("batch",), "runs": ("runs",)}
+
+
+def _batch(sentence: str) -> float | None:
+    number, _ = headings.batch(sentence)
+    return float(number) if number else None
+
+
+def _held(one: Cell, option: str) -> float | None:
+    """What a cell's row says of it."""
+    fields = {"steps": one.figure.steps, "batch": one.figure.batch}
+    return stated(fields.get(option, one.figure.options.get(option, "")))
+
+
+RULES = (
+    Rule(
+        "not in the quoted log",
+        "A figure is what the log says that its document quotes.",
+        ERROR,
+        "2 % as for super-linear, of a total that is printed; 5 % outside of all quoted lines; between, a warning",
+        quoted,
+    ),
+    Rule(
+        "warm-up in a stated window",
+        "The steps that a figure is said to be of are as fast in the quoted log, from the first on.",
+        WARNING,
+        "as for warm-up in a log",
+        windows,
+    ),
+    Rule(
+        "quoted log ends early",
+        "A log that is quoted to its end has as many steps as are claimed.",
+        ERROR,
+        "arithmetic, with one more line than it has",
+        ended,
+    ),
+    Rule(
+        "text and table",
+        "What the text says of all figures, on steps, warm-up, batch and runs, is so in all rows of a table.",
+        ERROR,
+        "none: numbers are equal or not; an error of steps that are fewer",
+        stated_for_all,
+    ),
+)

@@ -1,0 +1,146 @@
+"""The logs and the prose of a document: blocks of code in Markdown, <pre> in HTML, and the text around them. Pure."""
+
+from __future__ import annotations
+
+import html
+import re
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dlperf.audit import steps
+from dlperf.audit.tables import Table, plain
+
+#: characters of a document's prose that rules look at
+PROSE = 50_000
+_NUMBER = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?"
+_COUNTED = r"(?:images?|imgs?|samples?|sentences?|sequences?|seqs?|tokens?|tok|words?|examples?)"
+_UNIT = rf"{_COUNTED}\s?(?:/|per)\s?s(?:ec(?:ond)?)?\b"
+_NAME = r"\b(?:[\w.]*throughput|[\w.]*ips|speed)\b"
+RATE = re.compile(
+    rf"(?P<total>total\s+)?(?:(?P<unit>{_UNIT})|(?P<name>{_NAME}))(?P<sign>\s*[:=]\s*|\s+)?(?P<after>{_NUMBER})?", re.I
+)
+#: a number before its unit, and what stands before that
+BEFORE = re.compile(rf"(?P<word>[A-Za-z_./]+)?[\s:=]*(?P<number>{_NUMBER})\s*$")
+OF_RATES = re.compile(rf"{_NAME}|rate|perf\w*|average|avg|mean|at|total", re.IGNORECASE)
+STEP_TIME = re.compile(rf"\b(?:step|iter\w*|batch)[ _-]?time\b\W{{0,3}}({_NUMBER})\s*(ms)?", re.IGNORECASE)
+#: what a log says where it ends, and a text above the end of one, or all of it
+ENDED = re.compile(
+    r"\b(finished|completed?|done|exit(ing|ed)?|training (time|took|ended)|end of training|stopp(ed|ing))\b|"
+    r"total images/sec",
+    re.IGNORECASE,
+)
+WHOLE = re.compile(
+    r"\blast (few )?(lines|steps|part)\b|\btail\b|\b(end of|full|complete|whole|entire) (\w+ )?(log|output)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """A log in a document. line: its first. above: the text before it. table: its steps. rates: of its lines that tell
+    one, each with its line, step and rate a second. total: the one that it prints of all of them. unit: of them,
+    `time` where they are made of times. ended: whether its last line is the end of the run."""
+
+    line: int
+    above: str
+    table: Table
+    rates: Sequence[tuple[int, int, float]]
+    total: tuple[int, float] | None
+    unit: str
+    ended: bool
+
+
+def excerpts(text: str) -> list[Excerpt]:
+    return [made for line, above, block in _blocks(text) if (made := _excerpt(line, above, block))]
+
+
+def prose(text: str) -> str:
+    """Without code, tables and tags, a paragraph a line."""
+    told = re.sub(r"<(pre|table|script|style)\b.*?</\1>", "\n", text, flags=re.IGNORECASE | re.DOTALL)
+    told = re.sub(r"^(```|~~~).*?^\1[^\n]*$", "\n", told, flags=re.DOTALL | re.MULTILINE)
+    lines = [plain(html.unescape(re.sub(r"<[^>]{1,200}>", " ", line))) for line in told.splitlines() if "|" not in line]
+    return "\n".join(filter(None, lines))[:PROSE]
+
+
+def _blocks(text: str) -> Iterator[tuple[int, str, list[str]]]:
+    """Of each block of code its first line, the text above, and its lines."""
+    above: list[str] = []
+    block: list[str] = []
+    fence, kind, since = "", "", 0
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        told = line.strip()
+        if kind:
+            closed = told.startswith(fence) if kind == "fence" else "</pre" in told.lower()
+            if kind == "indent" and told and not line.startswith(("    ", "\t")):
+                closed = True
+            if not closed:
+                block.append(line)
+                continue
+            block += [line[: line.lower().index("</pre")]] if kind == "pre" else []
+            yield since, " ".join(above[-2:]), [html.unescape(re.sub(r"<[^>]*>", "", one)) for one in block]
+            kind, block = "", []
+            if closed and (fence or not told or "</pre" in told.lower()):
+                fence = ""
+                continue
+        if found := re.match(r"(`{3,}|~{3,})", told):
+            kind, fence, since = "fence", found[1], number + 1
+        elif found := re.search(r"<pre\b[^>]*>(.*)", line, re.IGNORECASE):
+            kind, fence, since, block = "pre", "", number, [found[1]]
+            if "</pre" in found[1].lower():
+                kind, block = "", []
+        elif line.startswith(("    ", "\t")) and told and not told.startswith(("|", "-", "*")) and number > 1:
+            kind, fence, since, block = "indent", "", number, [line]
+        elif told and "|" not in told:
+            above.append(plain(re.sub(r"<[^>]{1,200}>", " ", told))[:500])
+    if block:
+        yield since, " ".join(above[-2:]), block
+
+
+def _excerpt(line: int, above: str, block: Sequence[str]) -> Excerpt | None:
+    """None of what has no two lines of steps."""
+    made = steps.logged("\n".join(block))
+    if made is None:
+        return None
+    rows = [(line + int(at) - 1, row) for at, row in made.rows]
+    found = {line + at: rate for at, one in enumerate(block) if (rate := _rate(one))}
+    units = {unit for _, _, unit in found.values() if unit}
+    totals = [(at, value) for at, (value, total, _) in found.items() if total]
+    rates = [(at, int(row[0]), found[at][0]) for at, row in rows if at in found and not found[at][1]]
+    if not rates:
+        rates = [(at, int(row[0]), 1 / time) for at, row in rows if (time := _step_time(block[at - line]))]
+        units = {"time"} if rates else units
+    rest = "\n".join(block[rows[-1][0] - line + 1 :])
+    return Excerpt(
+        line=line,
+        above=above,
+        table=Table("", made.head, rows),
+        rates=rates,
+        total=totals[-1] if totals else None,
+        unit=units.pop() if len(units) == 1 else "",
+        ended=bool(ENDED.search(rest) or WHOLE.search(above)),
+    )
+
+
+def _rate(line: str) -> tuple[float, bool, str] | None:
+    """Of a line: its rate, whether it is one of all lines, and what it counts."""
+    for found in RATE.finditer(line[:2000]):
+        before = BEFORE.search(line[: found.start()])
+        free = before and (not before["word"] or OF_RATES.fullmatch(before["word"]) or before["word"][-1] in "./")
+        signed = bool(found["sign"] and found["sign"].strip())
+        told = before["number"] if before and free and found["unit"] and not signed else found["after"]
+        if told and (value := float(told.replace(",", ""))):
+            unit = found["unit"] or next((each[0] for each in re.finditer(_UNIT, line, re.IGNORECASE)), "")
+            return value, bool(found["total"]), unit.lower()
+    return None
+
+
+def _step_time(line: str) -> float:
+    found = STEP_TIME.search(line[:2000])
+    return float(found[1].replace(",", "")) / (1000 if found[2] else 1) if found else 0.0
+
+
+def steady(one: Excerpt) -> list[tuple[int, int, float]]:
+    """Its rates but for those of a first line that is slower than half of the others."""
+    usual = statistics.median(rate for _, _, rate in one.rates) if one.rates else 0.0
+    return [each for at, each in enumerate(one.rates) if at or each[2] * 2 > usual]

@@ -1,0 +1,74 @@
+"""Sound tables and documents that look like wrong ones: nothing is found in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dlperf.audit import reading
+from dlperf.audit.rules import audit
+
+#: by file name and what it is about
+QUIET = {
+    "operators named mean.md": """\
+| Operator | Avg Forward Time (ms) | Inputs |
+|---|---|---|
+| max | 34.2019 | (1024, 1024) |
+| max | 36.7382 | (512, 512) |
+| mean | 31.9337 | (1024, 1024) |
+| min | 30.7008 | (1024, 1024) |
+| nansum | 35.4 | (1024, 1024) |
+""",
+    "an average of totals.csv": "step,samples,seconds\n1,256,0.5\n2,256,0.25\n3,256,1.0\naverage,768,1.75\n",
+    "times past midnight.csv": "run,start,end,images/s\na,23:58:10,00:02:02,120.2\nb,00:05:40,00:09:33,120.4\n",
+    "steps past midnight.csv": "step,written at,img/s\n1,23:59:10,99.1\n2,00:00:02,99.4\n3,00:00:54,99.0\n",
+    "doubling batches.csv": "batch,loss,img/s\n8,6.1,100.2\n16,6.2,190.1\n32,6.3,350.8\n64,6.4,610.0\n",
+    "an example of the log.md": """\
+The output should look like this, in this format:
+
+```
+step 10 loss 7.1 images/sec 301.2
+step 20 loss 7.0 images/sec 302.0
+Training finished
+```
+
+| GPUs | steps | images/sec |
+|---|---|---|
+| 1 | 60 | 371.0 |
+""",
+    "the log of another run.md": """\
+One GPU of an older machine:
+
+    step 100 loss 7.1 images/sec 91.2
+    step 200 loss 7.0 images/sec 92.0
+
+| GPUs | images/sec |
+|---|---|
+| 8 | 2958.0 |
+""",
+    "claims of warm-up and of logging.md": """\
+Every case runs for 400 steps after a warm-up of 40 steps, and prints every 20 steps.
+
+| GPUs | steps | images/sec |
+|---|---|---|
+| 1 | 400 | 371.0 |
+| 2 | 400 | 738.2 |
+""",
+    "times that grow with the batch.csv": "batch,time (ms),img/s\n1,2.1,476\n8,4.9,1633\n64,28.1,2278\n512,231,2216\n",
+    "a CPU among GPUs.csv": "device,img/s\nXeon CPU,0.81\nV100,380.2\nA100,790.4\nT4,180.9\n",
+    "frameworks of two models.csv": (
+        "framework,model,layers,GPUs,seq/s\nPyTorch,BERT-base,12,8,1012.2\nMXNet,BERT-large,24,8,333.0\n"
+        "PyTorch,BERT-large,24,8,340.9\nMXNet,BERT-base,12,8,990.4\n"
+    ),
+    "samples of steps and tokens of samples.csv": (
+        "GPUs,global batch,it/s,tokens/s\n1,8,2.0,16384\n1,16,1.5,24576\n1,32,1.0,32768\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_nothing_is_found_in(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(QUIET[name], encoding="utf-8")
+    assert [(one.rule, one.row, one.column, one.found) for one in audit(reading.file(path))] == []
