@@ -95,7 +95,7 @@ FORMAT = Format(
     unit="samples/s",
     needle=b":::ML",
     logs=(),
-    told=told,
+    told=(told,),
     batch="global",
     events=events,
 )

@@ -9,7 +9,7 @@ from dlperf.importlogs.format import Format, mean_of, printed
 
 STAMP = r"DLL (?P<timestamp>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+) - \(\d+, (?P<step>\d+)\) .*?"
 FACTS = {"batch": "batch_size", "model": "arch", "devices": "Num GPUs"}
-AMP = re.compile(r"use_tf_amp : True|use_tf_amp=True|\bamp : True")
+AMP = ("use_tf_amp", "amp")
 FORMAT = Format(
     name="ngc-tensorflow1-resnet50",
     title="NVIDIA's convolutional networks for TensorFlow 1",
@@ -24,4 +24,5 @@ FORMAT = Format(
     steps=99,
     facts=FACTS,
     amp=AMP,
+    process="device",
 )

@@ -5,15 +5,35 @@ from __future__ import annotations
 import re
 
 from dlperf.catalog.script import Log
+from dlperf.errors import whole_number
+from dlperf.importlogs.facts import argument, said
 from dlperf.importlogs.format import Format, mean_of, printed
 
 LINE = r"TimeHistory: (?P<seconds>[\d.]+) seconds, (?P<rate>[\d.]+) examples/second between steps \d+ and (?P<step>\d+)"
+
+
+def told(head: str) -> dict[str, str]:
+    """One node where its strategy mirrors over devices, and the batch of one where the script is told that of one."""
+    found: dict[str, str] = {}
+    if mirrored := re.search(r"Using MirroredStrategy with devices \(([^)\n]{1,9999})\)", head):
+        found = {"nodes": said(mirrored, "1"), "devices_per_node": said(mirrored, str(mirrored[1].count("GPU:")))}
+    elif cards := argument("num_gpus", head):
+        found["devices_per_node"] = cards
+    if each := re.search(r"'train_dataset': \{[^{}]{0,2000}", head):
+        batch, part = argument("batch_size", each[0]), argument("use_per_replica_batch_size", each[0])
+        if batch and batch.isdecimal() and part == "True":
+            every = whole_number(found.get("devices_per_node")) or 1
+            found["batch"] = said(each, str(int(batch) * every))
+    return found
+
+
 FORMAT = Format(
     name="tensorflow-resnet50",
     title="the TensorFlow model garden's ResNet",
     framework="tensorflow",
     model="resnet50",
-    facts={"batch": "batch_size"},
+    facts={"batch": "batch_size", "type": "dtype"},
+    told=(told,),
     batch="global",
     unit="img/s",
     needle=b"TimeHistory:",

@@ -43,7 +43,7 @@ FORMAT = Format(
     logs=(),
     warmup=0,
     facts={"model": "Model", "steps": "Num batches"},
-    told=told,
+    told=(told,),
     workers=workers,
     totals=(
         Total(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from dlperf.errors import whole_number
-from dlperf.importlogs.format import Format, Total, argument
+from dlperf.importlogs.facts import argument
+from dlperf.importlogs.format import Format, Total
 
 #: of a run that went on from a checkpoint the script counts all steps, but the seconds of those since
 SOUND = re.compile(
@@ -38,8 +39,9 @@ FORMAT = Format(
         "accumulation": "Gradient Accumulation steps",
         "steps": "Total optimization steps",
     },
-    told=told,
-    amp=re.compile(r"\bfp16['\"]?\s{0,9}[=:]\s{0,9}['\"]?True"),
+    told=(told,),
+    amp=("fp16", "16-bits training"),
+    process="device",
     demands=SOUND,
     otherwise="it went on from a checkpoint, and divides all steps by the seconds since, or is PaddleNLP's",
     totals=(
