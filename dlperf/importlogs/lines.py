@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -81,14 +81,30 @@ def figures(path: Path, form: Format) -> Figures:
                 _sum(found.totals, total, number, match.groupdict())
         if done or needle not in text:
             continue
-        found.log = found.log or next((log for log in known if log.line.search(text)), None)
+        found.log = found.log or _first(form, known, text)
         for match in found.log.line.finditer(text) if found.log else ():
             found.first = found.first or text
-            found.matches.append(Match(number, logs.rank(text, match.start()), match.groupdict()))
+            one = Match(number, logs.rank(text, match.start()), match.groupdict())
+            if not _twice(found, one):
+                found.matches.append(one)
         done = len(found.matches) >= logs.MOST or _past(form, found)
         if done and not totals:
             break
     return found
+
+
+def _twice(found: Figures, one: Match) -> bool:
+    """Whether the line before says the same, as where two loggers write."""
+    alone = found.log is not None and found.log.ranks == "one"
+    return alone and bool(found.matches) and found.matches[-1][1:] == one[1:]
+
+
+def _first(form: Format, known: Sequence[Log], text: str) -> Log | None:
+    """The first that fits a line; where a script's versions differ in it, the line tells what its first step is."""
+    for log in known:
+        if line := log.line.search(text):
+            return replace(log, first=form.first(line.groupdict())) if form.first else log
+    return None
 
 
 def _sum(totals: dict[str, Summed], total: Total, number: int, told: Mapping[str, str]) -> None:
