@@ -90,7 +90,8 @@ def unrounded(value: float) -> float:
 
 @dataclass(frozen=True)
 class Format:
-    """needle: what each line with figures has. logs: how lines tell, each as `adapter/model` of which adapter.toml has
+    """needle: what each line with figures has. begins: what the head of its log has, by which one without any step is
+    known, and sums of one with none. logs: how lines tell, each as `adapter/model` of which adapter.toml has
     it, or its own; the first that fits a log counts.
 
     publisher, estimator: the published arithmetic, and its name in figures.csv; who: whose it is; column: what figures
@@ -131,6 +132,7 @@ class Format:
     demands: re.Pattern[str] | None = None
     otherwise: str = ""
     other: Callable[[str], str] | None = None
+    begins: re.Pattern[str] | None = None
     totals: tuple[Total, ...] = ()
     amp: Sequence[str] = ()
     process: str = ""

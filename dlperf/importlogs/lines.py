@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,6 +16,8 @@ from dlperf.upstream import logs
 
 #: of a line with figures, or of what stands between two carriage returns of it; of more, patterns would take minutes
 LONGEST = 2**14
+#: as mails and forums quote
+QUOTED = re.compile(r"[ \t]{0,9}>")
 
 
 class Match(NamedTuple):
@@ -40,10 +43,12 @@ class Summed:
 
 @dataclass
 class Figures:
-    """All that a log has of a format. first: its first line with figures. log: the first of the format's that fits a
-    line, and the lines that it fits; totals: by column."""
+    """All that a log has of a format. quoted: whether a mail quotes lines of it, which do not count. first: its first
+    line with figures. log: the first of the format's that fits a line, and the lines that it fits; totals: by
+    column."""
 
     first: str = ""
+    quoted: bool = False
     log: Log | None = None
     matches: list[Match] = field(default_factory=list)
     totals: dict[str, Summed] = field(default_factory=dict)
@@ -75,6 +80,9 @@ def figures(path: Path, form: Format) -> Figures:
     totals = [(one.needle.decode(), one) for one in form.totals]
     needle, done = form.needle.decode(), not known
     for number, text in _texts(path, [*([form.needle] if known else ()), *(one.needle for _, one in totals)]):
+        if QUOTED.match(text):
+            found.quoted = True
+            continue
         for mark, total in totals:
             if mark in text and (match := total.line.search(text)):
                 found.first = found.first or text

@@ -54,11 +54,12 @@ def read(path: Path, shown: str, forms: Mapping[str, Format], named: str | None,
         found = seen(path, forms, named)
         made: list[Read] = []
         refused: list[Refused] = []
+        quoted: list[str] = []
         for form in found.found:
             try:
                 made.append(_read(path, shown, form, found, given))
-            except Unlike:
-                continue
+            except Unlike as why:
+                quoted += [form.title] if str(why) else []
             except Refused as why:
                 refused.append(why)
     except OSError as error:
@@ -76,13 +77,15 @@ def read(path: Path, shown: str, forms: Mapping[str, Format], named: str | None,
         raise Refused(no)
     if named:
         raise Refused(f"no whole line has figures as {forms[named].title} prints them")
-    raise unlike(found.head)
+    raise unlike(found.head, forms.values(), quoted)
 
 
 def _read(path: Path, shown: str, form: Format, log: Seen, given: Mapping[str, str]) -> Read:
     lines = figures(path, form)
     if lines.empty:
-        raise Unlike()
+        raise Unlike("quoted" if lines.quoted else "")
+    if not (lines.matches or lines.events) and form.begins and not form.begins.search(log.text):
+        raise Refused(f"it has a sum of {form.title}, but neither its head nor a step")
     if no := no_training(path.name, log.head):
         raise Refused(no)
     if form.demands and not form.demands.search(f"{log.text}\n{lines.first}"):

@@ -28,6 +28,7 @@ FORMAT = Format(
     framework="pytorch",
     unit="samples/s",
     needle=b"%|",
+    begins=re.compile(r"\bGPU available: (?:True|False)"),
     logs=(Log(re.compile(LINE), first=1, timestamp="elapsed"),),
     steps=EVERY,
     told=(told,),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from dlperf.importlogs.facts import Said, argument
@@ -24,6 +25,7 @@ FORMAT = Format(
     framework="mxnet",
     unit="img/s",
     needle=b":INFO: Epoch[0] Batch [",
+    begins=re.compile(r"Start with arguments Namespace\("),
     logs=("ngc-mxnet/resnet50",),
     publisher=ordinals(20, 120, every_rank=True),
     who="DLPerf's extract_mxnet_logs_time.py",

@@ -21,6 +21,7 @@ FORMAT = Format(
     framework="paddle",
     unit="sequences/s",
     needle=b"seqs_per_sec :",
+    begins=re.compile(r"\bbenchmark[-_]warmup[-_]steps\b"),
     logs=(Log(re.compile(LINE), first=1, every=10, rate_of="device"),),
     column=MEAN,
     publisher=mean_of(0, None, per_device),

@@ -35,6 +35,7 @@ FORMAT = Format(
     framework="pytorch",
     unit="sequences/s",
     needle=b"Training Iteration:",
+    begins=re.compile(r"\b(?:allreduce_post_accumulation|num_steps_per_checkpoint)="),
     logs=(Log(re.compile(LINE), first=1, timestamp="%Y-%m-%d %H:%M:%S.%f"),),
     publisher=ordinals(20, 120, after=5),
     who="DLPerf's extract_pytorch_logs_time.py --train_batches 120",

@@ -29,6 +29,7 @@ FORMAT = Format(
     framework="tensorflow",
     unit="sentences/s",
     needle=b"throughput_train :",
+    begins=re.compile(r"\b(?:dllog_path|num_accumulation_steps): "),
     logs=(Log(re.compile(LINE), first=1, every=10, timestamp="%Y-%m-%d %H:%M:%S.%f"),),
     publisher=labels(20, 120),
     who="DLPerf's extract_tensorflow_logs_time.py",

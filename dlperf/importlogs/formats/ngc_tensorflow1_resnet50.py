@@ -16,6 +16,7 @@ FORMAT = Format(
     framework="tensorflow",
     unit="img/s",
     needle=b"imgs_per_sec :",
+    begins=re.compile(r"\buse_tf_amp : "),
     logs=(Log(re.compile(STAMP + r"imgs_per_sec : (?P<rate>[\d.e+]+)"), timestamp="%Y-%m-%d %H:%M:%S.%f"),),
     publisher=mean_of(0, 100, printed, digits=2),
     estimator="mean_of_rates",

@@ -19,6 +19,7 @@ FORMAT = Format(
     framework="oneflow",
     unit="sentences/s",
     needle=b"total_loss:",
+    begins=re.compile(r"Running BERT Pretrain: num_gpu_per_node = "),
     logs=(Log(re.compile(LINE), every=20, timestamp="epoch"),),
     rounded=unrounded,
     publisher=labels(20, 120, unrounded),  # it calls its first step 0

@@ -18,6 +18,7 @@ FORMAT = Format(
     framework="oneflow",
     unit="img/s",
     needle=b"samples/s:",
+    begins=re.compile(r"Running (?!BERT)\w+: num_gpu_per_node = "),
     logs=(Log(re.compile(LINE), first=1, every=20, timestamp="epoch"),),
     rounded=unrounded,
     publisher=labels(20, 120, unrounded),

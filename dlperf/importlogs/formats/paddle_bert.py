@@ -34,6 +34,7 @@ FORMAT = Format(
     framework="paddle",
     unit="sentences/s",
     needle=b"steps/s",
+    begins=re.compile(r"^in_tokens: ", re.MULTILINE),
     logs=(Log(re.compile(LINE), first=1, rate_of="node step", ranks="node"),),
     publisher=mean_of(20, 120, rate, digits=4),
     estimator="mean_of_rates",

@@ -43,6 +43,7 @@ FORMAT = Format(
     framework="paddle",
     unit="img/s",
     needle=b"ips:",
+    begins=re.compile(r"PaddleClas is powered by PaddlePaddle"),
     logs=(Log(re.compile(LINE), rate_of="device"),),
     column=MEAN,
     publisher=mean_of(0, None, per_device),

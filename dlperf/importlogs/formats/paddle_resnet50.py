@@ -21,6 +21,7 @@ FORMAT = Format(
     framework="paddle",
     unit="img/s",
     needle=b", train batch ",
+    begins=re.compile(r"\bresize_short_size : "),
     logs=("paddle-models/resnet50",),
     publisher=mean_of(20, 120, from_seconds, digits=4),
     estimator="mean_of_rates",

@@ -35,6 +35,7 @@ FORMAT = Format(
     framework="pytorch",
     unit="img/s",
     needle=b"Epoch: [",
+    begins=re.compile(r"=> creating model '"),
     logs=(Log(re.compile(LINE), ranks="all"),),
     publisher=mean_time(20, 120, after=6),
     rounded=by_python,

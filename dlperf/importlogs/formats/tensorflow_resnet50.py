@@ -37,6 +37,7 @@ FORMAT = Format(
     batch="global",
     unit="img/s",
     needle=b"TimeHistory:",
+    begins=re.compile(r"\bclassifier_trainer\.py:\d+\]"),
     logs=(Log(re.compile(LINE), first=1, every=100, ranks="node"),),
     publisher=mean_of(1, 6, printed),
     estimator="mean_of_rates",

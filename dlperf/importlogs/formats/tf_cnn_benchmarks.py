@@ -40,6 +40,7 @@ FORMAT = Format(
     framework="tensorflow",
     unit="img/s",
     needle=b"images/sec:",
+    begins=re.compile(r"\b(?:SingleSess|Mode|Num batches): +\w|images/sec: [\d.]+ \+/-"),
     logs=(),
     warmup=0,
     facts={"model": "Model", "steps": "Num batches"},
@@ -48,7 +49,7 @@ FORMAT = Format(
     totals=(
         Total(
             "samples over seconds",
-            re.compile(r"total images/sec: (?P<value>[\d.]+)"),
+            re.compile(r"(?:^|[\s>:])total images/sec: (?P<value>[\d.]+)\s*$"),
             b"images/sec:",
             "samples_over_seconds",
             doubt="its own count, after its warm-up",

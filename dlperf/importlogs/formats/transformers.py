@@ -32,6 +32,7 @@ FORMAT = Format(
     framework="pytorch",
     unit="samples/s",
     needle=b"train_runtime",
+    begins=re.compile(r"\bTrainingArguments\(|Instantaneous batch size per device"),
     logs=(),
     warmup=0,
     facts={
