@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -30,6 +32,33 @@ def every(files: Sequence[File], named: str | None, given: Mapping[str, str]) ->
     forms = formats()
     for file, found in zip(files, _found(files, partial(_one, named=named, given=given)), strict=True):
         yield file, found if isinstance(found, str) else Read(forms[found[0]], *found[1:])
+
+
+def once(files: Sequence[File]) -> list[File]:
+    """Of files of the same bytes all but the first are not read: runs that are copies of one are one run."""
+    sizes = Counter(_bytes(file) for file in files)
+    first: dict[str, str] = {}
+    made = []
+    for file in files:
+        if sizes[_bytes(file)] > 1 and (told := _digest(file)):
+            same = first.setdefault(told, file.label)
+            copy = (
+                f"it is the same file as {shown(same)}, byte for byte, which counts once" if same != file.label else ""
+            )
+            file = file._replace(why=copy)
+        made.append(file)
+    return made
+
+
+def _digest(file: File) -> str:
+    """Empty where it is not read, empty or cannot be opened."""
+    if not _bytes(file):
+        return ""
+    try:
+        with open(file.path, "rb") as opened:
+            return hashlib.file_digest(opened, "sha256").hexdigest()
+    except OSError:
+        return ""
 
 
 #: a Read with its format's name for its format, which has functions: no other process could be given those

@@ -535,7 +535,7 @@ def test_medians_are_rounded_as_their_publisher_does(tmp_path):
 
 def test_one_name_in_a_case_and_beside_it_are_two_rows(tmp_path):
     written(tmp_path, oneflow())
-    (tmp_path / "bz32" / "r50_b32_fp32_1.log").write_text("\n".join(oneflow()) + "\n")
+    (tmp_path / "bz32" / "r50_b32_fp32_1.log").write_text("\n".join(oneflow()) + "\nend\n")
     ended = call("importlogs", tmp_path / "bz32", "-o", tmp_path / "made")
     assert ended.returncode == 0, ended.stderr
     found = published.read((tmp_path / "made" / "figures.csv").read_text().splitlines(keepends=True))

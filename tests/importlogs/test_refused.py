@@ -2,8 +2,10 @@
 """What is no log of training that can be read, and what is said of it."""
 
 import pytest
-from invented_logs import CASES, figures, refused, written
+from commands import call
+from invented_logs import CASES, figures, oneflow, refused, written
 
+from dlperf.figures import published
 from dlperf.importlogs import read
 
 CNN = ["Model:       resnet50_v1.5", "Mode:        training", "SingleSess:  False", "             64 per device"]
@@ -91,3 +93,21 @@ def test_blocks_of_mlperf_where_it_tells_no_epochs_and_the_rates_that_it_tracks(
     assert found["publisher's estimator"].value == 20001.0
     assert found["publisher's estimator"].estimator == "mean_of_rates"
     assert found["run_start to run_stop"].value == 1.0
+
+
+def test_copies_of_one_log_are_one_run(tmp_path):
+    for run in (1, 2, 3):
+        lines = [*oneflow(), *(["the other one"] if run == 3 else [])]
+        written(tmp_path, lines, name=f"r50_b32_fp32_{run}.log")
+    (tmp_path / "bz32" / "empty.log").touch()
+    (tmp_path / "bz32" / "empty2.log").touch()
+    ended = call("importlogs", tmp_path / "bz32", "-o", tmp_path / "made")
+    assert ended.returncode == 0, ended.stderr
+    says = (
+        "r50_b32_fp32_2.log: not read: it is the same file as 4n8g/r50_b32_fp32_1.log, byte for byte, which counts once"
+    )
+    assert says in ended.stderr
+    assert ended.stderr.count("byte for byte") == 1
+    assert ended.stderr.count("it is empty") == 2
+    found = published.read((tmp_path / "made" / "figures.csv").read_text().splitlines(keepends=True))
+    assert {one.options["runs"] for one in found if one.estimator == "median_of_runs"} == {"2"}
