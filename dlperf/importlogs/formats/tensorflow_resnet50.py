@@ -12,17 +12,34 @@ from dlperf.importlogs.format import Format, mean_of, printed
 LINE = r"TimeHistory: (?P<seconds>[\d.]+) seconds, (?P<rate>[\d.]+) examples/second between steps \d+ and (?P<step>\d+)"
 
 
-def told(head: str) -> dict[str, str]:
-    """One node where its strategy mirrors over devices, and the batch of one where the script is told that of one."""
+#: its devices are those of its own worker
+SEVERAL = re.compile(
+    r"MultiWorkerMirroredStrategy with .{0,9999}?num_workers = (\d{1,5}), local_devices = \(([^)\n]{0,9999})"
+)
+MIRRORED = re.compile(r"Using MirroredStrategy with devices \((?=[^)\n]{0,40}/job:localhost)([^)\n]{1,9999})")
+
+
+def strategy(head: str) -> dict[str, str]:
+    """Nodes and their devices, as TensorFlow's strategies tell them: one that mirrors has one node."""
     found: dict[str, str] = {}
-    if mirrored := re.search(r"Using MirroredStrategy with devices \(([^)\n]{1,9999})\)", head):
-        found = {"nodes": said(mirrored, "1"), "devices_per_node": said(mirrored, str(mirrored[1].count("GPU:")))}
-    elif cards := argument("num_gpus", head):
+    if cards := argument("num_gpus", head):
         found["devices_per_node"] = cards
+    if several := SEVERAL.search(head):
+        found["nodes"] = said(several)
+    elif mirrored := MIRRORED.search(head):
+        found |= {"nodes": said(mirrored, "1"), "devices_per_node": said(mirrored, str(mirrored[1].count("GPU:")))}
+    if several and (cards_of_one := several[2].count("GPU:")):
+        found["devices_per_node"] = said(several, str(cards_of_one))
+    return found
+
+
+def told(head: str) -> dict[str, str]:
+    """The batch of all devices, where the script is told that of one."""
+    found = strategy(head)
+    every = (whole_number(found.get("devices_per_node")) or 1) * (whole_number(found.get("nodes")) or 1)
     if each := re.search(r"'train_dataset': \{[^{}]{0,2000}", head):
         batch, part = argument("batch_size", each[0]), argument("use_per_replica_batch_size", each[0])
         if batch and batch.isdecimal() and part == "True":
-            every = whole_number(found.get("devices_per_node")) or 1
             found["batch"] = said(each, str(int(batch) * every))
     return found
 
