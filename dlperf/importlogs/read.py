@@ -14,7 +14,7 @@ from dlperf.figures.published import Figure
 from dlperf.importlogs.format import EVERY, Format, Line
 from dlperf.importlogs.lines import Match, Summed, figures
 from dlperf.importlogs.recognise import Refused, Seen, Unlike, no_training, seen, unlike
-from dlperf.importlogs.size import Size, missing, size
+from dlperf.importlogs.size import Size, size
 from dlperf.importlogs.spans import apart, ranked, span
 from dlperf.schema import Job
 from dlperf.upstream import logs
@@ -95,8 +95,6 @@ def _read(path: Path, shown: str, form: Format, log: Seen, given: Mapping[str, s
     every = lines.log is not None and lines.log.ranks == "all"
     ranks = len({one.rank for one in lines.matches if one.rank}) if every else 0
     sized = size(form, PurePath(path.absolute()), log.text, ranks, given)
-    if isinstance(sized, list):
-        raise Refused(f"it looks like {form.title}, but {missing(sized)}")
     job, doubts = _job(form, sized), list(sized.doubts)
     if len(lines.matches) >= logs.MOST:
         doubts.append(f"its first {logs.MOST:,} lines with figures were read")

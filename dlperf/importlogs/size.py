@@ -93,9 +93,9 @@ def of_log(form: Format, head: str) -> dict[str, str]:
     return {key: value for key, value in found.items() if key not in sizes or whole_number(value)}
 
 
-def size(form: Format, path: PurePath, head: str, ranks: int, given: Mapping[str, str]) -> Size | list[str]:
-    """ranks: how many the log's tags tell, 0 if none. A list of what is missing where it does not suffice. Refused
-    where the log tells something else than is given."""
+def size(form: Format, path: PurePath, head: str, ranks: int, given: Mapping[str, str]) -> Size:
+    """ranks: how many the log's tags tell, 0 if none. Refused where all that does not suffice, or the log tells
+    something else than is given."""
     doubts: list[str] = []
     told, placed = of_log(form, head), of_path(path, doubts)
     if ranks > 1:
@@ -109,7 +109,7 @@ def size(form: Format, path: PurePath, head: str, ranks: int, given: Mapping[str
     precision = _precision(told, placed, given, doubts)
     known = {"nodes": nodes, "devices_per_node": each, "batch": batch, "precision": precision}
     if missing := [name for name, value in known.items() if not value]:
-        return missing
+        raise Refused(f"it looks like {form.title}, but {_missing(missing, told)}")
     return Size(
         nodes=nodes or 0,
         devices_per_node=each or 0,
@@ -232,7 +232,9 @@ def _words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def missing(names: Sequence[str]) -> str:
+def _missing(names: Sequence[str], told: Mapping[str, str]) -> str:
     """What to do where a size is not known."""
-    words = ", ".join(map(_words, names))
-    return f"neither the log nor its path tells {words}; give {', '.join(FLAGS[name] for name in names)}"
+    half = "it tells of precision that it is fp32 or tf32; " if told.get("precision") == "single" else ""
+    words = ", ".join(_words(name) for name in names if not (half and name == "precision"))
+    lacks = f"neither the log nor its path tells {words}; " if words else ""
+    return f"{lacks}{half}give {', '.join(FLAGS[name] for name in names)}"
