@@ -106,7 +106,8 @@ def processes(head: str) -> dict[str, str]:
     and of mpirun's those of one node."""
     found: dict[str, str] = {}
     for pattern, key in ((TAG, "least"), (DEFAULT, "devices_per_node"), (CUDA, "devices_per_node")):
-        if (last := max(pattern.finditer(head), key=lambda one: int(one["rank"]), default=None)) and int(last["rank"]):
+        ranks = (one for one in pattern.finditer(head) if len(one["rank"]) < 7)
+        if (last := max(ranks, key=lambda one: int(one["rank"]), default=None)) and int(last["rank"]):
             found.setdefault(key, Said(str(int(last["rank"]) + 1), last.start()))
     return found
 

@@ -41,11 +41,9 @@ def once(files: Sequence[File]) -> list[File]:
     made = []
     for file in files:
         if sizes[_bytes(file)] > 1 and (told := _digest(file)):
-            same = first.setdefault(told, file.label)
-            copy = (
-                f"it is the same file as {shown(same)}, byte for byte, which counts once" if same != file.label else ""
-            )
-            file = file._replace(why=copy)
+            if same := first.get(told):
+                file = file._replace(why=f"it is the same file as {shown(same)}, byte for byte, which counts once")
+            first.setdefault(told, file.label)
         made.append(file)
     return made
 

@@ -33,6 +33,8 @@ HEADS = [
     ("ngc-paddle-bert", "training_script_args: ['--bert-model=bert-large-uncased', '--amp', '--phase1']", {"precision": "amp", "model": "bert_large"}),
     ("tensorflow-resnet50", f"Using MirroredStrategy with devices ({MIRRORED})\n'train_dataset': {{'batch_size': 64, 'dtype': 'float32', 'use_per_replica_batch_size': True}}", {"nodes": "1", "devices_per_node": "4", "batch": "256", "precision": "single"}),
     ("tensorflow-resnet50", "runtime.num_gpus=8 'batch_size': None, 'dtype': 'float16'", {"devices_per_node": "8", "precision": "fp16"}),
+    ("tensorflow-bert", "--bert_config_file=/data/uncased_L-12_H-768_A-12/bert_config.json --num_gpus=4", {"devices_per_node": "4", "model": "bert_base"}),
+    ("tensorflow-bert", "Using MirroredStrategy with devices ('/job:worker/task:0',)\nMultiWorkerMirroredStrategy with cluster_spec = {'worker': ['a:1', 'b:1']}, task_type = 'worker', task_id = 0, num_workers = 2, local_devices = ('/device:GPU:0', '/device:GPU:1'), communication", {"nodes": "2", "devices_per_node": "2"}),
     ("lightning", "Using bfloat16 Automatic Mixed Precision (AMP)\nInitializing distributed: GLOBAL_RANK: 0, MEMBER: 1/16", {"devices": "16", "precision": "bf16"}),
     ("lightning", "Using 16bit native Automatic Mixed Precision (AMP)\nAll distributed processes registered. Starting with 2 processes", {"devices": "2", "precision": "amp"}),
     ("mllog", ':::MLLOG {"key": "global_batch_size", "value": 1024, "x": 1}\n:::MLLOG {"key": "d_batch_size", "value": 32}\n:::MLLOG {"key": "gradient_accumulation_steps", "value": 4}', {"devices": "8", "batch": "1024", "accumulation": "4"}),
@@ -84,7 +86,7 @@ def test_more_processes_print_than_devices_are_given(tmp_path):
 def test_single_precision_is_not_guessed_to_be_fp32(tmp_path):
     lines = [dll(1, "PARAMETER amp : False "), *CASES["ngc-pytorch-resnet50"][0]]
     place = written(tmp_path, lines, "4n8g", "a.log")
-    assert "tells precision; give --precision" in refused(place)
+    assert "but it tells of precision that it is fp32 or tf32; give --precision" in refused(place)
     assert figures(place, precision="tf32")[read.OURS].precision == "tf32"
 
 

@@ -27,7 +27,7 @@ FORMAT = Format(
     framework="mxnet",
     unit="img/s",
     needle=b"Speed: ",
-    begins=re.compile(r"Namespace\(.{0,2000}\brec_train_idx="),
+    begins=re.compile(r"\brec_train_idx="),
     logs=("gluon-cv/resnet50", Log(re.compile(LINE), first=1)),
     publisher=mean_of(20, 120, printed, digits=2, exact=True),
     estimator="mean_of_rates",

@@ -20,7 +20,7 @@ FORMAT = Format(
     framework="mxnet",
     unit="sentences/s",
     needle=b"ms/batch",
-    begins=re.compile(r"Namespace\(.{0,2000}\bckpt_interval="),
+    begins=re.compile(r"\bckpt_interval="),
     logs=("gluon-nlp/bert_base",),
     publisher=mean_of(100, 200, rate, every_rank=True, exact=True),
     estimator="mean_of_rates",

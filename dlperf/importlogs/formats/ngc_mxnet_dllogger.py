@@ -27,7 +27,7 @@ FORMAT = Format(
     framework="mxnet",
     unit="img/s",
     needle=b"train.ips :",
-    begins=re.compile(r"PARAMETER arch : .{0,2000}\bkv_store : "),
+    begins=re.compile(r"\bkv_store : "),
     logs=(Log(re.compile(LINE), timestamp="%Y-%m-%d %H:%M:%S.%f"),),
     facts={"batch": "batch_size", "type": "dtype"},
     amp=("amp",),

@@ -17,7 +17,7 @@ FORMAT = Format(
     framework="pytorch",
     unit="img/s",
     needle=b"train.loss :",
-    begins=re.compile(r"PARAMETER .{0,2000}\boptimizer_batch_size : "),
+    begins=re.compile(r"\boptimizer_batch_size : "),
     logs=(Log(re.compile(LINE), timestamp="%Y-%m-%d %H:%M:%S.%f"),),
     publisher=ordinals(20, 120, after=6),
     who="DLPerf's extract_pytorch_logs_time.py",
