@@ -63,8 +63,8 @@ Publisher = Callable[[Sequence[Line], Job], Told | None]
 @dataclass(frozen=True)
 class Total:
     """A line of a log's end. line: with the group `value`, a rate, or `seconds`, of all steps. of: what the rate
-    counts: "all" devices, a "device" or a "worker" (see Format). estimator: of dlperf.figures.published. several: what
-    is made of the values of several lines; else the last counts."""
+    counts: samples of "all" devices, a "device" or a "worker" (see Format), or a "step" of all. estimator: of
+    dlperf.figures.published. several: what is made of the values of several lines; else the last counts."""
 
     column: str
     line: re.Pattern[str]

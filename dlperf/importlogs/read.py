@@ -236,7 +236,7 @@ def _of_total(summed: Summed, sized: Size, job: Job, workers: int) -> Made | Non
             value = job.global_batch_size * sized.claimed / float(groups["seconds"])
         else:
             value = total.several(list(map(float, summed.values))) if total.several else float(groups["value"])
-            value *= {"all": 1, "device": job.world_size, "worker": workers}[total.of]
+            value *= {"all": 1, "device": job.world_size, "worker": workers, "step": job.global_batch_size}[total.of]
     except (ValueError, ZeroDivisionError, OverflowError):
         return None
     if not 0 < value < logs.BEYOND:

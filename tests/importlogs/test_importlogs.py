@@ -95,6 +95,9 @@ def test_a_progress_bar(tmp_path):
     )
     found = figures(written(tmp_path, [bar]))
     assert found[read.OURS].value == pytest.approx(1024 * 5, rel=1e-3)
+    assert found["it/s of its last line"].value == 1024 * 5
+    assert "tell a step again" not in found[read.OURS].doubt
+    assert "1000000000" not in found[read.OURS].doubt
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import re
 
 from dlperf.catalog.script import Log
 from dlperf.importlogs.facts import said
-from dlperf.importlogs.format import EVERY, Format
+from dlperf.importlogs.format import EVERY, Format, Total
 
 LINE = r"Epoch \d+:\s+\d+%\|[^|\r\n]*\|\s+(?P<step>\d+)/\d+ \[(?P<timestamp>(?:\d+:)?\d\d:\d\d)<[^,\]]*,"
 #: it says how many bits, and in some versions by which means
@@ -32,6 +32,16 @@ FORMAT = Format(
     logs=(Log(re.compile(LINE), first=1, timestamp="elapsed"),),
     steps=EVERY,
     told=(told,),
+    totals=(
+        Total(
+            "it/s of its last line",
+            re.compile(r"Epoch \d+:\s+\d+%\|[^|\r\n]*\|\s+\d+/\d+ \[[^,\]]*, +(?P<value>[\d.]+)it/s"),
+            b"it/s",
+            "last_printed",
+            of="step",
+            doubt="steps per second, times the batch of all devices; the bar smooths it or not, by its version",
+        ),
+    ),
     demands=re.compile(r"v_num[=:]|[Ll]ightning|Trainer\.fit|GPU available: |Sanity Checking|Params? size \(MB\)"),
     otherwise="nothing in it tells that it is: others draw such bars, too",
 )
