@@ -25,7 +25,7 @@ LAUNCHERS = (
         r"(?:torchrun|torch\.distributed\.(?:launch|run))\b[^\n]{0,500}?--nproc[-_]per[-_]node[ =](\d{1,5})\b",
         "devices_per_node",
     ),
-    (r"(?:horovodrun|mpirun|mpiexec)\b[^\n]{0,500}?\s--?(?:np|n) (\d{1,6})\b", "processes"),
+    (r"(?:horovodrun|mpirun|mpiexec)\b(?:(?!python|\.py|\.sh)[^\n]){0,300}?\s--?(?:np|n) (\d{1,6})\b", "processes"),
     (r"hvd\.size\(\) = (\d{1,6})\b", "devices"),
 )
 #: lists of cards, as the launchers of PaddlePaddle tell them, and of nodes

@@ -11,6 +11,7 @@ from dlperf.errors import whole_number
 from dlperf.importlogs.facts import TYPES, Said, argument, launched, processes, switched
 from dlperf.importlogs.format import Format
 from dlperf.importlogs.recognise import Refused
+from dlperf.words import count
 
 #: folders of DLPerf's tree, 4n8g and bz128; of all names, what stands between underlines, dots and hyphens
 FOLDERS = (
@@ -137,7 +138,7 @@ def _contradicted(told: Mapping[str, str], given: Mapping[str, str], head: str) 
     product = (nodes or 1) * (each or 1)
     every, least = whole_number(told.get("devices")), whole_number(told.get("least")) or 1
     if every and (product > every or every % product or (nodes and each and product != every)):
-        wrong.append(f"{' '.join(flags)}: {_where(told['devices'], head)} tells {every} devices in all")
+        wrong.append(f"{' '.join(flags)}: {_where(told['devices'], head)} tells {count(every, 'device')} in all")
     elif not every and nodes and each and product < least:
         wrong.append(f"{' '.join(flags)}: {_where(told['least'], head)} tells {least} devices or more")
     return wrong
@@ -157,7 +158,7 @@ def _called(model: str) -> str:
 def _where(value: str, head: str) -> str:
     if not isinstance(value, Said):
         return "the log"
-    text = head[value.at : value.at + 80].partition("\n")[0].strip()
+    text = head[value.at : value.at + 50].partition("\n")[0].strip()
     return f"line {head.count(chr(10), 0, value.at) + 1} of the log ({text!r})"
 
 

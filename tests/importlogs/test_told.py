@@ -14,6 +14,8 @@ HEADS = [
     ("oneflow-bert", "Running BERT Pretrain: num_gpu_per_node = 8, num_nodes = 1.\nuse_fp16 = False\nnum_hidden_layers = 24\nnum_attention_heads = 16\nhidden_size_per_head = 64", {"nodes": "1", "precision": "single", "model": "bert_large"}),
     ("ngc-tensorflow1-bert", "  bert_config_file: /data/uncased_L-12_H-768_A-12/bert_config.json\n  vocab_file: /data/uncased_L-24_H-1024_A-16/vocab.txt\n  horovod: False\n  amp: True", {"devices": "1", "precision": "amp", "model": "bert_base"}),
     ("ngc-tensorflow1-bert", "  horovod: True\nINFO:tensorflow:hvd.size() = 16 hvd.rank() = 0\n  amp: False\n  use_fp16: False", {"devices": "16", "precision": "single"}),
+    ("ngc-tensorflow1-bert", "mpirun -np 8 --allow-run-as-root python3 run.py -n 3", {"devices": "8"}),
+    ("ngc-tensorflow1-bert", "mpirun --hostfile hosts python3 run.py -n 3", {}),
     ("ngc-tensorflow1-resnet50", dll(1, "PARAMETER arch : resnet50  use_tf_amp : True "), {"precision": "amp", "model": "resnet50"}),
     ("ngc-pytorch-resnet50", dll(1, "PARAMETER arch : resnet50  batch_size : 64  fp16 : False  amp : True  world_size : 16 "), {"devices": "16", "precision": "amp"}),
     ("ngc-pytorch-resnet50", "\n".join(f"[default{at}]:Namespace()" for at in range(8)), {"devices_per_node": "8"}),
