@@ -75,8 +75,8 @@ def _import(arguments: Mapping[str, Any]) -> int:
 
 
 def _files(places: Sequence[Path]) -> list[File]:
-    """Of all trees. Of one name, or one content, the first counts."""
-    from dlperf.importlogs import many, trees
+    """Of all trees. Of one name the first counts."""
+    from dlperf.importlogs import trees
     from dlperf.importlogs.many import File
 
     files, labels = [], set[str]()
@@ -86,7 +86,7 @@ def _files(places: Sequence[Path]) -> list[File]:
             again = "another log of this name was read. Import them apart" if label in labels else ""
             files.append(File(path, label, why or again))
             labels.add(label)
-    return many.once(files)
+    return files
 
 
 def _given(arguments: Mapping[str, Any], forms: Mapping[str, object]) -> dict[str, str]:

@@ -28,35 +28,27 @@ class File(NamedTuple):
 
 
 def every(files: Sequence[File], named: str | None, given: Mapping[str, str]) -> Iterator[tuple[File, Read | str]]:
-    """Each file and what was read, or why it was not."""
+    """Each file and what was read, or why it was not. Of logs of the same bytes the first counts: runs that are copies
+    of one are one run."""
     forms = formats()
-    for file, found in zip(files, _found(files, partial(_one, named=named, given=given)), strict=True):
-        yield file, found if isinstance(found, str) else Read(forms[found[0]], *found[1:])
-
-
-def once(files: Sequence[File]) -> list[File]:
-    """Of files of the same bytes all but the first are not read: runs that are copies of one are one run."""
     sizes = Counter(_bytes(file) for file in files)
     first: dict[str, str] = {}
-    made = []
-    for file in files:
-        if sizes[_bytes(file)] > 1 and (told := _digest(file)):
-            if same := first.get(told):
-                file = file._replace(why=f"it is the same file as {shown(same)}, byte for byte, which counts once")
-            first.setdefault(told, file.label)
-        made.append(file)
-    return made
+    for file, found in zip(files, _found(files, partial(_one, named=named, given=given)), strict=True):
+        if isinstance(found, str):
+            yield file, found
+        elif sizes[_bytes(file)] > 1 and (same := first.setdefault(_digest(file), file.label)) != file.label:
+            yield file, f"it is the same log as {shown(same)}, byte for byte, which counts once"
+        else:
+            yield file, Read(forms[found[0]], *found[1:])
 
 
 def _digest(file: File) -> str:
-    """Empty where it is not read, empty or cannot be opened."""
-    if not _bytes(file):
-        return ""
+    """Its label where it can no longer be read."""
     try:
         with open(file.path, "rb") as opened:
             return hashlib.file_digest(opened, "sha256").hexdigest()
     except OSError:
-        return ""
+        return file.label
 
 
 #: a Read with its format's name for its format, which has functions: no other process could be given those

@@ -571,7 +571,7 @@ def test_no_head_takes_minutes(part, tmp_path):
 
 def test_much_is_read_by_several_processes_to_the_same_end(tmp_path, monkeypatch):
     for run in (1, 2, 3):
-        written(tmp_path, oneflow(), name=f"r50_b32_fp32_{run}.log")
+        written(tmp_path, [*oneflow(), f"run {run}"], name=f"r50_b32_fp32_{run}.log")
     files = [many.File(path, f"4n8g/{path.name}") for path in sorted(tmp_path.rglob("*.log"))]
     files += [many.File(tmp_path / "none", "none"), many.File(tmp_path, "pipe", "it is no regular file")]
     one = list(many.every(files, None, {}))

@@ -101,10 +101,12 @@ def test_copies_of_one_log_are_one_run(tmp_path):
         written(tmp_path, lines, name=f"r50_b32_fp32_{run}.log")
     (tmp_path / "bz32" / "empty.log").touch()
     (tmp_path / "bz32" / "empty2.log").touch()
+    for name in ("a.md", "b.md"):
+        (tmp_path / "bz32" / name).write_text("# Logs\n")
     ended = call("importlogs", tmp_path / "bz32", "-o", tmp_path / "made")
     assert ended.returncode == 0, ended.stderr
     says = (
-        "r50_b32_fp32_2.log: not read: it is the same file as 4n8g/r50_b32_fp32_1.log, byte for byte, which counts once"
+        "r50_b32_fp32_2.log: not read: it is the same log as 4n8g/r50_b32_fp32_1.log, byte for byte, which counts once"
     )
     assert says in ended.stderr
     assert ended.stderr.count("byte for byte") == 1
