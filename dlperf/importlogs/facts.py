@@ -78,7 +78,7 @@ def switched(names: Iterable[str], text: str) -> Said | None:
     for name in names:
         spelled = re.escape(name).replace("_", "[-_]")
         value = r"['\"]?(?:\s{0,9}[:=]\s{0,9}|\s)['\"]?(True|true|1|False|false|0|None)\b"
-        for found in re.finditer(rf"{spelled}{value}|--{spelled}(?=[\s'\",]|$)", text):
+        for found in re.finditer(rf"(?:--)?{spelled}{value}|--{spelled}(?=[\s'\",]|$)", text):
             if not _apart(text, found):
                 continue
             if found[1] is None or ON[found[1].lower()]:

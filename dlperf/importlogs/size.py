@@ -110,7 +110,7 @@ def size(form: Format, path: PurePath, head: str, ranks: int, given: Mapping[str
     precision = _precision(told, placed, given, doubts)
     known = {"nodes": nodes, "devices_per_node": each, "batch": batch, "precision": precision}
     if missing := [name for name, value in known.items() if not value]:
-        raise Refused(f"it looks like {form.title}, but {_missing(missing, told)}")
+        raise Refused(f"it looks like {form.title}, but {_missing(missing, told, placed)}")
     return Size(
         nodes=nodes or 0,
         devices_per_node=each or 0,
@@ -233,9 +233,12 @@ def _words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _missing(names: Sequence[str], told: Mapping[str, str]) -> str:
+def _missing(names: Sequence[str], told: Mapping[str, str], placed: Mapping[str, str]) -> str:
     """What to do where a size is not known."""
-    half = "it tells of precision that it is fp32 or tf32; " if told.get("precision") == "single" else ""
+    half = ""
+    if "precision" in names and told.get("precision") == "single":
+        path = f", its path {placed['precision']}" if "precision" in placed else ""
+        half = f"it tells of precision that it is fp32 or tf32{path}; "
     words = ", ".join(_words(name) for name in names if not (half and name == "precision"))
     lacks = f"neither the log nor its path tells {words}; " if words else ""
     return f"{lacks}{half}give {', '.join(FLAGS[name] for name in names)}"

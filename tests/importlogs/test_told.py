@@ -32,6 +32,8 @@ HEADS = [
     ("paddle-clas", "ppcls INFO: AMP : \nppcls INFO:     use_amp : False\nppcls INFO:     level : O1\nppcls INFO: Arch : \n", {"precision": "single"}),
     ("paddle-clas", "LAUNCH INFO 2023-07-28 07:14:19,033 devices: 0,1,2\nLAUNCH INFO 2023-07-28 07:14:19,033 nnodes: 2\n", {"nodes": "2", "devices_per_node": "3"}),
     ("paddle-nlp", "gpus: 0,1,2,3\nips: 10.0.0.1,10.0.0.2\nNamespace(use_amp=True, use_pure_fp16=False, model_name_or_path='bert-base-uncased')", {"nodes": "2", "devices_per_node": "4", "precision": "amp"}),
+    ("paddle-nlp", "run_pretrain.py --use_amp False --use_pure_fp16 True --max_steps 9\n", {"precision": "fp16"}),
+    ("paddle-nlp", "run_pretrain.py --use_amp False --use_pure_fp16 False --max_steps 9\n", {"precision": "single"}),
     ("ngc-paddle-bert", "training_script_args: ['--bert-model=bert-large-uncased', '--amp', '--phase1']", {"precision": "amp", "model": "bert_large"}),
     ("tensorflow-resnet50", f"Using MirroredStrategy with devices ({MIRRORED})\n'train_dataset': {{'batch_size': 64, 'dtype': 'float32', 'use_per_replica_batch_size': True}}", {"nodes": "1", "devices_per_node": "4", "batch": "256", "precision": "single"}),
     ("tensorflow-resnet50", "runtime.num_gpus=8 'batch_size': None, 'dtype': 'float16'", {"devices_per_node": "8", "precision": "fp16"}),
@@ -87,6 +89,8 @@ def test_more_processes_print_than_devices_are_given(tmp_path):
 
 def test_single_precision_is_not_guessed_to_be_fp32(tmp_path):
     lines = [dll(1, "PARAMETER amp : False "), *CASES["ngc-pytorch-resnet50"][0]]
+    mixed = written(tmp_path, lines, "4n8g", "a_amp.log")
+    assert "it tells of precision that it is fp32 or tf32, its path amp; give --precision" in refused(mixed)
     place = written(tmp_path, lines, "4n8g", "a.log")
     assert "but it tells of precision that it is fp32 or tf32; give --precision" in refused(place)
     assert figures(place, precision="tf32")[read.OURS].precision == "tf32"
