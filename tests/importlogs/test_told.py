@@ -39,6 +39,8 @@ HEADS = [
     ("tensorflow-resnet50", "runtime.num_gpus=8 'batch_size': None, 'dtype': 'float16'", {"devices_per_node": "8", "precision": "fp16"}),
     ("tensorflow-bert", "--bert_config_file=/data/uncased_L-12_H-768_A-12/bert_config.json --num_gpus=4", {"devices_per_node": "4", "model": "bert_base"}),
     ("tensorflow-bert", "Using MirroredStrategy with devices ('/job:worker/task:0',)\nMultiWorkerMirroredStrategy with cluster_spec = {'worker': ['a:1', 'b:1']}, task_type = 'worker', task_id = 0, num_workers = 2, local_devices = ('/device:GPU:0', '/device:GPU:1'), communication", {"nodes": "2", "devices_per_node": "2"}),
+    ("transformers", 'Model config BertConfig {\n  "hidden_size": 768,\n  "model_type": "bert",\n  "num_hidden_layers": 12,\n}\nTrainingArguments(bf16=False, fp16=True)', {"precision": "amp", "model": "bert_base"}),
+    ("transformers", '{"hidden_size": 768, "model_type": "roberta", "num_hidden_layers": 12}\nTrainingArguments(bf16=True, fp16=False)', {"precision": "bf16", "model": "roberta"}),
     ("lightning", "Using bfloat16 Automatic Mixed Precision (AMP)\nInitializing distributed: GLOBAL_RANK: 0, MEMBER: 1/16", {"devices": "16", "precision": "bf16"}),
     ("lightning", "Using 16bit native Automatic Mixed Precision (AMP)\nAll distributed processes registered. Starting with 2 processes", {"devices": "2", "precision": "amp"}),
     ("mllog", ':::MLLOG {"key": "global_batch_size", "value": 1024, "x": 1}\n:::MLLOG {"key": "d_batch_size", "value": 32}\n:::MLLOG {"key": "gradient_accumulation_steps", "value": 4}', {"devices": "8", "batch": "1024", "accumulation": "4"}),
