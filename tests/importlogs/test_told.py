@@ -36,6 +36,7 @@ HEADS = [
     ("paddle-nlp", "run_pretrain.py --use_amp False --use_pure_fp16 False --max_steps 9\n", {"precision": "single"}),
     ("ngc-paddle-bert", "training_script_args: ['--bert-model=bert-large-uncased', '--amp', '--phase1']", {"precision": "amp", "model": "bert_large"}),
     ("tensorflow-resnet50", f"Using MirroredStrategy with devices ({MIRRORED})\n'train_dataset': {{'batch_size': 64, 'dtype': 'float32', 'use_per_replica_batch_size': True}}", {"nodes": "1", "devices_per_node": "4", "batch": "256", "precision": "single"}),
+    ("tensorflow-resnet50", "runtime.num_gpus=4\n'train_dataset': {'batch_size': 64, 'use_per_replica_batch_size': True}", {"devices_per_node": "4"}),
     ("tensorflow-resnet50", "runtime.num_gpus=8 'batch_size': None, 'dtype': 'float16'", {"devices_per_node": "8", "precision": "fp16"}),
     ("tensorflow-bert", "--bert_config_file=/data/uncased_L-12_H-768_A-12/bert_config.json --num_gpus=4", {"devices_per_node": "4", "model": "bert_base"}),
     ("tensorflow-bert", "Using MirroredStrategy with devices ('/job:worker/task:0',)\nMultiWorkerMirroredStrategy with cluster_spec = {'worker': ['a:1', 'b:1']}, task_type = 'worker', task_id = 0, num_workers = 2, local_devices = ('/device:GPU:0', '/device:GPU:1'), communication", {"nodes": "2", "devices_per_node": "2"}),
@@ -50,9 +51,10 @@ HEADS = [
 @pytest.mark.parametrize(("name", "head", "wanted"), HEADS)
 def test_what_the_head_of_a_log_tells(name, head, wanted):
     found = size.of_log(FORMS[name], head)
-    for key in ("nodes", "devices_per_node", "devices", "precision", "model"):
+    for key in ("nodes", "devices_per_node", "devices", "precision", "model", "least"):
         assert found.get(key) == wanted.get(key) or (key == "model" and key not in wanted), key
     assert wanted.items() <= found.items()
+    assert not ("use_per_replica" in head and "batch" in found and "batch" not in wanted)
 
 
 def test_a_flag_that_the_log_contradicts_is_refused_with_its_line(tmp_path):

@@ -36,11 +36,11 @@ def strategy(head: str) -> dict[str, str]:
 def told(head: str) -> dict[str, str]:
     """The batch of all devices, where the script is told that of one."""
     found = strategy(head)
-    every = (whole_number(found.get("devices_per_node")) or 1) * (whole_number(found.get("nodes")) or 1)
+    nodes, cards = whole_number(found.get("nodes")), whole_number(found.get("devices_per_node"))
     if each := re.search(r"'train_dataset': \{[^{}]{0,2000}", head):
-        batch, part = argument("batch_size", each[0]), argument("use_per_replica_batch_size", each[0])
-        if batch and batch.isdecimal() and part == "True":
-            found["batch"] = said(each, str(int(batch) * every))
+        batch, part = whole_number(argument("batch_size", each[0])), argument("use_per_replica_batch_size", each[0])
+        if batch and part == "True":  # else nobody could tell it from that of all
+            found["batch"] = said(each, str(batch * nodes * cards) if nodes and cards else "")
     return found
 
 
