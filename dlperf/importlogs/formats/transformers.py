@@ -37,7 +37,7 @@ FORMAT = Format(
     framework="pytorch",
     unit="samples/s",
     needle=b"train_runtime",
-    begins=re.compile(r"\bTrainingArguments\(|Instantaneous batch size per device"),
+    begins=re.compile(r"\bTrainingArguments\(|Instantaneous batch size per device|train_runtime['\"]?\s{0,30}[:=]"),
     logs=(),
     warmup=0,
     facts={
