@@ -4,7 +4,7 @@ against. Pure."""
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from dlperf.audit.cells import Cell, Subject
@@ -37,7 +37,7 @@ def ratios(subject: Subject) -> list[list[Ratio]]:
         for one, row, own in owned:
             column = one.figure.column
             rates = [other for other in row if other.figure.quantity == "throughput" and other.number]
-            if made := _named(one, rates) or _over_one(one, own, loose, [*_alone(own, alone), *ones.get(column, ())]):
+            if made := _named(one, rates) or _over_one(one, own, loose, _alone(own, alone), ones.get(column, {})):
                 found.append(made)
             elif own and len(loose.get(id(own), ())) > 1:
                 series = loose[id(own)]
@@ -89,25 +89,37 @@ def _of_its_row(one: Cell, row: Sequence[Cell], sized: Collection[str]) -> Cell 
     return None if other and column not in sized else _own(one, rates)
 
 
-def _ones(owned: Sequence[tuple[Cell, Sequence[Cell], Cell | None]]) -> dict[str, list[Cell]]:
-    """By column the rates of cells that are 1, on the fewest devices of these: each may be what others are over."""
+def _ones(owned: Sequence[tuple[Cell, Sequence[Cell], Cell | None]]) -> dict[str, dict[Hashable, list[Cell]]]:
+    """By column and setting the rates of cells that are 1, on the fewest devices of these: each may be what others are
+    over."""
     found: dict[str, list[Cell]] = {}
     for one, _, own in owned:
         if own is not None and own.size and one.number == percent(one):
             found.setdefault(one.figure.column, []).append(own)
     least = {column: min(own.devices for own in several) for column, several in found.items()}
-    return {column: [own for own in several if own.size == least[column]] for column, several in found.items()}
+    made: dict[str, dict[Hashable, list[Cell]]] = {column: {} for column in found}
+    for column, several in found.items():
+        for own in several:
+            if own.size == least[column]:
+                made[column].setdefault(own.setting, []).append(own)
+    return made
 
 
-def _over_one(one: Cell, own: Cell | None, loose: Mapping[int, Sequence[Cell]], others: Sequence[Cell]) -> list[Ratio]:
-    """Over one device, or one node where that is said. others: rates that it may be over as well."""
+def _over_one(
+    one: Cell,
+    own: Cell | None,
+    loose: Mapping[int, Sequence[Cell]],
+    alone: Iterable[Cell],
+    ones: Mapping[Hashable, Sequence[Cell]],
+) -> list[Ratio]:
+    """Over one device, or one node where that is said. alone, ones: rates that it may be over as well, the latter of
+    its table, by setting."""
     if own is None:
         return []
     series = loose.get(id(own), ())
     first = [base for base in series[:1] if base.size == 1 or one.figure.options.get("over") == "1_node"]
-    here = [base for base in others if base.figure.table == own.figure.table]
-    first += [base for base in others if base not in here]
-    same = [base for base in here if first and base.setting == own.setting]  # else its series begins with several
+    first += alone
+    same = ones.get(own.setting, ()) if first else ()  # else its series begins with several
     bases = {id(base): base for base in (*first, *same)}
     return [Ratio(one, own, base, scale_of(one, own, base)) for base in bases.values()]
 

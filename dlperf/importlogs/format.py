@@ -18,6 +18,8 @@ from dlperf.upstream.logs import LogLine
 THEIRS = "publisher's estimator"
 #: what the mean of printed rates is called where it is not
 MEAN = "mean of printed rates"
+#: the steps of a format whose publisher takes all
+EVERY = 10**9
 
 
 class Line(NamedTuple):
@@ -42,7 +44,7 @@ class Told(NamedTuple):
 
 
 class Event(NamedTuple):
-    """A figure that a format's own function makes; quantity: "throughput" in samples/s, or "time_to_train" in min."""
+    """A figure that a format's own function makes. quantity: "throughput" in samples/s, or "time_to_train" in min."""
 
     column: str
     value: float
@@ -61,8 +63,8 @@ Publisher = Callable[[Sequence[Line], Job], Told | None]
 @dataclass(frozen=True)
 class Total:
     """A line of a log's end. line: with the group `value`, a rate, or `seconds`, of all steps. of: what the rate
-    counts: "all" devices, a "device" or a "worker" (see Format). estimator: of dlperf.figures.published. several: what
-    is made of the values of several lines; else the last counts."""
+    counts: samples of "all" devices, a "device" or a "worker" (see Format), or a "step" of all. estimator: of
+    dlperf.figures.published. several: what is made of the values of several lines; else the last counts."""
 
     column: str
     line: re.Pattern[str]
@@ -88,7 +90,8 @@ def unrounded(value: float) -> float:
 
 @dataclass(frozen=True)
 class Format:
-    """needle: what each line with figures has. logs: how lines tell, each as `adapter/model` of which adapter.toml has
+    """needle: what each line with figures has. begins: what the head of its log has, by which one without any step is
+    known, and sums of one with none. logs: how lines tell, each as `adapter/model` of which adapter.toml has
     it, or its own; the first that fits a log counts.
 
     publisher, estimator: the published arithmetic, and its name in figures.csv; who: whose it is; column: what figures
@@ -96,17 +99,18 @@ class Format:
     it takes all steps; else lines long after its window are not read.
 
     facts: what the log's arguments are called: nodes, devices_per_node, devices (of all nodes), batch, accumulation,
-    steps, model. told: others, from the log's head. batch: what its batch argument is of. amp: what a log with mixed
-    precision says. model: where its script trains no other.
+    steps, model, type (of numbers). told: others, from the log's head; the last one counts. batch: what its batch
+    argument is of. amp: its arguments that are on with mixed precision. model: where its script trains no other.
+    process: "device" where each process has one.
 
     demands: what the head of the log or its lines have if it is one of training, by this script; else `otherwise` is
-    said. totals: see Total. events: of a format without lines of steps, figures from the numbers and texts of lines
-    with the needle.
+    said. other: why it is not read by what its head tells, if so. totals: see Total. events: of a format without lines
+    of steps, figures from the numbers and texts of lines with the needle.
 
     seconds: what lines that tell seconds tell those of: the steps since the "line" before, "one" step, or one in the
     "mean" since the line before. workers: how many print rates of their own, by the log's head. clock: of lines that
     tell the mean since a start too, the seconds from there, by groups and step; it counts where lines are steps
-    apart."""
+    apart. first: where versions differ, what the script calls its first step, by the groups of the first line."""
 
     name: str
     title: str
@@ -123,28 +127,26 @@ class Format:
     warmup: int = 20
     steps: int = 100
     facts: Mapping[str, str] = field(default_factory=dict)
-    told: Callable[[str], Mapping[str, str]] | None = None
+    told: Sequence[Callable[[str], Mapping[str, str]]] = ()
     batch: str = "device"
     demands: re.Pattern[str] | None = None
     otherwise: str = ""
+    other: Callable[[str], str] | None = None
+    begins: re.Pattern[str] | None = None
     totals: tuple[Total, ...] = ()
-    amp: re.Pattern[str] | None = None
+    amp: Sequence[str] = ()
+    process: str = ""
     whole: bool = False
     events: Callable[[Iterable[tuple[int, str]]], list[Event]] | None = None
     seconds: str = "line"
     clock: Callable[[Mapping[str, str], int], float] | None = None
+    first: Callable[[Mapping[str, str]], int] | None = None
     workers: Callable[[str], int] | None = None
 
 
-def argument(name: str, text: str) -> str | None:
-    """The value of an argument as a script prints it: name=1, name: 1, "name": 1, --name 1, name = 1,000."""
-    spelled = re.escape(name).replace("_", "[-_]")  # begins with letters, for which re looks fast
-    value = r"(\d{1,3}(?:,\d{3})+(?![\w.])|[\w.+-]{1,80})"
-    for found in re.finditer(rf"{spelled}['\"]?(?:\s*[:=]\s*|\s+(?=\d))['\"]?{value}", text):
-        before = text[max(0, found.start() - 3) : found.start()]
-        if not before or before.endswith("--") or not (before[-1].isalnum() or before[-1] in "-_"):
-            return found[1].replace(",", "")
-    return None
+def counted_from(groups: Mapping[str, str]) -> int:
+    """0 where the first line is of step 0 or, of lines that are steps apart, of one before a round number; else 1."""
+    return 0 if groups["step"] == "0" or groups["step"].endswith("9") else 1
 
 
 def labels(start: int, end: int, rounded: Callable[[float], float] = by_python) -> Publisher:
@@ -181,28 +183,29 @@ def ordinals(start: int, end: int, *, after: int = 0, every_rank: bool = False) 
 
 def mean_of(
     start: int,
-    end: int,
+    end: int | None,
     rate: Callable[[Line, Job], float],
     *,
     every_rank: bool = False,
     digits: int | None = None,
     exact: bool = False,
 ) -> Publisher:
-    """The mean of rates from the start-th to the end-th line. every_rank: of each step, the median over ranks. digits:
-    to which each rate is rounded. exact: whether the publisher's script needs as many lines as there are, no more."""
+    """The mean of rates from the start-th to the end-th line, or the last. every_rank: of each step, the median over
+    ranks. digits: to which each rate is rounded. exact: whether the publisher's script needs as many lines as there
+    are, no more."""
 
     def told(lines: Sequence[Line], job: Job) -> Told | None:
         times = job.world_size if every_rank else 1
         if len(lines) <= start * times:
             return None
-        used = lines[: end * times]
+        used = lines if end is None else lines[: end * times]
         rates = [rate(one, job) for one in used]
         rates = rates if digits is None else [round(one, digits) for one in rates]
         rows = [median(rates[at : at + times]) for at in range(0, len(rates) - times + 1, times)][start:]
         if not rows:
             return None
-        few = f"the mean of {len(rows)} steps, not of {end - start}" if len(rows) < end - start else ""
-        more = "the publisher's script takes no log of more lines" if exact and len(lines) > end * times else ""
+        few = f"the mean of {len(rows)} steps, not of {end - start}" if end and len(rows) < end - start else ""
+        more = "the publisher's script takes no log of more lines" if exact and len(lines) > len(used) else ""
         begun = lines[start * times - 1].mark.step if start else 0
         return Told(
             by_numpy(float(numpy.mean(rows))),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +16,8 @@ from dlperf.upstream import logs
 
 #: of a line with figures, or of what stands between two carriage returns of it; of more, patterns would take minutes
 LONGEST = 2**14
+#: as mails and forums quote
+QUOTED = re.compile(r"[ \t]{0,9}>")
 
 
 class Match(NamedTuple):
@@ -40,10 +43,12 @@ class Summed:
 
 @dataclass
 class Figures:
-    """All that a log has of a format. first: its first line with figures. log: the first of the format's that fits a
-    line, and the lines that it fits; totals: by column."""
+    """All that a log has of a format. quoted: whether a mail quotes lines of it, which do not count. first: its first
+    line with figures. log: the first of the format's that fits a line, and the lines that it fits; totals: by
+    column."""
 
     first: str = ""
+    quoted: bool = False
     log: Log | None = None
     matches: list[Match] = field(default_factory=list)
     totals: dict[str, Summed] = field(default_factory=dict)
@@ -75,20 +80,39 @@ def figures(path: Path, form: Format) -> Figures:
     totals = [(one.needle.decode(), one) for one in form.totals]
     needle, done = form.needle.decode(), not known
     for number, text in _texts(path, [*([form.needle] if known else ()), *(one.needle for _, one in totals)]):
+        if QUOTED.match(text):
+            found.quoted = True
+            continue
         for mark, total in totals:
             if mark in text and (match := total.line.search(text)):
                 found.first = found.first or text
                 _sum(found.totals, total, number, match.groupdict())
         if done or needle not in text:
             continue
-        found.log = found.log or next((log for log in known if log.line.search(text)), None)
+        found.log = found.log or _first(form, known, text)
         for match in found.log.line.finditer(text) if found.log else ():
             found.first = found.first or text
-            found.matches.append(Match(number, logs.rank(text, match.start()), match.groupdict()))
+            one = Match(number, logs.rank(text, match.start()), match.groupdict())
+            if not _twice(found, one):
+                found.matches.append(one)
         done = len(found.matches) >= logs.MOST or _past(form, found)
         if done and not totals:
             break
     return found
+
+
+def _twice(found: Figures, one: Match) -> bool:
+    """Whether the line before says the same, as where two loggers write."""
+    alone = found.log is not None and found.log.ranks == "one"
+    return alone and bool(found.matches) and found.matches[-1][1:] == one[1:]
+
+
+def _first(form: Format, known: Sequence[Log], text: str) -> Log | None:
+    """The first that fits a line; where a script's versions differ in it, the line tells what its first step is."""
+    for log in known:
+        if line := log.line.search(text):
+            return replace(log, first=form.first(line.groupdict())) if form.first else log
+    return None
 
 
 def _sum(totals: dict[str, Summed], total: Total, number: int, told: Mapping[str, str]) -> None:

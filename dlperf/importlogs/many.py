@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -26,10 +28,27 @@ class File(NamedTuple):
 
 
 def every(files: Sequence[File], named: str | None, given: Mapping[str, str]) -> Iterator[tuple[File, Read | str]]:
-    """Each file and what was read, or why it was not."""
+    """Each file and what was read, or why it was not. Of logs of the same bytes the first counts: runs that are copies
+    of one are one run."""
     forms = formats()
+    sizes = Counter(_bytes(file) for file in files)
+    first: dict[str, str] = {}
     for file, found in zip(files, _found(files, partial(_one, named=named, given=given)), strict=True):
-        yield file, found if isinstance(found, str) else Read(forms[found[0]], *found[1:])
+        if isinstance(found, str):
+            yield file, found
+        elif sizes[_bytes(file)] > 1 and (same := first.setdefault(_digest(file), file.label)) != file.label:
+            yield file, f"it is the same log as {shown(same)}, byte for byte, which counts once"
+        else:
+            yield file, Read(forms[found[0]], *found[1:])
+
+
+def _digest(file: File) -> str:
+    """Its label where it can no longer be read."""
+    try:
+        with open(file.path, "rb") as opened:
+            return hashlib.file_digest(opened, "sha256").hexdigest()
+    except OSError:
+        return file.label
 
 
 #: a Read with its format's name for its format, which has functions: no other process could be given those

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from functools import cache
 
 #: programs that train, by a line of each
 TRAINING = (
@@ -30,7 +32,7 @@ TRAINING = (
     (rb"\[TRAIN\] epoch: \d+, iter: \d+/\d+", "PaddleSeg"),
     (rb"Epoch: \[\d+\] +\[ *\d+/\d+\] learning_rate: ", "PaddleDetection"),
     (rb"global_step: \d+, .*avg_samples: ", "PaddleOCR"),
-    (rb"frames/s \| took", "NVIDIA's speech synthesis (dllogger)"),
+    (rb"frames/s \| took|train_items_per_sec : ", "NVIDIA's speech synthesis (dllogger)"),
     (rb"hr@10 :", "NVIDIA's NCF (dllogger)"),
     (rb"Tok/s", "NVIDIA's translation"),
     (rb":::NVLOGv", "NVIDIA's logger before dllogger"),
@@ -42,14 +44,22 @@ TRAINING = (
     (rb"global_step/sec: |INFO:tensorflow:loss = ", "a TensorFlow Estimator"),
     (rb"Iteration \d+ \([\d.]+ iter/s|solver\.cpp:\d+\] Iteration \d+", "Caffe"),
     (rb"step_idx: \d+, epoch: \d+, batch: ", "PaddlePaddle's Transformer"),
-    (rb"ips: [\d.]+ (?:example|word)/sec", "PaddlePaddle's parameter servers"),
+    (rb"ips:? [\d.]+ (?:example|word)/sec|Run Worker Begin|-- Role: TRAINER --", "PaddlePaddle's parameter servers"),
+    (rb"epoch: \d+, progress: \d+/\d+, step: \d+, ave loss: ", "PaddleNLP's fine-tuning"),
+    (rb"^\[Epoch \d+\] Train-acc: [\d.]+, loss: [\d.]+ \| Val-acc: ", "gluon-cv's fine-tuning"),
+    (rb"\btest_io['\"]?(?: : |=)True", "NVIDIA's convolutional networks for MXNet, which read data only (test_io)"),
+    (rb"Average images/sec: [\d.]+\s+Median images/sec|avg_img/sec : ", "NVIDIA's object detection"),
+    (rb"^\d+ time \d{10}\.\d+ loss [\d.]+", "OneFlow's Wide & Deep"),
+    (rb"^(?:LOG|WARNING|ERROR|VLOG) \([\w-]+\[\d+\.", "Kaldi"),
     (rb"Transformer \| epoch \d+ ", "NVIDIA's Transformer"),
     (rb"worker_index: \d+, step\d+, train_loss", "FleetX"),
     (rb"\[LightGBM\]|\[\d+\]\s+train-\w+:", "gradient-boosted trees"),
 )
 #: programs that do not
 TOOLS = (
-    (rb"NVIDIA-SMI \d|^\| +GPU +Name +|# gpu +pwr +gtemp", "nvidia-smi"),
+    (rb"NVIDIA-SMI \d|^\| +GPU +Name +|# gpu +pwr +gtemp|^timestamp, .*\[(?:%|MiB|W)\]", "nvidia-smi"),
+    (rb"^\d{4}/\d\d/\d\d [\d:.]{8,16}, .*\d (?:MiB|%|W)(?:,|$)", "nvidia-smi"),
+    (rb"TensorRT\.trtexec|=== Performance summary ===", "TensorRT's trtexec, which is inference"),
     (rb"^(?:slurmstepd|srun|sbatch|salloc): |^ +JOBID PARTITION |StdOut=/", "Slurm"),
     (rb"^(?:Name|NAME)(?:space)?:? +READY +STATUS|^NAME +READY +STATUS|^Events:$|kubelet +", "kubectl"),
     (rb"^[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ \w+\.go:\d+\]", "a Kubernetes component"),
@@ -62,9 +72,25 @@ TOOLS = (
     (rb"^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S+ \S+?(?:\[\d+\])?: ", "a syslog"),
     (rb"(?i)^[ \t]*<(?:!doctype |html)", "a web page"),
 )
-OTHERS = tuple((re.compile(pattern, re.MULTILINE), name) for pattern, name in (*TRAINING, *TOOLS))
 
 
-def looks_like(text: bytes) -> str:
-    """Empty where it is nothing that is known."""
-    return next((name for pattern, name in OTHERS if pattern.search(text)), "")
+@cache
+def _patterns(named: tuple[tuple[bytes, str], ...]) -> list[tuple[re.Pattern[bytes], str]]:
+    return [(re.compile(pattern, re.MULTILINE), name) for pattern, name in named]
+
+
+def looks_like(text: bytes, named: tuple[tuple[bytes, str], ...]) -> str:
+    """Which of these programs; empty where it is none."""
+    return next((name for pattern, name in _patterns(named) if pattern.search(text)), "")
+
+
+def kind(text: bytes) -> str:
+    """What a file is that is no text of lines; empty where it may be a log."""
+    if text.lstrip()[:1] in (b"{", b"["):
+        try:
+            json.loads(text)
+        except (ValueError, RecursionError):
+            return ""
+        return "JSON"
+    commas = [line.count(b",") for line in text.splitlines()[:10]]
+    return "a table of values between commas" if len(commas) > 2 and min(commas) == max(commas) > 1 else ""

@@ -11,10 +11,10 @@ from statistics import median
 
 from dlperf.catalog.script import Log
 from dlperf.figures.published import Figure
-from dlperf.importlogs.format import Format, Line
+from dlperf.importlogs.format import EVERY, Format, Line
 from dlperf.importlogs.lines import Match, Summed, figures
 from dlperf.importlogs.recognise import Refused, Seen, Unlike, no_training, seen, unlike
-from dlperf.importlogs.size import Size, missing, size
+from dlperf.importlogs.size import Size, size
 from dlperf.importlogs.spans import apart, ranked, span
 from dlperf.schema import Job
 from dlperf.upstream import logs
@@ -25,7 +25,7 @@ OURS = "samples over seconds"
 
 @dataclass(frozen=True)
 class Made:
-    """A figure before it is one."""
+    """A figure before it is one. whole: whether the log has it as it is, of all devices."""
 
     column: str
     value: float
@@ -35,6 +35,7 @@ class Made:
     steps: str
     doubts: tuple[str, ...] = ()
     quantity: str = "throughput"
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,11 +54,12 @@ def read(path: Path, shown: str, forms: Mapping[str, Format], named: str | None,
         found = seen(path, forms, named)
         made: list[Read] = []
         refused: list[Refused] = []
+        quoted: list[str] = []
         for form in found.found:
             try:
                 made.append(_read(path, shown, form, found, given))
-            except Unlike:
-                continue
+            except Unlike as why:
+                quoted += [form.title] if str(why) else []
             except Refused as why:
                 refused.append(why)
     except OSError as error:
@@ -75,22 +77,24 @@ def read(path: Path, shown: str, forms: Mapping[str, Format], named: str | None,
         raise Refused(no)
     if named:
         raise Refused(f"no whole line has figures as {forms[named].title} prints them")
-    raise unlike(found.head)
+    raise unlike(found.head, forms.values(), quoted)
 
 
 def _read(path: Path, shown: str, form: Format, log: Seen, given: Mapping[str, str]) -> Read:
     lines = figures(path, form)
     if lines.empty:
-        raise Unlike()
+        raise Unlike("quoted" if lines.quoted else "")
+    if not (lines.matches or lines.events) and form.begins and not form.begins.search(log.text):
+        raise Refused(f"it has a sum of {form.title}, but neither its head nor a step")
     if no := no_training(path.name, log.head):
         raise Refused(no)
     if form.demands and not form.demands.search(f"{log.text}\n{lines.first}"):
         raise Refused(f"it looks like {form.title}, but {form.otherwise}")
+    if form.other and (other := form.other(log.text)):
+        raise Refused(other)
     every = lines.log is not None and lines.log.ranks == "all"
     ranks = len({one.rank for one in lines.matches if one.rank}) if every else 0
     sized = size(form, PurePath(path.absolute()), log.text, ranks, given)
-    if isinstance(sized, list):
-        raise Refused(f"it looks like {form.title}, but {missing(sized)}")
     job, doubts = _job(form, sized), list(sized.doubts)
     if len(lines.matches) >= logs.MOST:
         doubts.append(f"its first {logs.MOST:,} lines with figures were read")
@@ -98,6 +102,7 @@ def _read(path: Path, shown: str, form: Format, log: Seen, given: Mapping[str, s
     workers = form.workers(log.text) if form.workers else 1
     made += [one for total in lines.totals.values() if (one := _of_total(total, sized, job, workers))]
     made += [Made(*one[:6], (one[6],) if one[6] else (), one[7]) for one in lines.events]
+    doubts += _unlike_totals(made)
     if not made:
         raise Refused(doubts[-1] if doubts else f"{path.name}: no figure can be made of its lines")
     printed = tuple(_figure(shown, form, sized, one, doubts) for one in made)
@@ -163,8 +168,8 @@ def _of_lines(
 
 def _unlike_rates(log: Log, lines: Sequence[Line], value: float, sized: Size, doubts: list[str]) -> bool:
     """Whether samples over seconds are so far from what the lines print that the batch cannot be that of a step."""
-    rates = [one.rate for one in lines if one.rate] if log.timestamp and log.rate_of == "all" else []
-    if not rates or 2 / 3 < value / median(rates) < 1.5:
+    rates = [one.rate for one in lines if one.rate] if log.rate_of == "all" else []
+    if not rates or 0.75 < value / median(rates) < 4 / 3:
         return False
     whole = sized.batch * sized.accumulation * sized.nodes * sized.devices_per_node
     doubts.append(
@@ -173,11 +178,19 @@ def _unlike_rates(log: Log, lines: Sequence[Line], value: float, sized: Size, do
     return not 0.1 < value / median(rates) < 10
 
 
+def _unlike_totals(made: Sequence[Made]) -> Iterator[str]:
+    """What it sums up itself of all devices, where that is far from samples over seconds."""
+    ours = next((one.value for one in made if one.column == OURS), None)
+    for one in made:
+        if ours and one.whole and not 0.75 < ours / one.value < 1.5:  # its first steps may be in it
+            yield f"its own {one.column} is {one.value:.6g}, not {ours:.6g}: other devices or another batch, as a rule"
+
+
 def _lines(log: Log, matches: Sequence[Match], job: Job) -> Iterator[Line]:
     for one in matches:
         try:
             mark = logs.of_groups(one.number, one.rank, one.groups, log, job)
-            rate = float(one.groups["rate"]) if "rate" in one.groups else None
+            rate = float(told) if (told := one.groups.get("rate")) else None
         except (ValueError, OverflowError, ZeroDivisionError):
             continue  # another rank wrote into the middle of it, or it is absurd
         if (log.timestamp or mark.time > 0) and (rate is None or 0 < rate < logs.BEYOND):
@@ -193,7 +206,7 @@ def _ours(form: Format, log: Log, found: Sequence[Line], job: Job, name: str, do
     if not timed or len(timed) < len(spans):
         return None
     slowest = max(timed, key=lambda one: one.seconds / one.steps)
-    if not form.whole and slowest.steps < form.steps:
+    if form.steps != EVERY and slowest.steps < form.steps:
         doubts.append(f"{slowest.steps} steps were logged of the {form.steps} that its publisher takes")
     if not 0 < slowest.seconds < math.inf:
         doubts.append(f"no time passes in {name}:{slowest.since}-{slowest.until}")
@@ -223,7 +236,7 @@ def _of_total(summed: Summed, sized: Size, job: Job, workers: int) -> Made | Non
             value = job.global_batch_size * sized.claimed / float(groups["seconds"])
         else:
             value = total.several(list(map(float, summed.values))) if total.several else float(groups["value"])
-            value *= {"all": 1, "device": job.world_size, "worker": workers}[total.of]
+            value *= {"all": 1, "device": job.world_size, "worker": workers, "step": job.global_batch_size}[total.of]
     except (ValueError, ZeroDivisionError, OverflowError):
         return None
     if not 0 < value < logs.BEYOND:
@@ -232,7 +245,8 @@ def _of_total(summed: Summed, sized: Size, job: Job, workers: int) -> Made | Non
     several = f"the last of {summed.lines} such lines" if summed.lines > 1 and not total.several else ""
     said = tuple(filter(None, [total.doubt, several]))
     since = summed.since if total.several else summed.number
-    return Made(total.column, value, total.estimator, since, summed.number, steps, said)
+    whole = total.of == "all" and "seconds" not in groups
+    return Made(total.column, value, total.estimator, since, summed.number, steps, said, whole=whole)
 
 
 def digits(value: float) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from dlperf.importlogs.format import Format
-from dlperf.importlogs.others import looks_like
+from dlperf.importlogs.others import TOOLS, TRAINING, kind, looks_like
+from dlperf.upstream.logs import OUT_OF_MEMORY
 
 #: bytes of a log's head in which its arguments are looked for, and that are read at once
 HEAD, BLOCK = 2**20, 2**20
@@ -22,7 +23,7 @@ FINE_TUNING = re.compile(
     rb"|For(?:QuestionAnswering|SequenceClassification|TokenClassification|MultipleChoice)"
     rb"|DLL [^\n]{0,40} - (?:Epoch: \d+ )?Iteration: \d+ +step_loss :|using pre-trained model"
     rb"|finetune_checkpoint : (?!None)|model\.pretrained : True"
-    rb"|task_name['\"]?\s{0,9}[:=]\s{0,9}['\"]?(?:squad|mrpc|mnli|cola|sst|qqp|qnli|rte|wnli|sts)",
+    rb"|task_name['\"]?\s{0,9}[:=]\s{0,9}['\"]?(?:squad|mrpc|mnli|cola|sst|qqp|qnli|rte|wnli|sts|xnli|lcqmc|chnsenticorp)",
     re.IGNORECASE,
 )
 #: in small letters, one for each part of what is above: to look for these first is many times as fast
@@ -48,9 +49,11 @@ STRANGE = re.compile(r"[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f\ufffd]")
 #: lines of a log that has no line of training
 EVALUATED = re.compile(
     rb"\bval\.(?:total_)?ips\b|throughput_val|eval_samples_per_second|inference_sequences_per_second|^Test: \[|\[Eval\]"
-    rb"|, test batch |inference_throughput",
+    rb"|, test +batch |^Testbatch \d|^validation: epoch |inference_throughput",
     re.MULTILINE,
 )
+#: pytorch/examples evaluates what it has loaded as pre-trained
+TESTED, TRAINED = re.compile(rb"^Test: \[", re.MULTILINE), re.compile(rb"^Epoch: \[", re.MULTILINE)
 
 
 class Refused(Exception):
@@ -58,7 +61,7 @@ class Refused(Exception):
 
 
 class Unlike(Refused):
-    """A log without a line of the format that it was tried as."""
+    """A log without a line of the format that it was tried as, but ones that it quotes."""
 
 
 class Seen(NamedTuple):
@@ -94,6 +97,8 @@ def no_training(name: str, head: bytes) -> str:
     """Where a log says that it is of fine-tuning, evaluation or inference; empty if it does not."""
     small = head.lower()
     if any(hint in small for hint in HINTS) and (fine := FINE_TUNING.search(head)):
+        if fine[0].startswith(b"using pre") and (tested := TESTED.search(head)) and not TRAINED.search(head):
+            return f"{name}:{_line(head, tested.start())}: evaluation, which is not training"
         return f"{name}:{_line(head, fine.start())}: fine-tuning, which is not pre-training"
     for number, line in enumerate(head.split(b"\n"), 1):
         if (b"mode" in line or b"Mode" in line) and ARGUMENTS.search(line) and NO_TRAINING.search(line):
@@ -101,13 +106,22 @@ def no_training(name: str, head: bytes) -> str:
     return ""
 
 
-def unlike(head: bytes) -> Refused:
-    """Of a log that no format has a line of."""
+def unlike(head: bytes, forms: Iterable[Format], quoted: Sequence[str]) -> Refused:
+    """Of a log that no format has a line of, or those of `quoted` lines that it quotes."""
     if EVALUATED.search(head):
         return Refused("its figures are of evaluation, which is not training")
-    if other := looks_like(head[:SAMPLE]):
+    if quoted:
+        return Refused(f"it quotes lines of {quoted[0]}; give the log that they are from")
+    sample, text = head[:SAMPLE], head.decode("utf-8", "replace")
+    if other := looks_like(sample, TRAINING):
         return Refused(f"it looks like the log of {other}")
-    return Refused("no line is of a format that is known")
+    for form in forms:
+        if form.begins and form.begins.search(text):
+            why = "; it ran out of memory" if OUT_OF_MEMORY.search(text) else ""
+            return Refused(f"it looks like the log of {form.title}, but has no line of a step{why}")
+    if other := looks_like(sample, TOOLS):
+        return Refused(f"it looks like the log of {other}")
+    return Refused(f"it is {kind(head)}, not a log" if kind(head) else "no line is of a format that is known")
 
 
 def _look(path: Path, forms: Iterable[Format]) -> tuple[list[Format], bytes]:

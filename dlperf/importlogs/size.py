@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from dlperf.errors import whole_number
-from dlperf.importlogs.format import Format, argument
+from dlperf.importlogs.facts import TYPES, Said, argument, launched, processes, switched
+from dlperf.importlogs.format import Format
+from dlperf.importlogs.recognise import Refused
+from dlperf.words import count
 
 #: folders of DLPerf's tree, 4n8g and bz128; of all names, what stands between underlines, dots and hyphens
 FOLDERS = (
@@ -34,6 +37,7 @@ FLAGS = {
     "devices_per_node": "--nproc-per-node",
     "batch": "--batch-size",
     "precision": "--precision",
+    "model": "--model",
 }
 
 
@@ -73,26 +77,40 @@ def of_path(path: PurePath, doubts: list[str]) -> dict[str, str]:
 
 
 def of_log(form: Format, head: str) -> dict[str, str]:
-    found = {key: value for key, name in form.facts.items() if (value := argument(name, head))}
-    found |= form.told(head) if form.told else {}
-    if form.amp and form.amp.search(head):
-        found["precision"] = "amp"
-    return found
+    """Of precision "single" where it tells no more than that it is no half one."""
+    found = launched(head)
+    if started := found.pop("processes", ""):
+        found |= {"devices": started} if form.process == "device" else {}
+    found |= processes(head) if form.process == "device" else {}
+    found |= {key: value for key, name in form.facts.items() if (value := argument(name, head))}
+    kind = found.pop("type", "")
+    if isinstance(kind, Said) and kind in TYPES:
+        found["precision"] = Said(TYPES[kind], kind.at)
+    if (amp := switched(form.amp, head)) and (amp == "amp" or "precision" not in found):
+        found["precision"] = amp
+    for told in form.told:
+        found |= told(head)
+    sizes = ("batch", "nodes", "devices_per_node", "devices", "accumulation", "least")
+    return {key: value for key, value in found.items() if key not in sizes or whole_number(value)}
 
 
-def size(form: Format, path: PurePath, head: str, ranks: int, given: Mapping[str, str]) -> Size | list[str]:
-    """ranks: how many the log's tags tell, 0 if none. A list of what is missing where it does not suffice."""
+def size(form: Format, path: PurePath, head: str, ranks: int, given: Mapping[str, str]) -> Size:
+    """ranks: how many the log's tags tell, 0 if none. Refused where all that does not suffice, or the log tells
+    something else than is given."""
     doubts: list[str] = []
     told, placed = of_log(form, head), of_path(path, doubts)
-    nodes, each = _devices(told, placed, given, ranks, doubts)
+    if ranks > 1:
+        told.setdefault("devices", str(ranks))
+    nodes, each = _devices(told, placed, given, doubts)
     accumulated = whole_number(told.get("accumulation", "1")) or 1
-    batch = _number("batch", {**told, **_batch(form, told, nodes, each, accumulated, doubts)}, placed, given, doubts)
-    precision = told.get("precision") or placed.get("precision") or given.get("precision", "")
-    if {told.get("precision", precision), placed.get("precision", precision)} not in ({precision}, {"amp", "fp16"}):
-        doubts.append(f"the log says precision {told['precision']}, the path {placed['precision']}")
+    told |= _batch(form, told, nodes, each, accumulated, doubts)
+    if wrong := _contradicted(told, given, head):
+        raise Refused(f"{'; '.join(wrong)}. Leave out what the log tells itself, or import this log apart")
+    batch = _number("batch", told, placed, given, doubts)
+    precision = _precision(told, placed, given, doubts)
     known = {"nodes": nodes, "devices_per_node": each, "batch": batch, "precision": precision}
     if missing := [name for name, value in known.items() if not value]:
-        return missing
+        raise Refused(f"it looks like {form.title}, but {_missing(missing, told, placed)}")
     return Size(
         nodes=nodes or 0,
         devices_per_node=each or 0,
@@ -106,13 +124,62 @@ def size(form: Format, path: PurePath, head: str, ranks: int, given: Mapping[str
     )
 
 
+def _contradicted(told: Mapping[str, str], given: Mapping[str, str], head: str) -> list[str]:
+    """What flags say that the log tells otherwise."""
+    wrong = []
+    for name, flag in FLAGS.items():
+        if name in given and told.get(name) and not _alike(name, told[name], given[name]):
+            value = "fp32 or tf32" if told[name] == "single" else told[name]
+            wrong.append(f"{flag} {given[name]}: {_where(told[name], head)} tells {_words(name)} {value}")
+    flags = [f"{FLAGS[name]} {given[name]}" for name in ("nodes", "devices_per_node") if name in given]
+    if wrong or not flags:
+        return wrong
+    nodes, each = (whole_number(told.get(name) or given.get(name)) for name in ("nodes", "devices_per_node"))
+    product = (nodes or 1) * (each or 1)
+    every, least = whole_number(told.get("devices")), whole_number(told.get("least")) or 1
+    if every and (product > every or every % product or (nodes and each and product != every)):
+        wrong.append(f"{' '.join(flags)}: {_where(told['devices'], head)} tells {count(every, 'device')} in all")
+    elif not every and nodes and each and product < least:
+        wrong.append(f"{' '.join(flags)}: {_where(told['least'], head)} tells {least} devices or more")
+    return wrong
+
+
+def _alike(name: str, one: str, other: str) -> bool:
+    if name == "precision":
+        same = {"single": {"fp32", "tf32"}, "amp": {"amp", "fp16"}, "fp16": {"amp", "fp16"}}
+        return other in same.get(one, {one})
+    return _called(one) == _called(other) if name == "model" else int(one) == int(other)
+
+
+def _called(model: str) -> str:
+    return MODELS.get(model.lower(), model)
+
+
+def _where(value: str, head: str) -> str:
+    if not isinstance(value, Said):
+        return "the log"
+    text = head[value.at : value.at + 50].partition("\n")[0].strip()
+    return f"line {head.count(chr(10), 0, value.at) + 1} of the log ({text!r})"
+
+
+def _precision(told: Mapping[str, str], placed: Mapping[str, str], given: Mapping[str, str], doubts: list[str]) -> str:
+    """What the log tells, else its path, else the flag; empty where that is not enough."""
+    mine = told.get("precision", "")
+    others = [one for one in (placed.get("precision"), given.get("precision")) if one]
+    if others and mine and not _alike("precision", mine, others[0]):
+        doubts.append(f"the log says precision {'fp32 or tf32' if mine == 'single' else mine}, the path {others[0]}")
+    if mine != "single":
+        return mine or next(iter(others), "")
+    return next((one for one in others if one in ("fp32", "tf32")), "")
+
+
 def _devices(
-    told: Mapping[str, str], placed: Mapping[str, str], given: Mapping[str, str], ranks: int, doubts: list[str]
+    told: Mapping[str, str], placed: Mapping[str, str], given: Mapping[str, str], doubts: list[str]
 ) -> tuple[int | None, int | None]:
     """Nodes, and devices of each."""
     nodes = _number("nodes", told, placed, given, doubts)
     each = _number("devices_per_node", told, placed, given, doubts)
-    every = _number("devices", told, placed, {}, doubts) or ranks
+    every = _number("devices", told, placed, {}, doubts)
     if every == 1:
         nodes, each = nodes or 1, each or 1
     if every and nodes and not each and every % nodes == 0:
@@ -137,7 +204,8 @@ def _batch(
     if whole is None or whole % parts:
         doubts.append(f"its batch of {told['batch']} is not that of {parts} equal parts")
         return {"batch": ""}
-    return {"batch": str(whole // parts)}
+    part = str(whole // parts)
+    return {"batch": Said(part, told["batch"].at) if isinstance(told["batch"], Said) else part}
 
 
 def _model(told: Mapping[str, str], placed: Mapping[str, str], given: Mapping[str, str], doubts: list[str]) -> str:
@@ -165,7 +233,12 @@ def _words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def missing(names: Sequence[str]) -> str:
+def _missing(names: Sequence[str], told: Mapping[str, str], placed: Mapping[str, str]) -> str:
     """What to do where a size is not known."""
-    words = ", ".join(map(_words, names))
-    return f"neither the log nor its path tells {words}; give {', '.join(FLAGS[name] for name in names)}"
+    half = ""
+    if "precision" in names and told.get("precision") == "single":
+        path = f", its path {placed['precision']}" if "precision" in placed else ""
+        half = f"it tells of precision that it is fp32 or tf32{path}; "
+    words = ", ".join(_words(name) for name in names if not (half and name == "precision"))
+    lacks = f"neither the log nor its path tells {words}; " if words else ""
+    return f"{lacks}{half}give {', '.join(FLAGS[name] for name in names)}"

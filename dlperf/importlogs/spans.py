@@ -33,7 +33,7 @@ def span(form: Format, log: Log, mine: Sequence[logs.LogLine], job: Job, name: s
         doubts.append(f"its steps begin again at line {parts[1][0].number}; what follows is left out")
     spans: list[Span] = []
     for part in parts if form.whole else parts[:1]:
-        if again := len({line.number for line in part}) - len({line.step for line in part}):
+        if (again := len({line.number for line in part}) - len({line.step for line in part})) > 0:
             doubts.append(f"{again} lines tell a step again: its update was skipped, by loss scaling as a rule")
         marks = logs.marks(part, log)
         if back := next((b for a, b in pairwise(marks) if b.clock < a.clock), None):

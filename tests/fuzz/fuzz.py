@@ -12,7 +12,7 @@ from pathlib import Path
 import atheris
 
 TESTS = Path(__file__).parent.parent
-sys.path[:0] = [str(TESTS / "helpers"), str(TESTS / "importlogs")]
+sys.path[:0] = [str(TESTS / "helpers")]
 with atheris.instrument_imports(include=["dlperf.importlogs", "dlperf.audit", "dlperf.figures", "dlperf.upstream"]):
     from dlperf.audit import reading, rules
     from dlperf.errors import UsageError
@@ -44,7 +44,7 @@ def tables(data: bytes) -> None:
 
 def seeds(what: str) -> list[bytes]:
     if what == "logs":
-        from test_importlogs import CASES
+        from invented_logs import CASES
 
         return [b"\0" + "\n".join(lines)[:4000].encode() for lines, *_ in CASES.values()]
     told = (TESTS / "audit" / "planted.txt").read_text(encoding="utf-8")

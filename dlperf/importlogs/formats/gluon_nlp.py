@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from dlperf.importlogs.format import Format, Line, mean_of
+from dlperf.importlogs.facts import bert
+from dlperf.importlogs.format import Format, Line, counted_from, mean_of
 from dlperf.schema import Job
 
 
@@ -19,12 +20,16 @@ FORMAT = Format(
     framework="mxnet",
     unit="sentences/s",
     needle=b"ms/batch",
+    begins=re.compile(r"\bckpt_interval="),
     logs=("gluon-nlp/bert_base",),
     publisher=mean_of(100, 200, rate, every_rank=True, exact=True),
     estimator="mean_of_rates",
     who="DLPerf's extract_mxnet_logs.py",
     warmup=100,
-    facts={"batch": "total_batch_size", "accumulation": "accumulate", "steps": "num_steps"},
+    first=counted_from,
+    facts={"batch": "total_batch_size", "accumulation": "accumulate", "steps": "num_steps", "type": "dtype"},
+    told=(bert,),
+    process="device",
     batch="global",
     seconds="mean",
     demands=re.compile(r"lr=(?!0\.0+ )\d"),

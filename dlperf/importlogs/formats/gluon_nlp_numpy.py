@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from dlperf.catalog.script import Log
-from dlperf.importlogs.format import Format
+from dlperf.importlogs.format import EVERY, Format
 
 #: its rate is of tokens without padding, and of the devices of one process: samples over seconds alone are read
 LINE = r"\[step (?P<step>\d+)\], Loss mlm/nsp=(?P<loss>[^\s/]+)/\S+ .*?Time cost=(?P<seconds>[\d.]+) s, Throughput="
@@ -17,6 +17,6 @@ FORMAT = Format(
     needle=b"Loss mlm/nsp=",
     logs=(Log(re.compile(LINE), first=1),),
     whole=True,
-    steps=10**9,
+    steps=EVERY,
     facts={"batch": "batch_size", "accumulation": "num_accumulated", "steps": "num_steps"},
 )

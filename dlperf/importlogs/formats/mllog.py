@@ -1,14 +1,17 @@
-"""MLPerf's mllog: the time from start to stop of the run, and samples over seconds of its epochs."""
+"""MLPerf's mllog: the time from start to stop of the run, samples over seconds of its epochs, and what it tracked."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from statistics import fmean
+from typing import Any, TypeGuard
 
-from dlperf.importlogs.format import Event, Format
+from dlperf.errors import whole_number
+from dlperf.importlogs.facts import Said, said
+from dlperf.importlogs.format import THEIRS, Event, Format
 
 #: of a line that is read
 LONGEST = 2**16
@@ -16,57 +19,88 @@ LONGEST = 2**16
 V05 = re.compile(r":::MLPv0\.5\.\d \w+ (\d{1,12}\.\d{1,9}) \([^)]*\) (\w+)(?:: (.*))?")
 V06 = re.compile(r":::MLL (\d{1,12}\.\d{1,9}) (\w+): (\{.*)")
 MODELS = {"resnet": "resnet50", "bert": "bert_large"}
+#: what samples are counted over, the first that is there, and what is to be said of it
+SPANS = {
+    "epoch": "of whole epochs, their first steps and what is between them too",
+    "block": "of blocks of epochs, their first steps and evaluation too",
+}
+OURS = "samples over seconds"
+
+
+class Seen:
+    """What its lines tell: moments and their lines by key, steps that were counted in, and rates that it printed."""
+
+    def __init__(self) -> None:
+        self.moments: dict[str, tuple[int, float]] = {}
+        self.epochs = {"epoch": 0.0, "block": 0.0}
+        self.samples = 0.0
+        self.rates: dict[str, list[tuple[int, float]]] = {}
+
+    def add(self, number: int, key: str, seconds: float, value: Any, metadata: Mapping[str, Any]) -> None:
+        if key == "train_samples" and _sane(value):
+            self.samples = float(value)
+        if key in ("throughput", "tracked_stats"):
+            rate = value.get("throughput") if isinstance(value, dict) else value
+            if _sane(rate):
+                self.rates.setdefault(key, []).append((number, float(rate)))
+        if not _sane(seconds):
+            return
+        if key in ("run_start", "epoch_start", "block_start"):
+            self.moments.setdefault(key, (number, seconds))
+        elif key in ("run_stop", "epoch_stop", "block_stop"):
+            self.moments[key] = (number, seconds)
+            if key == "run_stop" and metadata.get("status") != "success":
+                self.moments.pop(key)
+        self.epochs["epoch"] += key == "epoch_stop"
+        if key == "block_start" and _sane(count := metadata.get("epoch_count")):
+            self.epochs["block"] += count
+
+    def span(self, of: str) -> tuple[int, int, float]:
+        """The lines of its first start and last stop, and the seconds between; 0 of what is not there."""
+        if f"{of}_start" not in self.moments or f"{of}_stop" not in self.moments:
+            return 0, 0, 0.0
+        (since, start), (until, stop) = self.moments[f"{of}_start"], self.moments[f"{of}_stop"]
+        return since, until, stop - start
 
 
 def events(lines: Iterable[tuple[int, str]]) -> list[Event]:
-    moments: dict[str, tuple[int, float]] = {}
-    epochs, samples = 0, 0.0
+    seen = Seen()
     for number, text in lines:
-        key, seconds, value, success = _event(text)
-        if key == "train_samples" and _sane(value):
-            samples = float(value)
-        if not _sane(seconds):
-            continue
-        if key in ("run_start", "epoch_start"):
-            moments.setdefault(key, (number, seconds))
-        elif key in ("run_stop", "epoch_stop"):
-            moments[key] = (number, seconds)
-            epochs += key == "epoch_stop"
-            if key == "run_stop" and not success:
-                moments.pop(key)
-    found = []
-    if epochs and samples and "epoch_start" in moments and (seconds := _seconds(moments, "epoch")) > 0:
-        (since, _), (until, _) = moments["epoch_start"], moments["epoch_stop"]
-        doubt = "of whole epochs, their first steps and what is between them too"
-        rate = samples * epochs / seconds
-        found.append(Event("samples over seconds", rate, "samples_over_seconds", since, until, "", doubt, "throughput"))
-    if "run_start" in moments and "run_stop" in moments and (seconds := _seconds(moments, "run")) > 0:
-        (since, _), (until, _) = moments["run_start"], moments["run_stop"]
+        seen.add(number, *_event(text))
+    found: list[Event] = []
+    for of, doubt in SPANS.items():
+        since, until, seconds = seen.span(of)
+        if seen.samples and seen.epochs[of] and seconds > 0 and not found:
+            rate = seen.samples * seen.epochs[of] / seconds
+            found.append(Event(OURS, rate, "samples_over_seconds", since, until, "", doubt, "throughput"))
+    if rates := seen.rates.get("tracked_stats") or seen.rates.get("throughput"):
+        mean = fmean(rate for _, rate in rates)
+        doubt = f"the mean of {len(rates)} rates that it tells"
+        found.append(Event(THEIRS, mean, "mean_of_rates", rates[0][0], rates[-1][0], "", doubt, "throughput"))
+    since, until, seconds = seen.span("run")
+    if seconds > 0:
         found.append(Event("run_start to run_stop", seconds / 60, "one_run", since, until, "", "", "time_to_train"))
-    return [one for one in found if math.isfinite(one.value)]
+    return [one for one in found if math.isfinite(one.value) and one.value > 0]
 
 
-def _sane(value: object) -> bool:
+def _sane(value: object) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and 0 < value < 1e15
 
 
-def _seconds(moments: dict[str, tuple[int, float]], of: str) -> float:
-    return moments[f"{of}_stop"][1] - moments[f"{of}_start"][1]
-
-
-def _event(text: str) -> tuple[str, Any, Any, bool]:
-    """Of a line its key, seconds, value, and whether it tells of success; an empty key where it is none."""
+def _event(text: str) -> tuple[str, float, Any, Mapping[str, Any]]:
+    """Of a line its key, seconds, value and metadata; an empty key where it is none."""
     text = text[:LONGEST]
     if old := V05.search(text):
-        return old[2], float(old[1]), _json(old[3] or "").get("value"), '"success": true' in (old[3] or "")
+        status = {"status": "success"} if '"success": true' in (old[3] or "") else {}
+        return old[2], float(old[1]), _json(old[3] or "").get("value"), status
     if older := V06.search(text):
         told, seconds, key = _json(older[3]), float(older[1]), older[2]
     else:
         told = _json(text.partition(":::MLLOG")[2])
         time, key = told.get("time_ms"), str(told.get("key"))
         seconds = float(time or 0) / 1000 if _sane(time) else 0.0
-    metadata = told.get("metadata") or {}
-    return key, seconds, told.get("value"), isinstance(metadata, dict) and metadata.get("status") == "success"
+    metadata = told.get("metadata")
+    return key, seconds, told.get("value"), metadata if isinstance(metadata, dict) else {}
 
 
 def _json(text: str) -> dict[str, Any]:
@@ -77,15 +111,32 @@ def _json(text: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def _value(key: str, head: str) -> Said | None:
+    found = re.search(rf'\b{key}(?:", "value"|: \{{"value"): "?([\w.-]{{1,80}})', head)
+    return said(found) if found else None
+
+
 def told(head: str) -> dict[str, str]:
-    """The batch of all devices and the benchmark."""
-    found = {}
-    for name, key in {"batch": "global_batch_size", "model": "submission_benchmark"}.items():
-        if value := re.search(rf'\b{key}(?:", "value"|: \{{"value"): "?([\w.-]{{1,80}})', head):
-            found[name] = value[1]
-    if "model" in found:
-        found["model"] = MODELS.get(found["model"], found["model"])
+    """The batch of all devices, the parts of it, and the benchmark."""
+    found: dict[str, str] = {}
+    every, parts = _value("global_batch_size", head), _value("gradient_accumulation_steps", head)
+    found |= {"batch": every} if every else {}
+    found |= {"accumulation": parts} if parts else {}
+    whole, each = whole_number(every), _value("d_batch_size", head)
+    share = (whole_number(each) or 0) * (whole_number(parts) or 1)
+    if whole and each and share and whole % share == 0:
+        found["devices"] = Said(str(whole // share), each.at)
+    if name := _value("submission_benchmark", head):
+        found["model"] = Said(MODELS.get(name, name), name.at)
     return found
+
+
+def other(head: str) -> str:
+    """The benchmark, where it is none of those that are read."""
+    name = _value("submission_benchmark", head)
+    if name is None or name in MODELS:
+        return ""
+    return f"it is MLPerf's {name}; of MLPerf's benchmarks only {' and '.join(MODELS)} are read"
 
 
 FORMAT = Format(
@@ -95,7 +146,9 @@ FORMAT = Format(
     unit="samples/s",
     needle=b":::ML",
     logs=(),
-    told=told,
+    told=(told,),
+    other=other,
+    who="the mean of the rates that MLPerf's script tracks",
     batch="global",
     events=events,
 )

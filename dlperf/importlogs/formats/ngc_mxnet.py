@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
-from dlperf.importlogs.format import Format, argument, ordinals
+from dlperf.importlogs.facts import Said, argument
+from dlperf.importlogs.format import Format, ordinals
 
 
 def told(head: str) -> Mapping[str, str]:
-    """Of its arguments, the network with its layers, and half precision."""
+    """Of its arguments, the network with its layers."""
     found = {}
     if arch := argument("arch", head):
         layers = argument("num_layers", head) or ""
-        found["model"] = f"{'resnet' if arch == 'resnetv15' else arch + '-'}{layers}" if layers else arch
-    if argument("dtype", head) == "float16":
-        found["precision"] = "fp16"
-    if argument("amp", head) == "True":
-        found["precision"] = "amp"
+        name = f"{'resnet' if arch == 'resnetv15' else arch + '-'}{layers}" if layers else arch
+        found["model"] = Said(name, arch.at)
     return found
 
 
@@ -26,10 +25,13 @@ FORMAT = Format(
     framework="mxnet",
     unit="img/s",
     needle=b":INFO: Epoch[0] Batch [",
+    begins=re.compile(r"Start with arguments Namespace\("),
     logs=("ngc-mxnet/resnet50",),
     publisher=ordinals(20, 120, every_rank=True),
     who="DLPerf's extract_mxnet_logs_time.py",
-    facts={"batch": "batch_size", "steps": "benchmark_iters"},
-    told=told,
+    facts={"batch": "batch_size", "steps": "benchmark_iters", "type": "dtype"},
+    amp=("amp",),
+    process="device",
+    told=(told,),
     batch="global",
 )

@@ -27,9 +27,12 @@ FORMAT = Format(
     framework="mxnet",
     unit="img/s",
     needle=b"train.ips :",
+    begins=re.compile(r"\bkv_store : "),
     logs=(Log(re.compile(LINE), timestamp="%Y-%m-%d %H:%M:%S.%f"),),
-    facts={"batch": "batch_size"},
-    told=told,
+    facts={"batch": "batch_size", "type": "dtype"},
+    amp=("amp",),
+    process="device",
+    told=(told,),
     who="NVIDIA's benchmark.py -w 1",
     batch="global",
     totals=(
@@ -40,6 +43,13 @@ FORMAT = Format(
             "samples_over_seconds",
             doubt="by the script's own clock, of epochs without their first steps",
             several=mean,
+        ),
+        Total(
+            "Summary: train.ips",
+            re.compile(r"Summary:.*?train\.ips : (?P<value>[\d.]+)"),
+            b"train.ips :",
+            "last_printed",
+            doubt="by the script's own clock",
         ),
     ),
 )

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from dlperf.catalog.script import Log
 from dlperf.errors import whole_number
-from dlperf.importlogs.format import Format, Total, argument, ordinals
+from dlperf.importlogs.facts import Said, argument, bert
+from dlperf.importlogs.format import Format, Total, ordinals
 
 LINE = (
     r"DLL (?P<timestamp>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+) - "
@@ -22,7 +23,7 @@ def told(head: str) -> Mapping[str, str]:
         return {"batch": each}
     printed = head.partition("Namespace(")[2].partition("\n")[0]
     if divided := re.search(r"\btrain_batch_size=(\d{1,9})\b", printed):
-        return {"batch": divided[1]}
+        return {"batch": Said(divided[1], head.find("Namespace("))}
     whole = whole_number(argument("train_batch_size", head))
     parts = whole_number(argument("gradient_accumulation_steps", head) or "1")
     return {"batch": str(whole // parts)} if whole and parts and whole % parts == 0 else {}
@@ -34,6 +35,7 @@ FORMAT = Format(
     framework="pytorch",
     unit="sequences/s",
     needle=b"Training Iteration:",
+    begins=re.compile(r"\b(?:allreduce_post_accumulation|num_steps_per_checkpoint)="),
     logs=(Log(re.compile(LINE), first=1, timestamp="%Y-%m-%d %H:%M:%S.%f"),),
     publisher=ordinals(20, 120, after=5),
     who="DLPerf's extract_pytorch_logs_time.py --train_batches 120",
@@ -44,7 +46,7 @@ FORMAT = Format(
         "devices_per_node": "nproc_per_node",
         "nodes": "nnodes",
     },
-    told=told,
+    told=(bert, told),
     totals=(
         Total(
             "training_sequences_per_second",
@@ -54,5 +56,6 @@ FORMAT = Format(
             doubt="by the script's own clock, over all its steps",
         ),
     ),
-    amp=re.compile(r"\b(fp16|amp)=True|16-bits training: True"),
+    amp=("fp16", "amp", "16-bits training"),
+    process="device",
 )

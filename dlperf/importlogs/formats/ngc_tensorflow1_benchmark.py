@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from dlperf.catalog.script import Log
-from dlperf.importlogs.format import Format, Total
+from dlperf.importlogs.format import EVERY, Format, Total
 from dlperf.importlogs.formats.ngc_tensorflow1_resnet50 import AMP, FACTS, STAMP
 
 FORMAT = Format(
@@ -16,7 +16,7 @@ FORMAT = Format(
     needle=b"total_ips :",
     logs=(Log(re.compile(STAMP + r"\btotal_ips : (?P<rate>[\d.e+]+)"), timestamp="%Y-%m-%d %H:%M:%S.%f"),),
     warmup=0,
-    steps=10**9,
+    steps=EVERY,
     whole=True,
     facts=FACTS,
     totals=(
@@ -29,4 +29,5 @@ FORMAT = Format(
         ),
     ),
     amp=AMP,
+    process="device",
 )

@@ -9,13 +9,14 @@ from dlperf.importlogs.format import Format, mean_of, printed
 
 STAMP = r"DLL (?P<timestamp>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+) - \(\d+, (?P<step>\d+)\) .*?"
 FACTS = {"batch": "batch_size", "model": "arch", "devices": "Num GPUs"}
-AMP = re.compile(r"use_tf_amp : True|use_tf_amp=True|\bamp : True")
+AMP = ("use_tf_amp", "amp")
 FORMAT = Format(
     name="ngc-tensorflow1-resnet50",
     title="NVIDIA's convolutional networks for TensorFlow 1",
     framework="tensorflow",
     unit="img/s",
     needle=b"imgs_per_sec :",
+    begins=re.compile(r"\buse_tf_amp : "),
     logs=(Log(re.compile(STAMP + r"imgs_per_sec : (?P<rate>[\d.e+]+)"), timestamp="%Y-%m-%d %H:%M:%S.%f"),),
     publisher=mean_of(0, 100, printed, digits=2),
     estimator="mean_of_rates",
@@ -24,4 +25,5 @@ FORMAT = Format(
     steps=99,
     facts=FACTS,
     amp=AMP,
+    process="device",
 )

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import re
 
+from dlperf.catalog.script import Log
+from dlperf.importlogs.facts import bert
 from dlperf.importlogs.format import Format, labels, unrounded
+from dlperf.importlogs.formats.oneflow_resnet50 import FACTS
 
+LINE = (
+    r"step: (?P<step>\d+), total_loss: (?P<loss>[^\s,]+), "
+    r".*throughput: (?P<rate>[\d.]+) (?P<timestamp>[\d.]+)"
+)
 FORMAT = Format(
     name="oneflow-bert",
     title="OneFlow-Benchmark's BERT",
     framework="oneflow",
     unit="sentences/s",
     needle=b"total_loss:",
-    logs=("oneflow-benchmark/bert_base",),
+    begins=re.compile(r"Running BERT Pretrain: num_gpu_per_node = "),
+    logs=(Log(re.compile(LINE), every=20, timestamp="epoch"),),
     rounded=unrounded,
     publisher=labels(20, 120, unrounded),  # it calls its first step 0
     who="DLPerf's extract_bert_result.py",
-    facts={"nodes": "num_nodes", "devices_per_node": "gpu_num_per_node", "batch": "batch_size_per_device"},
+    facts=FACTS,
+    told=(bert,),
+    amp=("use_fp16",),
     demands=re.compile("mlm_loss:"),
     otherwise="it has no loss of masked words: fine-tuning, which is not pre-training",
 )

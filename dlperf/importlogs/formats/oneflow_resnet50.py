@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
+from dlperf.catalog.script import Log
 from dlperf.importlogs.format import Format, labels, unrounded
 
+LINE = (
+    r"train: epoch \d+, iter (?P<step>\d+), loss: (?P<loss>[^\s,]+), "
+    r".*samples/s: (?P<rate>[\d.]+) (?P<timestamp>[\d.]+)"
+)
 FACTS = {"nodes": "num_nodes", "devices_per_node": "gpu_num_per_node", "batch": "batch_size_per_device"}
 FORMAT = Format(
     name="oneflow-resnet50",
@@ -11,9 +18,11 @@ FORMAT = Format(
     framework="oneflow",
     unit="img/s",
     needle=b"samples/s:",
-    logs=("oneflow-benchmark/resnet50",),
+    begins=re.compile(r"Running (?!BERT)\w+: num_gpu_per_node = "),
+    logs=(Log(re.compile(LINE), first=1, every=20, timestamp="epoch"),),
     rounded=unrounded,
     publisher=labels(20, 120, unrounded),
     who="DLPerf's extract_cnn_result.py",
     facts={**FACTS, "model": "model"},
+    amp=("use_fp16",),
 )

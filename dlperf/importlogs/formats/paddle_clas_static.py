@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from dlperf.catalog.script import Log
-from dlperf.importlogs.format import MEAN, Format, mean_of, per_device
+from dlperf.importlogs.format import EVERY, MEAN, Format, mean_of, per_device
 from dlperf.importlogs.formats.paddle_clas import told
 
 LINE = (
@@ -27,11 +27,11 @@ FORMAT = Format(
     needle=b"ips:",
     logs=(Log(re.compile(LINE), first=1, rate_of="device"),),
     column=MEAN,
-    publisher=mean_of(0, 10**9, per_device),
+    publisher=mean_of(0, None, per_device),
     estimator="mean_of_rates",
     whole=True,
-    steps=10**9,
+    steps=EVERY,
     who="the mean of its lines' rates per card, times cards",
-    told=told,
+    told=(told,),
     clock=clock,
 )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from dlperf.catalog.script import Log
-from dlperf.importlogs.format import MEAN, Format, argument, mean_of, per_device
+from dlperf.importlogs.facts import Said, argument, switched
+from dlperf.importlogs.format import EVERY, MEAN, Format, mean_of, per_device
 
 #: it was `tobal` once
 LINE = (
@@ -14,25 +15,12 @@ LINE = (
 )
 
 
-def launched(head: str) -> dict[str, str]:
-    """Nodes and their devices, as paddle.distributed.launch says them."""
-    found = {}
-    if nodes := re.search(r"LAUNCH INFO [\d-]+ [\d:,]+ nnodes: (\d{1,5})\s", head):
-        found["nodes"] = nodes[1]
-    devices = re.search(r"LAUNCH INFO [\d-]+ [\d:,]+ devices: ([\d,]{1,999})\s", head) or re.search(
-        r"distributed\.launch [^\n]{0,500}?--(?:gpus|devices)[ =]['\"]?([\d,]{1,999})", head
-    )
-    if devices:
-        found["devices_per_node"] = str(len(devices[1].strip(",").split(",")))
-    return found
-
-
 def told(head: str) -> dict[str, str]:
-    found = launched(head)
+    found: dict[str, str] = {}
     if name := argument("model_name_or_path", head):
         found["model"] = name
-    if re.search(r"use_(?:amp|pure_fp16)['\"]?\s{0,9}[:=]\s{0,9}True|--use_(?:amp|pure_fp16)[ =]True", head):
-        found["precision"] = "amp"
+    if (pure := switched(["use_pure_fp16"], head)) and pure == "amp":
+        found["precision"] = Said("fp16", pure.at)
     return found
 
 
@@ -44,13 +32,14 @@ FORMAT = Format(
     needle=b"sequences/s",
     logs=(Log(re.compile(LINE), first=1, rate_of="device"),),
     column=MEAN,
-    publisher=mean_of(0, 10**9, per_device),
+    publisher=mean_of(0, None, per_device),
     estimator="mean_of_rates",
     whole=True,
-    steps=10**9,
+    steps=EVERY,
     who="the mean of its lines' rates per card, times cards",
     facts={"batch": "batch_size", "steps": "max_steps"},
-    told=told,
+    told=(told,),
+    amp=("use_amp", "use_pure_fp16"),
     demands=re.compile(r"max_predictions_per_seq|run_pretrain|mlm_loss|^(?:total|global|tobal) step", re.MULTILINE),
     otherwise="nothing in it tells that it is of pre-training",
 )

@@ -19,6 +19,11 @@ def told(head: str) -> dict[str, str]:
     return {"model": made[1]} if made else {}
 
 
+def first(groups: Mapping[str, str]) -> int:
+    """Later versions count from 1, where the mean of the first line is that line's own time."""
+    return int(groups["step"] == "1" and groups["mean"] == groups["seconds"])
+
+
 def clock(groups: Mapping[str, str], step: int) -> float:
     """Its second figure is the mean of all steps of the epoch."""
     return float(groups["mean"]) * step
@@ -30,14 +35,16 @@ FORMAT = Format(
     framework="pytorch",
     unit="img/s",
     needle=b"Epoch: [",
+    begins=re.compile(r"=> creating model '"),
     logs=(Log(re.compile(LINE), ranks="all"),),
     publisher=mean_time(20, 120, after=6),
     rounded=by_python,
     who="DLPerf's extract_pytorch_logs_time.py",
     warmup=26,
     facts={"batch": "batch_size"},
-    told=told,
+    told=(told,),
     batch="node",
     seconds="one",
     clock=clock,
+    first=first,
 )

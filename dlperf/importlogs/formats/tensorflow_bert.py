@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dlperf.importlogs.facts import bert
 from dlperf.importlogs.format import Format, ordinals
+from dlperf.importlogs.formats.tensorflow_resnet50 import strategy
 
 FORMAT = Format(
     name="tensorflow-bert",
@@ -13,6 +15,7 @@ FORMAT = Format(
     logs=("tensorflow-models/bert_base",),
     publisher=ordinals(20, 120),
     who="DLPerf's extract_tensorflow_logs_time.py",
-    facts={"batch": "train_batch_size", "steps": "num_steps_per_epoch"},
+    facts={"batch": "train_batch_size", "steps": "num_steps_per_epoch", "type": "dtype"},
+    told=(bert, strategy),
     batch="global",
 )

@@ -5,18 +5,56 @@ from __future__ import annotations
 import re
 
 from dlperf.catalog.script import Log
+from dlperf.errors import whole_number
+from dlperf.importlogs.facts import argument, said
 from dlperf.importlogs.format import Format, mean_of, printed
 
 LINE = r"TimeHistory: (?P<seconds>[\d.]+) seconds, (?P<rate>[\d.]+) examples/second between steps \d+ and (?P<step>\d+)"
+
+
+#: its devices are those of its own worker
+SEVERAL = re.compile(
+    r"MultiWorkerMirroredStrategy with .{0,9999}?num_workers = (\d{1,5}), local_devices = \(([^)\n]{0,9999})"
+)
+MIRRORED = re.compile(r"Using MirroredStrategy with devices \((?=[^)\n]{0,40}/job:localhost)([^)\n]{1,9999})")
+
+
+def strategy(head: str) -> dict[str, str]:
+    """Nodes and their devices, as TensorFlow's strategies tell them: one that mirrors has one node."""
+    found: dict[str, str] = {}
+    if cards := argument("num_gpus", head):
+        found["devices_per_node"] = cards
+    if several := SEVERAL.search(head):
+        found["nodes"] = said(several)
+    elif mirrored := MIRRORED.search(head):
+        found |= {"nodes": said(mirrored, "1"), "devices_per_node": said(mirrored, str(mirrored[1].count("GPU:")))}
+    if several and (cards_of_one := several[2].count("GPU:")):
+        found["devices_per_node"] = said(several, str(cards_of_one))
+    return found
+
+
+def told(head: str) -> dict[str, str]:
+    """The batch of all devices, where the script is told that of one."""
+    found = strategy(head)
+    nodes, cards = whole_number(found.get("nodes")), whole_number(found.get("devices_per_node"))
+    if each := re.search(r"'train_dataset': \{[^{}]{0,2000}", head):
+        batch, part = whole_number(argument("batch_size", each[0])), argument("use_per_replica_batch_size", each[0])
+        if batch and part == "True":  # else nobody could tell it from that of all
+            found["batch"] = said(each, str(batch * nodes * cards) if nodes and cards else "")
+    return found
+
+
 FORMAT = Format(
     name="tensorflow-resnet50",
     title="the TensorFlow model garden's ResNet",
     framework="tensorflow",
     model="resnet50",
-    facts={"batch": "batch_size"},
+    facts={"batch": "batch_size", "type": "dtype"},
+    told=(told,),
     batch="global",
     unit="img/s",
     needle=b"TimeHistory:",
+    begins=re.compile(r"\bclassifier_trainer\.py:\d+\]"),
     logs=(Log(re.compile(LINE), first=1, every=100, ranks="node"),),
     publisher=mean_of(1, 6, printed),
     estimator="mean_of_rates",

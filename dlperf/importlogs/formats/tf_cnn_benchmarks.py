@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from dlperf.errors import whole_number
+from dlperf.importlogs.facts import said
 from dlperf.importlogs.format import Format, Total
 
 
@@ -13,12 +14,12 @@ def told(head: str) -> dict[str, str]:
     names no jobs."""
     each = re.search(r"(?<![\w.])(\d{1,7})(?:\.0)? per device", head)  # a float under Python 3
     every = re.search(r"Batch size: +(\d{1,9}) global", head)
-    found = {"batch": each[1]} if each else {}
+    found: dict[str, str] = {"batch": said(each)} if each else {}
     if each and every and (part := whole_number(each[1])) and int(every[1]) % part == 0:
-        found["devices"] = str(int(every[1]) // part)
+        found["devices"] = said(every, str(int(every[1]) // part))
         mine = re.search(r"Devices: +\[([^\]\n]*)\]", head)
         if mine and not re.search("job:|horovod", mine[1]) and str(mine[1].count(",") + 1) == found["devices"]:
-            found |= {"nodes": "1", "devices_per_node": found["devices"]}
+            found |= {"nodes": said(mine, "1"), "devices_per_node": said(mine, found["devices"])}
     return found
 
 
@@ -40,15 +41,16 @@ FORMAT = Format(
     framework="tensorflow",
     unit="img/s",
     needle=b"images/sec:",
+    begins=re.compile(r"\b(?:SingleSess|Mode|Num batches): +\w|images/sec: [\d.]+ \+/-"),
     logs=(),
     warmup=0,
     facts={"model": "Model", "steps": "Num batches"},
-    told=told,
+    told=(told,),
     workers=workers,
     totals=(
         Total(
             "samples over seconds",
-            re.compile(r"total images/sec: (?P<value>[\d.]+)"),
+            re.compile(r"(?:^|[\s>:])total images/sec: (?P<value>[\d.]+)\s*$"),
             b"images/sec:",
             "samples_over_seconds",
             doubt="its own count, after its warm-up",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from dlperf.errors import whole_number
-from dlperf.importlogs.format import Format, Total, argument
+from dlperf.importlogs.facts import Said, argument, bert, said
+from dlperf.importlogs.format import Format, Total
 
 #: of a run that went on from a checkpoint the script counts all steps, but the seconds of those since
 SOUND = re.compile(
@@ -15,13 +16,18 @@ WHOLE = "of the whole run, its first steps too"
 
 
 def told(head: str) -> dict[str, str]:
-    """How many devices share the batch of all, and bfloat16."""
+    """How many devices share the batch of all, bfloat16, and the kind of model, of BERT with its size."""
     each = whole_number(argument("Instantaneous batch size per device", head))
     parts = whole_number(argument("Gradient Accumulation steps", head))
-    every = whole_number(argument("Total train batch size (w. parallel, distributed & accumulation)", head))
-    found = {"precision": "bf16"} if re.search(r"\bbf16['\"]?\s{0,9}[=:]\s{0,9}['\"]?True", head) else {}
-    if each and parts and every and every % (each * parts) == 0:
-        found["devices"] = str(every // (each * parts))
+    every = argument("Total train batch size (w. parallel, distributed & accumulation)", head)
+    whole = whole_number(every)
+    found: dict[str, str] = {}
+    if half := re.search(r"\bbf16['\"]?\s{0,9}[=:]\s{0,9}['\"]?True", head):
+        found["precision"] = said(half, "bf16")
+    if every and each and parts and whole and whole % (each * parts) == 0:
+        found["devices"] = Said(str(whole // (each * parts)), every.at)
+    if kind := re.search(r"\"model_type\": \"([\w-]{1,40})\"", head):
+        found |= bert(head) if kind[1] == "bert" else {"model": said(kind)}
     return found
 
 
@@ -31,6 +37,7 @@ FORMAT = Format(
     framework="pytorch",
     unit="samples/s",
     needle=b"train_runtime",
+    begins=re.compile(r"\bTrainingArguments\(|Instantaneous batch size per device|train_runtime['\"]?\s{0,30}[:=]"),
     logs=(),
     warmup=0,
     facts={
@@ -38,8 +45,9 @@ FORMAT = Format(
         "accumulation": "Gradient Accumulation steps",
         "steps": "Total optimization steps",
     },
-    told=told,
-    amp=re.compile(r"\bfp16['\"]?\s{0,9}[=:]\s{0,9}['\"]?True"),
+    told=(told,),
+    amp=("fp16", "16-bits training"),
+    process="device",
     demands=SOUND,
     otherwise="it went on from a checkpoint, and divides all steps by the seconds since, or is PaddleNLP's",
     totals=(

@@ -1,0 +1,115 @@
+# ruff: noqa: E501 - lines of logs
+"""What is no log of training that can be read, and what is said of it."""
+
+import pytest
+from commands import call
+from invented_logs import CASES, figures, oneflow, refused, written
+
+from dlperf.figures import published
+from dlperf.importlogs import read
+
+CNN = ["Model:       resnet50_v1.5", "Mode:        training", "SingleSess:  False", "             64 per device"]
+
+
+@pytest.mark.parametrize("name", ["pytorch-examples", "oneflow-resnet50", "ngc-tensorflow1-bert", "ngc-mxnet"])
+def test_what_a_mail_quotes_is_no_log(name, tmp_path):
+    quoted = written(tmp_path, ["Hi,", "it is slow:", *(f"> {line}" for line in CASES[name][0]), "Why?"])
+    assert "it quotes lines of" in refused(quoted, precision="fp32")
+
+
+def test_a_sum_in_a_sentence_is_no_log(tmp_path):
+    said = ['We got "total images/sec: 372.11".', "training_sequences_per_second : 4011.5 is what NVIDIA has."]
+    for line in said:
+        assert refused(written(tmp_path, [line]))
+    assert "neither its head nor a step" in refused(written(tmp_path, ["total images/sec: 372.11"]))
+
+
+@pytest.mark.parametrize(
+    ("head", "says"),
+    [
+        (["Running resnet50: num_gpu_per_node = 8, num_nodes = 1.", "model = resnet50", "Loading data"], "OneFlow-Benchmark's convolutional networks, but has no line of a step"),
+        (["Running BERT Pretrain: num_gpu_per_node = 8, num_nodes = 1."], "OneFlow-Benchmark's BERT, but"),
+        ([*CNN, "tensorflow.ResourceExhaustedError: OOM when allocating tensor"], "tf_cnn_benchmarks, but has no line of a step; it ran out of memory"),
+        (["INFO:tensorflow:  num_accumulation_steps: 1", "***** Running training *****"], "NVIDIA's BERT for TensorFlow 1, but"),
+        (["DLL 2020-09-15 14:28:44.498443 - PARAMETER arch : resnet50  batch_size : 256  optimizer_batch_size : -1 "], "NVIDIA's convolutional networks for PyTorch, but"),
+        (["=> creating model 'resnet50'", "RuntimeError: CUDA out of memory."], "pytorch/examples' imagenet, but has no line of a step; it ran out of memory"),
+        (["==        PaddleClas is powered by PaddlePaddle !        =="], "PaddleClas 2.x, but"),
+    ],
+)  # fmt: skip
+def test_a_log_that_ends_before_its_first_step(head, says, tmp_path):
+    assert says in refused(written(tmp_path, head))
+
+
+def mllog(key, value, at=1000, **metadata):
+    metadata = ", ".join(f'"{name}": {one}' for name, one in metadata.items())
+    return f':::MLLOG {{"time_ms": {at}, "key": "{key}", "value": {value}, "metadata": {{{metadata}}}}}'
+
+
+@pytest.mark.parametrize("benchmark", ["maskrcnn", "ssd", "dlrm_dcnv2", "rnnt", "gpt3"])
+def test_other_benchmarks_of_mlperf_are_named(benchmark, tmp_path):
+    lines = [mllog("submission_benchmark", f'"{benchmark}"'), mllog("run_start", "null", 2000)]
+    lines += [mllog("run_stop", "null", 62000, status='"success"')]
+    assert f"it is MLPerf's {benchmark}; of MLPerf's benchmarks only resnet and bert" in refused(
+        written(tmp_path, lines)
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("=> using pre-trained model 'resnet50'\nTest: [  0/196]\tTime 1.1", "2: evaluation, which is not training"),
+        ("task_name: XNLI", "fine-tuning"),
+        ("Testbatch 10,loss 1.0, acc1 0.7,acc5 0.9,time 0.2 sec", "evaluation"),
+        ("validation: epoch 0, iter 20, top_1: 0.001, top_k: 0.005, samples/s: 900.1 1597934844.1", "evaluation"),
+        ("[09/15/2022-14:28:53] [I] === Performance summary ===", "trtexec"),
+        ("Namespace(mode='train', test_io=True)", "test_io"),
+        ("DLL 2020 - Epoch: 0 Iteration: 5 train_loss : 4.3 train_items_per_sec : 300.1 items/s", "speech synthesis"),
+        ("Done benchmarking. Total images: 12800\ttotal time: 31.2\tAverage images/sec: 410.2\tMedian images/sec: 411.9", "object detection"),
+        ("900 time 1602836865.74 loss 0.5900", "Wide & Deep"),
+        ("2021-02-22 10:14:58,497 - INFO - Run Worker Begin", "parameter servers"),
+        ("LOG (nnet3-train[5.5]:Print():nnet-training.cc:348) Average objective", "Kaldi"),
+        ("2020/09/15 14:28:56.123, Tesla V100-SXM2-16GB, 96 %, 14321 MiB, 281.12 W", "nvidia-smi"),
+        ('{"bert": {"1n1g": {"average_speed": 112.67}}}', "it is JSON, not a log"),
+        ("name,gpus,rate\nA,8,5600.0\nB,8,5700.0", "it is a table of values between commas, not a log"),
+    ],
+)  # fmt: skip
+def test_what_else_a_file_is(line, says, tmp_path):
+    assert says in refused(written(tmp_path, [line]))
+
+
+def test_blocks_of_mlperf_where_it_tells_no_epochs_and_the_rates_that_it_tracks(tmp_path):
+    lines = [
+        mllog("submission_benchmark", '"resnet"'),
+        mllog("train_samples", "50000"),
+        mllog("run_start", "null", 2000),
+    ]
+    for at in range(3):
+        lines += [mllog("block_start", "null", 3000 + 10000 * at, epoch_count=4, first_epoch_num=1 + 4 * at)]
+        lines += [mllog("tracked_stats", f'{{"throughput": {20000 + at}.0}}', 9000 + 10000 * at, step=at)]
+        lines += [mllog("block_stop", "null", 12500 + 10000 * at, first_epoch_num=1 + 4 * at)]
+    lines += [mllog("run_stop", "null", 62000, status='"success"')]
+    found = figures(written(tmp_path, lines))
+    assert found[read.OURS].value == pytest.approx(50000 * 12 / 29.5, abs=0.01)
+    assert found["publisher's estimator"].value == 20001.0
+    assert found["publisher's estimator"].estimator == "mean_of_rates"
+    assert found["run_start to run_stop"].value == 1.0
+
+
+def test_copies_of_one_log_are_one_run(tmp_path):
+    for run in (1, 2, 3):
+        lines = [*oneflow(), *(["the other one"] if run == 3 else [])]
+        written(tmp_path, lines, name=f"r50_b32_fp32_{run}.log")
+    (tmp_path / "bz32" / "empty.log").touch()
+    (tmp_path / "bz32" / "empty2.log").touch()
+    for name in ("a.md", "b.md"):
+        (tmp_path / "bz32" / name).write_text("# Logs\n")
+    ended = call("importlogs", tmp_path / "bz32", "-o", tmp_path / "made")
+    assert ended.returncode == 0, ended.stderr
+    says = (
+        "r50_b32_fp32_2.log: not read: it is the same log as 4n8g/r50_b32_fp32_1.log, byte for byte, which counts once"
+    )
+    assert says in ended.stderr
+    assert ended.stderr.count("byte for byte") == 1
+    assert ended.stderr.count("it is empty") == 2
+    found = published.read((tmp_path / "made" / "figures.csv").read_text().splitlines(keepends=True))
+    assert {one.options["runs"] for one in found if one.estimator == "median_of_runs"} == {"2"}

@@ -1,0 +1,69 @@
+# ruff: noqa: E501 - lines of logs
+"""What versions of one script print otherwise."""
+
+import pytest
+from invented_logs import CASES, clock, figures, seconds, written
+
+from dlperf.importlogs import read
+
+#: seconds of the first step more
+SLOW = 12.0
+
+
+def test_pytorch_examples_that_count_from_1(tmp_path):
+    """The mean of a line is of as many steps as its number says, of the first of that slow step alone."""
+
+    def line(step):
+        mean = (SLOW + clock(step)) / step
+        own = mean if step == 1 else seconds(step)
+        return f"Epoch: [0][{step:4d}/5004]\tTime {own:.5f} ({mean:.5f})\tData  0.001 ( 0.011)\tLoss 6.9e+00 (7.0e+00)\tAcc@1   0.78 (  0.50)"
+
+    found = figures(written(tmp_path, [line(step) for step in range(1, 202, 10)], "1n1g"))
+    assert found[read.OURS].value == pytest.approx(32 * 100 / (clock(131) - clock(31)), rel=1e-3)
+    assert "clock goes back" not in found[read.OURS].doubt
+
+
+def test_pytorch_examples_that_count_from_0(tmp_path):
+    def line(step):
+        mean = (SLOW + clock(step + 1)) / (step + 1)
+        return f"Epoch: [0][{step}/5004]\tTime {seconds(step + 1):.5f} ({mean:.5f})\tData 0.001 (0.011)\tLoss 6.9000 (7.0000)\tPrec@1 0.100 (0.200)"
+
+    found = figures(written(tmp_path, [line(step) for step in range(0, 201, 10)], "1n1g"))
+    assert found[read.OURS].value == pytest.approx(32 * 100 / (clock(131) - clock(31)), rel=1e-3)
+
+
+def gluon_nlp(first, last, apart=1):
+    """Of one process, whose steps it calls by one less than are complete."""
+    return [
+        f"INFO:root:[step {step - 1}]\tmlm_loss=9.1\tnsp_loss=0.7\tthroughput=19.2K tks/s\tlr=0.1 time=0.2, latency={1000 * (clock(step) - clock(step - apart)) / apart:.1f} ms/batch"
+        for step in range(first, last + 1, apart)
+    ]
+
+
+def test_all_steps_that_the_publisher_of_gluon_nlp_takes_are_there(tmp_path):
+    found = figures(written(tmp_path, gluon_nlp(1, 200), "1n1g"))[read.OURS]
+    assert (found.steps, found.doubt) == ("100", "")
+    assert found.value == pytest.approx(32 * 100 / (clock(200) - clock(100)), rel=1e-3)
+
+
+def test_lines_of_gluon_nlp_that_are_ten_steps_apart(tmp_path):
+    found = figures(written(tmp_path, gluon_nlp(10, 300, 10), "1n1g"))[read.OURS]
+    assert found.value == pytest.approx(32 * 100 / (clock(200) - clock(100)), rel=1e-3)
+
+
+def test_all_steps_that_the_publisher_of_gluon_cv_takes_are_there(tmp_path):
+    found = figures(written(tmp_path, CASES["gluon-cv"][0]))[read.OURS]
+    assert found.steps == "100"
+    assert "99 steps" not in found.doubt
+
+
+def test_paddle_bert_with_brackets(tmp_path):
+    lines = [
+        f"[epoch: 1, progress: 1/1, step: {step}] loss: 9.0, ppl: 9.0, next_sent_acc: 0.5, feed_queue size: 70, learning_rate: 0.0, loss scaling: 128.0, batch_cost: {seconds(step) / 4:.6f} sec, speed: {4 / seconds(step):.6f} steps/s, file: a.gz"
+        for step in range(1, 121)
+    ]
+    found = figures(written(tmp_path, lines))
+    assert found["publisher's estimator"].value == pytest.approx(CASES["paddle-bert"][1], abs=0.01)
+    assert found[read.OURS].value == pytest.approx(CASES["paddle-bert"][2], rel=1e-3)
+    validation = "[validation_set] epoch: 1, step: 9, loss: 9.0, global ppl: 9, batch-averged ppl: 9, next_sent_acc: 0.5, speed: 900.0 steps/s"
+    assert figures(written(tmp_path, [*lines[:60], validation, *lines[60:]]))[read.OURS].value == found[read.OURS].value
