@@ -259,7 +259,8 @@ def _of_steps(subject: Subject, cells: Sequence[Cell]) -> bool:
     at = _at(subject, cells)
     if at is None:
         return False
-    steps = [one.figure.row.split(" | ")[at].partition(" ")[0] for one in cells]
+    labels = [one.figure.row.split(" | ")[at:] for one in cells]  # a row without a label has none of its parts
+    steps = [label[0].partition(" ")[0] if label else "" for label in labels]
     numbers = [int(one) for one in steps if re.fullmatch(r"[0-9]{1,12}", one)]
     gaps = [b - a for a, b in pairwise(numbers)]
     head = subject.labels[cells[0].figure.table].split(" | ")[at]
