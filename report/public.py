@@ -36,7 +36,18 @@ MARKS = {
 KNOWN = frozenset(("pypi.org", "files.pythonhosted.org", "download.pytorch.org", "pypi.nvidia.com"))
 #: fields that hold what programs said, in which the name of a host can be any word
 SAID = frozenset(
-    ("hosts", "launcher_arguments", "command", "commands", "failure", "why", "not_sampled", "topo", "exceptions")
+    (
+        "host",
+        "hosts",
+        "launcher_arguments",
+        "command",
+        "commands",
+        "failure",
+        "why",
+        "not_sampled",
+        "topo",
+        "exceptions",
+    )
 )
 #: in JSON, perhaps a character that `clean` changes
 ODD = re.compile(rb"\\[urbf]|[\x7f-\xff]")
@@ -174,7 +185,8 @@ def _hosts(comparison: Comparison, then: str = "") -> Mapping[str, str]:
             node = rank // record.job.nproc_per_node
             if name and name not in found:
                 found[name] = found[asked[node]] if node < len(asked) else f"host{len(set(found.values())) + 1}"
-    for name in filter(None, (then, socket.gethostname())):
+    served = (str(one.get("host", "")) for record in comparison.records for one in record.servers)
+    for name in filter(None, (*served, then, socket.gethostname())):
         found.setdefault(name, f"host{len(set(found.values())) + 1}")
     found.pop("localhost", None)
     short = {name.partition(".")[0]: number for name, number in found.items() if not name.replace(".", "").isdigit()}

@@ -58,6 +58,8 @@ def test_rows_with_servers_tell_what_these_used(tmp_path):
     report = (tmp_path / "out" / "report.md").read_text()
     assert "### Parameter servers" in report
     assert "| async | 2 | 2 |" in report
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert {one["host"] for one in results["records"][0]["servers"]} == {"host1"}, "no page has a host's name"
     assert not left_behind(tmp_path)
 
 
