@@ -245,7 +245,7 @@ def test_who_submitted_may_leave_and_come_back(testbed, tmp_path):
     attach = [*COMPARE, "--attach", str(tmp_path / "out")]
     environ = {**os.environ, **testbed.environment}
     looking = subprocess.Popen(attach, stdout=subprocess.PIPE, text=True, env=environ)
-    assert "Slurm job" in looking.stdout.readline()  # from here on it is told of Ctrl-C
+    assert any("Slurm job" in line for line in looking.stdout)  # from here on it is told of Ctrl-C
     wait_for(lambda: jobs_began(tmp_path))
     looking.send_signal(signal.SIGINT)
     assert "Its jobs go on" in looking.communicate(timeout=60)[0]
