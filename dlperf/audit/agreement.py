@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 
 from dlperf.audit import headings
+from dlperf.audit.averages import kind
 from dlperf.audit.cells import NOTES, Cell, Subject, counted
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, of
 from dlperf.audit.scaling import NOISE
@@ -137,7 +138,8 @@ def two_rates(subject: Subject) -> Iterator[Finding]:
             a, *others = row
             for b in others:
                 steps = [one.figure.options["step"] for one in (a, b) if "step" in one.figure.options]
-                same = len(set(steps)) < 2
+                kinds = {kind(one.figure.column) for one in (a, b)}
+                same = len(set(steps)) < 2 and (len(kinds) == 1 or "" in kinds)
                 if a.figure.column != b.figure.column and same and not estimators_differ(a, b) and _apart(a, b):
                     expected = f"{a.figure.printed}, as “{a.figure.column}” has"
                     yield of(b, WARNING, expected, f"{b.figure.printed}, {100 * _apart(a, b):.1f} % apart")

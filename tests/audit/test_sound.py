@@ -11,6 +11,41 @@ from dlperf.audit.findings import LAST_DIGIT
 from dlperf.audit.rules import audit
 
 SOUND = {
+    "copies of a pipeline": """\
+| model | TP | PP | DP | GPUs | micro-batch | global batch | tokens/s |
+|---|---|---|---|---|---|---|---|
+| A | 4 | 1 | 8 | 32 | 4 | 512 | 101,200 |
+| B | 4 | 2 | 8 | 64 | 2 | 768 | 91,350 |
+""",
+    "minutes of several sizes": """\
+| GPUs | batch per GPU | minutes to train | speed-up |
+|---|---|---|---|
+| 4 | 512 | 88.0 | 1.00 |
+| 8 | 256 | 45.6 | 1.93 |
+| 16 | 128 | 24.4 | 3.61 |
+""",
+    "a batch of each device in a heading": """\
+| GPUs | images/s, 96 per GPU | samples/s (bs32/GPU) |
+|---|---|---|
+| 1 | 244.1 | 201.3 |
+| 4 | 951.7 | 790.2 |
+| 8 | 1890.4 | 1571.8 |
+""",
+    "the mean beside the median": """\
+| case | run1 | run2 | run3 | median | mean |
+|---|---|---|---|---|---|
+| 1n8g | 915.2 | 922.7 | 917.4 | 917.4 | 918.4 |
+| 2n8g | 1702.3 | 1709.8 | 1711.4 | 1709.8 | 1707.8 |
+""",
+    "a place in an order": """\
+Pre-training of BERT-base, 8x V100, AMP, batch 64 per GPU
+
+| Framework | sequences/s | Rank |
+|---|---|---|
+| MXNet | 1,107.1 | 2 |
+| PyTorch | 1,251.7 | 1 |
+| TensorFlow | 942.6 | 3 |
+""",
     "noise of two runs": """\
 | GPUs | img/s |
 |---|---|
