@@ -125,8 +125,7 @@ def _in_a_step(row: Sequence[Cell]) -> Iterator[Finding | None]:
             found = f"{batch:.5g}: {rate.figure.printed} times {one.figure.printed} {one.figure.unit}"
             near = 1 / FAR < batch / number[1] < FAR
             if 1 / OWN < batch / number[1] < OWN and re.search(r"\b(avg|mean|average)\b", normal(column)):
-                yield None  # of which each is a mean of its own
-                continue
+                continue  # of which each is a mean of its own
             severity = WARNING if near else ERROR
             yield of(rate, severity, f"{number[1]:g} samples in a step", f"{found}, {batch / number[1]:.3g} times")
         else:
