@@ -214,9 +214,16 @@ BATCH = re.compile(
 )
 
 
+_PLAIN_RATE = re.compile(
+    r"(?<![a-z])(images?|imgs?|samples?|sentences?|sequences?|seqs?|tokens?|toks?|words?|examples?)_s(?:ec)?(?=_|$)",
+    re.I,
+)
+
+
 @cache
 def normal(head: str) -> str:
-    """In small letters, with spaces for underscores and before capitals."""
+    """In small letters, with spaces for underscores and before capitals; img_s as img/s."""
+    head = _PLAIN_RATE.sub(r"\1/s", head)
     return " ".join(re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", " ", head.replace("_", " ")).lower().split())
 
 
