@@ -35,7 +35,11 @@ NUMBERS = (
         r"(steps?|iters?|iterations?) (run|ran|logged|executed|completed|done|finished|recorded)|"
         r"(ran|run|logged|executed|completed|done|finished|recorded|actual)( num)? (steps?|iters?|iterations?)",
     ),
-    ("steps", rf"^({_COUNT})*((measured|timed|max|total|train|benchmark|claimed|bench) )?(steps|iterations|iters)$"),
+    (
+        "steps",
+        rf"^({_COUNT})*((measured|timed|max|total|train|benchmark|claimed|bench) )?"
+        r"(steps|iterations|iters)( (measured|timed|counted))?$",
+    ),
     ("runs", r"^(num(ber of)? |n |# ?)?(runs|repeats|repetitions|trials|replicas|seeds|repeat count|n)$"),
     ("params", r"param(eter)?s?( count)?\b(?!.*server)|^model size$"),
     ("image_size", r"(image|input|crop) ?-?(size|res(olution)?|shape)|^resolution$"),

@@ -11,6 +11,26 @@ from dlperf.audit.findings import LAST_DIGIT
 from dlperf.audit.rules import audit
 
 SOUND = {
+    "a benchmark with its own unit": """\
+| Framework | Task | GPUs | Throughput |
+|---|---|---|---|
+| JAX | vision | 4 | 411.8 images/s |
+| PyTorch | language | 4 | 40,231 tokens/s |
+""",
+    "two units of each framework": """\
+| Framework | GPUs | Quantity | Throughput |
+|---|---|---|---|
+| JAX | 4 | rows | 411.8 sequences/s |
+| JAX | 4 | words | 52,710 tokens/s |
+| PyTorch | 4 | rows | 402.3 sequences/s |
+| PyTorch | 4 | words | 51,494 tokens/s |
+""",
+    "a run that failed": """\
+| nodes | run 1 | run 2 | run 3 | run 4 | mean (img/s) |
+|---|---|---|---|---|---|
+| 1 | 402.0 | 403.1 | 401.7 | 402.4 | 402.3 |
+| 2 | 791.0 | 790.2 | - | 792.3 | 791.2 |
+""",
     "copies of a pipeline": """\
 | model | TP | PP | DP | GPUs | micro-batch | global batch | tokens/s |
 |---|---|---|---|---|---|---|---|
