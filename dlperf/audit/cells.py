@@ -75,6 +75,11 @@ class Cell:
             return self.figure.nodes
         return self.size if what.endswith("per device") else 1
 
+    @cached_property
+    def of_each(self) -> bool:
+        """Whether its rate is that of one device."""
+        return counted(self.figure.unit).endswith("per device")
+
     @property
     def of_log(self) -> bool:
         """Whether it was read from a log here, which gives several figures of one run."""
