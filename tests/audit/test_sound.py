@@ -11,6 +11,27 @@ from dlperf.audit.findings import LAST_DIGIT
 from dlperf.audit.rules import audit
 
 SOUND = {
+    "rates of other things in the text": """\
+Before the fix 8 GPUs did 9,102 images/s. The linear target of 8 GPUs is 9,480 images/s.
+Our 8-GPU run does 9,240 images/s (AMP, batch 192 per GPU).
+
+| GPUs | images/s (AMP, batch 192 per GPU) |
+|---|---|
+| 1 | 1,185 |
+| 8 | 9,241 |
+""",
+    "steps of equal times": """\
+| step | step time (s) | img/s |
+|---|---|---|
+| 1 | 0.352 | 363.6 |
+| 2 | 0.349 | 366.8 |
+| 3 | 0.351 | 364.7 |
+| 4 | 0.349 | 366.8 |
+| 5 | 0.351 | 364.7 |
+| 6 | 0.352 | 363.6 |
+
+All steps: 365.0 images/s
+""",
     "a benchmark with its own unit": """\
 | Framework | Task | GPUs | Throughput |
 |---|---|---|---|
