@@ -107,8 +107,8 @@ def repeated_digits(subject: Subject) -> Iterator[Finding]:
             if one.figure.quantity == "other" and one.figure.unit in SECONDS:
                 times.setdefault(one.figure.row, one.figure.printed)
         apart = _telling(rates_)
-        seen = Counter((one.figure.printed, times.get(one.figure.row)) for one in apart)
-        apart = [one for one in apart if seen[one.figure.printed, times.get(one.figure.row)] < 2 or not times]
+        printed = Counter((one.figure.printed, times.get(one.figure.row)) for one in apart)
+        apart = [one for one in apart if printed[one.figure.printed, times.get(one.figure.row)] < 2 or not times]
         yield from _alike(apart, "a rate of its own", subject.plain)  # those of equal times are computed of them
 
 

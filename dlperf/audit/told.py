@@ -28,9 +28,9 @@ TELLING = 0.005
 #: of a sentence, that its rate may be of something else than a table's, or is no exact one
 ELSE = re.compile(
     r"\b(about|approx\w*|around|roughly|nearly|almost|some|over|up to|more than|less than|at least|at most|between|"
-    r"from|reports?|reported by|published|previous\w*|earlier|before|baseline|other|others|their|compared|versus|vs|instead|"
-    r"target|peak|theoretical|ideal|linear|without|with|paper|mlperf|nvidia|old|new|if|would|could|should|expect\w*|was|"
-    r"were|had|inference|paid|after|on top|faster|slower)\b|[~≈<>]",
+    r"from|reports?|reported by|published|previous\w*|earlier|before|baseline|other|others|their|compared|versus|vs|"
+    r"instead|target|peak|theoretical|ideal|linear|without|with|paper|mlperf|nvidia|old|new|if|would|could|should|expect\w*|"
+    r"was|were|had|inference|paid|after|on top|faster|slower)\b|[~≈<>]",
     re.IGNORECASE,
 )
 #: share that an inexact copy of a figure may be off it
