@@ -64,15 +64,15 @@ def _of_two_columns(several: Sequence[Row]) -> list[Ratio]:
 
 def _moved(made: Sequence[Ratio]) -> bool:
     """Whether cells are just the ratios of a formula, some of them in another row: of three digits or more each."""
-    if not 2 < len(made) <= SAMPLE or any(one.cell.digits < DIGITS for one in made):
+    if not 2 < len(made) <= SAMPLE or any(one.cell.number < SHARP * one.cell.ulp for one in made):
         return False
     pairs = zip(sorted(one.number for one in made), sorted(made, key=lambda one: one.cell.number), strict=True)
     alike = all(abs(number - one.cell.number) < one.cell.ulp for number, one in pairs)
     return alike and _score(made) > 0
 
 
-#: of a cell that may stand in another row
-DIGITS = 3
+#: of its last digit, what a cell has at least that may stand in another row: three digits
+SHARP = 100
 
 
 def _over_the_row_with_1(several: Sequence[Row]) -> list[Ratio]:
