@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import statistics
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from dlperf.audit import headings
@@ -100,6 +101,7 @@ def in_the_text(subject: Subject) -> Iterator[Finding]:
     sizes: dict[int, list[Cell]] = {}
     for one in subject.rates:
         sizes.setdefault(one.devices, []).append(one)
+    known = sorted(one.number for one in subject.rates)
     for sentence in re.split(r"[.;!?]\s|\n", subject.prose):
         found = list(RATE.finditer(sentence))
         size = headings.size(sentence)[1]
@@ -110,11 +112,7 @@ def in_the_text(subject: Subject) -> Iterator[Finding]:
         if "." not in printed and "," in printed:
             ulp = 10.0 ** (len(printed.replace(",", "")) - len(printed.replace(",", "").rstrip("0")))
         cells = sizes.get(size, ())
-        if (
-            len(cells) != 1
-            or not value
-            or any(one.low <= value + ulp and value - ulp <= one.high for one in subject.rates)
-        ):
+        if len(cells) != 1 or not value or _near(cells[0].ulp + ulp, value, known):
             continue
         one, apart = cells[0], value / cells[0].number - 1
         figure = one.figure
@@ -127,6 +125,12 @@ def in_the_text(subject: Subject) -> Iterator[Finding]:
         if all(alike) and (swapped or (abs(apart) < COPY and not ELSE.search(sentence))):
             expected = f"{figure.printed} on {size}, as the table has"
             yield of(one, ERROR if swapped else WARNING, expected, f"{printed} in the text, {100 * apart:+.1f} %")
+
+
+def _near(off: float, value: float, known: Sequence[float]) -> bool:
+    """Whether a figure is printed somewhere, and rounded in a text."""
+    at = bisect_left(known, value)
+    return any(abs(one - value) <= off for one in known[max(0, at - 1) : at + 1])
 
 
 RULES = (
