@@ -11,6 +11,14 @@ from dlperf.audit.findings import LAST_DIGIT
 from dlperf.audit.rules import audit
 
 SOUND = {
+    "each device of a machine": """\
+| GPU | throughput (img/s) |
+|---|---|
+| 0 | 401.2 |
+| 1 | 402.3 |
+| 2 | 399.8 |
+| 3 | 400.7 |
+""",
     "rates of other things in the text": """\
 Before the fix 8 GPUs did 9,102 images/s. The linear target of 8 GPUs is 9,480 images/s.
 Our 8-GPU run does 9,240 images/s (AMP, batch 192 per GPU).
