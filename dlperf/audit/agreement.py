@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 
 from dlperf.audit import headings
+from dlperf.audit.averages import kind
 from dlperf.audit.cells import NOTES, Cell, Subject, counted
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, of
 from dlperf.audit.scaling import NOISE
@@ -137,7 +139,8 @@ def two_rates(subject: Subject) -> Iterator[Finding]:
             a, *others = row
             for b in others:
                 steps = [one.figure.options["step"] for one in (a, b) if "step" in one.figure.options]
-                same = len(set(steps)) < 2
+                kinds = {kind(one.figure.column) for one in (a, b)}
+                same = len(set(steps)) < 2 and (len(kinds) == 1 or "" in kinds)
                 if a.figure.column != b.figure.column and same and not estimators_differ(a, b) and _apart(a, b):
                     expected = f"{a.figure.printed}, as “{a.figure.column}” has"
                     yield of(b, WARNING, expected, f"{b.figure.printed}, {100 * _apart(a, b):.1f} % apart")
@@ -163,6 +166,42 @@ def units_change(subject: Subject) -> Iterator[Finding]:
             expected = f"{before.figure.unit}, as in {before.figure.table} ({before.where})"
             if not (here and headings.unit(figure.column)):  # columns that say it have each their own
                 yield of(one, ERROR if here else WARNING, expected, f"{figure.unit} for {of_what}")
+
+
+def units_in_a_column(subject: Subject) -> Iterator[Finding]:
+    """Of frameworks that are compared in one column, whose cells have their units: each has one, and all the same."""
+    for cells in subject.tables.values():
+        groups: dict[Hashable, list[Cell]] = {}
+        for one in cells:
+            figure = one.figure
+            if figure.quantity == "throughput" and one.value is not None and not headings.unit(figure.column):
+                words = " ".join(re.findall(r"[^\W\d_]{2,}", figure.system))
+                key = figure.column, figure.model, words, figure.options.get("data")
+                groups.setdefault(key, []).append(one)
+        for several in groups.values():
+            units: dict[str, set[str]] = {}
+            for one in several:
+                units.setdefault(one.figure.framework, set()).add(_thing(one.figure.unit))
+            things = Counter(_thing(one.figure.unit) for one in several)
+            if "" in units or "" in things or len(things) < 2 or any(len(told) > 1 for told in units.values()):
+                continue
+            (usual, count), *_ = things.most_common()
+            other = next(one for one in several if _thing(one.figure.unit) != usual)
+            like = next(one for one in several if _thing(one.figure.unit) == usual)
+            if count < len(several) or len(several) == 2:
+                expected = f"{like.figure.unit}, as in {like.figure.row}"
+                found = f"{other.figure.unit} in the same column"
+                yield of(other, ERROR, expected, found, len(several) - count - 1)
+
+
+def _thing(unit: str) -> str:
+    """What a rate counts, as far as its word tells: no more of `samples`, which any row may be; empty of no unit."""
+    what = counted(unit)
+    word = re.split(r"[\s/]+", unit.strip().lower())[0]
+    if not what.startswith("rows"):
+        return what
+    named = "images" if re.match("im", word) else "texts" if re.match("se[nq]", word) else ""
+    return f"{named}{what.removeprefix('rows')}" if named else ""
 
 
 def twice(subject: Subject) -> Iterator[Finding]:
@@ -229,6 +268,13 @@ RULES = (
         ERROR,
         TWO,
         tables_disagree,
+    ),
+    Rule(
+        "units in a column",
+        "What frameworks do in a second is counted alike in one column, by the units of its cells.",
+        ERROR,
+        "none: units are the same or not; a table in which a framework has several, or models differ, is none of these",
+        units_in_a_column,
     ),
     Rule(
         "not in its log",

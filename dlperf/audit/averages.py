@@ -202,6 +202,32 @@ def _made(what: str, cells: Sequence[Cell]) -> Iterator[tuple[float, float]]:
             yield statistics.mean(one.low for one in cells[1:]), statistics.mean(one.high for one in cells[1:])
 
 
+def missing(subject: Subject) -> Iterator[Finding]:
+    """Of a table with a column for each run, rows whose average is of fewer than others', and than the table says."""
+    prose = " ".join([subject.prose, *subject.notes])
+    for cells in subject.tables.values():
+        columns = {one.figure.column for one in cells}
+        runs = {name for name in columns if COLUMN.search(normal(name)) and not kind(name)}
+        made = {name for name in columns - runs if kind(name) in ("mean", "median")}
+        if len(runs) < 3 or not made or len({rest(name) for name in runs}) > 1:
+            continue
+        held: dict[str, int] = {}
+        averages_: dict[str, Cell] = {}
+        for one in cells:
+            if one.figure.column in runs:
+                held[one.figure.row] = held.get(one.figure.row, 0) + (one.value is not None)
+            elif one.figure.column in made and one.value is not None:
+                averages_.setdefault(one.figure.row, one)
+        full = sum(number == len(runs) for number in held.values())
+        said = {int(found[1]) for found in COUNT.finditer(" ".join([prose, *made]))}
+        stated = said == {len(runs)}
+        few = [row for row in averages_ if 0 < held.get(row, 0) < len(runs)]
+        for row in few:
+            if full and (held[row] < 3 or stated):
+                expected = f"{len(runs)} runs, as {'its table says' if stated else 'others have'}"
+                yield of(averages_[row], WARNING, expected, f"{held[row]} with a figure")
+
+
 def ordered(subject: Subject) -> Iterator[Finding]:
     """Of one row, columns that say the least, the mean and the greatest of the same."""
     for cells in subject.tables.values():
@@ -260,6 +286,13 @@ RULES = (
         ERROR,
         "arithmetic, within the printed digits; a mean inside its runs that no kind of mean gives: a warning",
         averages,
+    ),
+    Rule(
+        "runs of an average",
+        "An average is of as many runs as its table says, or of three or more where other rows have all.",
+        WARNING,
+        "none: cells are filled or blank; three runs as for few runs",
+        missing,
     ),
     Rule(
         "mean between its ends",

@@ -16,6 +16,8 @@ from dlperf.audit.scaling import NOISE
 WORK = ("clip", "loss_scale", "data", "task", "asp", "dgc", "optimizer", "vocabulary", "masked")
 #: times that a rate times a latency may be off the batch, where each is a mean of its own
 FAR = 1.25
+#: and where it says that it is one
+OWN = 1.12
 NUMBERS = re.compile(r"\d{1,12}(?:\.\d+)?")
 
 
@@ -40,10 +42,13 @@ def global_batch(subject: Subject) -> Iterator[Finding]:
                     product, words = product * accumulated, f"{words} x {accumulated:g}"
                 elif what == "accumulated":
                     continue
+                copies = one.copies
                 if what == "global":
-                    if not figure.devices:
+                    if not copies:
                         continue
-                    product, words = product * figure.devices, f"{words} x {figure.devices} devices"
+                    product, words = product * copies, f"{words} x {copies} {(one.split and 'copies') or 'devices'}"
+                    if one.split and not accumulated and all(number % product == 0 for number in numbers):
+                        continue  # a pipeline has as many micro-batches in a step as it likes
                 # a global batch may be counted in tokens
                 if not {product, product * (stated(figure.options.get("sequence", "")) or 1)} & {*numbers}:
                     expected = f"{words} = {product:g}"
@@ -118,7 +123,10 @@ def _in_a_step(row: Sequence[Cell]) -> Iterator[Finding | None]:
         low, high = rate.low * one.low * SECONDS[per[1]], rate.high * one.high * SECONDS[per[1]]
         if not low * (1 - NOISE) <= number[1] <= high * (1 + NOISE):
             found = f"{batch:.5g}: {rate.figure.printed} times {one.figure.printed} {one.figure.unit}"
-            severity = WARNING if 1 / FAR < batch / number[1] < FAR else ERROR
+            near = 1 / FAR < batch / number[1] < FAR
+            if 1 / OWN < batch / number[1] < OWN and re.search(r"\b(avg|mean|average)\b", normal(column)):
+                continue  # of which each is a mean of its own
+            severity = WARNING if near else ERROR
             yield of(rate, severity, f"{number[1]:g} samples in a step", f"{found}, {batch / number[1]:.3g} times")
         else:
             yield None

@@ -75,6 +75,11 @@ class Cell:
             return self.figure.nodes
         return self.size if what.endswith("per device") else 1
 
+    @cached_property
+    def of_each(self) -> bool:
+        """Whether its rate is that of one device."""
+        return counted(self.figure.unit).endswith("per device")
+
     @property
     def of_log(self) -> bool:
         """Whether it was read from a log here, which gives several figures of one run."""
@@ -115,6 +120,17 @@ class Cell:
         return one.model, one.framework, one.version, one.precision, counted(one.unit), one.device, system, options
 
     @cached_property
+    def split(self) -> bool:
+        """Whether several devices share a copy of the model, and with it a batch."""
+        parallel = stated(self.figure.options.get("parallel", ""))
+        return bool(parallel and self.figure.devices and parallel < self.figure.devices)
+
+    @property
+    def copies(self) -> int | None:
+        """Of a model: as many as devices, but where these share one."""
+        return int(stated(self.figure.options["parallel"]) or 0) if self.split else self.figure.devices
+
+    @cached_property
     def batch(self) -> tuple[str, float | None]:
         """Of each device, as far as it is known."""
         one = self.figure
@@ -126,6 +142,8 @@ class Cell:
     @cached_property
     def global_batch(self) -> tuple[str, float | None]:
         kind, number = self.batch
+        if self.split and self.figure.batch_of == "device":
+            return "global", stated(self.figure.options.get("global_batch", ""))
         return ("global", number * self.figure.devices) if number and self.figure.devices else (kind, number)
 
     @property

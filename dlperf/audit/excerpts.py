@@ -13,17 +13,17 @@ from dlperf.audit.tables import Table, plain
 
 #: characters of a document's prose that rules look at
 PROSE = 50_000
-_NUMBER = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?"
+NUMBER = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?"
 _COUNTED = r"(?:images?|imgs?|samples?|sentences?|sequences?|seqs?|tokens?|tok|words?|examples?)"
-_UNIT = rf"{_COUNTED}\s?(?:/|per)\s?s(?:ec(?:ond)?)?\b"
+UNIT = rf"{_COUNTED}\s?(?:/|per)\s?s(?:ec(?:ond)?)?\b"
 _NAME = r"\b(?:[\w.]*throughput|[\w.]*ips|speed)\b"
 RATE = re.compile(
-    rf"(?P<total>total\s+)?(?:(?P<unit>{_UNIT})|(?P<name>{_NAME}))(?P<sign>\s*[:=]\s*|\s+)?(?P<after>{_NUMBER})?", re.I
+    rf"(?P<total>total\s+)?(?:(?P<unit>{UNIT})|(?P<name>{_NAME}))(?P<sign>\s*[:=]\s*|\s+)?(?P<after>{NUMBER})?", re.I
 )
 #: a number before its unit, and what stands before that
-BEFORE = re.compile(rf"(?P<word>[A-Za-z_./]+)?[\s:=]*(?P<number>{_NUMBER})\s*$")
+BEFORE = re.compile(rf"(?P<word>[A-Za-z_./]+)?[\s:=]*(?P<number>{NUMBER})\s*$")
 OF_RATES = re.compile(rf"{_NAME}|rate|perf\w*|average|avg|mean|at|total", re.IGNORECASE)
-STEP_TIME = re.compile(rf"\b(?:step|iter\w*|batch)[ _-]?time\b\W{{0,3}}({_NUMBER})\s*(ms)?", re.IGNORECASE)
+STEP_TIME = re.compile(rf"\b(?:step|iter\w*|batch)[ _-]?time\b\W{{0,3}}({NUMBER})\s*(ms)?", re.IGNORECASE)
 #: what a log says where it ends, and a text above the end of one, or all of it
 ENDED = re.compile(
     r"\b(finished|completed?|done|exit(ing|ed)?|training (time|took|ended)|end of training|stopp(ed|ing))\b|"
@@ -130,7 +130,7 @@ def _rate(line: str) -> tuple[float, bool, str] | None:
         signed = bool(found["sign"] and found["sign"].strip())
         told = before["number"] if before and free and found["unit"] and not signed else found["after"]
         if told and (value := float(told.replace(",", ""))):
-            unit = found["unit"] or next((each[0] for each in re.finditer(_UNIT, line, re.IGNORECASE)), "")
+            unit = found["unit"] or next((each[0] for each in re.finditer(UNIT, line, re.IGNORECASE)), "")
             return value, bool(found["total"]), unit.lower()
     return None
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from dlperf.audit import headings
 from dlperf.audit.cells import SECONDS, Cell
-from dlperf.audit.ratio import Ratio, compared, gains, percent, scale_of
+from dlperf.audit.ratio import NARROW, Ratio, compared, gains, percent, scale_of
 
 Row = tuple[Cell, Sequence[Cell]]
 
@@ -32,6 +32,8 @@ def inferred(several: Sequence[Row]) -> Iterator[list[Ratio]]:
     wrong = len(made) - score
     if score and len(made) > 1 and wrong <= max(1, len(made) // 3) and (score > 1 or len(made) == 2):
         yield from ([one] for one in (made if len(several) <= SAMPLE else _made(formula, several)))
+    elif moved := next((made_ for _, made_ in tried if _moved(made_)), None):
+        yield from ([one] for one in moved)
     elif not score and (named := list(_both(several))):
         yield from ([one] for one in named)
     elif not score:
@@ -57,7 +59,20 @@ def _of_two_columns(several: Sequence[Row]) -> list[Ratio]:
         for scale, less in _scales(several[0][0])
     ]
     best = max(tried, key=_score)
-    return best if _told(best) else []
+    return best if _told(best) else next(filter(_moved, tried), [])
+
+
+def _moved(made: Sequence[Ratio]) -> bool:
+    """Whether cells are just the ratios of a formula, some of them in another row: of three digits or more each."""
+    if not 2 < len(made) <= SAMPLE or any(one.cell.number < SHARP * one.cell.ulp for one in made):
+        return False
+    pairs = zip(sorted(one.number for one in made), sorted(made, key=lambda one: one.cell.number), strict=True)
+    alike = all(abs(number - one.cell.number) < one.cell.ulp for number, one in pairs)
+    return alike and _score(made) > 0
+
+
+#: of its last digit, what a cell has at least that may stand in another row: three digits
+SHARP = 100
 
 
 def _over_the_row_with_1(several: Sequence[Row]) -> list[Ratio]:
@@ -142,7 +157,8 @@ def _made(formula: Formula, several: Sequence[Row]) -> list[Ratio]:
 def _slot(one: Cell) -> bool:
     figure = one.figure
     timed = figure.quantity in ("other", "time_to_train") and figure.unit in SECONDS and not gains(one)
-    return bool(one.number) and (figure.quantity == "throughput" or timed)
+    bare = figure.quantity == "other" and not figure.unit and NARROW.fullmatch(figure.column.strip())
+    return bool(one.number) and (figure.quantity == "throughput" or timed or bool(bare))
 
 
 def _scales(one: Cell) -> Sequence[tuple[float, float]]:

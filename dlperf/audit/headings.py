@@ -11,7 +11,7 @@ cache = lru_cache(maxsize=2**14)
 
 #: devices, as the heading of a column of numbers has them
 _DEVICES = (
-    r"(gpus?|devices?|accelerators?|cards?|trainers?|workers?|chips?|ranks?|tpus?|hpus?|npus?|gcds?|cores|process(es)?)"
+    r"(gpus?|devices?|accelerators?|cards?|trainers?|workers?|chips?|ranks|tpus?|hpus?|npus?|gcds?|cores|process(es)?)"
 )
 _COUNT = r"(num(ber)?( of)?|no\.?( of)?|n|nb|#( of)?|total|count( of)?|of|total number of) ?"
 #: what a column is, by its heading in small letters with spaces for underscores, the first that fits; what holds of
@@ -35,7 +35,11 @@ NUMBERS = (
         r"(steps?|iters?|iterations?) (run|ran|logged|executed|completed|done|finished|recorded)|"
         r"(ran|run|logged|executed|completed|done|finished|recorded|actual)( num)? (steps?|iters?|iterations?)",
     ),
-    ("steps", rf"^({_COUNT})*((measured|timed|max|total|train|benchmark|claimed|bench) )?(steps|iterations|iters)$"),
+    (
+        "steps",
+        rf"^({_COUNT})*((measured|timed|max|total|train|benchmark|claimed|bench) )?"
+        r"(steps|iterations|iters)( (measured|timed|counted))?$",
+    ),
     ("runs", r"^(num(ber of)? |n |# ?)?(runs|repeats|repetitions|trials|replicas|seeds|repeat count|n)$"),
     ("params", r"param(eter)?s?( count)?\b(?!.*server)|^model size$"),
     ("image_size", r"(image|input|crop) ?-?(size|res(olution)?|shape)|^resolution$"),
@@ -78,7 +82,7 @@ QUANTITIES = (
     ("other", r"\bgain\b|improvement|uplift|\bfaster\b|overhead|\bdelta\b|\bdiff(erence)?\b"),
     (
         "time_to_train",
-        r"time.to.(train|accuracy|solution)|train(ing)? time|epoch time|"
+        r"time.to.(train|accuracy|solution)|train(ing)? time|epoch time|^(minutes|mins|hours|hrs|days)( to .*)?$|"
         r"\b(time|seconds|secs?|s|minutes|min|hours|h) ?(/|per) ?epoch|\btime\b.*\(?\b(h|hrs|min|hours?|minutes)\b\)?$",
     ),
     ("other", r"^(total |elapsed )?(samples|images|sentences|sequences|tokens)$"),
@@ -86,6 +90,7 @@ QUANTITIES = (
     ("other", r"[(\[] ?(ms|msec|us|µs|s|secs?|seconds|min|minutes|h|hrs?|hours) ?[)\]]$"),
     (
         "other",
+        r"^(tp|pp|mp|ep|cp|sp|vp|vpp)( ?(size|degree))?$|"
         r"\bshare\b|fraction|of( the)?( \w+)? peak|"
         r"late?ncy|lantency|\bmem|loss|accuracy|\bauc\b|\bv?ram\b|util|usage|vocab|embedding|classes|flop|hidden|top-?[15]\b|"
         r"layers|parallel|seed|\bstd|\bsem\b|deviation|heads|length|[mh]fu\b|power|watt|energy|cost|price|epoch|year|"
@@ -118,6 +123,14 @@ TIMED = re.compile(
     re.IGNORECASE,
 )
 EACH = re.compile(rf"\b(?:per|each|every|/)[ -]?(?P<what>{DEVICE}|{NODE})s?\b", re.IGNORECASE)
+_PER_EACH = rf"\s*(?:/|per|on each|each)[ -]?(?:{_EACH})s?\b"
+#: what is of each device in a heading, and is no rate: `bs64/GPU`, `192 per GPU`, `8 GPUs per node`
+HELD = re.compile(
+    r"(?:(?<=[(\[,;@])\s*per[ -]|\bper-)(?:gpu|device|card|node|chip)[ -]+(?:(?:mini|micro)[ -]?)?(?:bsz?\b|batch)|"
+    rf"\b(?:bsz?|batch(?:[ -]?sizes?)?)(?:\s*(?:of|is|[=:@]))*\s*(?:\d[\d,]*k?)?{_PER_EACH}|"
+    rf"(?<![\w.])\d[\d,]*k?\s*(?:(?:{_COUNTED}|{DEVICE})s?\s*)?{_PER_EACH}(?!\s*(?:/|per))",
+    re.IGNORECASE,
+)
 PRECISIONS = (
     ("tf32", r"\btf32\b"),
     ("amp", r"\bamp\b|mixed"),
@@ -205,9 +218,16 @@ BATCH = re.compile(
 )
 
 
+_PLAIN_RATE = re.compile(
+    r"(?<![a-z])(images?|imgs?|samples?|sentences?|sequences?|seqs?|tokens?|toks?|words?|examples?)_s(?:ec)?(?=_|$)",
+    re.I,
+)
+
+
 @cache
 def normal(head: str) -> str:
-    """In small letters, with spaces for underscores and before capitals."""
+    """In small letters, with spaces for underscores and before capitals; img_s as img/s."""
+    head = _PLAIN_RATE.sub(r"\1/s", head)
     return " ".join(re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", " ", head.replace("_", " ")).lower().split())
 
 
@@ -237,6 +257,7 @@ def unit(told: str, prose: bool = False) -> str:
     """Of a rate, as `images/s`, `seq/s/gpu`; empty where none is told. prose: whether other things may be of a GPU in
     it, as `128 per GPU`."""
     found = UNITS.search(normal(told))
+    told = told if prose else HELD.sub(" ", normal(told))
     if not found:
         each = EACH.search(normal(told))
         return f"samples/s/{_part(each['what'])}" if each and RATE.search(normal(told)) and not prose else ""

@@ -89,12 +89,12 @@ def first_step(subject: Subject) -> Iterator[Finding]:
         if not STEPPED.search(subject.labels.get(cells[0].figure.table, "")):
             continue
         for one in cells:
-            step_time = re.search(r"(step|iter\w*|batch) time|time|seconds|latency", _head(one)) and not CLOCK.match(
-                _head(one)
-            )
+            step_time = re.search(r"(step|iter\w*|batch) time|time|seconds|latency|duration", _head(one))
             if one.number and (one.figure.quantity == "throughput" or step_time) and not AVERAGE.match(one.figure.row):
                 columns.setdefault(one.figure.column, []).append(one)
         for several in columns.values():
+            if CLOCK.match(_head(several[0])) and not _of_each([one.number for one in several]):
+                continue
             if len(several) < 5 or not _of_steps(subject, several) or not re.match(r"[01]\b", several[0].figure.row):
                 continue
             first, usual = several[0].number, statistics.median(one.number for one in several[1:])
@@ -103,6 +103,11 @@ def first_step(subject: Subject) -> Iterator[Finding]:
                 expected = f"a first step as fast as the others, {usual:.4g} in the median, or left out"
                 yield of(several[0], WARNING, expected, f"{several[0].figure.printed}: {times:.3g} times as slow")
                 break
+
+
+def _of_each(numbers: Sequence[float]) -> bool:
+    """Whether times are those of each step: those that pass do not fall."""
+    return sum(b <= a for a, b in pairwise(numbers)) * 4 > len(numbers)
 
 
 def pauses(subject: Subject) -> Iterator[Finding]:

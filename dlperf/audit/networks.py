@@ -76,7 +76,7 @@ def flops(one: Cell, what: str, sequence: int) -> float | None:
     told = " ".join((figure.model, figure.system, figure.row, figure.column, figure.precision))
     if (found := _ours(figure.model, what, sequence)) is not None:
         return found if figure.options.get("image_size", "224") in ("224", "224x224") else None
-    if not one.size:
+    if not one.size and not one.of_each:
         return None
     if what == "rows" and (forward := FORWARD.get(plain(figure.model))):
         square = figure.options.get("image_size", "224") in ("224", "224x224", "224 x 224")

@@ -46,6 +46,7 @@ def _objects(told: Any, place: str, around: Mapping[str, str], depth: int) -> It
             yield from _objects(one, f"{place}[{number}]", around, depth + 1)
     if not isinstance(told, dict):
         return
+    told = _with_runs(told)
     mine = {**around, **{key: _scalar(one) for key, one in told.items() if _scalar(one)}}
     nested = {key: one for key, one in told.items() if isinstance(one, dict | list) and one}
     flat = [key for key, one in nested.items() if isinstance(one, dict) and all(_scalar(each) for each in one.values())]
@@ -62,6 +63,34 @@ def _objects(told: Any, place: str, around: Mapping[str, str], depth: int) -> It
     for key, one in nested.items():
         label = {f"name {depth}": key} if isinstance(one, dict) else {}
         yield from _objects(one, f"{place}.{key}".lstrip("."), {**mine, **label}, depth + 1)
+
+
+#: of a list of numbers, that they are those of runs; how many; and a figure that is made of them
+RUNS = re.compile(
+    r"(all_?|raw_?)?(runs?|repeats?|trials?|speeds?|rates?|throughputs?|times?|seconds|values|results|measurements|ips)"
+    r"(_\w+)?|\w+_(runs|repeats|trials|values)",
+    re.IGNORECASE,
+)
+MOST_RUNS, MOST_OTHERS = 50, 10
+AVERAGE = re.compile(r"(^|_)(median|mean|average|avg)(_|$)|^(min|max)$", re.IGNORECASE)
+
+
+def _with_runs(told: Mapping[str, Any]) -> Mapping[str, Any]:
+    """With each number of its one list of runs by its own key, beside an average of them."""
+    lists = [
+        key
+        for key, one in told.items()
+        if isinstance(one, list)
+        and 1 < len(one) <= MOST_RUNS
+        and all(isinstance(each, int | float) and not isinstance(each, bool) for each in one)
+    ]
+    averaged = any(AVERAGE.search(key) and isinstance(one, int | float) for key, one in told.items())
+    if len(lists) != 1 or not RUNS.fullmatch(lists[0]) or not averaged:
+        return told
+    if len(told[lists[0]]) > MOST_OTHERS and not re.search("run|repeat|trial", lists[0], re.IGNORECASE):
+        return told  # those of steps, some of which an average may leave out
+    runs = {f"run {number}": each for number, each in enumerate(told[lists[0]], 1)}
+    return {**{key: one for key, one in told.items() if key != lists[0]}, **runs}
 
 
 #: of an object in JSON: settings of all that is beside it; and a key of a figure

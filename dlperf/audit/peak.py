@@ -36,7 +36,8 @@ def above_peak(subject: Subject) -> Iterator[Finding]:
     for one in _judged(subject):
         needed, peak, mode = _of(one)
         if needed and peak and needed > _most(one, peak, mode):
-            yield of(one, ERROR if one.size else WARNING, *_told(one, needed, peak, peaks.OVERCLOCK, mode))
+            severity = ERROR if one.size or one.of_each else WARNING
+            yield of(one, severity, *_told(one, needed, peak, peaks.OVERCLOCK, mode))
 
 
 def share(subject: Subject) -> Iterator[Finding]:
@@ -48,7 +49,7 @@ def share(subject: Subject) -> Iterator[Finding]:
         if needed > credible * peak:
             # what a row of text is counted with is its longest length: padding that is left out does not compute
             padded = networks.of_products(one) and _sequence(one) >= 256
-            doubtful = padded or mode == "fp32" or not one.size or _is_rounded(one)
+            doubtful = padded or mode == "fp32" or not (one.size or one.of_each) or _is_rounded(one)
             yield of(one, WARNING if doubtful else ERROR, *_told(one, needed, peak, credible, mode))
         elif 0 < needed < SLOW * peak:
             yield of(one, WARNING, *_told(one, needed, peak, SLOW, mode, "at least"))
@@ -68,8 +69,8 @@ def _judged(subject: Subject) -> Iterator[Cell]:
     """Rates of a known number of devices; those of none where another of the table can be of one."""
     for cells in subject.tables.values():
         rates = [one for one in cells if one.figure.quantity == "throughput" and one.value is not None]
-        yield from (one for one in rates if one.size)
-        unsized = [one for one in rates if not one.size]
+        yield from (one for one in rates if one.size or one.of_each)
+        unsized = [one for one in rates if not one.size and not one.of_each]
         if len(unsized) == len(rates) and any(map(_of_one, unsized)):
             yield from unsized
 
@@ -161,7 +162,7 @@ def _told(one: Cell, needed: float, peak: float, limit: float, mode: str, most: 
         f"({peak / 1e12:.4g}, {mode})"
     )
     length = f", {_sequence(one)} tokens each" if _sequence(one) else ""
-    on = one.size or "one, if it is of one,"
+    on = one.size or ("one" if one.of_each else "one, if it is of one,")
     found = f"{one.figure.printed} on {on} takes {needed / 1e12:.3g} TFLOP/s on each{length}"
     return expected, f"{found}: {100 * needed / peak:.3g} %"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 
 from dlperf.audit import headings
@@ -101,7 +102,14 @@ def repeated_digits(subject: Subject) -> Iterator[Finding]:
         yield from _alike(_telling(cells), "a rate of its own, of another system or version", subject.plain)
     for table in subject.tables.values():
         rates_ = [one for one in table if one.figure.quantity == "throughput" and one.number]
-        yield from _alike(_telling(rates_), "a rate of its own", subject.plain)
+        times: dict[str, str] = {}
+        for one in table:
+            if one.figure.quantity == "other" and one.figure.unit in SECONDS:
+                times.setdefault(one.figure.row, one.figure.printed)
+        apart = _telling(rates_)
+        printed = Counter((one.figure.printed, times.get(one.figure.row)) for one in apart)
+        apart = [one for one in apart if printed[one.figure.printed, times.get(one.figure.row)] < 2 or not times]
+        yield from _alike(apart, "a rate of its own", subject.plain)  # those of equal times are computed of them
 
 
 def _of_its_own(one: Cell) -> bool:

@@ -21,6 +21,7 @@ from dlperf.audit import (
     runs,
     scaling,
     shares,
+    told,
 )
 from dlperf.audit.cells import Subject
 from dlperf.audit.findings import SEVERITIES, Finding, Rule
@@ -42,6 +43,7 @@ RULES: Sequence[Rule] = (
     *averages.RULES,
     *outliers.RULES,
     *documents.RULES,
+    *told.RULES,
     *runs.RULES,
 )
 

@@ -90,6 +90,8 @@ class Read:
         if cells and all(any(headings.size(one)) for one in cells):
             return "label"
         named = "model" if mostly and NAMED.fullmatch(normal(head)) else headings.kind(head, mostly)
+        if named == "devices" and len(cells) > 2 and cells == [str(number) for number in range(len(cells))]:
+            return "label"  # which device it is of
         if named in ("batch", "devices") and mostly and headings.rated(head):
             named = ""  # samples/s at a batch size
         if named == "batch" and (any(headings.batch(head)) or any("." in one for one in cells)):

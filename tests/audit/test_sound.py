@@ -11,6 +11,90 @@ from dlperf.audit.findings import LAST_DIGIT
 from dlperf.audit.rules import audit
 
 SOUND = {
+    "each device of a machine": """\
+| GPU | throughput (img/s) |
+|---|---|
+| 0 | 401.2 |
+| 1 | 402.3 |
+| 2 | 399.8 |
+| 3 | 400.7 |
+""",
+    "rates of other things in the text": """\
+Before the fix 8 GPUs did 9,102 images/s. The linear target of 8 GPUs is 9,480 images/s.
+Our 8-GPU run does 9,240 images/s (AMP, batch 192 per GPU).
+
+| GPUs | images/s (AMP, batch 192 per GPU) |
+|---|---|
+| 1 | 1,185 |
+| 8 | 9,241 |
+""",
+    "steps of equal times": """\
+| step | step time (s) | img/s |
+|---|---|---|
+| 1 | 0.352 | 363.6 |
+| 2 | 0.349 | 366.8 |
+| 3 | 0.351 | 364.7 |
+| 4 | 0.349 | 366.8 |
+| 5 | 0.351 | 364.7 |
+| 6 | 0.352 | 363.6 |
+
+All steps: 365.0 images/s
+""",
+    "a benchmark with its own unit": """\
+| Framework | Task | GPUs | Throughput |
+|---|---|---|---|
+| JAX | vision | 4 | 411.8 images/s |
+| PyTorch | language | 4 | 40,231 tokens/s |
+""",
+    "two units of each framework": """\
+| Framework | GPUs | Quantity | Throughput |
+|---|---|---|---|
+| JAX | 4 | rows | 411.8 sequences/s |
+| JAX | 4 | words | 52,710 tokens/s |
+| PyTorch | 4 | rows | 402.3 sequences/s |
+| PyTorch | 4 | words | 51,494 tokens/s |
+""",
+    "a run that failed": """\
+| nodes | run 1 | run 2 | run 3 | run 4 | mean (img/s) |
+|---|---|---|---|---|---|
+| 1 | 402.0 | 403.1 | 401.7 | 402.4 | 402.3 |
+| 2 | 791.0 | 790.2 | - | 792.3 | 791.2 |
+""",
+    "copies of a pipeline": """\
+| model | TP | PP | DP | GPUs | micro-batch | global batch | tokens/s |
+|---|---|---|---|---|---|---|---|
+| A | 4 | 1 | 8 | 32 | 4 | 512 | 101,200 |
+| B | 4 | 2 | 8 | 64 | 2 | 768 | 91,350 |
+""",
+    "minutes of several sizes": """\
+| GPUs | batch per GPU | minutes to train | speed-up |
+|---|---|---|---|
+| 4 | 512 | 88.0 | 1.00 |
+| 8 | 256 | 45.6 | 1.93 |
+| 16 | 128 | 24.4 | 3.61 |
+""",
+    "a batch of each device in a heading": """\
+| GPUs | images/s, 96 per GPU | samples/s (bs32/GPU) |
+|---|---|---|
+| 1 | 244.1 | 201.3 |
+| 4 | 951.7 | 790.2 |
+| 8 | 1890.4 | 1571.8 |
+""",
+    "the mean beside the median": """\
+| case | run1 | run2 | run3 | median | mean |
+|---|---|---|---|---|---|
+| 1n8g | 915.2 | 922.7 | 917.4 | 917.4 | 918.4 |
+| 2n8g | 1702.3 | 1709.8 | 1711.4 | 1709.8 | 1707.8 |
+""",
+    "a place in an order": """\
+Pre-training of BERT-base, 8x V100, AMP, batch 64 per GPU
+
+| Framework | sequences/s | Rank |
+|---|---|---|
+| MXNet | 1,107.1 | 2 |
+| PyTorch | 1,251.7 | 1 |
+| TensorFlow | 942.6 | 3 |
+""",
     "noise of two runs": """\
 | GPUs | img/s |
 |---|---|
