@@ -60,7 +60,7 @@ def tree(place: Path, line: Callable[[int], str], each: int, size: int) -> None:
         while written < each:
             lines.append(line(at))
             written, at = written + len(lines[-1].encode()), at + 1
-        log.write_text("".join(lines) + "\n")
+        log.write_text("".join(lines) + "\n" * run)  # copies would count once
 
 
 def main() -> None:
