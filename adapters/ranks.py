@@ -88,18 +88,27 @@ def meet(place: Ranks, folder: str, host: str, seconds: float, environ: MutableM
     address = _own_address([name for name in environ.get("DLPERF_HOSTS", "").split(",") if name])
     own, facts = ROLES[place.role][0], {"host": host, "address": address, "port": _free_port(address)}
     found = _exchange(place, folder, own, facts, seconds)
-    place = place._replace(addresses=tuple(one["address"] for one in found), ports=tuple(one["port"] for one in found))
+    place = _placed(place, dict(enumerate(found)))
     master = place.endpoints[0]
     if ROLES["server"][1] in environ:
         ends = {}
         for role, (name, count) in ROLES.items():
-            each = _gather(place._replace(world_size=int(environ[count])), folder, name, seconds)
-            ends[f"{role}s"] = tuple(f"{each[rank]['address']}:{each[rank]['port']}" for rank in sorted(each))
+            each = place
+            if role != place.role:
+                others = place._replace(world_size=int(environ[count]))
+                each = _placed(others, _gather(others, folder, name, seconds))
+            ends[f"{role}s"] = tuple(each.endpoints)
         place = place._replace(**ends)  # type: ignore[arg-type]
         master = place.workers[0]
     environ.update(zip(VARIABLES["env"], map(str, place[:4])))
     environ.update(zip(("MASTER_ADDR", "MASTER_PORT"), master.rsplit(":", 1)))
     return place
+
+
+def _placed(place: Ranks, found: Mapping[int, Mapping[str, Any]]) -> Ranks:
+    """With what the processes of one role said of their addresses, by rank."""
+    told = [found[rank] for rank in range(place.world_size)]
+    return place._replace(addresses=tuple(one["address"] for one in told), ports=tuple(one["port"] for one in told))
 
 
 def agree(place: Ranks, folder: str, host: str, versions: Mapping[str, str], seconds: float) -> None:
