@@ -75,6 +75,12 @@ class Total:
     several: Callable[[Sequence[float]], float] | None = None
 
 
+def ended(name: str, doubt: str) -> Total:
+    """The rate of all steps with which a dllogger of NVIDIA's ends, `name : value`."""
+    line = re.compile(rf"{name} : (?P<value>[\d.]+)")
+    return Total(name, line, name.encode(), "samples_over_seconds", doubt=doubt)
+
+
 def by_numpy(value: float) -> float:
     """With two decimals, as numpy's `round` makes them: in places it differs from Python's in the last one."""
     return float(numpy.round(value, 2))

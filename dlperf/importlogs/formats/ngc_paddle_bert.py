@@ -6,7 +6,7 @@ import re
 
 from dlperf.catalog.script import Log
 from dlperf.importlogs.facts import bert
-from dlperf.importlogs.format import EVERY, MEAN, Format, Total, mean_of, per_device
+from dlperf.importlogs.format import EVERY, MEAN, Format, ended, mean_of, per_device
 
 #: `step_samples` are those of one process, of all steps since the line before
 LINE = (
@@ -33,12 +33,9 @@ FORMAT = Format(
     told=(bert,),
     amp=("amp",),
     totals=(
-        Total(
+        ended(
             "training_sequences_per_second",
-            re.compile(r"training_sequences_per_second : (?P<value>[\d.]+)"),
-            b"training_sequences_per_second",
-            "samples_over_seconds",
-            doubt="by the script's own clock, after the warm-up of its benchmark if it was one",
+            "by the script's own clock, after the warm-up of its benchmark if it was one",
         ),
     ),
 )

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dlperf.catalog.script import Log
 from dlperf.errors import whole_number
 from dlperf.importlogs.facts import Said, argument, bert
-from dlperf.importlogs.format import Format, Total, ordinals
+from dlperf.importlogs.format import Format, ended, ordinals
 
 LINE = (
     r"DLL (?P<timestamp>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+) - "
@@ -47,15 +47,7 @@ FORMAT = Format(
         "nodes": "nnodes",
     },
     told=(bert, told),
-    totals=(
-        Total(
-            "training_sequences_per_second",
-            re.compile(r"training_sequences_per_second : (?P<value>[\d.]+)"),
-            b"training_sequences_per_second",
-            "samples_over_seconds",
-            doubt="by the script's own clock, over all its steps",
-        ),
-    ),
+    totals=(ended("training_sequences_per_second", "by the script's own clock, over all its steps"),),
     amp=("fp16", "amp", "16-bits training"),
     process="device",
 )
