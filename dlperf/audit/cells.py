@@ -198,12 +198,11 @@ class Subject:
 
 def cell(figure: Figure, source: str, where: str) -> Cell:
     """As printed: its digits leave half of the last one open."""
-    value = None if figure.origin == "chart" else figure.value
-    value = value if value is None or value < LARGEST else None
-    made = Cell(figure, source, where, value)
-    if value is None:
-        return made
-    return Cell(figure, source, where, value, value - made.ulp / 2, value + made.ulp / 2)
+    found = None if figure.origin == "chart" else number(figure.printed)
+    if found is None or found[0] >= LARGEST:
+        return Cell(figure, source, where, None)
+    value, ulp = found
+    return Cell(figure, source, where, value, value - ulp / 2, value + ulp / 2)
 
 
 def series(
@@ -317,6 +316,7 @@ def model_of(name: str) -> str:
     return models.ALIASES.get(name.lower(), name)
 
 
+@lru_cache(maxsize=2**14)
 def stated(told: str) -> float | None:
     """The number of an option or a batch, as a table states it."""
     plain = told.replace(",", "")

@@ -77,11 +77,11 @@ def whole_number(told: str) -> int | None:
     return (int(found[1]) or None) if found else None
 
 
-def number_of(figure: Figure, told: str, head: str) -> str:
-    """Of a cell with a number for each precision, as `64 , 32`, the one of a figure's; empty where that is open."""
+def number_of(precision: str, told: str, head: str) -> str:
+    """Of a cell with a number for each precision, as `64 , 32`, the one of that which a figure has; empty where that is open."""
     order = headings.order(head)
     numbers = re.findall(r"\d+", told if len(order) == 2 else re.sub(r"(?<=\d),(?=\d{3}\b)", "", told))
     if len(numbers) == 1:
         return str(numbers[0])
-    mine = figure.precision not in ("fp32", "tf32")
-    return str(numbers[order.index(mine)]) if len(numbers) == len(set(order)) == 2 and figure.precision else ""
+    mine = precision not in ("fp32", "tf32")
+    return str(numbers[order.index(mine)]) if len(numbers) == len(set(order)) == 2 and precision else ""

@@ -263,7 +263,11 @@ class Read:
             quantity = "throughput" if rate else "time_to_train" if many and self.timed and not self.rated else "other"
         words = f"{head} {told['label']}"
         note = self._note({one.strip(" \\") for one in (told["marks"], _mark(head)) if one})
-        made = Figure(
+        model = model_of(told.get("model") or headings.model(words) or headings.model(self.title))
+        precision = headings.precision(told.get("precision", "")) or headings.precision(head)
+        precision = precision or headings.precision(told["label"]) or headings.precision(self.title)
+        batch, batch_of = self._batch(head, told, of_batches, precision)
+        return Figure(
             table=self.id,
             row=label,
             column=head,
@@ -271,15 +275,12 @@ class Read:
             quantity=quantity,
             unit=unit_of(quantity, head, printed, told.get("unit", "") or told["label"], self.unit),
             estimator=headings.estimator(told.get("estimator", "")) or headings.estimator(head) or note,
-            model=told.get("model") or headings.model(words) or headings.model(self.title),
+            model=model,
             system=headings.rest("" if sized or (bare and of_batches) else head, told["label"], self.table.title),
             framework=headings.framework(told.get("framework", "")) or headings.framework(words),
             version="",
-            precision=headings.precision(told.get("precision", ""))
-            or headings.precision(head)
-            or headings.precision(told["label"])
-            or headings.precision(self.title),
-            options={key: told[key] for key in OPTIONS if key in told},
+            precision=precision,
+            options=self._options(head, told, precision),
             nodes=nodes,
             devices=devices,
             device=headings.device(told.get("device", ""))
@@ -287,18 +288,17 @@ class Read:
             or headings.device(self.title)
             or told.get("device", "")
             or self.device,
-            batch="",
-            batch_of="",
+            batch=batch,
+            batch_of=batch_of if batch else "",
             steps="".join(re.findall(r"^\d+", told.get("steps", "").replace(",", ""))),
             origin="log" if re.search(r"\blogs?\b|\blogged\b", normal(head)) else "table",
             path=self.file if isinstance(place, int) else f"{self.file}: {place}" if place else self.file,
             line=place if isinstance(place, int) else None,
             doubt="",
         )
-        return self._batched(replace(made, model=model_of(made.model)), head, told, of_batches)
 
-    def _batched(self, made: Figure, head: str, told: Mapping[str, str], of_batches: bool) -> Figure:
-        options = dict(made.options)
+    def _options(self, head: str, told: Mapping[str, str], precision: str) -> dict[str, str]:
+        options = {key: told[key] for key in OPTIONS if key in told}
         if params := networks.stated(told.get("params", ""), told.get("params head", "")):
             options["parameters"] = f"{params:.6g}"
         if (pixels := SQUARE.search(self.title)) and "image_size" not in options:
@@ -316,7 +316,11 @@ class Read:
         if "runs" not in options and (few := FEW.search(" ".join([self.title, *self.table.notes]))):
             options["runs"] = "2" if re.search("two|2", few[0]) else "1"
         if "accumulation" in told:
-            options["accumulation"] = number_of(made, told["accumulation"], told["accumulation head"])
+            options["accumulation"] = number_of(precision, told["accumulation"], told["accumulation head"])
+        return options
+
+    def _batch(self, head: str, told: Mapping[str, str], of_batches: bool, precision: str) -> tuple[str, str]:
+        """A batch size and of what it is; the first is empty where it is not told."""
         batch, of = headings.batch(head)
         if not batch and of_batches and re.fullmatch(r"\d+", head):
             batch, of = head, "device"
@@ -324,14 +328,14 @@ class Read:
         if not batch and titled[1] == "device" and "global_batch" in told and "batch" not in told:
             batch, of = titled
         if not batch and "batch" in told:
-            batch, of = number_of(made, told["batch"], told["batch head"]), "device"
+            batch, of = number_of(precision, told["batch"], told["batch head"]), "device"
         elif not batch and "global_batch" in told:
-            batch, of = number_of(made, told["global_batch"], told["global_batch head"]), "global"
+            batch, of = number_of(precision, told["global_batch"], told["global_batch head"]), "global"
         if not batch:
             batch, of = headings.batch(told["label"])
         if not batch and not self.batched:
-            batch, of = titled
-        return replace(made, options=options, batch=batch, batch_of=of if batch else "")
+            return titled
+        return batch, of
 
     def _note(self, marks: Collection[str]) -> str:
         """The estimator that a footnote tells, of what has its mark, or of all."""
