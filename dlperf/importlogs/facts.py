@@ -18,21 +18,33 @@ SIZES = re.compile(
     r"(?:\buncased_L-(\d{1,3})_H-(\d{1,5})_A-|\bbert_(\d{1,3})_(\d{1,5})_\d{1,3}\b|\bbert_configs/(base|large)\.json"
     r"|\bbert[-_](base|large)\b)"
 )
+#: each with what a log that it fits has, which is many times as fast to look for
 LAUNCHERS = (
-    (r"LAUNCH INFO [\d-]+ [\d:,]+ nnodes: (\d{1,5})\s", "nodes"),
-    (r"(?:torchrun|torch\.distributed\.(?:launch|run))\b[^\n]{0,500}?--nnodes[ =](\d{1,5})(?![\d:])", "nodes"),
+    ("LAUNCH INFO", r"LAUNCH INFO [\d-]+ [\d:,]+ nnodes: (\d{1,5})\s", "nodes"),
     (
+        "--nnodes",
+        r"(?:torchrun|torch\.distributed\.(?:launch|run))\b[^\n]{0,500}?--nnodes[ =](\d{1,5})(?![\d:])",
+        "nodes",
+    ),
+    (
+        "--nproc",
         r"(?:torchrun|torch\.distributed\.(?:launch|run))\b[^\n]{0,500}?--nproc[-_]per[-_]node[ =](\d{1,5})\b",
         "devices_per_node",
     ),
-    (r"(?:horovodrun|mpirun|mpiexec)\b(?:(?!python|\.py|\.sh)[^\n]){0,300}?\s--?(?:np|n) (\d{1,6})\b", "processes"),
-    (r"hvd\.size\(\) = (\d{1,6})\b", "devices"),
+    *(
+        (name, rf"{name}\b(?:(?!python|\.py|\.sh)[^\n]){{0,300}}?\s--?(?:np|n) (\d{{1,6}})\b", "processes")
+        for name in ("horovodrun", "mpirun", "mpiexec")
+    ),
+    ("hvd.size()", r"hvd\.size\(\) = (\d{1,6})\b", "devices"),
 )
 #: lists of cards, as the launchers of PaddlePaddle tell them, and of nodes
 CARDS = (
-    r"LAUNCH INFO [\d-]+ [\d:,]+ devices: ([\d,]{1,999})\s",
-    r"distributed\.launch [^\n]{0,500}?--(?:gpus|devices|selected_gpus)[ =]['\"]?([\d,]{1,999})",
-    r"(?m)^gpus: ([\d,]{1,999})$",
+    ("LAUNCH INFO", r"LAUNCH INFO [\d-]+ [\d:,]+ devices: ([\d,]{1,999})\s"),
+    (
+        "distributed.launch",
+        r"distributed\.launch [^\n]{0,500}?--(?:gpus|devices|selected_gpus)[ =]['\"]?([\d,]{1,999})",
+    ),
+    ("gpus: ", r"(?m)^gpus: ([\d,]{1,999})$"),
 )
 
 #: torchrun's tag of a process, and what NVIDIA's and Hugging Face's scripts say of each process
@@ -76,10 +88,11 @@ def switched(names: Iterable[str], text: str) -> Said | None:
     """ "amp" where one of these arguments is on, "single" where all that are told are off."""
     off = None
     for name in names:
-        spelled = re.escape(name).replace("_", "[-_]")
+        spelled = re.escape(name).replace("_", "[-_]")  # begins with letters, for which re looks fast
         value = r"['\"]?(?:\s{0,9}[:=]\s{0,9}|\s)['\"]?(True|true|1|False|false|0|None)\b"
-        for found in re.finditer(rf"(?:--)?{spelled}{value}|--{spelled}(?=[\s'\",]|$)", text):
-            if not _apart(text, found):
+        for found in re.finditer(rf"{spelled}(?:{value}|(?=[\s'\",]|$))", text):
+            bare = found[1] is None and not text.endswith("--", 0, found.start())
+            if bare or not _apart(text, found):
                 continue
             if found[1] is None or ON[found[1].lower()]:
                 return said(found, "amp")
@@ -90,13 +103,13 @@ def switched(names: Iterable[str], text: str) -> Said | None:
 def launched(head: str) -> dict[str, str]:
     """Nodes, and their devices, as launchers tell them."""
     found: dict[str, str] = {}
-    for pattern, key in LAUNCHERS:
-        if key not in found and (told := re.search(pattern, head)):
+    for hint, pattern, key in LAUNCHERS:
+        if key not in found and hint in head and (told := re.search(pattern, head)):
             found[key] = said(told)
-    for pattern in CARDS:
-        if "devices_per_node" not in found and (cards := re.search(pattern, head)):
+    for hint, pattern in CARDS:
+        if "devices_per_node" not in found and hint in head and (cards := re.search(pattern, head)):
             found["devices_per_node"] = said(cards, str(len(cards[1].strip(",").split(","))))
-    if nodes := re.search(r"(?m)^ips: ([\d.,]{7,999})$", head):
+    if "\nips: " in head and (nodes := re.search(r"(?m)^ips: ([\d.,]{7,999})$", head)):
         found.setdefault("nodes", said(nodes, str(len(nodes[1].strip(",").split(",")))))
     return found
 
@@ -106,9 +119,10 @@ def processes(head: str) -> dict[str, str]:
     and of mpirun's those of one node."""
     found: dict[str, str] = {}
     for pattern, key in ((TAG, "least"), (DEFAULT, "devices_per_node"), (CUDA, "devices_per_node")):
-        ranks = (one for one in pattern.finditer(head) if len(one["rank"]) < 7)
-        if (last := max(ranks, key=lambda one: int(one["rank"]), default=None)) and int(last["rank"]):
-            found.setdefault(key, Said(str(int(last["rank"]) + 1), last.start()))
+        ranks = [rank for rank in set(pattern.findall(head)) if len(rank) < 7]
+        if (last := max(ranks, key=int, default="0")) and int(last):
+            at = next(one.start() for one in pattern.finditer(head) if one["rank"] == last)
+            found.setdefault(key, Said(str(int(last) + 1), at))
     return found
 
 

@@ -100,9 +100,16 @@ def no_training(name: str, head: bytes) -> str:
         if fine[0].startswith(b"using pre") and (tested := TESTED.search(head)) and not TRAINED.search(head):
             return f"{name}:{_line(head, tested.start())}: evaluation, which is not training"
         return f"{name}:{_line(head, fine.start())}: fine-tuning, which is not pre-training"
-    for number, line in enumerate(head.split(b"\n"), 1):
-        if (b"mode" in line or b"Mode" in line) and ARGUMENTS.search(line) and NO_TRAINING.search(line):
-            return f"{name}:{number}: evaluation or inference, which is not training"
+    if b"mode" not in small:
+        return ""
+    until = 0
+    for found in NO_TRAINING.finditer(head):
+        if found.start() >= until:
+            since, until = head.rfind(b"\n", 0, found.start()) + 1, head.find(b"\n", found.start())
+            until = until if until >= 0 else len(head)
+            line = head[since:until]
+            if ARGUMENTS.search(line) and NO_TRAINING.search(line):
+                return f"{name}:{_line(head, since)}: evaluation or inference, which is not training"
     return ""
 
 
