@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import active_children, get_context, resource_tracker
 from typing import TypeVar
 
@@ -23,6 +25,18 @@ PR_SET_PDEATHSIG = 1
 def cpus() -> int:
     """Those that this process may use."""
     return len(os.sched_getaffinity(0))
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Looks for no garbage meanwhile: among thousands of records that takes a tenth of the time, and finds nothing."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
 
 
 def each(work: Callable[[Part], Made], parts: Sequence[Part], chunk: int = 1) -> Iterator[Made]:

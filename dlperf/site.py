@@ -7,7 +7,6 @@ import dlperf.needs  # noqa: F401
 # isort: split
 
 import argparse
-import gc
 import hashlib
 import json
 import os
@@ -143,11 +142,8 @@ def _looked(places: Sequence[Path]) -> Iterator[tuple[Path, Seen | tuple[Others,
 
 def _done(work: tuple[Path, Callable[[Path], Any]]) -> Any:
     place, look = work
-    gc.disable()  # it looks through thousands of records again and again, a tenth of the time, and finds nothing
-    try:
+    with processes.uncollected():
         return look(place)
-    finally:
-        gc.enable()
 
 
 def _bytes(path: Path | None) -> int:

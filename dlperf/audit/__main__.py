@@ -14,6 +14,7 @@ from typing import Any
 
 from dlperf.cli import Parser, exit_code
 from dlperf.errors import Problem, UsageError
+from dlperf.processes import uncollected
 
 EXIT_CODES = (
     "Exit codes: 0 if no error is found, whatever the warnings; 1 if there is one; 2 for an invalid request, or "
@@ -42,7 +43,8 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """See EXIT_CODES."""
     arguments = vars(parser().parse_args(argv))
-    return exit_code(lambda: _audit(arguments))
+    with uncollected():
+        return exit_code(lambda: _audit(arguments))
 
 
 def _audit(arguments: Mapping[str, Any]) -> int:

@@ -59,7 +59,8 @@ def _one(file: File, named: str | None, given: Mapping[str, str]) -> Found | str
     if file.why:
         return file.why
     try:
-        found = read(file.path, shown(file.label), formats(), named, given)
+        with processes.uncollected():
+            found = read(file.path, shown(file.label), formats(), named, given)
     except Refused as refused:
         return str(refused)
     return found.form.name, found.size, found.figures, found.values
