@@ -23,7 +23,11 @@ RATE = re.compile(
 #: a number before its unit, and what stands before that
 BEFORE = re.compile(rf"(?P<word>[A-Za-z_./]+)?[\s:=]*(?P<number>{NUMBER})\s*$")
 OF_RATES = re.compile(rf"{_NAME}|rate|perf\w*|average|avg|mean|at|total", re.IGNORECASE)
-STEP_TIME = re.compile(rf"\b(?:step|iter\w*|batch)[ _-]?time\b\W{{0,3}}({NUMBER})\s*(ms)?", re.IGNORECASE)
+STEP_TIME = re.compile(
+    r"(?:\b(?:step|iter\w*|batch)[ _-]?time\b\W{0,3}|\bEpoch: \[\d+\] ?\[ *\d+/\d+\]\s+Time\s+)"
+    rf"({NUMBER})\s*(ms)?",
+    re.IGNORECASE,
+)
 #: what a log says where it ends, and a text above the end of one, or all of it
 ENDED = re.compile(
     r"\b(finished|completed?|done|exit(ing|ed)?|training (time|took|ended)|end of training|stopp(ed|ing))\b|"
@@ -34,13 +38,15 @@ WHOLE = re.compile(
     r"\blast (few )?(lines|steps|part)\b|\btail\b|\b(end of|full|complete|whole|entire) (\w+ )?(log|output)\b",
     re.IGNORECASE,
 )
+CUT = re.compile(r"\W*(\.\.\.|…|⋮|:$|<?(snip|skip|truncat|omitt))", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Excerpt:
     """A log in a document. line: its first. above: the text before it. table: its steps. rates: of its lines that tell
     one, each with its line, step and rate a second. total: the one that it prints of all of them. unit: of them,
-    `time` where they are made of times. ended: whether its last line is the end of the run."""
+    `time` where they are made of times. ended: whether its last line is the end of the run. cut: whether dots stand for
+    lines that were left out."""
 
     line: int
     above: str
@@ -49,6 +55,7 @@ class Excerpt:
     total: tuple[int, float] | None
     unit: str
     ended: bool
+    cut: bool
 
 
 def excerpts(text: str) -> list[Excerpt]:
@@ -119,6 +126,7 @@ def _excerpt(line: int, above: str, block: Sequence[str]) -> Excerpt | None:
         total=totals[-1] if totals else None,
         unit=units.pop() if len(units) == 1 else "",
         ended=bool(ENDED.search(rest) or WHOLE.search(above)),
+        cut=any(CUT.match(one) for one in block),
     )
 
 

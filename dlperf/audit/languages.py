@@ -1,8 +1,10 @@
-"""Headings that are not in English, word by word: as far as rules look at what a table's words say. Pure."""
+"""Headings that are not in English, word by word, as far as rules look at what a table's words say; and numbers with
+decimal commas. Pure."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
 #: Chinese and Japanese words stand without spaces between them: the longer ones come first
@@ -82,3 +84,39 @@ def english(told: str) -> str:
     if not told.isascii():
         told = re.sub(r"\s+", " ", _SIGN.sub(lambda found: _SIGNS[found[0].lower()], told)).strip()
     return _WORD.sub(lambda found: _WORDS[found[0].lower()], told)
+
+
+COMMA = re.compile(r"(?<![\d.,])(?:\d{1,3}(?:\.\d{3})+|\d+),\d+(?![\d.,])")
+#: one whose digits are not those of thousands, alone or with its unit
+_DECIMAL = re.compile(r"(?:\d{1,3}(?:\.\d{3})+|\d+),(?!\d{3}(?!\d))\d+ ?[%x×]?")
+_POINT = re.compile(r"\d+\.(?!\d{3}$)\d+ ?[%x×]?")
+_THOUSANDS = re.compile(r"\d{1,3}(?:\.\d{3})+")
+_SWAP = str.maketrans(",.", ".,")
+#: likewise cells of a column of numbers
+_NUMERIC = re.compile(r"[\d.,]*\d ?[%x×]?|[-–—]?")
+
+
+def with_points(lines: Sequence[str]) -> list[str]:
+    """Numbers as 1,234.5, where all that have a decimal mark have a comma: 1.234,5. lines: their cells are separated
+    by semicolons, so that a comma is no thousands' as a rule."""
+    cells = [one.strip().strip('"') for line in lines for one in line.split(";")]
+    if not any(COMMA.fullmatch(one) for one in cells) or any(map(_POINT.fullmatch, cells)):
+        return list(lines)
+    return [_swapped(line) for line in lines]
+
+
+def rows_with_points(rows: Sequence[tuple[int | str, Sequence[str]]]) -> Sequence[tuple[int | str, Sequence[str]]]:
+    """Likewise of a table whose commas may be those of thousands: where a column of numbers has some that cannot be."""
+    if not any("," in cell for _, row in rows for cell in row):
+        return rows
+    columns = [[cell.strip() for cell in column] for column in zip(*(row for _, row in rows), strict=True)]
+    sure = (sum(map(bool, map(_DECIMAL.fullmatch, one))) > 1 and all(map(_NUMERIC.fullmatch, one)) for one in columns)
+    if not any(sure) or any(_POINT.fullmatch(cell) for column in columns for cell in column):
+        return rows
+    return [(line, [_swapped(cell) for cell in row]) for line, row in rows]
+
+
+def _swapped(told: str) -> str:
+    if _THOUSANDS.fullmatch(told):
+        return told.replace(".", "")
+    return COMMA.sub(lambda found: found[0].translate(_SWAP), told)

@@ -64,8 +64,14 @@ def losses(subject: Subject) -> Iterator[Finding]:
                 yield of(one, ERROR, "a loss that is a number", one.figure.printed)
                 break
         known = [one for one in several if one.value is not None]
-        quoted = several[0].figure.origin == "log" and subject.excerpts  # a few lines of a document
-        if len(known) > 2 and not quoted and _of_steps(subject, known) and known[-1].number >= known[0].number:
+        falls = sum(b.number < a.number for a, b in pairwise(known))
+        few = several[0].figure.origin == "log" and subject.excerpts  # a few lines of a document
+        if (
+            len(known) > (4 if few else 2)
+            and not (few and falls)
+            and _of_steps(subject, known)
+            and known[-1].number >= known[0].number
+        ):
             yield of(known[-1], WARNING, f"below {known[0].figure.printed}, the first", known[-1].figure.printed)
     for cells in subject.tables.values():
         ended = any("loss" in _head(one) and LAST.search(_head(one)) for one in cells)

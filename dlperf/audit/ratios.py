@@ -37,7 +37,11 @@ def ratios(subject: Subject) -> list[list[Ratio]]:
         for one, row, own in owned:
             column = one.figure.column
             rates = [other for other in row if other.figure.quantity == "throughput" and other.number]
-            if made := _named(one, rates) or _over_one(one, own, loose, _alone(own, alone), ones.get(column, {})):
+            made = _named(one, rates) or _over_one(one, own, loose, _alone(own, alone), ones.get(column, {}))
+            if made:
+                made += [
+                    ratio for other in _whole_or_part(own, rates) for ratio in _over_one(one, other, loose, (), {})
+                ]
                 found.append(made)
             elif own and len(loose.get(id(own), ())) > 1:
                 series = loose[id(own)]
@@ -176,9 +180,24 @@ def _own(one: Cell, rates: Sequence[Cell]) -> Cell | None:
         lambda rate: rate.figure.system == one.figure.system,
         lambda rate: rate.figure.framework == one.figure.framework and rate.figure.model == one.figure.model,
         lambda rate: not one.figure.system or one.figure.system in rate.figure.column,
+        lambda rate: not rate.of_each,
     ):
         found = [rate for rate in found if same(rate)] or found
     return found[-1] if len(found) == 1 else _before(one, found)
+
+
+def _whole_or_part(own: Cell | None, rates: Sequence[Cell]) -> list[Cell]:
+    """The rate of all devices beside that of each, or the other way round: a ratio may be of either."""
+    if own is None:
+        return []
+    mine = own.figure
+    return [
+        rate
+        for rate in rates
+        if rate.of_each != own.of_each
+        and (rate.figure.model, rate.figure.framework, rate.figure.precision)
+        == (mine.model, mine.framework, mine.precision)
+    ]
 
 
 def _before(one: Cell, found: Sequence[Cell]) -> Cell | None:

@@ -34,7 +34,9 @@ def two_models(subject: Subject) -> Iterator[Finding]:
         groups.setdefault((figure.precision, figure.model, figure.table), []).append(one)
         whole.setdefault(("", figure.model, figure.table), []).append(one)
     large = {key[1:] for key, cells in groups.items() if len(cells) >= LEAST_CELLS}
-    groups |= {key: cells for key, cells in whole.items() if key[1:] not in large}  # of few cells of each precision
+    for key, cells in whole.items():  # of few cells of each precision
+        if key[1:] not in large and len({one.figure.precision for one in cells}) > 1:
+            groups[key] = cells
     sets = {
         key: {one.figure.printed: one for one in cells if one.digits >= LEAST_DIGITS} for key, cells in groups.items()
     }
@@ -65,7 +67,7 @@ def _same(first: tuple[Part, Printed], second: tuple[Part, Printed], count: int)
     """count: of digits that both have."""
     ((_, model_a, table_a), a), ((_, model_b, _), b) = first, second
     same = [digits for digits in b if digits in a]
-    sharp = count == min(len(a), len(b)) and all(b[digits].digits > LEAST_DIGITS for digits in same)
+    sharp = count == min(len(a), len(b)) and sum(b[digits].digits for digits in same) > LEAST_DIGITS * (count + 1)
     if count < ALIKE * min(len(a), len(b)) or count < LEAST_CELLS - sharp:
         return
     cell, other = b[same[0]], a[same[0]]

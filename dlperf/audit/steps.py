@@ -44,3 +44,9 @@ def most(lines: Table) -> int | None:
     numbers = [int(row[0]) for _, row in lines.rows]
     gaps = [b - a for a, b in pairwise(numbers)]
     return numbers[-1] + statistics.mode(gaps) if gaps and min(gaps) > 0 else None
+
+
+def begins(lines: Table) -> bool:
+    """Whether the first line is of the first steps, as far as the others tell how many each is of."""
+    numbers = [int(row[0]) for _, row in lines.rows]
+    return numbers[0] <= statistics.mode(b - a for a, b in pairwise(numbers))

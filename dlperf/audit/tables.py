@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 from itertools import groupby
 
 from dlperf.audit import objects
-from dlperf.audit.languages import english
+from dlperf.audit.languages import english, rows_with_points, with_points
 
 #: of the prose of a section, as many characters as rules look at
 PROSE = 4000
@@ -69,8 +69,8 @@ def _wide(place: int | str, columns: int) -> str:
 
 
 def _in_english(one: Table) -> Table:
-    """Its words, not its numbers."""
-    rows = _closed(one.rows[: min(ROWS, CELLS // len(one.head))])
+    """Its words, and its numbers where they have decimal commas."""
+    rows = rows_with_points(_closed(one.rows[: min(ROWS, CELLS // len(one.head))]))
     if not all(cell.isascii() for _, row in rows for cell in row):
         rows = [(line, [english(cell) for cell in row]) for line, row in rows]
     head, notes = [english(head) for head in one.head], [english(note) for note in one.notes]
@@ -106,7 +106,7 @@ def _csv(lines: Sequence[str], sure: bool) -> list[Table]:
     head = next((line for line in text if line.strip()), "")
     delimiter = max(",\t;", key=head.count)
     if delimiter == ";":
-        text = _with_points(text)
+        text = with_points(text)
     titles = [line.strip("# \r\n") for line in lines if line.startswith("#")]
     found: list[Table] = []
     block: Rows = []
@@ -129,18 +129,6 @@ def _csv(lines: Sequence[str], sure: bool) -> list[Table]:
         if len(told) == 1 and not block:
             titles.append(told[0])
     return found
-
-
-def _with_points(lines: Sequence[str]) -> list[str]:
-    """Numbers as 1,234.5, where all that have a decimal mark have a comma: 1.234,5."""
-    cells = [one.strip().strip('"') for line in lines for one in line.split(";")]
-    if not any(COMMA.fullmatch(one) for one in cells) or any(re.fullmatch(r"\d+\.(?!\d{3}$)\d+", one) for one in cells):
-        return list(lines)
-    swap = str.maketrans(",.", ".,")
-    return [re.sub(COMMA.pattern, lambda found: found[0].translate(swap), line) for line in lines]
-
-
-COMMA = re.compile(r"(?<![\d.,])(?:\d{1,3}(?:\.\d{3})+|\d+),\d+(?![\d.,])")
 
 
 def _block(block: Rows, titles: Sequence[str], before: list[Table]) -> Iterator[Table]:
