@@ -94,8 +94,8 @@ QUANTITIES = (
         r"\bshare\b|fraction|of( the)?( \w+)? peak|"
         r"late?ncy|lantency|\bmem|loss|accuracy|\bauc\b|\bv?ram\b|util|usage|vocab|embedding|classes|flop|hidden|top-?[15]\b|"
         r"layers|parallel|seed|\bstd|\bsem\b|deviation|heads|length|[mh]fu\b|power|watt|energy|cost|price|epoch|year|"
-        r"(ms|s|sec|seconds) ?(/|per) ?(step|it|batch)|(step|batch|iter\w*|epoch) (time|ms\b|seconds\b|s$)|time (per|/)|"
-        r"^ms\b|"
+        r"(ms|s|sec|seconds) ?(/|per) ?(step|it|batch)|(step|batch|iter\w*|epoch) (time|ms\b|seconds\b|s$)|"
+        r"time (per|/)|^ms\b|"
         r"\b(p50|p9\d|min|max|jitter|error|temp\w*|clock|perplexity|bleu|threads|cpus?|version|id|rank|warm|dim\w*|size)\b|^n$",
     ),
 )
