@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Iterator, Mapping
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 #: depth of JSON that is looked into
@@ -46,7 +48,7 @@ def _objects(told: Any, place: str, around: Mapping[str, str], depth: int) -> It
             yield from _objects(one, f"{place}[{number}]", around, depth + 1)
     if not isinstance(told, dict):
         return
-    told = _with_runs(told)
+    told = _with_steps(_with_runs(told))
     mine = {**around, **{key: _scalar(one) for key, one in told.items() if _scalar(one)}}
     nested = {key: one for key, one in told.items() if isinstance(one, dict | list) and one}
     flat = [key for key, one in nested.items() if isinstance(one, dict) and all(_scalar(each) for each in one.values())]
@@ -91,6 +93,41 @@ def _with_runs(told: Mapping[str, Any]) -> Mapping[str, Any]:
         return told  # those of steps, some of which an average may leave out
     runs = {f"run {number}": each for number, each in enumerate(told[lists[0]], 1)}
     return {**{key: one for key, one in told.items() if key != lists[0]}, **runs}
+
+
+#: of a list of numbers, that they are times of steps
+STEP_TIMES = re.compile(
+    r"(all_?|raw_?)?(step|iter(ation)?|batch)s?_?(times?|seconds|secs?|durations?|latenc\w+)(_\w+)?", re.I
+)
+LEAST_STEPS = 5
+#: times the median, from which on a step has something else in it, as the end of an epoch; first steps that a rate may
+#: leave out
+PAUSE, WARM = 3.0, 5
+
+
+def _with_steps(told: Mapping[str, Any]) -> Mapping[str, Any]:
+    """With what its one list of step times comes to, see dlperf.audit.listed, and how many they are."""
+    for key, one in told.items():
+        if not (isinstance(one, list) and len(one) >= LEAST_STEPS and STEP_TIMES.fullmatch(key)):
+            continue
+        if not all(isinstance(each, int | float) and not isinstance(each, bool) and 0 < each < 1e9 for each in one):
+            continue
+        slow = key.endswith("ms") or (not key.endswith("s") and sorted(one)[len(one) // 2] > 10)
+        seconds = [each / 1000 if slow or sorted(one)[len(one) // 2] > 10 else float(each) for each in one]
+        rest = {name: value for name, value in told.items() if name != key}
+        return {**rest, "steps listed": len(one), "listed step times": packed(seconds)}
+    return told
+
+
+def packed(seconds: Sequence[float]) -> str:
+    """Of times of steps, as dlperf.audit.listed takes them: their number, mean of rates, the step that is too long and
+    its times the median, and the seconds of all, and of those after 1 to WARM first ones."""
+    usual = statistics.median(seconds)
+    long = next((at for at, one in enumerate(seconds) if at and one > PAUSE * usual), -1)
+    totals = [math.fsum(seconds[skip:]) for skip in range(WARM + 1) if skip < len(seconds)]
+    mean = statistics.fmean(1 / one for one in seconds)
+    told = [len(seconds), mean, long + 1, seconds[long] / usual if long >= 0 else 0.0, *totals]
+    return " ".join(f"{one:.9g}" for one in told)
 
 
 #: of an object in JSON: settings of all that is beside it; and a key of a figure

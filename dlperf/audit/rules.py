@@ -11,6 +11,7 @@ from dlperf.audit import (
     batches,
     derived,
     documents,
+    listed,
     logged,
     outliers,
     peak,
@@ -27,7 +28,7 @@ from dlperf.audit.cells import Subject
 from dlperf.audit.findings import SEVERITIES, Finding, Rule
 
 #: the name of what several files disagree in
-TOGETHER = "all files together"
+TOGETHER = "between the files"
 RULES: Sequence[Rule] = (
     *scaling.RULES,
     *peak.RULES,
@@ -44,6 +45,7 @@ RULES: Sequence[Rule] = (
     *outliers.RULES,
     *documents.RULES,
     *told.RULES,
+    *listed.RULES,
     *runs.RULES,
 )
 
