@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 
 from dlperf.audit import headings
 from dlperf.audit.averages import kind
-from dlperf.audit.cells import NOTES, Cell, Subject, counted
+from dlperf.audit.cells import NOTES, SECONDS, Cell, Subject, counted
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, of
 from dlperf.audit.scaling import NOISE
 
@@ -153,9 +153,11 @@ def units_change(subject: Subject) -> Iterator[Finding]:
     for one in subject.cells:
         figure = one.figure
         of_what = figure.model or figure.system
-        if figure.quantity != "throughput" or not of_what or not figure.unit:
+        if figure.quantity != "throughput" or not figure.unit:
             continue
         before = first.setdefault(of_what, one)
+        if not of_what and before.source == one.source:
+            continue
         a, b = counted(before.figure.unit), counted(figure.unit)
         if a != b and (of_what, figure.table, b) not in told:
             told.add((of_what, figure.table, b))
@@ -165,7 +167,7 @@ def units_change(subject: Subject) -> Iterator[Finding]:
             )
             expected = f"{before.figure.unit}, as in {before.figure.table} ({before.where})"
             if not (here and headings.unit(figure.column)):  # columns that say it have each their own
-                yield of(one, ERROR if here else WARNING, expected, f"{figure.unit} for {of_what}")
+                yield of(one, ERROR if here else WARNING, expected, f"{figure.unit} for {of_what or 'its figures'}")
 
 
 def units_in_a_column(subject: Subject) -> Iterator[Finding]:
@@ -192,6 +194,22 @@ def units_in_a_column(subject: Subject) -> Iterator[Finding]:
                 expected = f"{like.figure.unit}, as in {like.figure.row}"
                 found = f"{other.figure.unit} in the same column"
                 yield of(other, ERROR, expected, found, len(several) - count - 1)
+        if re.search(r"(^|\| )units?( \||$)", subject.labels.get(cells[0].figure.table, ""), re.IGNORECASE):
+            yield from _times_in_a_column(cells)
+
+
+def _times_in_a_column(cells: Sequence[Cell]) -> Iterator[Finding]:
+    """Of times beside a column of units."""
+    columns: dict[str, list[Cell]] = {}
+    for one in cells:
+        figure = one.figure
+        if figure.quantity in ("other", "time_to_train") and figure.unit in SECONDS and one.number:
+            columns.setdefault(figure.column, []).append(one)
+    for several in columns.values():
+        (usual, count), *others = Counter(one.figure.unit for one in several).most_common()
+        if others and len(others) == 1:
+            odd = next(one for one in several if one.figure.unit != usual)
+            yield of(odd, WARNING, f"{usual}, as {count} rows of its column", odd.figure.unit, len(several) - count - 1)
 
 
 def _thing(unit: str) -> str:

@@ -160,7 +160,56 @@ def _speaks_of(sentence: str, one: Cell) -> bool:
     return all(a == b or not a or not b for a, b in pairs)
 
 
+def slips(subject: Subject) -> Iterator[Finding]:
+    """A figure that two tables have of one thing, as far as both tell, but for one digit or the order of two."""
+    if not subject.plain:
+        return
+    cells = [one for one in subject.rates if not one.of_log and one.digits >= SHARP and ("." in one.figure.printed)]
+    printed: dict[str, set[str]] = {}
+    groups: dict[Hashable, list[Cell]] = {}
+    for one in cells:
+        printed.setdefault(one.figure.table, set()).add(one.figure.printed)
+        for key in _nearly(re.sub(r"\D", "", one.figure.printed)):
+            groups.setdefault((key, one.size, counted(one.figure.unit), one.figure.device), []).append(one)
+    told: set[int] = set()
+    for several in groups.values():
+        if len(several) != 2:
+            continue  # more are chance
+        one, other = several
+        tables = one.figure.table, other.figure.table
+        again = other.figure.printed in printed[tables[0]] or one.figure.printed in printed[tables[1]]
+        if tables[0] == tables[1] or id(other) in told or again or not _is_one(one, other):
+            continue
+        apart = max(one.number, other.number) / min(one.number, other.number) - 1
+        if apart > NOISE and slipped(one.figure.printed, other.figure.printed):
+            told.add(id(other))
+            expected = f"{one.figure.printed}, as in {one.figure.table} ({one.where})"
+            yield of(other, WARNING, expected, f"{other.figure.printed}, {100 * apart:.1f} % apart")
+
+
+def _nearly(digits: str) -> Iterator[str]:
+    """What numbers have in common that differ in one digit, or in the order of some."""
+    yield "".join(sorted(digits))
+    yield from (f"{digits[:at]}_{digits[at + 1 :]}" for at in range(len(digits)))
+
+
+def _is_one(a: Cell, b: Cell) -> bool:
+    """Whether both tell of one thing by a name, and one of them of no other."""
+    one, other = a.figure, b.figure
+    named = (one.model and one.model == other.model) or (one.framework and one.framework == other.framework)
+    words = [{*re.findall(r"[a-z0-9.+]+", each.system.lower())} - headings.NEUTRAL for each in (one, other)]
+    inside = words[0] <= words[1] or words[1] <= words[0]
+    return inside and bool(named or (words[0] & words[1])) and _may_be(a, b)
+
+
 RULES = (
+    Rule(
+        "slip between tables",
+        "What two tables have of one model, size and device has the same digits.",
+        WARNING,
+        "one digit of four or more is another, or digits changed places, by more than 2 %",
+        slips,
+    ),
     Rule(
         "reprint that differs",
         "A column that stands in two tables has the same figures in both.",
