@@ -155,7 +155,44 @@ def _fits(one: Cell, before: Cell, after: Cell) -> bool:
     return low / 2 <= one.number <= high * 2
 
 
+def clocks_fall(subject: Subject) -> Iterator[Finding]:
+    """A column of a device's clock, row by row of time or steps, that ends far below its highest."""
+    for cells in subject.tables.values():
+        heads = [subject.labels.get(cells[0].figure.table, ""), *dict.fromkeys(one.figure.column for one in cells)]
+        if not any(PASSING.search(head.replace("_", " ")) for head in heads):
+            continue
+        columns: dict[str, list[Cell]] = {}
+        for one in cells:
+            if CLOCK.search(one.figure.column.replace("_", " ")) and one.number:
+                columns.setdefault(one.figure.column, []).append(one)
+        for several in columns.values():
+            most = max(several, key=lambda one: one.number)
+            if (
+                len(several) >= FEW
+                and several[-1].number < DOWN * most.number
+                and several[0].number > DOWN * most.number
+            ):
+                expected = f"a clock that stays near {most.figure.printed}"
+                yield of(several[-1], WARNING, expected, f"{several[-1].figure.printed} at the end")
+
+
+#: of a heading: a device's clock; that rows are of one run as it goes on
+CLOCK = re.compile(
+    r"\b(sm|gpu|core|graphics|boost)? ?(clocks?|freq(uency)?)\b.*\b[mg]hz\b|\bclock\b.*\bmhz\b|^mhz$", re.I
+)
+PASSING = re.compile(r"\b(time|elapsed|seconds|minutes?|step|iter(ation)?s?|timestamp|t)\b", re.IGNORECASE)
+#: rows, and the share of its highest that a clock must keep
+FEW, DOWN = 5, 0.9
+
+
 RULES = (
+    Rule(
+        "clock that falls",
+        "A device's clock does not end far below its highest, as where it is throttled.",
+        WARNING,
+        "10 %, as for throttling in a record",
+        clocks_fall,
+    ),
     Rule(
         "another unit",
         "No cell of a column is a thousand or a million times off the others, nor 60 or 3,600 times if they are times.",
