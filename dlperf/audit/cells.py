@@ -43,6 +43,8 @@ COUNTED = {
 PARTS = {name: {*of.split("|"), *(f"{one}s" for one in of.split("|"))} for name, of in headings.PARTS.items()}
 #: of a unit that is not of seconds
 SLOW = {"minute": ("min", "minute", "minutes"), "hour": ("h", "hour", "hours")}
+#: below which a whole number may have been cut, by as much as matters
+FEW = 100
 #: digits that a float holds, and what no figure is larger than
 SHARPEST, LARGEST = 15, 1e18
 SECONDS = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "seconds": 1.0, "min": 60.0, "minutes": 60.0, "h": 3600.0, "hours": 3600.0}
@@ -160,8 +162,8 @@ class Subject:
     of a row's label are, by table: `GPUs | Sequence Length | Global Batch Size`.
     plain: whether it is a file, which may belong to others that are named with it. changed: what somebody did to the
     files of a comparison by hand. unread: logs that no figure could be read of, and why.
-    left: rows of its tables that were left out. notes: what its file says beside tables, line by line. excerpts, prose:
-    of a document, logs that it quotes and its text."""
+    left: rows of its tables that were left out. notes: what its file says beside tables, line by line. excerpts, named,
+    prose: of a document, logs that it quotes, the numbers with a name in its code, and its text."""
 
     name: str
     cells: Sequence[Cell]
@@ -172,6 +174,7 @@ class Subject:
     unread: Mapping[str, str] = field(default_factory=dict)
     left: int = 0
     excerpts: Sequence[Excerpt] = ()
+    named: Mapping[str, Sequence[tuple[int, str]]] = field(default_factory=dict)
     prose: str = ""
     notes: Sequence[str] = ()
 
@@ -197,12 +200,13 @@ class Subject:
 
 
 def cell(figure: Figure, source: str, where: str) -> Cell:
-    """As printed: its digits leave half of the last one open."""
+    """As printed: its digits leave half of the last one open, those of a small whole number what may have been cut."""
     found = None if figure.origin == "chart" else number(figure.printed)
     if found is None or found[0] >= LARGEST:
         return Cell(figure, source, where, None)
     value, ulp = found
-    return Cell(figure, source, where, value, value - ulp / 2, value + ulp / 2)
+    cut = ulp == 1 and value < FEW and figure.quantity == "throughput"  # as printed with %d
+    return Cell(figure, source, where, value, value - ulp / 2, value + (ulp if cut else ulp / 2))
 
 
 def series(

@@ -11,10 +11,13 @@ from dlperf.audit.cells import Cell, Subject, counted, stated
 from dlperf.audit.excerpts import Excerpt, steady
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, of
 from dlperf.audit.logged import FIRST
+from dlperf.audit.reprints import slipped
 from dlperf.audit.scaling import NOISE
 
 #: above what the few lines of an excerpt leave to the others of its log
 LINES = 0.05
+#: of a cell that is held against a number of the same name
+DIGITS = 3
 #: times the steps of a log that may be claimed of it: beyond, it is another run's
 RUN = 3
 #: lines of steps from which on a quoted log may be all of it
@@ -32,7 +35,10 @@ def quoted(subject: Subject) -> Iterator[Finding]:
     """The figure that a quoted log is of, where that is known: the only one of its document, or of its size."""
     found: dict[int, tuple[Cell, list[Excerpt]]] = {}
     for one in subject.excerpts:
-        if EXAMPLE.search(one.above) or one.unit == "time" or not (one.total or len(steady(one)) > 1):
+        if EXAMPLE.search(one.above) or not (one.total or len(steady(one)) > 1):
+            continue
+        if one.unit == "time":
+            yield from _timed(subject, one)
             continue
         rates = _rates(subject, one)
         mine = _of_size(rates, one)
@@ -47,6 +53,37 @@ def quoted(subject: Subject) -> Iterator[Finding]:
             expected = f"{between}, as its log in line {_line(logs[0])} has"
             severity = ERROR if total or off > LINES else WARNING
             yield of(cell, severity, expected, f"{cell.figure.printed}, {100 * off:.1f} % apart")
+
+
+def named(subject: Subject) -> Iterator[Finding]:
+    """A column whose name is that of a number in a document's code, and has one cell."""
+    columns: dict[str, list[Cell]] = {}
+    for one in subject.cells if subject.named else ():
+        if one.value is not None and one.figure.origin != "log":
+            columns.setdefault(re.sub(r" ?\([^)]*\)$", "", headings.normal(one.figure.column)), []).append(one)
+    for name, cells in columns.items():
+        numbers = subject.named.get(name, ())
+        if len(cells) != 1 or len(numbers) != 1 or cells[0].digits < DIGITS:
+            continue
+        (line, printed), one = numbers[0], cells[0]
+        value = float(printed)
+        if not one.low <= value <= one.high and value and NOISE < abs(one.number / value - 1) < OTHER - 1:
+            severity = ERROR if slipped(printed, one.figure.printed) else WARNING
+            yield of(one, severity, f"{printed}, as line {line} has of “{name}”", one.figure.printed)
+
+
+def _timed(subject: Subject, log: Excerpt) -> Iterator[Finding]:
+    """The only rate of its size, of a known batch, against the times of a log's steps."""
+    mine = _of_size([one for one in subject.rates if one.number], log)
+    batch = mine[0].global_batch if len(mine) == 1 else ("", None)
+    if batch[0] != "global" or not batch[1] or counted(mine[0].figure.unit) not in ("rows", ""):
+        return
+    one = mine[0]
+    each = [rate * batch[1] for _, _, rate in steady(log)]
+    off = max(min(each) / one.high, one.low / max(each), 1.0) - 1
+    if LINES < off < OTHER - 1:
+        expected = f"{min(each):,.6g} to {max(each):,.6g}: {batch[1]:g} over the times in line {log.line} and below"
+        yield of(one, WARNING, expected, f"{one.figure.printed}, {100 * off:.1f} % apart")
 
 
 def _line(one: Excerpt) -> int:
@@ -222,6 +259,13 @@ RULES = (
         ERROR,
         "2 % as for super-linear, of a total that is printed; 5 % outside of all quoted lines; between, a warning",
         quoted,
+    ),
+    Rule(
+        "not what its code prints",
+        "A figure that has the name of a number in its document's code, as a log prints it, is that number.",
+        ERROR,
+        "2 % as for super-linear; an error where one digit is another or digits changed places",
+        named,
     ),
     Rule(
         "warm-up in a stated window",

@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dlperf.audit import steps
+from dlperf.audit import headings, steps
 from dlperf.audit.tables import Table, plain
 
 #: characters of a document's prose that rules look at
@@ -27,6 +27,10 @@ STEP_TIME = re.compile(
     r"(?:\b(?:step|iter\w*|batch)[ _-]?time\b\W{0,3}|\bEpoch: \[\d+\] ?\[ *\d+/\d+\]\s+Time\s+)"
     rf"({NUMBER})\s*(ms)?",
     re.IGNORECASE,
+)
+#: a number with its name
+NAMED = re.compile(
+    r"(?P<name>\b[A-Za-z][\w.]{3,60})['\"]?\s{0,9}[:=]\s{0,9}(?P<number>\d{1,15}(?:\.\d{1,15})?)(?![\d.:])"
 )
 #: what a log says where it ends, and a text above the end of one, or all of it
 ENDED = re.compile(
@@ -60,6 +64,16 @@ class Excerpt:
 
 def excerpts(text: str) -> list[Excerpt]:
     return [made for line, above, block in _blocks(text) if (made := _excerpt(line, above, block))]
+
+
+def named(text: str) -> dict[str, list[tuple[int, str]]]:
+    """Of all blocks of code the numbers that stand behind a name, `name: 1.5` or `name=1.5`, each with its line."""
+    found: dict[str, list[tuple[int, str]]] = {}
+    for line, _, block in _blocks(text):
+        for number, told in enumerate(block, line):
+            for one in NAMED.finditer(told[:2000]):
+                found.setdefault(headings.normal(one["name"]), []).append((number, one["number"]))
+    return found
 
 
 def prose(text: str) -> str:

@@ -92,9 +92,10 @@ def file(path: Path, name: str = "") -> Subject:
             labels |= of_log
         made_ = [of(figure, name, "") for figure in figures]
         notes = tuple(dict.fromkeys(line for one in found_ for line in one.notes))
-        prose = excerpts.prose(text) if path.suffix.lower() in DOCUMENTS else ""
-        made = Subject(name, made_, labels=labels, plain=True, left=left)
-        return replace(made, excerpts=quoted, prose=prose, notes=notes)
+        made = Subject(name, made_, labels=labels, plain=True, left=left, notes=notes)
+        if path.suffix.lower() not in DOCUMENTS:
+            return made
+        return replace(made, excerpts=quoted, named=excerpts.named(text), prose=excerpts.prose(text))
     except ValueError as error:
         raise UsageError([Problem(str(path), "", says=f"{error}.")]) from None
 

@@ -10,7 +10,7 @@ from dlperf.audit.tables import Table
 
 #: of a line of a log: its step, its loss, when it was written
 _STEP = re.compile(
-    r"^(\d{1,9})\s+images/sec|\bEpoch: \[\d+\] ?\[ *(\d{1,9})/|"
+    r"^(\d{1,9})\s+images/sec|(?:\bEpoch:? \[\d+\] ?|^\s*)\[ *(\d{1,9})/\d+\]|"
     r"\b(?:global[_ ]?)?(?:step|iter(?:ation)?|batch)s?\b[\"']?\s*[:=#]?\s*\[?\s*(\d{1,12})",
     re.IGNORECASE,
 )

@@ -34,6 +34,8 @@ ELSE = re.compile(
     r"was|were|had|inference|paid|after|on top|faster|slower)\b|[~≈<>]",
     re.IGNORECASE,
 )
+#: of a sentence, each number of devices
+SIZED = re.compile(r"\d[ -]*(?:gpus?|devices?|cards?)\b|\d ?[x×]? ?[A-Z]\d00s?\b", re.IGNORECASE)
 #: share that an inexact copy of a figure may be off it
 COPY = 0.05
 
@@ -105,7 +107,7 @@ def in_the_text(subject: Subject) -> Iterator[Finding]:
     for sentence in re.split(r"[.;!?]\s|\n", subject.prose):
         found = list(RATE.finditer(sentence))
         size = headings.size(sentence)[1]
-        if len(found) != 1 or not size or len(re.findall(r"\d[ -]*(?:gpus?|devices?|cards?)\b", sentence, re.I)) != 1:
+        if len(found) != 1 or not size or len(SIZED.findall(sentence)) != 1:
             continue
         printed, unit = found[0]["number"], counted(found[0]["unit"])
         value, ulp = number(printed) or (0.0, 1.0)
