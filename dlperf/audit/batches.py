@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import combinations
 
+from dlperf.audit import headings
 from dlperf.audit.cells import SECONDS, Cell, Subject, stated
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, merged, of
 from dlperf.audit.headings import normal
@@ -19,6 +20,7 @@ FAR = 1.25
 #: and where it says that it is one
 OWN = 1.12
 NUMBERS = re.compile(r"\d{1,12}(?:\.\d+)?")
+THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 
 
 def global_batch(subject: Subject) -> Iterator[Finding]:
@@ -69,7 +71,8 @@ def _told(one: Cell, heads: Sequence[str]) -> dict[tuple[str, str], list[float]]
         for head, part in zip(heads, parts, strict=True):
             what = "global" if re.search("global.*batch", head, re.IGNORECASE) else ""
             what = "accumulated" if re.search("accumulated batch", head, re.IGNORECASE) else what
-            numbers = [float(number) for number in NUMBERS.findall(part)]
+            whole = part if len(headings.order(head)) == 2 else THOUSANDS.sub("", part)  # else one for each precision
+            numbers = [float(number) for number in NUMBERS.findall(whole)]
             if what and numbers:
                 found.pop((what, ""), None)
                 found[what, head] = _of_precision(one.figure.precision, head, numbers)

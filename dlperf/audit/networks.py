@@ -38,6 +38,8 @@ PARAMETERS = {
 }
 #: a size in a name: 7B, 6.7b, 350M
 NAMED = re.compile(r"(?<![\d.x×])(\d{1,4}(?:\.\d{1,3})?)[ -]?(b|bn|billion|m|million)(?![a-z0-9/])", re.IGNORECASE)
+#: between sizes of one name, of which one is rounded
+ALIKE = 1.1
 #: of a unit, that it counts rows of text
 TEXT = re.compile(r"seq|sentence", re.IGNORECASE)
 MILLIONS, BILLIONS = 1e6, 1e9
@@ -97,9 +99,13 @@ def parameters(one: Cell) -> tuple[float | None, bool]:
         return known * MILLIONS, True
     for text in (one.figure.model, one.figure.system):
         sizes = {float(found[1]) * (BILLIONS if found[2][0] in "bB" else MILLIONS) for found in NAMED.finditer(text)}
-        if sizes:
-            return (sizes.pop() if len(sizes) == 1 else None), False
+        if sizes:  # 7B, and 6.74B
+            return (max(sizes, key=_digits) if max(sizes) < ALIKE * min(sizes) else None), False
     return None, False
+
+
+def _digits(size: float) -> int:
+    return len(f"{size:.12g}".strip("0"))
 
 
 @cache
@@ -117,7 +123,8 @@ def _ours(named: str, what: str, sequence: int) -> float | None:
     if what == "rows":
         return models.flops(model) if models.units(model) == 1 else None
     if what == "tokens" and models.units(model) > 1:
-        return models.flops(model) / models.units(model) / 2
+        both = 2 if models.family(model).COUNTED else 1
+        return models.flops(model) / models.units(model) / both
     return None
 
 

@@ -24,8 +24,8 @@ SCALES = {"g": 1e9, "t": 1e12, "p": 1e15}
 #: rows by which two columns are known to be in proportion, all but one: where that is arithmetic, and where FLOPs of a
 #: step may differ in what the table does not tell
 FEWEST, FEWEST_RATES = 3, 4
-#: by which a rate may be off for such a reason
-LOOSE = 0.03
+#: by which a rate may be off for such a reason, and where only two others tell the proportion
+LOOSE, LOOSER = 0.03, 0.10
 #: what a number of parameters and of layers may leave open where a source computes FLOPs of them
 ROUGH = 0.01
 #: by which FLOP/s are higher where activations are computed twice, which a row may do and others not
@@ -72,6 +72,8 @@ def out_of_proportion(subject: Subject) -> Iterator[Finding]:
             groups: dict[Hashable, list[tuple[Does, Does]]] = {}
             for row in rows.values():
                 a, b = ([does for one in row if (does := kind(one))] for kind in (above, below))
+                if len(b) > 1 and len(each := [does for does in b if does.cell.of_each]) == 1:
+                    b = each  # beside the same of all devices
                 if len(a) == len(b) == 1:
                     groups.setdefault(same(b[0].cell), []).append((a[0], b[0]))
             for several in groups.values():
@@ -86,15 +88,14 @@ def _odd(several: Sequence[tuple[Does, Does]], rates: bool) -> Iterator[tuple[Fi
     spans = [(a.low / b.high * (1 - ROUGH), a.high / max(b.low, 1e-12) * (1 + ROUGH)) for a, b in several]
     agree = [[x[0] <= y[1] and y[0] <= x[1] for x in spans] for y in spans]
     counts = [sum(row) for row in agree]
-    if len(several) < (FEWEST_RATES if rates else FEWEST) or sorted(counts) != [
-        1,
-        *[len(several) - 1] * (len(several) - 1),
-    ]:
+    if len(several) < FEWEST or sorted(counts) != [1, *[len(several) - 1] * (len(several) - 1)]:
         return
     at = counts.index(1)
     (a, b), other = several[at], several[1 if at == 0 else 0]
     times = (a.low + a.high) / (b.low + b.high) / ((other[0].low + other[0].high) / (other[1].low + other[1].high))
-    if any(abs(times / again - 1) < 0.05 for again in (AGAIN, 1 / AGAIN)) or (rates and abs(times - 1) < LOOSE):
+    if any(abs(times / again - 1) < 0.05 for again in (AGAIN, 1 / AGAIN)) or (
+        rates and abs(times - 1) < (LOOSE if len(several) >= FEWEST_RATES else LOOSER)
+    ):
         return
     expected = f"{a.cell.number / times:.4g}, in proportion to “{b.cell.figure.column}” ({b.cell.figure.printed})"
     found = f"{a.cell.figure.printed}, {times:.3g} times, unlike all of {len(several) - 1} other rows"
