@@ -17,6 +17,36 @@ SYNONYMS = {"sec": "s", "seconds": "s", "minutes": "min", "hours": "h", "hour": 
 SPREAD = re.compile(r"\s*(±|\+/-|\+-).*$")
 
 
+#: between the two columns that a heading names: A/B, A vs B, A over B
+_OVER = re.compile(
+    r"\s*(?:/|÷|\bvs\b\.?|\bversus\b|\bover\b|\bto\b|\bagainst\b|\brelative to\b|\bcompared (?:to|with)\b|"
+    r"\bdivided by\b|(?<=\s)[:–-](?=\s))\s*"
+)
+#: what else it says
+_RATIO = re.compile(
+    r"\b(speed-? ?ups?|ratios?|gains?|factors?|times|x|of|the|from|improvements?|throughputs?|latency|latencies|in|%|"
+    r"relative|performance|faster)\b|[()\[\]%]"
+)
+
+
+@headings.cache
+def pair(head: str, others: tuple[str, ...]) -> tuple[str, str] | None:
+    """The two columns that a heading names, as `amp / fp32` does beside `fp32 img/s` and `AMP img/s`: by all words of
+    each part, and by none that others have too."""
+    parts = [_words(_RATIO.sub(" ", part)) for part in _OVER.split(normal(head))]
+    if len(parts) != 2 or not all(parts) or headings.unit(head):
+        return None
+    told = {other: _words(normal(other)) for other in others if other != head}
+    found = [[other for other, words in told.items() if part <= words] for part in parts]
+    exact = [[other for other in several if told[other] == part] for several, part in zip(found, parts, strict=True)]
+    chosen = [a if len(a) == 1 else b for a, b in zip(exact, found, strict=True)]
+    return (chosen[0][0], chosen[1][0]) if [len(one) for one in chosen] == [1, 1] and chosen[0] != chosen[1] else None
+
+
+def _words(told: str) -> set[str]:
+    return set(re.findall(r"[^\W_]+(?:[.+][^\W_]+)*", told))
+
+
 def completed(figure: Figure, title: str = "") -> Figure:
     """A figure with what its labels say where its fields are empty, and other names of models."""
     words = f"{figure.column} {figure.row}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from dlperf.audit import headings
 from dlperf.audit.cells import SECONDS, Cell
+from dlperf.audit.fields import pair
 from dlperf.audit.ratio import NARROW, Ratio, compared, gains, percent, scale_of
 
 Row = tuple[Cell, Sequence[Cell]]
@@ -48,7 +48,7 @@ def _told(made: Sequence[Ratio]) -> bool:
 def _of_two_columns(several: Sequence[Row]) -> list[Ratio]:
     """Of the two columns that its heading names, in the order, and as a ratio or a gain, that most of its cells are."""
     heads = tuple(dict.fromkeys(one.figure.column for _, row in several for one in row))
-    named = headings.pair(several[0][0].figure.column, heads)
+    named = pair(several[0][0].figure.column, heads)
     if not named:
         return []
     slots = [(one, {other.figure.column: other for other in row if other.number > 0}) for one, row in several]

@@ -32,7 +32,7 @@ NUMBERS = (
     ("dataset", r"data ?-?set size|(images|samples|examples|records) (in|of|per) (the )?(data ?set|epoch)"),
     (
         "ran",
-        r"(steps?|iters?|iterations?) (run|ran|logged|executed|completed|done|finished|recorded)|"
+        r"(steps?|iters?|iterations?) (run|ran|logged|listed|executed|completed|done|finished|recorded)|"
         r"(ran|run|logged|executed|completed|done|finished|recorded|actual)( num)? (steps?|iters?|iterations?)",
     ),
     (
@@ -52,6 +52,7 @@ WORDS = (
     ("precision", r"^(precision|dtype|data ?type|math( mode)?|amp|compute type)$"),
     ("estimator", r"estimator|aggregation|^statistic$|^metric$|averag(ed|ing)|^how (measured|computed)$"),
     ("unit", r"^units?$"),
+    ("listed", r"^listed step times$"),
     ("clip", r"clip"),
     ("loss_scale", r"loss ?-?scal"),
     ("optimizer", r"^optimi[sz]er$"),
@@ -101,7 +102,8 @@ QUANTITIES = (
 )
 _COUNTED = (
     "images?|imgs?|im|samples?|sentences?|sequences?|seqs?|tokens?|toks?|tks|words?|steps?|lines?|examples?|iters?|"
-    "iterations?|it|records?|instances?|ins|pairs|frames?|batches|queries"
+    "iterations?|it|records?|instances?|ins|pairs|frames?|batches|queries|utterances?|clips?|videos?|graphs?|molecules?|"
+    "documents?|docs?"
 )
 #: what a rate is of a part of: a device, by its names, or a node
 DEVICE = "gpu|device|card|chip|accelerator|core|tpu|hpu|npu|gcd|worker|trainer|rank|process|socket"
@@ -299,6 +301,7 @@ def device(told: str) -> str:
 @cache
 def framework(told: str) -> str:
     found = [name for name, pattern in FRAMEWORKS if re.search(pattern, told, re.IGNORECASE)]
+    found = [name for name in found if name != "keras"] or found  # on one of the others
     return found[0] if len(found) == 1 else ""
 
 
@@ -307,9 +310,13 @@ def estimator(told: str) -> str:
     return next((name for name, pattern in ESTIMATED if re.search(pattern, told, re.IGNORECASE)), "")
 
 
+_PLURAL = re.compile(r"(?<=[A-Z]\d00)s\b")
+
+
 @cache
 def size(told: str) -> tuple[int | None, int | None]:
-    """Nodes and all devices that a text tells: 4n8g, 2 nodes (16 GPUs), 8x V100, 2x 8x A100."""
+    """Nodes and all devices that a text tells: 4n8g, 2 nodes (16 GPUs), 8x V100, 2x 8x A100, 32 V100s."""
+    told = _PLURAL.sub("", told)
     if found := SIZE.search(told):
         nodes, each = int(found[1]), int(found[2])
         return nodes or None, (each if found[3] in "dD" else nodes * each) or None
@@ -339,36 +346,6 @@ def batch(told: str) -> tuple[str, str]:
         return "", ""
     number, whole = found.pop()
     return number, "global" if whole else "device"
-
-
-#: between the two columns that a heading names: A/B, A vs B, A over B
-_OVER = re.compile(
-    r"\s*(?:/|÷|\bvs\b\.?|\bversus\b|\bover\b|\bto\b|\bagainst\b|\brelative to\b|\bcompared (?:to|with)\b|"
-    r"\bdivided by\b|(?<=\s)[:–-](?=\s))\s*"
-)
-#: what else it says
-_RATIO = re.compile(
-    r"\b(speed-? ?ups?|ratios?|gains?|factors?|times|x|of|the|from|improvements?|throughputs?|latency|latencies|in|%|"
-    r"relative|performance|faster)\b|[()\[\]%]"
-)
-
-
-@cache
-def pair(head: str, others: tuple[str, ...]) -> tuple[str, str] | None:
-    """The two columns that a heading names, as `amp / fp32` does beside `fp32 img/s` and `AMP img/s`: by all words of
-    each part, and by none that others have too."""
-    parts = [_words(_RATIO.sub(" ", part)) for part in _OVER.split(normal(head))]
-    if len(parts) != 2 or not all(parts) or unit(head):
-        return None
-    told = {other: _words(normal(other)) for other in others if other != head}
-    found = [[other for other, words in told.items() if part <= words] for part in parts]
-    exact = [[other for other in several if told[other] == part] for several, part in zip(found, parts, strict=True)]
-    chosen = [a if len(a) == 1 else b for a, b in zip(exact, found, strict=True)]
-    return (chosen[0][0], chosen[1][0]) if [len(one) for one in chosen] == [1, 1] and chosen[0] != chosen[1] else None
-
-
-def _words(told: str) -> set[str]:
-    return set(re.findall(r"[^\W_]+(?:[.+][^\W_]+)*", told))
 
 
 @cache

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from dlperf.audit import headings, networks
 from dlperf.audit.cells import model_of
-from dlperf.audit.fields import SPREAD, first_number, number_of, size_of, unit_of, whole_number
+from dlperf.audit.fields import SPREAD, first_number, number_of, pair, size_of, unit_of, whole_number
 from dlperf.audit.headings import normal
 from dlperf.audit.tables import MARK, Table
 from dlperf.figures.published import Figure, number
@@ -26,7 +26,7 @@ SIZES = {"devices", "nodes", "per_node", "parallel", "batch"}
 #: what a row tells that becomes an option of its figures
 OPTIONS = (
     *("sequence", "global_batch", "accumulated", "runs", "ran", "epoch_steps", "warmup", "dataset", "parallel"),
-    *("clip", "loss_scale", "optimizer", "data", "params", "image_size", "throttled"),
+    *("clip", "loss_scale", "optimizer", "data", "params", "image_size", "throttled", "listed"),
 )
 #: a first column of numbers that are no devices
 STEPS = re.compile(r"step|iter|epoch|pass\b|time|seed|run|thread|layer|\bid\b|date|year|version|rank", re.IGNORECASE)
@@ -112,7 +112,7 @@ class Read:
 
     @cached_property
     def labels(self) -> list[int]:
-        return [at for at, kind in enumerate(self.kinds) if kind != "figure"]
+        return [at for at, kind in enumerate(self.kinds) if kind not in ("figure", "listed")]
 
     @cached_property
     def unit(self) -> str:
@@ -147,7 +147,7 @@ class Read:
         figures_ = [at for at, kind in enumerate(self.kinds) if kind == "figure"]
         heads = tuple(self.table.head[at] for at in figures_)
         unknown = [at for at in figures_ if headings.quantity(self.table.head[at]) in ("", "other")]
-        return {at for at in unknown if headings.pair(self.table.head[at], heads)}
+        return {at for at in unknown if pair(self.table.head[at], heads)}
 
     @cached_property
     def timed(self) -> bool:
@@ -196,8 +196,10 @@ class Read:
         """What a row says of all its figures; of batches also the heading, as `batch head`."""
         told: dict[str, str] = {}
         free = []
-        for at in self.labels:
-            kind, cell = self.kinds[at], row[at]
+        for at, kind in enumerate(self.kinds):
+            if kind == "figure":
+                continue
+            cell = row[at]
             if kind != "label" and cell and not (self.sharded and "batch" in kind):
                 told.setdefault(kind, cell)
                 told.setdefault(f"{kind} head", self.table.head[at])
@@ -338,13 +340,17 @@ class Read:
         return batch, of
 
     def _note(self, marks: Collection[str]) -> str:
-        """The estimator that a footnote tells, of what has its mark, or of all."""
-        for note in (self.table.title, *self.table.notes):
-            marked = re.match(r"\s*(\[\^?\w{1,3}\]|\\?\*+|[†‡§¹²³])", note)
-            mine = marked[0].strip(" \\") in marks if marked else not marks
-            told = headings.estimator(re.split(r"[;.]\s", note)[0] if marked else note) if mine else ""
+        """The estimator that a footnote tells, of what has its mark, or of all: where no mark has another, of all only
+        that which is never right."""
+        lines = (self.table.title, *self.table.notes)
+        parts = [part for line in lines for part in re.split(r"(?<=[.;]) +(?=\\?[*†‡\[])", line)]
+        marked = [(part, re.match(r"\s*(\[\^?\w{1,3}\]|\\?\*+|[†‡§¹²³])", part)) for part in parts]
+        several = any(mark and headings.estimator(part) for part, mark in marked)
+        for part, mark in marked:
+            mine = mark[0].strip(" \\") in marks if mark else not marks
+            told = headings.estimator(re.split(r"[;.]\s", part)[0] if mark else part) if mine else ""
             if told:
-                return told if told == "mean_of_rates" or marked else ""
+                return told if told == "mean_of_rates" or mark or several else ""
         return ""
 
 
