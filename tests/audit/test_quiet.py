@@ -20,6 +20,34 @@ QUIET = {
 | min | 30.7008 | (1024, 1024) |
 | nansum | 35.4 | (1024, 1024) |
 """,
+    "decimal commas.tsv": "GPUs\tBilder/s\tBeschleunigung\n1\t367,29\t1,00\n8\t2887,65\t7,86\n32\t10917,09\t29,72\n",
+    "whole numbers that are cut.md": """\
+| # GPUs | GlobalBatchSize | Throughput (S/s) | Throughput (T/s) |
+|---|---|---|---|
+| 8 | 16 | 18 | 38336 |
+| 32 | 64 | 75 | 153960 |
+| 64 | 128 | 150 | 307209 |
+""",
+    "step_ms of two back ends.csv": "gpus,backend,step_ms,efficiency\n1,nccl,210.0,1.000\n8,nccl,221.0,0.950\n",
+    "frameworks below one interface.md": """\
+| GPUs | Batch Size | Keras-MXNet (img/sec) | Keras-TensorFlow (img/sec) |
+|---|---|---|---|
+| 1 | 32 | 135 | 52 |
+| 4 | 128 | 536 | 162 |
+""",
+    "global batches with commas.md": """\
+| GPUs | Batch / GPU | Global batch | img/s |
+|---|---|---|---|
+| 8 | 256 | 2,048 | 7,908 |
+| 32 | 256 | 8,192 | 30,216 |
+""",
+    "efficiencies of rates beside those of each.md": """\
+| GPUs | samples/s | Speedup | Scaling efficiency | samples/s per GPU |
+|---|---|---|---|---|
+| 1 | 397.64 | 1.00 | 100.0% | 397.6 |
+| 8 | 3130.34 | 7.87 | 98.4% | 391.3 |
+| 32 | 12411.97 | 31.21 | 97.5% | 387.9 |
+""",
     "an average of totals.csv": "step,samples,seconds\n1,256,0.5\n2,256,0.25\n3,256,1.0\naverage,768,1.75\n",
     "times past midnight.csv": "run,start,end,images/s\na,23:58:10,00:02:02,120.2\nb,00:05:40,00:09:33,120.4\n",
     "steps past midnight.csv": "step,written at,img/s\n1,23:59:10,99.1\n2,00:00:02,99.4\n3,00:00:54,99.0\n",
