@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
@@ -18,6 +19,8 @@ ALIKE = 0.8
 SCHEDULE = re.compile(r"[_\- ]\d+ ?(x|e|ep|epochs?)\b", re.IGNORECASE)
 #: pairs of cells of a table that may have the same digits by chance, for such a pair to be told
 RARE = 0.05
+#: cells whose spread tells how near each other they are, as the steps of one run
+MANY = 8
 
 #: cells of a part of a table, by their digits
 Printed = dict[str, Cell]
@@ -129,7 +132,10 @@ def _telling(cells: Sequence[Cell]) -> list[Cell]:
     """Those with so many digits that hardly a pair of so many cells has the same ones by chance."""
     cells = [one for one in cells if not one.of_log and _of_its_own(one)]
     pairs = len(cells) * (len(cells) - 1) / 2
-    return [one for one in cells if pairs / (9 * 10.0 ** max(0, one.digits - 1)) < RARE]
+    numbers = sorted(one.number for one in cells)
+    few = len(cells) // 10  # at either end, left out
+    span = numbers[-1 - few] - numbers[few] if len(cells) >= MANY else math.inf
+    return [one for one in cells if pairs / min(9 * 10.0 ** max(0, one.digits - 1), max(1.0, span / one.ulp)) < RARE]
 
 
 def _alike(cells: Sequence[Cell], expected: str, plain: bool) -> Iterator[Finding]:
