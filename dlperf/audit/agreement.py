@@ -12,6 +12,9 @@ from dlperf.audit.cells import NOTES, SECONDS, Cell, Subject, counted
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, of
 from dlperf.audit.scaling import NOISE
 
+#: what other steps of a log may give
+WINDOWS = 0.015
+
 
 def tables_disagree(subject: Subject) -> Iterator[Finding]:
     told = list(configurations(subject).values())
@@ -67,7 +70,8 @@ def not_in_the_log(subject: Subject) -> Iterator[Finding]:
     if not logs:
         return
     told = [one for one in subject.rates if not _is_log(one) and one.number]
-    mine = {id(one): [log for log in logs_of(one, logs) if may_be_of(log, one)] for one in told}
+    alone = len({log.figure.framework for several in logs.values() for log in several}) == 1
+    mine = {id(one): [log for log in logs_of(one, logs) if may_be_of(log, one, alone)] for one in told}
     claims: dict[int, set[Hashable]] = {}
     for one in told:
         for log in mine[id(one)]:
@@ -75,6 +79,8 @@ def not_in_the_log(subject: Subject) -> Iterator[Finding]:
     for one in told:
         if own := [log for log in mine[id(one)] if len(claims[id(log)]) == 1]:
             yield from _against(one, own)
+        elif not mine[id(one)]:
+            yield from _of_another_batch(one, [log for log in logs_of(one, logs) if _but_batch(log, one, alone)])
 
 
 def logs_of(one: Cell, logs: Mapping[int | None, Sequence[Cell]]) -> Sequence[Cell]:
@@ -82,26 +88,55 @@ def logs_of(one: Cell, logs: Mapping[int | None, Sequence[Cell]]) -> Sequence[Ce
     return [*logs.get(one.size, ()), *(logs.get(None, ()) if one.size else ())]
 
 
-def may_be_of(log: Cell, one: Cell) -> bool:
-    """Whether nothing that both tell differs; one of them may have samples in a second for images."""
+def _of_another_batch(one: Cell, logs: Sequence[Cell]) -> Iterator[Finding]:
+    """A figure that is that of a log in all but its batch."""
+    near = [log for log in logs if abs(one.number / log.number - 1) < NOISE and log.batch[0] == one.batch[0]]
+    if near and one.figure.batch and len({log.batch for log in logs}) == 1:
+        expected = f"a batch of {near[0].figure.batch}, as its log tells ({near[0].where})"
+        yield of(one, ERROR, expected, f"{one.figure.batch}; {near[0].figure.printed} there, {one.figure.printed} here")
+
+
+def may_be_of(log: Cell, one: Cell, alone: bool = False) -> bool:
+    """Whether nothing that both tell differs; one of them may have samples in a second for images. alone: whether there
+    is no log of another framework, so that a table need not name it."""
+    batches = log.batch == one.batch or not (log.batch[1] and one.batch[1])
+    return batches and _but_batch(log, one, alone)
+
+
+def _but_batch(log: Cell, one: Cell, alone: bool) -> bool:
     a, b = log.figure, one.figure
     pairs = (
-        *((getattr(a, name), getattr(b, name)) for name in ("model", "precision", "framework")),
+        *((getattr(a, name), getattr(b, name)) for name in ("model", "framework")),
+        (HALF.get(a.precision, a.precision), HALF.get(b.precision, b.precision)),
         (a.options.get("sequence"), b.options.get("sequence")),
         (counted(a.unit) if a.unit else "", counted(b.unit) if b.unit else ""),
     )
-    batches = log.batch == one.batch or not (log.batch[1] and one.batch[1])
     systems = _system(log), _system(one)
-    alike = (a.framework and b.framework) or systems[0] <= systems[1] or systems[1] <= systems[0]
-    return batches and bool(alike) and all(x == y or not x or not y for x, y in pairs)
+    named = alone or (a.framework and b.framework)
+    alike = named or systems[0] <= systems[1] or systems[1] <= systems[0]
+    return bool(alike) and all(x == y or not x or not y for x, y in pairs)
+
+
+#: what tables call mixed precision
+HALF = {"fp16": "amp"}
 
 
 def _against(one: Cell, logs: Sequence[Cell]) -> Iterator[Finding]:
     nearest = min(logs, key=lambda log: abs(log.number - one.number))
+    totals = [log for log in logs if log.figure.estimator == "samples_over_seconds"]
+    if nearest.figure.estimator == "mean_of_rates" and totals and not one.figure.estimator:
+        total = min(totals, key=lambda log: abs(log.number - one.number))
+        apart = one.number / total.number - 1
+        if abs(one.number - nearest.number) <= one.ulp + nearest.ulp and abs(apart) > NOISE:
+            expected = f"{total.figure.printed}: samples over seconds of its log ({total.where})"
+            yield of(one, ERROR, expected, f"{one.figure.printed}: a mean of rates, {100 * apart:+.1f} %")
+            return
     inside = min(log.low for log in logs) <= one.high and one.low <= max(log.high for log in logs)
     if inside or estimators_differ(one, nearest):
         return
     apart = abs(one.number / nearest.number - 1)
+    if apart < WINDOWS:
+        return
     above = "above" if one.number > nearest.number else "below"
     count = f"the nearest of {len(logs)} logs" if len(logs) > 1 else "as its log gives"
     expected = f"{nearest.figure.printed}, {count} ({nearest.where})"

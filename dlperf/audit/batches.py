@@ -19,6 +19,8 @@ WORK = ("clip", "loss_scale", "data", "task", "asp", "dgc", "optimizer", "vocabu
 FAR = 1.25
 #: and where it says that it is one
 OWN = 1.12
+#: times that a time in another unit is off
+OF_UNITS = re.compile(r", (0\.00(1|09\d\d?|10\d?)|(1|0\.99\d?|1\.0\d)e\+03) times")
 NUMBERS = re.compile(r"\d{1,12}(?:\.\d+)?")
 THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 
@@ -28,10 +30,10 @@ def global_batch(subject: Subject) -> Iterator[Finding]:
     for table, cells in subject.tables.items():
         heads = [part.strip() for part in subject.labels.get(table, "").split("|")]
         seen: set[Hashable] = set()
-        for one in cells:
+        for one in sorted(cells, key=lambda one: one.figure.quantity != "throughput"):
             figure = one.figure
             key = figure.row, figure.precision, figure.batch
-            if figure.quantity != "throughput" or figure.batch_of != "device" or key in seen:
+            if figure.batch_of != "device" or key in seen:
                 continue
             seen.add(key)
             told = _told(one, heads)
@@ -99,7 +101,11 @@ def samples_in_a_step(subject: Subject) -> Iterator[Finding]:
         told = [list(_in_a_step(row)) for row in rows.values()]
         held = [found for several in told for found in several]
         wrong = [found for found in held if found]
-        if len(held) < 2 or len(wrong) * 2 <= len(held):
+        if (
+            len(held) < 2
+            or len(wrong) * 2 <= len(held)
+            or all(found and OF_UNITS.search(found.found) for found in held)
+        ):
             yield from (found for found in wrong if found)
 
 
@@ -158,11 +164,13 @@ def batches(subject: Subject) -> Iterator[Finding]:
     """On one number of devices, what systems compare; of one system, a single size with another batch."""
     for cells in subject.tables.values():
         groups: dict[Hashable, list[Cell]] = {}
+        sized = any(one.size for one in cells)
         for one in cells:
             figure = one.figure
             if figure.quantity == "throughput" and one.number and one.batch[1]:
                 of_what = figure.model, figure.precision, figure.options.get("sequence"), figure.device
-                key = (*of_what, one.size or figure.row)
+                frameworks = figure.framework and not sized  # of what they differ in alone
+                key = (*of_what, one.size or (figure.system if frameworks else figure.row))
                 groups.setdefault(key, []).append(one)
         odd = [several for several in groups.values() if _apart(several, lambda one: one.batch)]
         if odd:
@@ -310,7 +318,7 @@ def mean_of_rates(subject: Subject) -> Iterator[Finding]:
     """One finding for each table."""
     found: dict[str, list[Cell]] = {}
     for one in subject.rates:
-        if one.figure.estimator == "mean_of_rates":
+        if one.figure.estimator == "mean_of_rates" and not one.of_log:  # which has the other, too
             found.setdefault(one.figure.table, []).append(one)
     for table, cells in found.items():
         others = {one.figure.column for one in subject.tables[table] if one.figure.estimator != "mean_of_rates"}

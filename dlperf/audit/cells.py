@@ -21,7 +21,17 @@ NOTES = frozenset(
     [
         *("start_ms", "stop_ms", "fail", "n", "sem", "std", "peak_memory", "score", "weight", "notes", "batch_file"),
         *("key", "step", "from_end", "runs", "across_runs", "benchmarks", "over", "heading", "source_label", "epochs"),
-        *("ran", "ran_steps", "steps_run", "steps_ran", "logged_steps", "epoch_steps", "warmup", "global_batch"),
+        *(
+            "ran",
+            "ran_steps",
+            "steps_run",
+            "steps_ran",
+            "logged_steps",
+            "epoch_steps",
+            "warmup",
+            "global_batch",
+            "whole_batch",
+        ),
         *("accumulated", "parameters"),
     ]
 )
@@ -315,6 +325,8 @@ def model_of(name: str) -> str:
         return "resnet50"
     if plain in ("vgg16", "gpt2", "gpt2medium", "gpt2large", "gpt2xl"):
         return plain.replace("gpt2", "gpt2_") if len(plain) > len("gpt2") and plain != "vgg16" else plain
+    if found := re.fullmatch(r"seresne(x?)t(50)", plain):
+        return f"se_resne{found[1]}t50"
     if found := re.fullmatch(r"bert(base|large)?(pretraining|pretrain)?", plain):
         return f"bert_{found[1] or 'base'}" if found[1] else name
     return models.ALIASES.get(name.lower(), name)

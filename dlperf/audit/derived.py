@@ -10,13 +10,11 @@ from dlperf.audit.cells import SECONDS, Cell, Subject, counted, model_of
 from dlperf.audit.findings import ERROR, LAST_DIGIT, WARNING, Finding, Rule, merged, of
 from dlperf.audit.ratio import Ratio, compared, percent
 from dlperf.audit.ratios import ratios
-from dlperf.audit.scaling import NOISE
+from dlperf.audit.scaling import NOISE, STRONG
 from dlperf.figures.published import PRECISIONS
 
 #: training images of ImageNet (ILSVRC 2012)
 IMAGENET = 1_281_167
-#: of a heading, that a batch is shared by more devices, so that each has less
-STRONG = re.compile(r"\bstrong\b", re.IGNORECASE)
 #: rows within which a swapped cell is looked for
 NEAR = 5
 #: above what its epochs take at the printed rate a time has something else in it; below it cannot be

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from dlperf.audit import headings, steps
 from dlperf.audit.cells import Cell, Subject, counted, stated
+from dlperf.audit.claims import NUMBER, claims, steps_of
 from dlperf.audit.excerpts import Excerpt, steady
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, of
 from dlperf.audit.logged import FIRST
@@ -50,7 +51,7 @@ def quoted(subject: Subject) -> Iterator[Finding]:
         if NOISE < off < OTHER - 1:
             total = len(logs) == 1 and logs[0].total is not None
             between = f"{low:,.6g}" if total else f"{low:,.6g} to {high:,.6g}"
-            expected = f"{between}, as its log in line {_line(logs[0])} has"
+            expected = f"{between}, as its log in {logs[0].at(_line(logs[0]))} has"
             severity = ERROR if total or off > LINES else WARNING
             yield of(cell, severity, expected, f"{cell.figure.printed}, {100 * off:.1f} % apart")
 
@@ -75,15 +76,27 @@ def named(subject: Subject) -> Iterator[Finding]:
 def _timed(subject: Subject, log: Excerpt) -> Iterator[Finding]:
     """The only rate of its size, of a known batch, against the times of a log's steps."""
     mine = _of_size([one for one in subject.rates if one.number], log)
-    batch = mine[0].global_batch if len(mine) == 1 else ("", None)
-    if batch[0] != "global" or not batch[1] or counted(mine[0].figure.unit) not in ("rows", ""):
+    batch = _in_a_step(mine[0]) if len({one.figure.row for one in mine}) == 1 else None
+    if not batch:
         return
     one = mine[0]
-    each = [rate * batch[1] for _, _, rate in steady(log)]
+    each = [rate * batch for _, _, rate in steady(log)]
     off = max(min(each) / one.high, one.low / max(each), 1.0) - 1
     if LINES < off < OTHER - 1:
-        expected = f"{min(each):,.6g} to {max(each):,.6g}: {batch[1]:g} over the times in line {log.line} and below"
+        expected = f"{min(each):,.6g} to {max(each):,.6g}: {batch:g} over the times in {log.at(log.line)} and below"
         yield of(one, WARNING, expected, f"{one.figure.printed}, {100 * off:.1f} % apart")
+
+
+def _in_a_step(one: Cell) -> float | None:
+    """What its rate counts, in a step of a batch that is known."""
+    what, _, part = counted(one.figure.unit).partition(" per ")
+    kind, number = one.global_batch
+    if not number and (number := stated(one.figure.options.get("whole_batch", ""))):
+        kind = "global"
+    length = stated(one.figure.options.get("sequence", "")) if what == "tokens" else 1.0
+    if kind != "global" or not number or not length or what not in ("rows", "tokens", "") or part not in ("", "device"):
+        return None
+    return number * length / (one.devices if part else 1) if one.devices or not part else None
 
 
 def _line(one: Excerpt) -> int:
@@ -134,7 +147,7 @@ def windows(subject: Subject) -> Iterator[Finding]:
         for one, found in told:
             since, until = (int(each.replace(",", "")) for each in found.groups())
             if since <= first[1] <= until and first[2] * FIRST < usual and first[1] - since < 2:
-                slow = f"step {first[1]} is {usual / first[2]:.3g} times as slow (line {first[0]})"
+                slow = f"step {first[1]} is {usual / first[2]:.3g} times as slow ({log.at(first[0])})"
                 yield of(one, WARNING, f"steps {since} to {until} without a warm-up", slow)
                 break
 
@@ -151,41 +164,16 @@ def ended(subject: Subject) -> Iterator[Finding]:
         whole = log.ended or (len(log.table.rows) >= LEAST_LINES and not log.cut and steps.begins(log.table))
         if not whole or most is None or EXAMPLE.search(log.above):
             continue
-        claims = [(claimed, one) for one in _of_size(subject.rates, log) if (claimed := stated(one.figure.steps))]
-        timed, warm = _claims(subject.prose, "steps"), _claims(subject.prose, "warmup")
-        if not claims and timed:
-            claims = [(max(timed) + max(warm, default=0), one) for one in _of_size(subject.rates, log)]
-        claimed, one = min(claims, key=lambda each: each[0], default=(0.0, None))
+        told = [(claimed, one) for one in _of_size(subject.rates, log) if (claimed := stated(one.figure.steps))]
+        if not told and (said := steps_of(subject.prose)):
+            told = [(said, one) for one in _of_size(subject.rates, log)]
+        claimed, one = min(told, key=lambda each: each[0], default=(0.0, None))
         if one and most < claimed <= most * (RUN if log.ended else 2):
             severity, unless = (ERROR, "") if log.ended else (WARNING, ", unless its end was left out")
-            found = f"at most {most} ran, by the log in line {log.line}{unless}"
+            found = f"at most {most} ran, by the log in {log.at(log.line)}{unless}"
             yield of(one, severity, f"{claimed:g} steps, as stated", found)
 
 
-_NUMBER = r"\d{1,3}(?:,\d{3})+|\d+"
-_WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
-_NUMBERS = {name: number for number, name in enumerate(_WORDS, 1)} | {"twenty": 20, "fifty": 50, "hundred": 100}
-_ANY = rf"(?P<number>{_NUMBER}|{'|'.join(_NUMBERS)})"
-_STEPS = r"(?:steps|iterations|iters|batches|mini-?batches)\b(?! (?:per|a|each) (?:epoch|second))"
-#: what a text says of all its figures, by what cells have of it
-CLAIMS = {
-    "steps": re.compile(
-        rf"(?<![\w.,-])(?<!first )(?<!last )(?<!every )(?<!after )(?<!initial )(?<!log_every=){_ANY}[ -]+"
-        rf"(?:(?:training|timed|measured|consecutive|full|optimi[sz]er|global)[ -])?{_STEPS}",
-        re.IGNORECASE,
-    ),
-    "warmup": re.compile(
-        rf"(?:{_ANY}|first (?P<first>{_NUMBER}))[ -]+(?:steps |iterations |batches )?(?:of |as |for |are )?warm-?up|"
-        rf"warm-?up (?:phase |period )?(?:of |for |=|: ?)?(?P<after>{_NUMBER})",
-        re.IGNORECASE,
-    ),
-    "runs": re.compile(
-        rf"(?<![\w.,-]){_ANY} (?:independent |separate |repeated |full |identical )?"
-        r"(?:runs|repetitions|repeats|trials)\b|"
-        rf"\brepeated (?P<after>{_NUMBER}|{'|'.join(_NUMBERS)}) times",
-        re.IGNORECASE,
-    ),
-}
 ALL = re.compile(r"\b(each|every|all|any|always|same|throughout|per (case|run|configuration|row|cell|figure))\b", re.I)
 
 
@@ -194,30 +182,16 @@ OF_DEVICES = re.compile(
 )
 
 
-#: what stands before a number of steps that is of a warm-up
-WARM = re.compile(r"\bwarm-?(ed )?up\W+(\w+\W+){0,2}$", re.IGNORECASE)
-
-
-def _claims(prose: str, what: str) -> list[float]:
-    told = CLAIMS[what].finditer(prose)
-    return [_number(one) for one in told if what != "steps" or not WARM.search(prose[: one.start()])]
-
-
-def _number(found: re.Match[str]) -> float:
-    told = next(one for one in found.groupdict().values() if one).lower().replace(",", "")
-    return float(_NUMBERS.get(told, told))
-
-
 def stated_for_all(subject: Subject) -> Iterator[Finding]:
     """What the text says of all figures, and all rows but few have in a column."""
     sentences = re.split(r"[.;!]\s|\n", subject.prose)
-    printed = {float(one.replace(",", "")) for one in re.findall(_NUMBER, subject.prose)}
+    printed = {float(one.replace(",", "")) for one in re.findall(NUMBER, subject.prose)}
     for what in NAMED:
         claimed = {
             number
             for sentence in sentences
             if ALL.search(OF_DEVICES.sub(" ", sentence))
-            for number in ([_batch(sentence)] if what == "batch" else _claims(sentence, what))
+            for number in ([_batch(sentence)] if what == "batch" else claims(sentence, what))
             if number
         }
         several = what == "batch" and len({one.figure.table for one in subject.rates}) > 1

@@ -6,7 +6,7 @@ import html
 import re
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dlperf.audit import headings, steps
 from dlperf.audit.tables import Table, plain
@@ -20,11 +20,18 @@ _NAME = r"\b(?:[\w.]*throughput|[\w.]*ips|speed)\b"
 RATE = re.compile(
     rf"(?P<total>total\s+)?(?:(?P<unit>{UNIT})|(?P<name>{_NAME}))(?P<sign>\s*[:=]\s*|\s+)?(?P<after>{NUMBER})?", re.I
 )
+#: DeepSpeed's rate of a line, which has another of all before it
+NOW = re.compile(r"\bCurrSamplesPerSec=(\d{1,12}(?:\.\d{1,12})?)")
+#: of a progress bar that is full: its steps, and how many a second
+BAR = re.compile(r"\b100%.{0,200}?\b(\d{1,9})/\1 \[[^\]]{0,40}?, {0,9}(\d{1,9}(?:\.\d{1,9})?)it/s")
+#: of the last line of a Hugging Face Trainer
+OF_ALL = re.compile(r"\btrain_(samples|tokens)_per_second['\"]?\s{0,9}[:=]\s{0,9}(\d{1,12}(?:\.\d{1,12})?)")
 #: a number before its unit, and what stands before that
 BEFORE = re.compile(rf"(?P<word>[A-Za-z_./]+)?[\s:=]*(?P<number>{NUMBER})\s*$")
 OF_RATES = re.compile(rf"{_NAME}|rate|perf\w*|average|avg|mean|at|total", re.IGNORECASE)
 STEP_TIME = re.compile(
-    r"(?:\b(?:step|iter\w*|batch)[ _-]?time\b\W{0,3}|\bEpoch: \[\d+\] ?\[ *\d+/\d+\]\s+Time\s+)"
+    r"(?:\b(?:(?:step|iter\w*|batch)[ _-]?time|elapsed time per iteration)\b(?: \((?P<ms>ms)\))?\W{0,3}|"
+    r"\bEpoch: \[\d+\] ?\[ *\d+/\d+\]\s+Time\s+)"
     rf"({NUMBER})\s*(ms)?",
     re.IGNORECASE,
 )
@@ -47,10 +54,10 @@ CUT = re.compile(r"\W*(\.\.\.|…|⋮|:$|<?(snip|skip|truncat|omitt))", re.IGNOR
 
 @dataclass(frozen=True)
 class Excerpt:
-    """A log in a document. line: its first. above: the text before it. table: its steps. rates: of its lines that tell
-    one, each with its line, step and rate a second. total: the one that it prints of all of them. unit: of them,
-    `time` where they are made of times. ended: whether its last line is the end of the run. cut: whether dots stand for
-    lines that were left out."""
+    """A log in a document, or beside a table. line: its first. file: its own, if so. above: the text before it. table:
+    its steps. rates: of its lines that tell one, each with its line, step and rate a second. total: the one that it
+    prints of all of them. unit: of them, `time` where they are made of times. ended: whether its last line is the end
+    of the run. cut: whether dots stand for lines that were left out."""
 
     line: int
     above: str
@@ -60,10 +67,20 @@ class Excerpt:
     unit: str
     ended: bool
     cut: bool
+    file: str = ""
+
+    def at(self, line: int) -> str:
+        return f"{self.file}:{line}" if self.file else f"line {line}"
 
 
 def excerpts(text: str) -> list[Excerpt]:
     return [made for line, above, block in _blocks(text) if (made := _excerpt(line, above, block))]
+
+
+def of_log(text: str, name: str) -> Excerpt | None:
+    """A log that is a file; None of what has no two lines of steps, nor a rate of all."""
+    made = _excerpt(1, re.sub(r"[_.-]+", " ", name), text.splitlines())
+    return replace(made, file=name, ended=True) if made else None
 
 
 def named(text: str) -> dict[str, list[tuple[int, str]]]:
@@ -119,19 +136,22 @@ def _blocks(text: str) -> Iterator[tuple[int, str, list[str]]]:
 
 
 def _excerpt(line: int, above: str, block: Sequence[str]) -> Excerpt | None:
-    """None of what has no two lines of steps."""
-    made = steps.logged("\n".join(block))
-    if made is None:
-        return None
+    """None of what has no two lines of steps, nor a rate of all."""
+    made = steps.logged("\n".join(block)) or Table("", ["step", "loss", "timestamp"], [])
     rows = [(line + int(at) - 1, row) for at, row in made.rows]
     found = {line + at: rate for at, one in enumerate(block) if (rate := _rate(one))}
     units = {unit for _, _, unit in found.values() if unit}
     totals = [(at, value) for at, (value, total, _) in found.items() if total]
+    bars = [
+        (at, int(one[1]), float(one[2])) for at, text in enumerate(block, line) if (one := BAR.search(text[-2000:]))
+    ]
+    if not rows and not totals and len(bars) < 2:
+        return None
     rates = [(at, int(row[0]), found[at][0]) for at, row in rows if at in found and not found[at][1]]
     if not rates:
-        rates = [(at, int(row[0]), 1 / time) for at, row in rows if (time := _step_time(block[at - line]))]
+        rates = [(at, int(row[0]), 1 / time) for at, row in rows if (time := _step_time(block[at - line]))] or bars
         units = {"time"} if rates else units
-    rest = "\n".join(block[rows[-1][0] - line + 1 :])
+    rest = "\n".join(block[rows[-1][0] - line + 1 :]) if rows else ""
     return Excerpt(
         line=line,
         above=above,
@@ -146,6 +166,10 @@ def _excerpt(line: int, above: str, block: Sequence[str]) -> Excerpt | None:
 
 def _rate(line: str) -> tuple[float, bool, str] | None:
     """Of a line: its rate, whether it is one of all lines, and what it counts."""
+    if whole := OF_ALL.search(line[:2000]):
+        return float(whole[2]), True, f"{whole[1]}/s"
+    if now := NOW.search(line[:2000]):
+        return float(now[1]), False, "samples/s"
     for found in RATE.finditer(line[:2000]):
         before = BEFORE.search(line[: found.start()])
         free = before and (not before["word"] or OF_RATES.fullmatch(before["word"]) or before["word"][-1] in "./")
@@ -159,7 +183,7 @@ def _rate(line: str) -> tuple[float, bool, str] | None:
 
 def _step_time(line: str) -> float:
     found = STEP_TIME.search(line[:2000])
-    return float(found[1].replace(",", "")) / (1000 if found[2] else 1) if found else 0.0
+    return float(found[2].replace(",", "")) / (1000 if found[3] or found["ms"] else 1) if found else 0.0
 
 
 def steady(one: Excerpt) -> list[tuple[int, int, float]]:

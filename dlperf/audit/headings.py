@@ -69,6 +69,7 @@ CLOCK = (
 STEP = re.compile(r"^(global )?(step|iteration|iter|batch)s?( number)?$", re.IGNORECASE)
 #: what a column of figures is, likewise
 QUANTITIES = (
+    ("other", r"\b(gpus?|devices?|accelerators?|chips?|cards?|nodes?|tpus?)[ -]?(hours?|hrs?|days|minutes)\b"),
     ("other", r"(time|latency).*speed ?-?up|throttl|other process|foreign"),
     (
         "efficiency",
@@ -142,7 +143,8 @@ PRECISIONS = (
     ("fp32", r"\b(fp|float)32\b|\bsingle precision\b"),
 )
 MODELS = re.compile(
-    r"i?resnet[- _]?(?:50(?:[- _]?v1(?:\.5|b)?)?|101|152|18|34)|\brn50\b|bert[- _]?(?:base|large)(?:-(?:un)?cased)?|"
+    r"(?:se[- _]|wide[- _])?i?resnex?t[- _]?(?:50(?:[- _]?v1(?:\.5|b)?)?|101|152|18|34)|\brn50\b|"
+    r"bert[- _]?(?:base|large)(?:-(?:un)?cased)?|"
     r"vgg[- _]?1[169]|gpt(?:[- _]?[23])?(?: ?(?:small|medium|large|xl))?(?![a-z])|inception[- _]?v?[34]|alexnet|"
     r"transformer[- ]?xl|transformer|word2vec|(?<![a-z])ctr(?:[-_ ]dnn)?(?![a-z])|simnet(?:[-_ ]bow)?",
     re.IGNORECASE,

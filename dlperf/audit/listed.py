@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+import statistics
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
-from dlperf.audit.cells import Cell, Subject, counted
+from dlperf.audit.cells import Cell, Subject, counted, stated
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, of
+from dlperf.audit.headings import STEP, normal
+from dlperf.audit.logged import CLOCK, SAMPLES, WARM, is_of_each, of_steps, parts
 from dlperf.audit.objects import PAUSE
 from dlperf.audit.scaling import NOISE
+
+#: of a heading, that its figures are the time of a step
+TIMED = re.compile(r"^(step|iter\w*|batch)?[ _-]?(time|seconds|duration|latency)\b")
+LEAST = 6
 
 
 def rates(subject: Subject) -> Iterator[Finding]:
@@ -56,6 +65,81 @@ def _batch(one: Cell) -> float | None:
     return number if kind == "global" or not one.size else None
 
 
+def windows(subject: Subject) -> Iterator[Finding]:
+    """A rate of all beside a table of windows, or steps, with the samples, seconds and rate of each."""
+    parts = {name: made for name, cells in subject.tables.items() if (made := _windows(cells))}
+    if len(parts) != 1 or not subject.plain or subject.prose:
+        return
+    ((name, rows),) = parts.items()
+    total = sum(samples for samples, _, _ in rows) / sum(seconds for _, seconds, _ in rows)
+    mean = statistics.fmean(rate.number for _, _, rate in rows)
+    unit = counted(rows[0][2].figure.unit)
+    for one in subject.rates:
+        alone = len({each.figure.row for each in subject.tables[one.figure.table]}) == 1
+        if one.figure.table == name or not alone or counted(one.figure.unit) != unit or not one.number:
+            continue
+        apart = one.number / total - 1
+        if abs(one.number - mean) <= one.ulp and abs(apart) > NOISE / 4:
+            expected = f"{total:,.6g}: samples over seconds of {len(rows)} windows"
+            found = f"{one.figure.printed}, the mean of their rates, {100 * apart:+.1f} %"
+            yield of(one, ERROR if abs(apart) > NOISE else WARNING, expected, found)
+
+
+def _windows(cells: Sequence[Cell]) -> list[tuple[float, float, Cell]]:
+    """Samples, seconds and rate of each row; none where a row lacks one."""
+    rows: dict[str, list[Cell]] = {}
+    for one in cells:
+        rows.setdefault(one.figure.row, []).append(one)
+    made = []
+    for row in rows.values():
+        rates = [one for one in row if one.figure.quantity == "throughput" and one.number]
+        samples = [one.number for one in row if SAMPLES.fullmatch(normal(one.figure.column))]
+        seconds = [one.number for one in row if CLOCK.match(normal(one.figure.column))]
+        if len(rates) == len(samples) == len(seconds) == 1 and samples[0] and seconds[0]:
+            made.append((samples[0], seconds[0], rates[0]))
+    return made if len(made) == len(rows) > 2 else []
+
+
+def long_steps(subject: Subject) -> Iterator[Finding]:
+    """Of a table of steps with the seconds of each, one that takes long, but for the first of a column."""
+    columns: dict[tuple[str, str], list[Cell]] = {}
+    for one in subject.cells:
+        timed = one.figure.quantity == "other" and TIMED.search(normal(one.figure.column))
+        if timed and one.number and not WARM.search(one.figure.row):
+            columns.setdefault((one.figure.table, one.figure.column), []).append(one)
+    for several in columns.values():
+        seconds = [one.number for one in several]
+        if len(several) < LEAST or not is_of_each(seconds) or not of_steps(subject, several):
+            continue
+        usual = statistics.median(seconds)
+        long = next((one for one in several[1:] if one.number > PAUSE * usual), None)
+        if long:
+            expected = f"steps of at most {PAUSE:g} times their median, after the first"
+            yield of(long, WARNING, expected, f"{long.figure.printed}: {long.number / usual:.3g} times as long")
+
+
+def _steps(subject: Subject, cells: Sequence[Cell]) -> list[int]:
+    """Of a table with a row for each step, their numbers."""
+    heads = subject.labels.get(cells[0].figure.table, "").split(" | ")
+    head = next((one for one in heads if STEP.fullmatch(normal(one))), "")
+    told = dict.fromkeys(parts(subject, one).get(head, "") for one in cells) if head else {}
+    return [int(one) for one in told if re.fullmatch(r"\d{1,9}", one)]
+
+
+def short(subject: Subject) -> Iterator[Finding]:
+    """Steps that a file claims of which its own list of steps ends before; not of one that is a table beside logs."""
+    lists = [steps for cells in subject.tables.values() if len(steps := _steps(subject, cells)) >= LEAST]
+    if len(lists) != 1 or not subject.plain or subject.prose:
+        return
+    gaps = [b - a for a, b in pairwise(lists[0])]
+    most = lists[0][-1] + statistics.mode(gaps)
+    for one in subject.rates:
+        claimed = stated(one.figure.steps)
+        alone = len({each.figure.row for each in subject.tables[one.figure.table]}) == 1
+        if claimed and alone and min(gaps) > 0 and most < claimed:
+            yield of(one, ERROR, f"{claimed:g} steps, as stated", f"at most {most}, by its list of steps")
+
+
 RULES = (
     Rule(
         "rate of listed steps",
@@ -64,6 +148,27 @@ RULES = (
         "arithmetic, within 0.5 %, of all steps or all but the first five; a mean of their rates within 0.1 %: an "
         "error; else more than 2 % as super-linear: a warning",
         rates,
+    ),
+    Rule(
+        "rate of listed windows",
+        "A rate of all windows that are listed is their samples over their seconds.",
+        ERROR,
+        "arithmetic: it is the mean of their rates, to the last digit; 2 % as super-linear, else a warning",
+        windows,
+    ),
+    Rule(
+        "list of steps ends early",
+        "A file that lists its steps has as many as it says.",
+        ERROR,
+        "arithmetic, with one more line than it has",
+        short,
+    ),
+    Rule(
+        "long step in a table",
+        "Of steps with the seconds of each none after the first takes three times the median.",
+        WARNING,
+        "as for pauses in a log",
+        long_steps,
     ),
     Rule(
         "long step in a list",

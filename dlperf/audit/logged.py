@@ -28,10 +28,14 @@ BEGUN, ENDED = (
 )
 #: a row of a table of steps that is made of the others
 AVERAGE = re.compile(r"average|avg\.?|mean|total|all|overall", re.IGNORECASE)
+#: of a row, that it is said to be of a warm-up
+WARM = re.compile(r"\bwarm", re.IGNORECASE)
 #: times that a first step is slower than the median of the others, from which on it is a warm-up
 FIRST = 2.0
 #: times that a line comes later than the median of them, from which on an epoch ended, or something else went on
 PAUSE = 3.0
+#: losses of which the means of the first and last third are held against each other, and the share that they fall
+FLAT, FALLS = 12, 1e-3
 STEPPED = re.compile(r"step|iter|batch", re.IGNORECASE)
 
 
@@ -69,10 +73,16 @@ def losses(subject: Subject) -> Iterator[Finding]:
         if (
             len(known) > (4 if few else 2)
             and not (few and falls)
-            and _of_steps(subject, known)
+            and of_steps(subject, known)
             and known[-1].number >= known[0].number
         ):
             yield of(known[-1], WARNING, f"below {known[0].figure.printed}, the first", known[-1].figure.printed)
+        elif len(known) >= FLAT and not few and of_steps(subject, known):
+            third = len(known) // 3
+            first, last = (statistics.fmean(one.number for one in part) for part in (known[:third], known[-third:]))
+            if last > first * (1 - FALLS):
+                expected = f"below {first:.4g}, the mean of the first {third}"
+                yield of(known[-1], WARNING, expected, f"{last:.4g}, the mean of the last {third}")
     for cells in subject.tables.values():
         ended = any("loss" in _head(one) and LAST.search(_head(one)) for one in cells)
         for row in _rows(cells) if ended else ():
@@ -96,12 +106,16 @@ def first_step(subject: Subject) -> Iterator[Finding]:
             continue
         for one in cells:
             step_time = re.search(r"(step|iter\w*|batch) time|time|seconds|latency|duration", _head(one))
-            if one.number and (one.figure.quantity == "throughput" or step_time) and not AVERAGE.match(one.figure.row):
+            if (
+                one.number
+                and (one.figure.quantity == "throughput" or step_time)
+                and not (AVERAGE.match(one.figure.row) or WARM.search(one.figure.row))
+            ):
                 columns.setdefault(one.figure.column, []).append(one)
         for several in columns.values():
-            if CLOCK.match(_head(several[0])) and not _of_each([one.number for one in several]):
+            if CLOCK.match(_head(several[0])) and not is_of_each([one.number for one in several]):
                 continue
-            if len(several) < 5 or not _of_steps(subject, several) or not re.match(r"[01]\b", several[0].figure.row):
+            if len(several) < 5 or not of_steps(subject, several) or not re.match(r"[01]\b", several[0].figure.row):
                 continue
             first, usual = several[0].number, statistics.median(one.number for one in several[1:])
             times = usual / first if several[0].figure.quantity == "throughput" else first / usual
@@ -111,7 +125,7 @@ def first_step(subject: Subject) -> Iterator[Finding]:
                 break
 
 
-def _of_each(numbers: Sequence[float]) -> bool:
+def is_of_each(numbers: Sequence[float]) -> bool:
     """Whether times are those of each step: those that pass do not fall."""
     return sum(b <= a for a, b in pairwise(numbers)) * 4 > len(numbers)
 
@@ -136,7 +150,7 @@ def clocks(subject: Subject) -> Iterator[Finding]:
     """A column of times, a line for each step."""
     for several in _passing(subject):
         known = [(one, moment) for one in several if (moment := _moment(one)) is not None]
-        if not _of_steps(subject, [one for one, _ in known]):
+        if not of_steps(subject, [one for one, _ in known]):
             continue
         for (before, earlier), (one, later) in pairwise(known):
             if later < earlier and not (":" in one.figure.printed and _midnight(earlier, later)):
@@ -154,7 +168,7 @@ def _labelled(subject: Subject) -> Iterator[Finding]:
     """A column of moments that is a part of the label of each step."""
     for cells in subject.tables.values():
         rows = [row[0] for row in _rows(cells)]
-        if not _of_steps(subject, rows):
+        if not of_steps(subject, rows):
             continue
         told = [parts(subject, one) for one in rows]
         for head in (head for head in told[0] if CLOCKED.search(_plain(head))):
@@ -265,7 +279,7 @@ def _columns(subject: Subject, named: re.Pattern[str]) -> Iterator[list[Cell]]:
     yield from columns.values()
 
 
-def _of_steps(subject: Subject, cells: Sequence[Cell]) -> bool:
+def of_steps(subject: Subject, cells: Sequence[Cell]) -> bool:
     """Whether the rows of a table are steps, as its labels say, one after the other."""
     at = _at(subject, cells)
     if at is None:

@@ -47,7 +47,8 @@ MILLIONS, BILLIONS = 1e6, 1e9
 #: decoders, adapters, and what trains nothing; and of products in 8 bits, whose peak is another
 PARTLY = re.compile(
     r"\bmoe\b|mixtral|experts?\b|switch|\d ?x ?\d+b|a\d+b\b|t5\b|bart\b|gnmt|translat|transformer|whisper|nllb|marian|"
-    r"lora\b|peft|adapter|frozen|freez|distill|infer|serving|generat|decod|prefill|fp8|int8|fp4|int4|8-?bit|4-?bit",
+    r"lora\b|peft|adapter|frozen|freez|distill|infer|serving|generat|decod|prefill|(?<!no )(?<!without )"
+    r"(?:fp8|int8|fp4|int4|8-?bit|4-?bit)",
     re.IGNORECASE,
 )
 

@@ -90,11 +90,32 @@ def _in_a_second(row: Row) -> float:
     return one.number * _batch(row) if one else 0.0
 
 
+#: of a heading, that devices times time stand below it, and which part of an hour
+OF_ALL = re.compile(r"\b(gpu|device|accelerator|chip|card|tpu)s?[ -]?(?P<unit>hours?|hrs?|days|minutes)\b")
+UNITS = {"h": 3600.0, "d": 86400.0, "m": 60.0}
+
+
+def _device_hours(row: Row) -> tuple[Cell | None, float]:
+    found = [one for one in row if OF_ALL.search(normal(one.figure.column)) and one.number]
+    return (found[0], found[0].number) if len(found) == 1 else (None, 0.0)
+
+
+def _devices_by_time(row: Row) -> float:
+    """In the unit of what is told in `_device_hours`."""
+    one, _ = _device_hours(row)
+    unit = OF_ALL.search(normal(one.figure.column)) if one else None
+    times = [one for one in row if one.figure.quantity == "time_to_train" and one.figure.unit in SECONDS and one.number]
+    if not unit or len(times) != 1:
+        return 0.0
+    return times[0].number * SECONDS[times[0].figure.unit] * times[0].devices / UNITS[unit["unit"][0]]
+
+
 #: in words, the cell that is a product, and the product
 FORMULAS: Sequence[tuple[str, Callable[[Row], tuple[Cell | None, float]], Callable[[Row], float]]] = (
     ("steps times the global batch", _samples, _in_steps),
     ("steps a second times the global batch", _per_second, _in_a_second),
     ("steps times the global batch, over the seconds", _of_rate, _in_steps),
+    ("devices times the time to train", _device_hours, _devices_by_time),
 )
 
 RULES = (

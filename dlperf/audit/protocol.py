@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 
 from dlperf.audit.agreement import logs_of, may_be_of
 from dlperf.audit.cells import Cell, Subject, stated
+from dlperf.audit.claims import runs_of, steps_of
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, merged, of
 from dlperf.audit.tables import CELLS, COLUMNS, ROWS
 from dlperf.words import count
@@ -36,21 +37,40 @@ def steps(subject: Subject) -> Iterator[Finding]:
 
 
 def _ended(subject: Subject) -> Iterator[Finding]:
-    """Logs without figures that end before the steps of the one figure that they can be of."""
-    logs: dict[int | None, list[Cell]] = {}
-    for one in subject.cells:
-        if "ended" in one.figure.options:
-            logs.setdefault(one.size, []).append(one)
-    told = [one for one in subject.rates if logs and one.figure.origin != "log" and stated(one.figure.steps)]
-    mine = {id(one): [log for log in logs_of(one, logs) if may_be_of(log, one)] for one in told}
+    """Logs that end before the steps of the one row that they can be of, by its column or the text."""
+    told, mine = _of_logs([one for one in subject.cells if "ended" in one.figure.options], subject)
     claims = Counter(id(log) for several in mine.values() for log in several)
-    read = [one for one in subject.rates if one.of_log] if logs else []
     for one in told:
-        ran = [int(log.figure.options["ended"]) for log in mine[id(one)] if claims[id(log)] == 1]
-        claimed = stated(one.figure.steps) or 0
-        if ran and max(ran) < claimed and not any(log.size == one.size and may_be_of(log, one) for log in read):
-            where = next(log.where for log in mine[id(one)])
+        logs = [log for log in mine[id(one)] if claims[id(log)] == 1]
+        ran = [int(log.figure.options["ended"]) for log in logs]
+        claimed = stated(one.figure.steps) or steps_of(subject.prose)
+        if ran and max(ran) < claimed:
+            where = logs[0].where
             yield of(one, ERROR, f"{claimed:g} steps, as stated", f"at most {max(ran)} steps ran, by its log ({where})")
+
+
+def _of_logs(logs: Sequence[Cell], subject: Subject) -> tuple[list[Cell], dict[int, list[Cell]]]:
+    """Rates that no log tells, one of each row, and by their identity the logs that they may be of."""
+    sizes: dict[int | None, list[Cell]] = {}
+    for one in logs:
+        sizes.setdefault(one.size, []).append(one)
+    rows = {(one.figure.table, one.figure.row, one.figure.system): one for one in subject.rates if not one.of_log}
+    told = [one for one in rows.values() if logs and one.figure.origin != "log"]
+    alone = len({one.figure.framework for one in logs}) == 1
+    return told, {id(one): [log for log in logs_of(one, sizes) if may_be_of(log, one, alone)] for one in told}
+
+
+def few_logs(subject: Subject) -> Iterator[Finding]:
+    """Fewer logs beside a table than the runs that its figure is said to be of; one finding for all."""
+    told, mine = _of_logs([one for one in subject.rates if one.of_log], subject)
+    found: dict[tuple[int, int], list[Cell]] = {}
+    for one in told:
+        logs = {log.figure.path for log in mine[id(one)]}
+        claimed = int(stated(one.figure.options.get("runs", "")) or runs_of(subject.prose))
+        if 0 < len(logs) < claimed:
+            found.setdefault((len(logs), claimed), []).append(one)
+    for (here, claimed), several in found.items():
+        yield from merged(several, WARNING, f"{claimed} runs, as stated", f"{here} of their logs")
 
 
 def unread(subject: Subject) -> Iterator[Finding]:
@@ -122,6 +142,13 @@ RULES = (
         few_runs,
     ),
     Rule(
+        "logs of its runs",
+        "Beside a table are the logs of as many runs as its figures are said to be of.",
+        WARNING,
+        "none: files are there or not",
+        few_logs,
+    ),
+    Rule(
         "not read",
         "All rows of a table are read, and some of a folder's logs have figures.",
         WARNING,
@@ -131,4 +158,4 @@ RULES = (
 )
 
 #: of these, those that look at several tables
-ACROSS = tuple(rule for rule in RULES if rule.judge is steps)
+ACROSS = tuple(rule for rule in RULES if rule.judge in (steps, few_logs))

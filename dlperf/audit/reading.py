@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import dataclasses
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -84,7 +85,8 @@ def file(path: Path, name: str = "") -> Subject:
             return replace(made, left=made.left + over)
         quoted = excerpts.excerpts(text) if path.suffix.lower() in DOCUMENTS else []
         found_ = tables.tables(text, path.suffix.lower(), needed=not quoted)
-        figures, labels = wide.figures(found_, path.name, path.stem, needed=not quoted)
+        prose = excerpts.prose(text) if path.suffix.lower() in DOCUMENTS else ""
+        figures, labels = wide.figures(found_, path.name, path.stem, needed=not quoted, prose=prose)
         left = over + sum(one.left for one in found_)
         for one in quoted:
             more, of_log = wide.figures([one.table], path.name, f"{path.stem}: log in line {one.line}", needed=False)
@@ -95,7 +97,7 @@ def file(path: Path, name: str = "") -> Subject:
         made = Subject(name, made_, labels=labels, plain=True, left=left, notes=notes)
         if path.suffix.lower() not in DOCUMENTS:
             return made
-        return replace(made, excerpts=quoted, named=excerpts.named(text), prose=excerpts.prose(text))
+        return replace(made, excerpts=quoted, named=excerpts.named(text), prose=prose)
     except ValueError as error:
         raise UsageError([Problem(str(path), "", says=f"{error}.")]) from None
 
@@ -125,6 +127,8 @@ def log(path: Path, shown: str, name: str, text: str) -> Subject | None:
         kept = replace(lines, rows=lines.rows[: tables.ROWS])
         figures, labels = wide.figures([kept], shown, shown, needed=False)
         made += [of(figure, name, "") for figure in figures]
+    if not any(one.figure.column == "loss" for one in made) and (nan := _nan(shown, text)):
+        made.append(of(nan, name, shown))
     unread = {shown: why} if why and (lines or path.suffix.lower() in (".log", ".out", ".err")) else {}
     left = max(0, len(lines.rows) - tables.ROWS) if lines else 0
     return Subject(name, made, labels=labels, plain=True, unread=unread, left=left) if made or unread else None
@@ -169,11 +173,30 @@ def _ended(path: Path, shown: str, lines: tables.Table) -> published.Figure | No
     )
 
 
+def _nan(shown: str, text: str) -> published.Figure | None:
+    """The first loss of a log without steps that is no number."""
+    found = NAN.search(text)
+    if not found:
+        return None
+    line = text.count("\n", 0, found.start()) + 1
+    blank = dict.fromkeys((one.name for one in dataclasses.fields(published.Figure)), "")
+    told = {"table": shown, "row": f"line {line}", "column": "loss", "printed": found[1], "quantity": "other"}
+    sizes: dict[str, Any] = {"options": {}, "nodes": None, "devices": None}
+    return published.Figure(**{**blank, **told, **sizes, "origin": "log", "path": shown, "line": line})
+
+
+NAN = re.compile(r"\bloss['\"]?\s{0,9}[:=]\s{0,9}['\"]?(nan|[-+]?inf(?:inity)?)\b", re.IGNORECASE)
+
+
 def _ran(one: published.Figure, lines: tables.Table | None) -> published.Figure:
-    """With the step that its log ends at, where that is before those that it claims; not where several ranks print."""
+    """With how many steps can have run, and the step that its log ends at where that is before those that it claims;
+    not where several ranks print."""
     last = steps.most(lines) if lines else None
-    ends = last is not None and one.steps.isdigit() and last <= int(one.steps)
-    return replace(one, options={**one.options, "ran": lines.rows[-1][1][0]}) if lines and ends else one
+    if not lines or last is None:
+        return one
+    ends = one.steps.isdigit() and last <= int(one.steps)
+    ran = {"ran": lines.rows[-1][1][0]} if ends else {}
+    return replace(one, options={**one.options, "ended": str(last), **ran})
 
 
 #: what stands in for what neither a log nor its path tells, and something else, to see which figures are of it
@@ -234,6 +257,8 @@ def _formats() -> dict[str, Format]:
 def _tree(place: Path) -> Iterator[Subject]:
     """Each table of a folder, and all its logs as one."""
     logs: list[Subject] = []
+    tables_: list[Subject] = []
+    others: list[excerpts.Excerpt] = []
     for number, (path, name, why) in enumerate(trees.files(place)):
         if number >= MOST_FILES:
             says = f"it has more than {MOST_FILES:,} files. Name a smaller folder."
@@ -245,12 +270,15 @@ def _tree(place: Path) -> Iterator[Subject]:
             text, over = _last_updates(path.read_bytes().decode("utf-8", "replace"))
             made = log(path, name, place.name, text)
             logs += [replace(made, left=made.left + over)] if made else []
+            if made and made.unread and not any("format" in one.figure.options for one in made.cells):
+                others += [one for one in [excerpts.of_log(text, name)] if one]
         elif suffix in TABLES:
             try:
                 if suffix != ".json" or not _ours(_text(path)):
-                    yield file(path, name)
+                    tables_.append(file(path, name))
             except UsageError:
                 continue  # of a folder, what is no table is passed over
+    yield from (replace(one, excerpts=[*one.excerpts, *others]) for one in tables_)
     if logs:
         held = [one for several in logs for one in several.cells]
         labels = {key: label for one in logs for key, label in one.labels.items()}

@@ -63,7 +63,7 @@ def _measured(one: Cell) -> bool:
     timed = figure.quantity == "time_to_train" or (
         figure.quantity == "other" and figure.unit in SECONDS and not CHOSEN.fullmatch(figure.column.strip())
     )
-    return one.value is not None and (figure.quantity == "throughput" or timed)
+    return one.value is not None and not one.of_log and (figure.quantity == "throughput" or timed)
 
 
 def _same(first: tuple[Part, Printed], second: tuple[Part, Printed], count: int) -> Iterator[Finding]:
@@ -148,7 +148,8 @@ def _alike(cells: Sequence[Cell], expected: str, plain: bool) -> Iterator[Findin
             continue
         if one.figure.table == before.figure.table and one.figure.model != before.figure.model:
             continue
-        other = one.figure.table != before.figure.table and one.figure.device == before.figure.device
+        devices = {one.figure.device, before.figure.device} - {""}
+        other = one.figure.table != before.figure.table and len(devices) < 2
         again = plain and other and one.size == before.size and may_be_of(one, before)
         if not again and (one.setting != before.setting or one.size == before.size):
             place = before.figure

@@ -20,8 +20,8 @@ AGAIN = 0.10
 #: of a source, columns that are held against each other
 MOST = 2000
 
-#: cells of one column, or row, by number of devices
-Line = Mapping[int, Cell]
+#: cells of one column, or row, by number of devices, or by what else tells rows apart
+Line = Mapping[Hashable, Cell]
 
 
 def differs(subject: Subject) -> Iterator[Finding]:
@@ -32,7 +32,7 @@ def differs(subject: Subject) -> Iterator[Finding]:
         {one.devices: one for one in several}
         for several in series([one for one in subject.rates if not one.of_log], (lambda one: one.batch,))
     ]
-    lines = lines[:MOST]
+    lines = [*lines[:MOST], *_labelled(subject)][:MOST]
     holders: dict[Hashable, list[int]] = {}
     for at, line in enumerate(lines):
         for size, one in line.items():
@@ -46,6 +46,25 @@ def differs(subject: Subject) -> Iterator[Finding]:
             if id(one) not in told and known:
                 told |= {id(one), id(other)}
                 yield _finding(one, other, count)
+
+
+def _labelled(subject: Subject) -> Iterator[Line]:
+    """Columns of rates by framework, or by the names of rows, where these and the number of devices tell all apart."""
+    columns: dict[Hashable, list[Cell]] = {}
+    for one in subject.rates:
+        if not one.of_log:
+            columns.setdefault((one.figure.table, one.figure.column), []).append(one)
+    for cells in columns.values():
+        frameworks = all(one.figure.framework for one in cells)
+        keys = [(_name(one.figure.row, frameworks, one), one.size) for one in cells]
+        if len(cells) > 2 and len({*keys}) == len(cells) and all(name for name, _ in keys):
+            yield dict(zip(keys, cells, strict=True))
+
+
+def _name(row: str, frameworks: bool, one: Cell) -> str:
+    """Of a row: its framework, or the first part of its label, which has a letter."""
+    name = one.figure.framework if frameworks else row.split(" | ")[0].strip().lower()
+    return name if re.search("[a-z]", name) else ""
 
 
 def _odd(first: Line, second: Line, count: int) -> list[tuple[Cell, Cell]]:

@@ -66,7 +66,7 @@ def audit_all(subjects: Sequence[Subject]) -> dict[str, list[Finding]]:
     files = [one for one in subjects if one.plain or one.comparison]
     if len(files) > 1 and any(one.plain for one in files):
         seen = {_what(one) for several in found.values() for one in several}
-        beside = audit(_together(files), [*agreement.RULES, *repeats.RULES, *protocol.ACROSS])
+        beside = audit(_together(files), [*agreement.RULES, *reprints.RULES, *repeats.RULES, *protocol.ACROSS])
         found[TOGETHER] = [one for one in beside if _what(one) not in seen]
     return found
 
@@ -78,7 +78,8 @@ def _together(subjects: Sequence[Subject]) -> Subject:
         for number, subject in enumerate(subjects)
         for one in subject.cells
     ]
-    return Subject(TOGETHER, cells)
+    prose = "\n".join(one.prose for one in subjects if one.prose)
+    return Subject(TOGETHER, cells, plain=all(one.plain for one in subjects), prose=prose)
 
 
 def _what(one: Finding) -> tuple[str, ...]:

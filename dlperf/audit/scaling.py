@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import pairwise
 
 from dlperf.audit.cells import Cell, Subject, counted, series
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, of
+from dlperf.audit.headings import normal
 
 #: of a rate, what two medians of a handful of runs differ by without a cause. In the lists of logs of DLPerf's READMEs
 #: the runs of a cell have a standard deviation of 0.4 % in the median and below 1.5 % in nine of ten, so that a ratio
@@ -23,6 +26,8 @@ UNEVEN = 0.10
 PLATEAU = 0.05
 #: share of its devices' that a step may lose before it is told: the input, the network or the smaller size is at fault
 COLLAPSE = 0.5
+#: of a table, that a batch is shared by more devices, so that each has less to do
+STRONG = re.compile(r"\bstrong\b", re.IGNORECASE)
 #: a time to train has its own batch and number of epochs at each size, so that more devices may need fewer: MLPerf's
 #: rules let each system choose its batch, and references converge in up to twice the epochs at larger batches
 CONVERGENCE, FAR_CONVERGENCE = 0.10, 0.50
@@ -34,7 +39,7 @@ AMDAHL = (
 
 def super_linear(subject: Subject) -> Iterator[Finding]:
     for rates in _series(subject):
-        for one in rates[1:]:
+        for one in (one for one in rates[1:] if _split_alike(subject, rates[0], one)):
             single = {rates[0].figure.estimator, one.figure.estimator} & {"last_printed", "one_run"}
             yield from _beyond(rates[0], one, SINGLE if single else NOISE)
     for times in _times(subject):
@@ -42,17 +47,38 @@ def super_linear(subject: Subject) -> Iterator[Finding]:
             yield from _too_soon(times[0], one)
 
 
+def _split_alike(subject: Subject, a: Cell, b: Cell) -> bool:
+    """Whether both split a model in the same way, as far as columns tell: another has other waits."""
+    splits = _splits(subject)
+    return not splits or splits.get((a.figure.table, a.figure.row)) == splits.get((b.figure.table, b.figure.row))
+
+
+@lru_cache(maxsize=1)  # several rules ask for those of one subject
+def _splits(subject: Subject) -> dict[tuple[str, str], list[str]]:
+    """Of rows what columns of such a split have."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for one in subject.cells:
+        if one.figure.quantity == "other" and PARALLEL.search(normal(one.figure.column)):
+            found.setdefault((one.figure.table, one.figure.row), []).append(one.figure.printed)
+    return found
+
+
+#: of a heading, over how many devices a layer, or layers, are split
+PARALLEL = re.compile(r"^(tp|pp|mp|ep|cp)$|\b(tensor|pipeline|model|expert|context)\b.*\bparallel", re.IGNORECASE)
+
+
 def step(subject: Subject) -> Iterator[Finding]:
     for rates in _series(subject):
         for before, one in pairwise(rates[1:]):
-            yield from _beyond(before, one, UNEVEN)
+            if _split_alike(subject, before, one):
+                yield from _beyond(before, one, UNEVEN)
 
 
 def collapse(subject: Subject) -> Iterator[Finding]:
     for rates in _series(subject):
         for before, one in pairwise(rates):
             gain, most = one.number / before.number, one.devices / before.devices
-            if 1 < gain < COLLAPSE * most:
+            if 1 < gain < COLLAPSE * most and not STRONG.search(f"{one.figure.system} {one.figure.column}"):
                 expected = f"more than {COLLAPSE * most:g} times {_shown(before)} on {_devices(before)}"
                 yield of(one, WARNING, expected, f"{_shown(one)} on {_devices(one)}: {gain:.3g} times")
 

@@ -25,7 +25,7 @@ def logged(text: str) -> Table | None:
     found: list[tuple[int, tuple[str, str, str]]] = []
     for number, line in enumerate(text.splitlines(), 1):
         low = line[:2000]
-        if not ("loss" in low.lower() or "/s" in low) or not (step := _STEP.search(low)):
+        if not ("loss" in low.lower() or "/s" in low or "PerSec" in low) or not (step := _STEP.search(low)):
             continue
         loss, moment = _LOSS.search(low), _MOMENT.search(low)
         found.append(

@@ -33,16 +33,22 @@ STEPS = re.compile(r"step|iter|epoch|pass\b|time|seed|run|thread|layer|\bid\b|da
 FEW = re.compile(r"\b(?:a |one |only )(?:single )?run\b|\bsingle run\b|\b(?:two|2) runs\b|\brun once\b", re.IGNORECASE)
 #: of a page, the pixels of its images, where they are not those of ImageNet
 SQUARE = re.compile(r"\b(\d{2,4}) ?[x×] ?\1\b(?! ?gpu)|\b(?:cifar|mnist|svhn)", re.IGNORECASE)
+#: rows of a table of two columns that are settings by their names, as batch and GPUs, and so are columns of one row
+SETTINGS = 3
+#: of a title, over how many parts gradients are added up
+ACCUMULATED = re.compile(r"\baccumulat\w*(?: steps| over)?\W{0,9}(?:of |is )?(\d{1,5})\b(?![.,]\d)", re.IGNORECASE)
 #: of a first column, whose rows are systems and whose columns are sizes or batches
 TRANSPOSED = re.compile(r"^(metric|quantity|measure|)$", re.IGNORECASE)
 
 
-def figures(made: Sequence[Table], name: str, stem: str, needed: bool = True) -> tuple[list[Figure], dict[str, str]]:
-    """A figure for each cell, and what the parts of row labels are. name, stem: of the file. ValueError where no table
-    has numbers beside its labels, if they are needed."""
+def figures(
+    made: Sequence[Table], name: str, stem: str, needed: bool = True, prose: str = ""
+) -> tuple[list[Figure], dict[str, str]]:
+    """A figure for each cell, and what the parts of row labels are. name, stem: of the file. prose: of all of it.
+    ValueError where no table has numbers beside its labels, if they are needed."""
     found: list[Figure] = []
     labels: dict[str, str] = {}
-    everything = " ".join([one.title + " " + " ".join(one.notes) for one in made] + [stem])
+    everything = " ".join([one.title + " " + " ".join(one.notes) for one in made] + [stem, prose])
     devices = {one[1].upper() for one in headings.DEVICES.finditer(everything)}
     for at, table in enumerate(made, 1):
         id_ = f"{stem}-{at}" if len(made) > 1 else stem
@@ -58,6 +64,8 @@ def figures(made: Sequence[Table], name: str, stem: str, needed: bool = True) ->
 def _turned(table: Table) -> Table:
     """With a row for each size, where it has a column for each and a row for each kind of figure."""
     first = [str(row[0]) for _, row in table.rows]
+    if len(table.head) == 2 and sum(bool(headings.kind(one, True)) for one in first) >= SETTINGS:
+        return Table(table.title, first, [(table.rows[0][0], [row[1] for _, row in table.rows])], table.notes)
     several = len({headings.quantity(one) or headings.unit(one) for one in first}) > 1
     if not (len(table.head) > 2 and several and all(map(headings.bare, table.head[1:]))):
         return table
@@ -168,6 +176,12 @@ class Read:
         return told.pop() if len(told) == 1 else (None, None)
 
     @cached_property
+    def framework(self) -> str:
+        """That of the title, where neither a column nor a row names any."""
+        words = [*self.table.head, *(row[at] for _, row in self.table.rows for at in self.labels)]
+        return "" if any(map(headings.framework, words)) else headings.framework(self.title)
+
+    @cached_property
     def inferred(self) -> bool:
         return bool(re.search(r"\binference\b|\bserving\b|\bpredict", self.title, re.IGNORECASE))
 
@@ -188,9 +202,11 @@ class Read:
             seen[label] = seen.get(label, 0) + 1
             told = self._told(row)
             label += f" ({seen[label]})" if seen[label] > 1 else ""
-            for at, kind in enumerate(self.kinds):
-                if kind == "figure":
-                    yield from self._figures(label, at, row[at], told, place)
+            figures_ = [at for at, kind in enumerate(self.kinds) if kind == "figure"]
+            if not figures_ and {"batch", "global_batch"} <= {*self.kinds}:
+                figures_ = [self.kinds.index("global_batch")]  # a row of settings, which may contradict each other
+            for at in figures_:
+                yield from self._figures(label, at, row[at], told, place)
 
     def _told(self, row: Sequence[str]) -> dict[str, str]:
         """What a row says of all its figures; of batches also the heading, as `batch head`."""
@@ -200,7 +216,9 @@ class Read:
             if kind == "figure":
                 continue
             cell = row[at]
-            if kind != "label" and cell and not (self.sharded and "batch" in kind):
+            if self.sharded and kind == "global_batch" and cell:
+                told["whole_batch"] = cell
+            elif kind != "label" and cell and not (self.sharded and "batch" in kind):
                 told.setdefault(kind, cell)
                 told.setdefault(f"{kind} head", self.table.head[at])
             elif kind == "label" and cell:
@@ -279,7 +297,7 @@ class Read:
             estimator=headings.estimator(told.get("estimator", "")) or headings.estimator(head) or note,
             model=model,
             system=headings.rest("" if sized or (bare and of_batches) else head, told["label"], self.table.title),
-            framework=headings.framework(told.get("framework", "")) or headings.framework(words),
+            framework=headings.framework(told.get("framework", "")) or headings.framework(words) or self.framework,
             version="",
             precision=precision,
             options=self._options(head, told, precision),
@@ -301,6 +319,10 @@ class Read:
 
     def _options(self, head: str, told: Mapping[str, str], precision: str) -> dict[str, str]:
         options = {key: told[key] for key in OPTIONS if key in told}
+        if "whole_batch" in told:
+            options["whole_batch"] = number_of(precision, told["whole_batch"], head)
+        if "accumulation" not in told and (found := ACCUMULATED.search(self.title)):
+            options["accumulation"] = found[1]
         if params := networks.stated(told.get("params", ""), told.get("params head", "")):
             options["parameters"] = f"{params:.6g}"
         if (pixels := SQUARE.search(self.title)) and "image_size" not in options:

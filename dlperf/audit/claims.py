@@ -1,0 +1,54 @@
+"""What a text says of all its figures: of how many steps, runs and a warm-up of how many steps they are. Pure."""
+
+from __future__ import annotations
+
+import re
+
+NUMBER = r"\d{1,3}(?:,\d{3})+|\d+"
+_WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_NUMBERS = {name: number for number, name in enumerate(_WORDS, 1)} | {"twenty": 20, "fifty": 50, "hundred": 100}
+_ANY = rf"(?P<number>{NUMBER}|{'|'.join(_NUMBERS)})"
+_STEPS = r"(?:steps|iterations|iters|batches|mini-?batches)\b(?! (?:per|a|each) (?:epoch|second))"
+#: what a text says of all its figures, by what cells have of it
+CLAIMS = {
+    "steps": re.compile(
+        rf"(?<![\w.,-])(?<!first )(?<!last )(?<!every )(?<!after )(?<!initial )(?<!log_every=){_ANY}[ -]+"
+        rf"(?:(?:training|timed|measured|consecutive|full|optimi[sz]er|global)[ -])?{_STEPS}",
+        re.IGNORECASE,
+    ),
+    "warmup": re.compile(
+        rf"(?:{_ANY}|first (?P<first>{NUMBER}))[ -]+(?:steps |iterations |batches )?(?:of |as |for |are )?warm-?up|"
+        rf"warm-?up (?:phase |period )?(?:of |for |=|: ?)?(?P<after>{NUMBER})",
+        re.IGNORECASE,
+    ),
+    "runs": re.compile(
+        rf"(?<![\w.,-]){_ANY} (?:independent |separate |repeated |full |identical )?"
+        r"(?:runs|repetitions|repeats|trials)\b|"
+        rf"\b(?:repeated|runs?) (?P<after>{NUMBER}|{'|'.join(_NUMBERS)}) times",
+        re.IGNORECASE,
+    ),
+}
+#: what stands before a number of steps that is of a warm-up
+WARM = re.compile(r"\bwarm-?(ed )?up\W+(\w+\W+){0,2}$", re.IGNORECASE)
+
+
+def claims(prose: str, what: str) -> list[float]:
+    told = CLAIMS[what].finditer(prose)
+    return [_number(one) for one in told if what != "steps" or not WARM.search(prose[: one.start()])]
+
+
+def _number(found: re.Match[str]) -> float:
+    told = next(one for one in found.groupdict().values() if one).lower().replace(",", "")
+    return float(_NUMBERS.get(told, told))
+
+
+def steps_of(prose: str) -> float:
+    """How many steps ran, those of a warm-up among them, as far as a text tells; 0 where it does not."""
+    timed = claims(prose, "steps")
+    return max(timed) + max(claims(prose, "warmup"), default=0.0) if timed else 0.0
+
+
+def runs_of(prose: str) -> float:
+    """How many runs each figure is of; 0 where a text does not tell, or tells several numbers."""
+    told = {*claims(prose, "runs")}
+    return told.pop() if len(told) == 1 else 0.0
