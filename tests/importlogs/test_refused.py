@@ -95,6 +95,33 @@ def test_blocks_of_mlperf_where_it_tells_no_epochs_and_the_rates_that_it_tracks(
     assert found["run_start to run_stop"].value == 1.0
 
 
+@pytest.mark.parametrize(
+    ("batch", "schedule", "samples", "epochs", "wanted"),
+    [
+        (440, 8103, 3565320, 1137, 2 * 1137 * 440 / 4000),  # Google's BERT of v0.7 counts steps
+        (448, 6700, 156725653, 1, None),  # the whole data, of which it took a part
+        (None, None, 3565320, 1137, None),
+        (440, None, 1281167, 4, 8 * 1281167 / 4000),
+        (448, 6700, 1275008, 1, 2 * 1275008 / 4000),
+    ],
+)
+def test_epochs_of_mlperf_that_cannot_be(batch, schedule, samples, epochs, wanted, tmp_path):
+    lines = [mllog("submission_benchmark", '"bert"'), mllog("train_samples", samples), mllog("run_start", "null", 1)]
+    lines += [mllog("global_batch_size", batch)] if batch else []
+    lines += [mllog("opt_learning_rate_training_steps", schedule)] if schedule else []
+    for at in range(3):  # the last one does not end
+        lines += [mllog("block_start", "null", 1000 + 2000000 * at, epoch_count=epochs, first_epoch_num=1)]
+        lines += [mllog("block_stop", "null", 2001000 + 2000000 * at)] if at < 2 else []
+    lines += [mllog("run_stop", "null", 5000000, status='"success"')]
+    found = figures(written(tmp_path, lines))
+    if wanted:
+        assert found[read.OURS].value == pytest.approx(wanted, abs=0.01)
+        assert ("its epoch_count counts steps: 2274 of 440" in found[read.OURS].doubt) == (epochs == 1137)
+    else:
+        assert read.OURS not in found
+        assert "it cannot have trained on that many" in found["run_start to run_stop"].doubt
+
+
 def test_copies_of_one_log_are_one_run(tmp_path):
     for run in (1, 2, 3):
         lines = [*oneflow(), *(["the other one"] if run == 3 else [])]
