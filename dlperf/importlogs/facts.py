@@ -15,7 +15,7 @@ ON = {"true": True, "1": True, "false": False, "0": False, "none": False}
 #: in a path, of a vocabulary for instance, it may be another's
 SIZES = re.compile(
     r"(?:config|config_file|model|model_name_or_path)['\"]?[ :=]{1,9}['\"]?[\w./-]{0,300}?"
-    r"(?:\buncased_L-(\d{1,3})_H-(\d{1,5})_A-|\bbert_(\d{1,3})_(\d{1,5})_\d{1,3}\b|\bbert_configs/(base|large)\.json"
+    r"(?:\buncased_L-(\d{1,3})_H-(\d{1,5})_A-|\bbert_(\d{1,3})_(\d{1,5})_\d{1,3}\b|\bbert_configs?[/_](base|large)\.json"
     r"|\bbert[-_](base|large)\b)"
 )
 #: each with what a log that it fits has, which is many times as fast to look for

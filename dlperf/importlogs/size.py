@@ -111,12 +111,14 @@ def size(form: Format, path: PurePath, head: str, ranks: int, given: Mapping[str
     known = {"nodes": nodes, "devices_per_node": each, "batch": batch, "precision": precision}
     if missing := [name for name, value in known.items() if not value]:
         raise Refused(f"it looks like {form.title}, but {_missing(missing, told, placed)}")
+    if not (model := _model(told, placed, given, doubts) or form.model):
+        doubts.append("neither the log nor its path tells which model it is; --model names it")
     return Size(
         nodes=nodes or 0,
         devices_per_node=each or 0,
         batch=batch or 0,
         precision=precision,
-        model=_model(told, placed, given, doubts) or form.model,
+        model=model,
         accumulation=accumulated,
         claimed=whole_number(told.get("steps", "").removesuffix(".0")),
         run=placed.get("run", ""),

@@ -29,6 +29,9 @@ HEADS = [
     ("paddle-resnet50", "python -m paddle.distributed.launch train.py\nusing ParallelExecutor, 1 cards are used, so 1", {}),
     ("paddle-bert", "is_distributed: False\nuse_fp16: False\nhidden_size: 768\nnum_hidden_layers: 12\nDevice count 4\n", {"nodes": "1", "devices_per_node": "4", "precision": "single", "model": "bert_base"}),
     ("paddle-clas", "ppcls INFO: AMP : \nppcls INFO:     scale_loss : 128.0\nppcls INFO:     level : O2\nppcls INFO: Arch : \nppcls INFO:     name : ResNet50", {"precision": "fp16", "model": "ResNet50"}),
+    ("paddle-clas", "ppcls INFO: Arch : \nppcls INFO:     class_num : 1000\nppcls INFO:     head : \nppcls INFO:         name : ArcMargin\nppcls INFO:     name : MobileNetV3\nppcls INFO: Optimizer : \nppcls INFO:     name : Momentum\n", {"model": "MobileNetV3", "precision": "single"}),
+    ("paddle-clas", "ppcls INFO: Arch : \nppcls INFO:     class_num : 1000\nppcls INFO: Optimizer : \nppcls INFO:     name : Momentum\n", {"precision": "single"}),
+    ("ngc-pytorch-bert", "Namespace(config_file='/bert/bert_config_base.json', fp16=True)", {"precision": "amp", "model": "bert_base"}),
     ("paddle-clas", "ppcls INFO: AMP : \nppcls INFO:     use_amp : False\nppcls INFO:     level : O1\nppcls INFO: Arch : \n", {"precision": "single"}),
     ("paddle-clas", "LAUNCH INFO 2023-07-28 07:14:19,033 devices: 0,1,2\nLAUNCH INFO 2023-07-28 07:14:19,033 nnodes: 2\n", {"nodes": "2", "devices_per_node": "3"}),
     ("paddle-nlp", "gpus: 0,1,2,3\nips: 10.0.0.1,10.0.0.2\nNamespace(use_amp=True, use_pure_fp16=False, model_name_or_path='bert-base-uncased')", {"nodes": "2", "devices_per_node": "4", "precision": "amp"}),
@@ -98,6 +101,14 @@ def test_single_precision_is_not_guessed_to_be_fp32(tmp_path):
     place = written(tmp_path, lines, "4n8g", "a.log")
     assert "but it tells of precision that it is fp32 or tf32; give --precision" in refused(place)
     assert figures(place, precision="tf32")[read.OURS].precision == "tf32"
+
+
+def test_a_model_that_nobody_tells_is_a_doubt(tmp_path):
+    place = written(tmp_path, CASES["ngc-pytorch-bert"][0], "4n8g", "a.log")
+    unknown = figures(place, precision="fp32")[read.OURS]
+    assert unknown.model == ""
+    assert "neither the log nor its path tells which model it is; --model names it" in unknown.doubt
+    assert "which model" not in figures(place, precision="fp32", model="bert_base")[read.OURS].doubt
 
 
 def test_what_the_log_sums_up_itself_is_held_against_the_sizes(tmp_path):

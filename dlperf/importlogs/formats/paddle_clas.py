@@ -21,9 +21,22 @@ def told(head: str) -> dict[str, str]:
         sampler = head[train.end() :].partition("Eval : ")[0].partition("sampler") if train else ("", "", "")
         if batch := argument("batch_size", sampler[2]):
             found["batch"] = Said(batch, head.find(sampler[2]) + batch.at)
-    if name := re.search(r"\bArch : ?\n.{0,200}\bname : (\w{1,80})", head):
-        found["model"] = said(name)
+    if name := _network(head):
+        found["model"] = name
     return found | _precision(head)
+
+
+def _network(head: str) -> Said | None:
+    """What its part Arch names, wherever in it: print_dict of ppcls/utils/config.py sorts its arguments in some versions,
+    and has four spaces for each part within another."""
+    arch = re.search(r"\bArch : ?\n", head)
+    for line in re.finditer(r"[^\n]+", head[arch.end() : arch.end() + 2**14]) if arch else ():
+        told = line[0].rpartition("INFO: ")[2]
+        if not told.startswith(" " * 4):
+            return None
+        if arch and (name := re.match(r" {4}name : (\w{1,80})", told)):
+            return Said(name[1], arch.end() + line.start())
+    return None
 
 
 def _precision(head: str) -> dict[str, str]:
