@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import PurePath
 
 import numpy
@@ -189,6 +190,24 @@ def test_wrong_requests_and_an_empty_tree(words, code, says, tmp_path):
     ended = call("importlogs", tmp_path / "empty", *words)
     assert (ended.returncode, ended.stdout) == (code, "")
     assert says in ended.stderr
+
+
+def test_names_that_are_not_utf_8_are_shown_and_written_whole(tmp_path):
+    """One is in a doubt, too: of the model that it and its log tell."""
+    tree = tmp_path / "logs"
+    written(tree, oneflow())
+    for name in (b"r\xff50_b32_fp32_1.log", b"a\xe9.log"):
+        place = os.path.join(os.fsencode(tree / "bz32" / "4n8g"), name)
+        with open(place, "wb") as file:
+            file.write("\n".join(oneflow()).encode() + b"\n" + name)
+    ended = call("importlogs", tree, "-o", tmp_path / "made", "--precision", "fp32")
+    assert ended.returncode == 0, ended.stderr
+    made = tmp_path / "made"
+    assert sorted(os.listdir(made)) == ["figures.csv", "source.toml"]
+    found = published.read((made / "figures.csv").read_text().splitlines(keepends=True))
+    assert {one.path.rpartition("/")[2] for one in found} == {"r50_b32_fp32_1.log", r"a\udce9.log", r"r\udcff50_b32_fp32_1.log"}
+    assert any(r"model: resnet50, r\udcff50; the first" in one.doubt for one in found)
+    assert tomllib.loads((made / "source.toml").read_text())["id"] == "made"
 
 
 HOSTILE = st.one_of(
