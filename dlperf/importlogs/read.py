@@ -14,7 +14,8 @@ from dlperf.catalog.script import Log
 from dlperf.figures.published import Figure
 from dlperf.importlogs.format import EVERY, Format, Line
 from dlperf.importlogs.lines import Match, Summed, figures
-from dlperf.importlogs.recognise import Refused, Seen, Unlike, no_training, seen, unlike
+from dlperf.importlogs.others import TRAINING, looks_like
+from dlperf.importlogs.recognise import SAMPLE, Refused, Seen, Unlike, crashed, no_training, seen, unlike
 from dlperf.importlogs.size import Size, size
 from dlperf.importlogs.spans import apart, ranked, span
 from dlperf.schema import Job
@@ -85,10 +86,12 @@ def _read(path: Path, shown: str, form: Format, log: Seen, given: Mapping[str, s
     lines, name = figures(path, form), PurePath(shown).name
     if lines.empty:
         raise Unlike("quoted" if lines.quoted else "")
-    if not (lines.matches or lines.events) and form.begins and not form.begins.search(log.text):
-        raise Refused(f"it has a sum of {form.title}, but neither its head nor a step")
     if no := no_training(name, log.head):
         raise Refused(no)
+    if not (lines.matches or lines.events) and form.begins and not form.begins.search(log.text):
+        if other := looks_like(log.head[:SAMPLE], TRAINING):
+            raise Refused(f"it looks like the log of {other}")
+        raise Refused(f"it has a sum of {form.title}, but neither its head nor a step")
     if form.demands and not form.demands.search(f"{log.text}\n{lines.first}"):
         raise Refused(f"it looks like {form.title}, but {form.otherwise}")
     if form.other and (other := form.other(log.text)):
@@ -104,6 +107,8 @@ def _read(path: Path, shown: str, form: Format, log: Seen, given: Mapping[str, s
     made += [one for total in lines.totals.values() if (one := _of_total(total, sized, job, workers))]
     made += [Made(*one[:6], (one[6],) if one[6] else (), one[7]) for one in lines.events]
     doubts += _unlike_totals(made)
+    if crash := crashed(path, form.needle):
+        doubts.append(f"it ends in a crash: {crash!r}")
     if not made:
         raise Refused(doubts[-1] if doubts else f"{name}: no figure can be made of its lines")
     printed = tuple(_figure(shown, form, sized, one, doubts) for one in made)

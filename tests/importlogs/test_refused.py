@@ -59,6 +59,10 @@ def test_other_benchmarks_of_mlperf_are_named(benchmark, tmp_path):
     [
         ("=> using pre-trained model 'resnet50'\nTest: [  0/196]\tTime 1.1", "2: evaluation, which is not training"),
         ("task_name: XNLI", "fine-tuning"),
+        ("Model:       resnet50_v1.5\nMode:        forward only\ntotal images/sec: 1053.18", "2: evaluation or inference, which is not training"),
+        ("torchrun run_squad.py\nTraining Iteration: -\nDLL 1 - training_sequences_per_second : 1054.1  final_loss : 6.0", "1: fine-tuning, which is not pre-training"),
+        ("Namespace(num_segments=1, use_tsn=False, video_loader=True)\n[Epoch 000] speed: 71.4 samples/sec", "it looks like the log of gluon-cv's action recognition"),
+        ("<!DOCTYPE html>\n<html><pre>total images/sec: 2840.11</pre></html>", "it is a web page, not a log"),
         ("Testbatch 10,loss 1.0, acc1 0.7,acc5 0.9,time 0.2 sec", "evaluation"),
         ("validation: epoch 0, iter 20, top_1: 0.001, top_k: 0.005, samples/s: 900.1 1597934844.1", "evaluation"),
         ("[09/15/2022-14:28:53] [I] === Performance summary ===", "trtexec"),
@@ -75,6 +79,56 @@ def test_other_benchmarks_of_mlperf_are_named(benchmark, tmp_path):
 )  # fmt: skip
 def test_what_else_a_file_is(line, says, tmp_path):
     assert says in refused(written(tmp_path, [line]))
+
+
+CODE = """import argparse
+from extract_util import extract_result
+
+parser = argparse.ArgumentParser()
+
+def extract_info_from_file(log_file):
+    '''
+    {}
+    '''
+    return log_file
+
+if __name__ == "__main__":
+    extract_result(args, extract_info_from_file)
+"""
+PAGE = "# ResNet50\n\n## How to run\n\n```\n{}\n```\n\n## Figures\n\n```\nnone\n```\n"
+TRACE = """Traceback (most recent call last):
+  File "train.py", line 9, in <module>
+    import torch
+from the fork: def main():
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [(CODE, "it is source code"), (PAGE, "it is a page in Markdown"), ("#!/bin/sh\n{}", "it is a script")],
+)
+def test_what_quotes_lines_of_a_log(text, says, tmp_path):
+    place = written(tmp_path, [text.format("\n".join(oneflow()))])
+    assert f"{says}, not a log; give --format if it is one" in refused(place)
+    assert figures(place, named="oneflow-resnet50")
+    assert figures(written(tmp_path, [TRACE, *oneflow()]))
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "F0820 cuda_util.cpp:88] Check failed: error == cudaSuccess : out of memory (2)\nAborted (core dumped)",
+        'Traceback (most recent call last):\n  File "a.py", line 9\nValueError: x',
+        "Killed",
+        "mpirun noticed that process rank 3 exited on signal 9 (Killed).",
+    ],
+)
+def test_a_log_that_ends_in_a_crash(end, tmp_path):
+    found = figures(written(tmp_path, [*oneflow(), end]))[read.OURS]
+    assert f"it ends in a crash: {end.splitlines()[0][:20]!r}"[:-1] in found.doubt
+    assert "crash" not in figures(written(tmp_path, [end, *oneflow()]))[read.OURS].doubt
+    stopped = [*oneflow(), "Traceback (most recent call last):", "KeyboardInterrupt"]
+    assert "crash" not in figures(written(tmp_path, stopped))[read.OURS].doubt
 
 
 def test_blocks_of_mlperf_where_it_tells_no_epochs_and_the_rates_that_it_tracks(tmp_path):
