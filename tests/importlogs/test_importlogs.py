@@ -205,7 +205,11 @@ def test_names_that_are_not_utf_8_are_shown_and_written_whole(tmp_path):
     made = tmp_path / "made"
     assert sorted(os.listdir(made)) == ["figures.csv", "source.toml"]
     found = published.read((made / "figures.csv").read_text().splitlines(keepends=True))
-    assert {one.path.rpartition("/")[2] for one in found} == {"r50_b32_fp32_1.log", r"a\udce9.log", r"r\udcff50_b32_fp32_1.log"}
+    assert {one.path.rpartition("/")[2] for one in found} == {
+        "r50_b32_fp32_1.log",
+        r"a\udce9.log",
+        r"r\udcff50_b32_fp32_1.log",
+    }
     assert any(r"model: resnet50, r\udcff50; the first" in one.doubt for one in found)
     assert tomllib.loads((made / "source.toml").read_text())["id"] == "made"
 

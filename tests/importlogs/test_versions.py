@@ -24,7 +24,9 @@ def test_pytorch_examples_that_count_from_1(tmp_path):
     assert "clock goes back" not in found[read.OURS].doubt
 
 
-@pytest.mark.parametrize(("own", "mean", "first"), [("3.253", "3.262", 1), ("3.253", "3.253", 1), ("0.351", "2.807", 0)])
+@pytest.mark.parametrize(
+    ("own", "mean", "first"), [("3.253", "3.262", 1), ("3.253", "3.253", 1), ("0.351", "2.807", 0)]
+)
 def test_whether_the_first_line_of_pytorch_examples_is_of_one_step(own, mean, first):
     assert pytorch_examples.first({"step": "1", "seconds": own, "mean": mean}) == first
     assert pytorch_examples.first({"step": "0", "seconds": own, "mean": own}) == 0

@@ -9,7 +9,6 @@ from dlperf.importlogs.facts import bert
 from dlperf.importlogs.format import Format, Line, counted_from, mean_of
 from dlperf.schema import Job
 
-
 #: of 0.10; before, it called steps batches
 LATER = r"\[step (?P<step>\d+)\]\s+mlm_loss=\s*(?P<loss>\S+)\s.*?latency=(?P<seconds>[\d.]+) ms/step"
 
