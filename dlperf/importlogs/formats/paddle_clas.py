@@ -27,8 +27,8 @@ def told(head: str) -> dict[str, str]:
 
 
 def _network(head: str) -> Said | None:
-    """What its part Arch names, wherever in it: print_dict of ppcls/utils/config.py sorts arguments in some versions, and
-    has four spaces for each part within another."""
+    """What its part Arch names, wherever in it: print_dict of ppcls/utils/config.py sorts arguments in some versions.
+    Each part within another has four spaces."""
     arch = re.search(r"\bArch : ?\n", head)
     for line in re.finditer(r"[^\n]+", head[arch.end() : arch.end() + 2**14]) if arch else ():
         told = line[0].rpartition("INFO: ")[2]
