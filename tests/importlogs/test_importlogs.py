@@ -434,7 +434,7 @@ def test_devices_of_one_node_by_the_list_of_tf_cnn_benchmarks(tmp_path):
     made = refused_or_size(", ".join(f"'/gpu:{at}'" for at in range(4)))
     assert (made.nodes, made.devices_per_node, made.batch) == (1, 4, 64)
     for several in ("'horovod/gpu:{at}'", "'/job:worker/task:{at}/gpu:0'"):
-        with pytest.raises(Refused, match="nodes, devices per node"):
+        with pytest.raises(Refused, match="tells nodes, of 4 devices in all; give --nnodes"):
             refused_or_size(", ".join(several.format(at=at) for at in range(4)))
 
 

@@ -22,6 +22,13 @@ HEADS = [
     ("ngc-pytorch-bert", "\n".join(f"device: cuda:{at} n_gpu: 1, distributed training: True, 16-bits training: False" for at in range(4)), {"devices_per_node": "4", "precision": "single"}),
     ("ngc-pytorch-bert", "torchrun --nproc_per_node=8 --nnodes=2 run_pretraining.py --fp16 --config_file=bert_configs/large.json", {"nodes": "2", "devices_per_node": "8", "precision": "amp", "model": "bert_large"}),
     ("ngc-mxnet", "Namespace(amp=False, arch='resnetv15', num_layers=50, dtype='float16')", {"precision": "fp16", "model": "resnet50"}),
+    ("ngc-mxnet", "Namespace(batch_size=512, gpus=[0, 1, 2, 3], kv_store='horovod')", {"devices_per_node": "4"}),
+    ("ngc-mxnet-dllogger", "PARAMETER gpus : [0, 1]  kv_store : horovod  batch_size : 512 ", {"devices_per_node": "2"}),
+    ("ngc-mxnet-dllogger", "PARAMETER gpus : [0]  kv_store : horovod  batch_size : 512 ", {}),
+    ("paddle-resnet50", "cluster_node_ips: 10.0.0.1,10.0.0.2\nnode_ip: 10.0.0.1\nselected_gpus: 0,1,2\n", {"nodes": "2", "devices_per_node": "3"}),
+    ("tensorflow-resnet50", "'distribution_strategy': 'mirrored', 'num_gpus': 1}, 'train_dataset': {'batch_size': 128, 'dtype': 'float16'}", {"nodes": "1", "devices_per_node": "1", "batch": "128", "precision": "fp16"}),
+    ("tensorflow-resnet50", "'distribution_strategy': 'multi_worker_mirrored', 'num_gpus': 8", {"devices_per_node": "8"}),
+    ("tensorflow-resnet50", "'num_gpus': 8, 'train_data': {'dtype': 'float32', 'global_batch_size': 2048}}, 'validation_data': {'global_batch_size': 64}", {"devices_per_node": "8", "batch": "2048", "precision": "single"}),
     ("gluon-cv", "Namespace(batch_size=64, dtype='float16', model='resnet50_v1b', num_gpus=4)", {"nodes": "1", "devices_per_node": "4", "batch": "64", "precision": "fp16"}),
     ("gluon-cv", "Namespace(batch_size=64, dtype='float32', model='resnet50_v1b', num_gpus=0)", {"precision": "single"}),
     ("gluon-nlp", GLUON.format("float16"), {"precision": "fp16", "model": "bert_base"}),
@@ -101,6 +108,20 @@ def test_single_precision_is_not_guessed_to_be_fp32(tmp_path):
     place = written(tmp_path, lines, "4n8g", "a.log")
     assert "but it tells of precision that it is fp32 or tf32; give --precision" in refused(place)
     assert figures(place, precision="tf32")[read.OURS].precision == "tf32"
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "asks", "size"),
+    [
+        ("ngc-pytorch-resnet50", dll(1, "PARAMETER batch_size : 32  world_size : 16 "), "tells nodes, of 16 devices in all; give --nnodes", {}),
+        ("ngc-mxnet-dllogger", dll(1, "PARAMETER batch_size : 512 "), "tells nodes, devices per node; give --nnodes, --nproc-per-node", {"devices_per_node": "8"}),
+    ],
+)  # fmt: skip
+def test_what_follows_from_other_sizes_is_not_asked_for(name, head, asks, size, tmp_path):
+    (tmp_path / "a.log").write_text("\n".join([head, *CASES[name][0], ""]))
+    assert refused(tmp_path / "a.log", precision="fp32").endswith(asks)
+    made = figures(tmp_path / "a.log", precision="fp32", nodes="2", **size)[read.OURS]
+    assert (made.nodes, made.devices, made.batch) == (2, 16, "32")
 
 
 def test_a_model_that_nobody_tells_is_a_doubt(tmp_path):
