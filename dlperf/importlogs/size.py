@@ -246,7 +246,7 @@ def _missing(names: Sequence[str], told: Mapping[str, str], placed: Mapping[str,
     if "precision" in names and told.get("precision") == "single":
         path = f", its path {placed['precision']}" if "precision" in placed else ""
         half = f"it tells of precision that it is fp32 or tf32{path}; "
-    words = ", ".join(_words(name) for name in names if not (half and name == "precision"))
-    every = f", of {told['devices']} devices in all" if "nodes" in names and "devices" in told else ""
-    lacks = f"neither the log nor its path tells {words}{every}; " if words else ""
+    every = {"nodes": f" (of {told['devices']} devices in all)"} if "devices" in told else {}
+    wanted = [_words(name) + every.get(name, "") for name in names if not (half and name == "precision")]
+    lacks = f"neither the log nor its path tells {', '.join(wanted)}; " if wanted else ""
     return f"{lacks}{half}give {', '.join(FLAGS[name] for name in names)}"

@@ -113,7 +113,7 @@ def test_single_precision_is_not_guessed_to_be_fp32(tmp_path):
 @pytest.mark.parametrize(
     ("name", "head", "asks", "size"),
     [
-        ("ngc-pytorch-resnet50", dll(1, "PARAMETER batch_size : 32  world_size : 16 "), "tells nodes, of 16 devices in all; give --nnodes", {}),
+        ("ngc-pytorch-resnet50", dll(1, "PARAMETER batch_size : 32  world_size : 16 "), "tells nodes (of 16 devices in all); give --nnodes", {}),
         ("ngc-mxnet-dllogger", dll(1, "PARAMETER batch_size : 512 "), "tells nodes, devices per node; give --nnodes, --nproc-per-node", {"devices_per_node": "8"}),
     ],
 )  # fmt: skip
