@@ -151,10 +151,15 @@ def _write(place: Path, found: Sequence[Figure], sources: Sequence[Path]) -> Non
 
 
 def _table(found: Sequence[Figure]) -> str:
-    head = ["case", "column", "printed", "unit", "estimator", "steps", "where", "doubt"]
+    sizes = ["model", "framework", "devices", "batch"]
+    head = ["case", *sizes, "column", "printed", "unit", "estimator", "steps", "where", "doubt"]
     rows = [
         [
             one.row if one.table == "." else f"{one.table}/{one.row}",
+            one.model,
+            one.framework,
+            str(one.devices or ""),
+            one.batch,
             f"{one.column}{', speedup' if one.quantity == 'speedup' else ''}",
             one.printed,
             one.unit,
