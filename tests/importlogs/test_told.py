@@ -37,6 +37,7 @@ HEADS = [
     ("paddle-bert", "is_distributed: False\nuse_fp16: False\nhidden_size: 768\nnum_hidden_layers: 12\nDevice count 4\n", {"nodes": "1", "devices_per_node": "4", "precision": "single", "model": "bert_base"}),
     ("paddle-clas", "ppcls INFO: AMP : \nppcls INFO:     scale_loss : 128.0\nppcls INFO:     level : O2\nppcls INFO: Arch : \nppcls INFO:     name : ResNet50", {"precision": "fp16", "model": "ResNet50"}),
     ("paddle-clas", "ppcls INFO: Arch : \nppcls INFO:     class_num : 1000\nppcls INFO:     head : \nppcls INFO:         name : ArcMargin\nppcls INFO:     name : MobileNetV3\nppcls INFO: Optimizer : \nppcls INFO:     name : Momentum\n", {"model": "MobileNetV3", "precision": "single"}),
+    ("paddle-clas", "\033[32mppcls INFO\033[0m: Arch : \n\033[32mppcls INFO\033[0m:     name : ResNet50\n", {"model": "ResNet50", "precision": "single"}),
     ("paddle-clas", "ppcls INFO: Arch : \nppcls INFO:     class_num : 1000\nppcls INFO: Optimizer : \nppcls INFO:     name : Momentum\n", {"precision": "single"}),
     ("ngc-pytorch-bert", "Namespace(config_file='/bert/bert_config_base.json', fp16=True)", {"precision": "amp", "model": "bert_base"}),
     ("paddle-clas", "ppcls INFO: AMP : \nppcls INFO:     use_amp : False\nppcls INFO:     level : O1\nppcls INFO: Arch : \n", {"precision": "single"}),

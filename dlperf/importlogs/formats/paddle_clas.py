@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from dlperf.catalog.script import Log
+from dlperf.errors import ESCAPES
 from dlperf.importlogs.facts import Said, argument, said
 from dlperf.importlogs.format import EVERY, MEAN, Format, mean_of, per_device
 
@@ -31,7 +32,7 @@ def _network(head: str) -> Said | None:
     Each part within another has four spaces."""
     arch = re.search(r"\bArch : ?\n", head)
     for line in re.finditer(r"[^\n]+", head[arch.end() : arch.end() + 2**14]) if arch else ():
-        told = line[0].rpartition("INFO: ")[2]
+        told = ESCAPES.sub("", line[0]).rpartition("INFO: ")[2]
         if not told.startswith(" " * 4):
             return None
         if arch and (name := re.match(r" {4}name : (\w{1,80})", told)):
