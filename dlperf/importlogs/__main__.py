@@ -8,6 +8,7 @@ import dlperf.needs  # noqa: F401
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -121,10 +122,9 @@ def _output(named: str | None) -> Path | None:
 
 
 def _write(place: Path, found: Sequence[Figure], sources: Sequence[Path]) -> None:
+    """Both files whole, or none."""
     from dlperf.figures import published
 
-    place.mkdir(parents=True, exist_ok=True)
-    (place / "figures.csv").write_text(published.text(found), encoding="utf-8")
     name = place.resolve().name
     told = ", ".join(shown(one.name or str(one)) for one in sources)
     lines = [
@@ -136,14 +136,30 @@ def _write(place: Path, found: Sequence[Figure], sources: Sequence[Path]) -> Non
     ]
     for table in dict.fromkeys(one.table for one in found):
         lines += ["", "[[table]]", f"id = {json.dumps(table)}", f"title = {json.dumps(table)}"]
-    (place / "source.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    texts = {"figures.csv": published.text(found), "source.toml": "\n".join(lines) + "\n"}
+    written = {place / f".{one}.new": text.encode() for one, text in texts.items()}
+    place.mkdir(parents=True, exist_ok=True)
+    try:
+        for aside, content in written.items():
+            aside.write_bytes(content)
+    except OSError:
+        for aside in written:
+            aside.unlink(missing_ok=True)
+        raise
+    for aside, one in zip(written, texts, strict=True):
+        os.replace(aside, place / one)
 
 
 def _table(found: Sequence[Figure]) -> str:
-    head = ["case", "column", "printed", "unit", "estimator", "steps", "where", "doubt"]
+    sizes = ["model", "framework", "devices", "batch"]
+    head = ["case", *sizes, "column", "printed", "unit", "estimator", "steps", "where", "doubt"]
     rows = [
         [
             one.row if one.table == "." else f"{one.table}/{one.row}",
+            one.model,
+            one.framework,
+            str(one.devices or ""),
+            one.batch,
             f"{one.column}{', speedup' if one.quantity == 'speedup' else ''}",
             one.printed,
             one.unit,

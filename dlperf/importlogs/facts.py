@@ -15,7 +15,7 @@ ON = {"true": True, "1": True, "false": False, "0": False, "none": False}
 #: in a path, of a vocabulary for instance, it may be another's
 SIZES = re.compile(
     r"(?:config|config_file|model|model_name_or_path)['\"]?[ :=]{1,9}['\"]?[\w./-]{0,300}?"
-    r"(?:\buncased_L-(\d{1,3})_H-(\d{1,5})_A-|\bbert_(\d{1,3})_(\d{1,5})_\d{1,3}\b|\bbert_configs/(base|large)\.json"
+    r"(?:\buncased_L-(\d{1,3})_H-(\d{1,5})_A-|\bbert_(\d{1,3})_(\d{1,5})_\d{1,3}\b|\bbert_configs?[/_](base|large)\.json"
     r"|\bbert[-_](base|large)\b)"
 )
 #: each with what a log that it fits has, which is many times as fast to look for
@@ -37,14 +37,15 @@ LAUNCHERS = (
     ),
     ("hvd.size()", r"hvd\.size\(\) = (\d{1,6})\b", "devices"),
 )
-#: lists of cards, as the launchers of PaddlePaddle tell them, and of nodes
+#: lists of cards, as the launchers of PaddlePaddle tell them, and of nodes; python/paddle/distributed/launch.py starts
+#: a process for each of `selected_gpus` on each of `cluster_node_ips`
 CARDS = (
     ("LAUNCH INFO", r"LAUNCH INFO [\d-]+ [\d:,]+ devices: ([\d,]{1,999})\s"),
     (
         "distributed.launch",
         r"distributed\.launch [^\n]{0,500}?--(?:gpus|devices|selected_gpus)[ =]['\"]?([\d,]{1,999})",
     ),
-    ("gpus: ", r"(?m)^gpus: ([\d,]{1,999})$"),
+    ("gpus: ", r"(?m)^(?:selected_)?gpus: ([\d,]{1,999})$"),
 )
 
 #: torchrun's tag of a process, and what NVIDIA's and Hugging Face's scripts say of each process
@@ -109,7 +110,8 @@ def launched(head: str) -> dict[str, str]:
     for hint, pattern in CARDS:
         if "devices_per_node" not in found and hint in head and (cards := re.search(pattern, head)):
             found["devices_per_node"] = said(cards, str(len(cards[1].strip(",").split(","))))
-    if "\nips: " in head and (nodes := re.search(r"(?m)^ips: ([\d.,]{7,999})$", head)):
+    ips = "ips: " in head and re.search(r"(?m)^(?:cluster_node_)?ips: ([\d.,]{7,9999})$", head)
+    if nodes := ips or None:
         found.setdefault("nodes", said(nodes, str(len(nodes[1].strip(",").split(",")))))
     return found
 

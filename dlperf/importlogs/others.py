@@ -26,6 +26,7 @@ TRAINING = (
     (rb"Train: \d+ \[ *\d+/\d+ \( *\d+%\)\]", "timm"),
     (rb"^Train Epoch: \d+ \[\d+/\d+", "pytorch/examples' MNIST"),
     (rb"\| epoch +\d+ \| +\d+/ *\d+ batches \| lr ", "pytorch/examples' language model"),
+    (rb"\bnum_segments=\d+, .*\bvideo_loader=", "gluon-cv's action recognition"),
     (rb"\[Epoch \d+\]\[Batch \d+\], .*Speed: ", "gluon-cv's detection or segmentation"),
     (rb"lossvalue|arcface|partial_fc", "InsightFace's face recognition"),
     (rb"(?:Epoch|Iter)\[\d+\] Batch \[[\d-]+\]\s+Speed: ", "a script with MXNet's Speedometer"),
@@ -70,7 +71,6 @@ TOOLS = (
     (rb"^=+ test session starts =+|^=+ \d+ (?:passed|failed)", "pytest"),
     (rb"^\[ *\d+\.\d{6}\] ", "a kernel's messages"),
     (rb"^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S+ \S+?(?:\[\d+\])?: ", "a syslog"),
-    (rb"(?i)^[ \t]*<(?:!doctype |html)", "a web page"),
 )
 
 
@@ -82,6 +82,23 @@ def _patterns(named: tuple[tuple[bytes, str], ...]) -> list[tuple[re.Pattern[byt
 def looks_like(text: bytes, named: tuple[tuple[bytes, str], ...]) -> str:
     """Which of these programs; empty where it is none."""
     return next((name for pattern, name in _patterns(named) if pattern.search(text)), "")
+
+
+#: lines that only programs in Python have, headings and blocks as Markdown has them
+IMPORTS = re.compile(rb"^(?:import \w|from [\w.]+ import )", re.MULTILINE)
+CODE = re.compile(rb"^[ \t]*(?:(?:def|class) \w+.*:$|if __name__ == |return\b|@\w)", re.MULTILINE)
+HEADINGS = re.compile(rb"^#{1,4} \w?[^\n#]{2,120}$", re.MULTILINE)
+
+
+def source(text: bytes) -> str:
+    """What a file is that people write and that may quote logs; empty where it may be one."""
+    if text.startswith(b"#!"):
+        return "a script"
+    if b"import " in text and b"def " in text:
+        imports, code = len(IMPORTS.findall(text)), len(CODE.findall(text))
+        if imports > 1 and code > 1 and (imports + code) * 20 > text.count(b"\n"):
+            return "source code"
+    return "a page in Markdown" if text.count(b"```") > 1 and len(HEADINGS.findall(text)) > 2 else ""
 
 
 def kind(text: bytes) -> str:

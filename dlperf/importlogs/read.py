@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from statistics import median
 
+from dlperf import errors
 from dlperf.catalog.script import Log
 from dlperf.figures.published import Figure
 from dlperf.importlogs.format import EVERY, Format, Line
 from dlperf.importlogs.lines import Match, Summed, figures
-from dlperf.importlogs.recognise import Refused, Seen, Unlike, no_training, seen, unlike
+from dlperf.importlogs.others import TRAINING, looks_like
+from dlperf.importlogs.recognise import SAMPLE, Refused, Seen, Unlike, crashed, no_training, seen, unlike
 from dlperf.importlogs.size import Size, size
 from dlperf.importlogs.spans import apart, ranked, span
 from dlperf.schema import Job
@@ -73,7 +75,7 @@ def read(path: Path, shown: str, forms: Mapping[str, Format], named: str | None,
         return made[0]
     if refused:
         raise refused[0]
-    if no := no_training(path.name, found.head):
+    if no := no_training(PurePath(shown).name, found.head):
         raise Refused(no)
     if named:
         raise Refused(f"no whole line has figures as {forms[named].title} prints them")
@@ -81,30 +83,34 @@ def read(path: Path, shown: str, forms: Mapping[str, Format], named: str | None,
 
 
 def _read(path: Path, shown: str, form: Format, log: Seen, given: Mapping[str, str]) -> Read:
-    lines = figures(path, form)
+    lines, name = figures(path, form), PurePath(shown).name
     if lines.empty:
         raise Unlike("quoted" if lines.quoted else "")
-    if not (lines.matches or lines.events) and form.begins and not form.begins.search(log.text):
-        raise Refused(f"it has a sum of {form.title}, but neither its head nor a step")
-    if no := no_training(path.name, log.head):
+    if no := no_training(name, log.head):
         raise Refused(no)
+    if not (lines.matches or lines.events) and form.begins and not form.begins.search(log.text):
+        if other := looks_like(log.head[:SAMPLE], TRAINING):
+            raise Refused(f"it looks like the log of {other}")
+        raise Refused(f"it has a sum of {form.title}, but neither its head nor a step")
     if form.demands and not form.demands.search(f"{log.text}\n{lines.first}"):
         raise Refused(f"it looks like {form.title}, but {form.otherwise}")
     if form.other and (other := form.other(log.text)):
         raise Refused(other)
     every = lines.log is not None and lines.log.ranks == "all"
     ranks = len({one.rank for one in lines.matches if one.rank}) if every else 0
-    sized = size(form, PurePath(path.absolute()), log.text, ranks, given)
+    sized = size(form, PurePath(errors.shown(str(path.absolute()))), log.text, ranks, given)
     job, doubts = _job(form, sized), list(sized.doubts)
     if len(lines.matches) >= logs.MOST:
         doubts.append(f"its first {logs.MOST:,} lines with figures were read")
-    made = _of_lines(form, lines.log, lines.matches, sized, job, path.name, doubts) if lines.log else []
+    made = _of_lines(form, lines.log, lines.matches, sized, job, name, doubts) if lines.log else []
     workers = form.workers(log.text) if form.workers else 1
     made += [one for total in lines.totals.values() if (one := _of_total(total, sized, job, workers))]
     made += [Made(*one[:6], (one[6],) if one[6] else (), one[7]) for one in lines.events]
     doubts += _unlike_totals(made)
+    if crash := crashed(path, form.needle):
+        doubts.append(f"it ends in a crash: {crash!r}")
     if not made:
-        raise Refused(doubts[-1] if doubts else f"{path.name}: no figure can be made of its lines")
+        raise Refused(doubts[-1] if doubts else f"{name}: no figure can be made of its lines")
     printed = tuple(_figure(shown, form, sized, one, doubts) for one in made)
     return Read(form, sized, printed, tuple(one.value for one in made))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dlperf.importlogs.format import Format
-from dlperf.importlogs.others import TOOLS, TRAINING, kind, looks_like
+from dlperf.importlogs.others import TOOLS, TRAINING, kind, looks_like, source
 from dlperf.upstream.logs import OUT_OF_MEMORY
 
 #: bytes of a log's head in which its arguments are looked for, and that are read at once
@@ -34,7 +34,7 @@ HINTS = tuple(
 #: a script's arguments, in one line, and among them that it does not train
 ARGUMENTS = re.compile(rb"PARAMETER|Namespace\(|Mode:  |--mode|^mode")
 NO_TRAINING = re.compile(
-    rb"\bMode: +(?:forward-only|evaluation)"
+    rb"\bMode: +(?:forward[- ]only|evaluation)"
     rb"|\bmode['\"]?\s?[:=]?\s?['\"]?(?:inference|inference_benchmark|evaluate|predict|pred|val)\b"
 )
 #: of files' names, what logs do not end with
@@ -52,8 +52,20 @@ EVALUATED = re.compile(
     rb"|, test +batch |^Testbatch \d|^validation: epoch |inference_throughput",
     re.MULTILINE,
 )
+PAGE = re.compile(rb"^[ \t]*<(?:!doctype |html)", re.MULTILINE | re.IGNORECASE)
 #: pytorch/examples evaluates what it has loaded as pre-trained
 TESTED, TRAINED = re.compile(rb"^Test: \[", re.MULTILINE), re.compile(rb"^Epoch: \[", re.MULTILINE)
+
+
+#: what a process says when it dies
+CRASHES = re.compile(
+    r"^.*(?:out of memory|OutOfMemory|RESOURCE_EXHAUSTED|ResourceExhausted|cudaMalloc failed|Segmentation fault"
+    r"|core dumped|Check failure stack trace|exited on signal \d|terminate called after"
+    r"|Traceback \(most recent call).*$|^(?:Aborted|Killed)\b.*$",
+    re.MULTILINE,
+)
+#: bytes of a log's end in which that is looked for
+TAIL = 2**14
 
 
 class Refused(Exception):
@@ -87,6 +99,8 @@ def seen(path: Path, forms: Mapping[str, Format], named: str | None) -> Seen:
         raise Refused("it is binary, not a log")
     if not named and path.suffix.lower() in SOURCES:
         raise Refused("by its name it is source code or a page, not a log; give --format if it is one")
+    if not named and (code := source(head[:SAMPLE])):
+        raise Refused(f"it is {code}, not a log; give --format if it is one")
     if named and forms[named] not in found:
         looks = f"; it looks like {found[0].title}" if found else ""
         raise Refused(f"it has no line of --format {named}{looks}")
@@ -113,6 +127,18 @@ def no_training(name: str, head: bytes) -> str:
     return ""
 
 
+def crashed(path: Path, needle: bytes) -> str:
+    """The line of a crash after which no line has the needle; empty where it did not end so."""
+    with open(path, "rb") as file:
+        file.seek(max(0, file.seek(0, 2) - TAIL))
+        tail = file.read(TAIL)
+    rest = tail[tail.rfind(needle) + 1 :].decode("utf-8", "replace")
+    if "KeyboardInterrupt" in rest:  # somebody ended it
+        return ""
+    found = CRASHES.search(rest)
+    return found[0].strip()[:80] if found else ""
+
+
 def unlike(head: bytes, forms: Iterable[Format], quoted: Sequence[str]) -> Refused:
     """Of a log that no format has a line of, or those of `quoted` lines that it quotes."""
     if EVALUATED.search(head):
@@ -128,6 +154,8 @@ def unlike(head: bytes, forms: Iterable[Format], quoted: Sequence[str]) -> Refus
             return Refused(f"it looks like the log of {form.title}, but has no line of a step{why}")
     if other := looks_like(sample, TOOLS):
         return Refused(f"it looks like the log of {other}")
+    if PAGE.search(sample):
+        return Refused("it is a web page, not a log")
     return Refused(f"it is {kind(head)}, not a log" if kind(head) else "no line is of a format that is known")
 
 

@@ -103,20 +103,26 @@ def size(form: Format, path: PurePath, head: str, ranks: int, given: Mapping[str
         told.setdefault("devices", str(ranks))
     nodes, each = _devices(told, placed, given, doubts)
     accumulated = whole_number(told.get("accumulation", "1")) or 1
-    told |= _batch(form, told, nodes, each, accumulated, doubts)
+    shared = _batch(form, told, nodes, each, accumulated, doubts)
+    whole = shared.get("batch") == "" and not (nodes and each)  # nobody tells yet what it is divided by
+    told |= shared
     if wrong := _contradicted(told, given, head):
         raise Refused(f"{'; '.join(wrong)}. Leave out what the log tells itself, or import this log apart")
     batch = _number("batch", told, placed, given, doubts)
     precision = _precision(told, placed, given, doubts)
     known = {"nodes": nodes, "devices_per_node": each, "batch": batch, "precision": precision}
-    if missing := [name for name, value in known.items() if not value]:
+    # what follows from the others is not asked for
+    follows = {"batch": whole, "devices_per_node": not nodes and "devices" in told}
+    if missing := [name for name, value in known.items() if not (value or follows.get(name))]:
         raise Refused(f"it looks like {form.title}, but {_missing(missing, told, placed)}")
+    if not (model := _model(told, placed, given, doubts) or form.model):
+        doubts.append("neither the log nor its path tells which model it is; --model names it")
     return Size(
         nodes=nodes or 0,
         devices_per_node=each or 0,
         batch=batch or 0,
         precision=precision,
-        model=_model(told, placed, given, doubts) or form.model,
+        model=model,
         accumulation=accumulated,
         claimed=whole_number(told.get("steps", "").removesuffix(".0")),
         run=placed.get("run", ""),
@@ -197,9 +203,10 @@ def _batch(
     """The batch of a device and step, of what the log says of another; empty where it cannot be told."""
     if "batch" not in told or form.batch == "device":
         return {}
-    if not (nodes and each):
+    every = nodes * each if nodes and each else whole_number(told.get("devices"))
+    if not every or (form.batch == "node" and not each):
         return {"batch": ""}
-    parts = {"global": nodes * each * accumulated, "node": each, "tokens": 128}[form.batch]
+    parts = {"global": every * accumulated, "node": each or 0, "tokens": 128}[form.batch]
     whole = whole_number(told["batch"])
     if whole is None or whole % parts:
         doubts.append(f"its batch of {told['batch']} is not that of {parts} equal parts")
@@ -239,6 +246,7 @@ def _missing(names: Sequence[str], told: Mapping[str, str], placed: Mapping[str,
     if "precision" in names and told.get("precision") == "single":
         path = f", its path {placed['precision']}" if "precision" in placed else ""
         half = f"it tells of precision that it is fp32 or tf32{path}; "
-    words = ", ".join(_words(name) for name in names if not (half and name == "precision"))
-    lacks = f"neither the log nor its path tells {words}; " if words else ""
+    every = {"nodes": f" (of {told['devices']} devices in all)"} if "devices" in told else {}
+    wanted = [_words(name) + every.get(name, "") for name in names if not (half and name == "precision")]
+    lacks = f"neither the log nor its path tells {', '.join(wanted)}; " if wanted else ""
     return f"{lacks}{half}give {', '.join(FLAGS[name] for name in names)}"

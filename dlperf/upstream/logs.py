@@ -180,8 +180,9 @@ def windows(found: Sequence[Mark], wanted: Steps, log: Log, samples_per_step: in
 def by_rank(found: Iterable[LogLine], log: Log, job: Job) -> dict[str, list[LogLine]]:
     """Lines of each rank that prints, as far as they can be told apart.
 
-    Where several print and nothing tells them apart, their lines become those of the slowest: a step is complete when
-    all have told so, and took as long as the longest of them.
+    Where several print and nothing tells them apart, their lines become those of one: a step is complete when all have
+    told so. Of seconds, it took the mean of theirs: ranks wait for each other, so each one's steps add up to the same
+    total, to within one step, while the longest of each step, by another rank each time, add up to more than any has.
     """
     ranks: dict[str, list[LogLine]] = {}
     for line in found:
@@ -192,7 +193,7 @@ def by_rank(found: Iterable[LogLine], log: Log, job: Job) -> dict[str, list[LogL
     for line in ranks[""]:
         told.setdefault(line.step, []).append(line)
     whole = [several for several in told.values() if len(several) >= _printing(log, job)]
-    return {"": [_slowest(several) for several in whole]}
+    return {"": [_of_all(several, log) for several in whole]}
 
 
 def _printing(log: Log, job: Job) -> int:
@@ -200,10 +201,12 @@ def _printing(log: Log, job: Job) -> int:
     return {"one": 1, "node": job.nnodes, "all": job.world_size}[log.ranks]
 
 
-def _slowest(several: Sequence[LogLine]) -> LogLine:
+def _of_all(several: Sequence[LogLine], log: Log) -> LogLine:
     losses = [line.loss for line in several if line.loss is not None]
-    loss = fmean(losses) if losses else None
-    return several[-1]._replace(time=max(line.time for line in several), loss=loss)
+    times = [line.time for line in several]
+    return several[-1]._replace(
+        time=max(times) if log.timestamp else fmean(times), loss=fmean(losses) if losses else None
+    )
 
 
 def _merged(of_ranks: Sequence[Window]) -> Window:

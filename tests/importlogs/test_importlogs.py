@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import PurePath
 
 import numpy
@@ -175,6 +176,13 @@ def test_a_tree_of_ten_nodes_and_more_with_medians_and_speedups(tmp_path):
     ]
 
 
+def test_the_table_has_what_was_measured(tmp_path):
+    ended = call("importlogs", written(tmp_path, oneflow()), "--precision", "fp32")
+    head, *rows = [line.split() for line in ended.stdout.splitlines()]
+    assert head[:5] == ["case", "model", "framework", "devices", "batch"]
+    assert [row[1:5] for row in rows] == [["resnet50", "oneflow", "32", "32"]] * 2
+
+
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
@@ -189,6 +197,28 @@ def test_wrong_requests_and_an_empty_tree(words, code, says, tmp_path):
     ended = call("importlogs", tmp_path / "empty", *words)
     assert (ended.returncode, ended.stdout) == (code, "")
     assert says in ended.stderr
+
+
+def test_names_that_are_not_utf_8_are_shown_and_written_whole(tmp_path):
+    """One is in a doubt, too: of the model that it and its log tell."""
+    tree = tmp_path / "logs"
+    written(tree, oneflow())
+    for name in (b"r\xff50_b32_fp32_1.log", b"a\xe9.log"):
+        place = os.path.join(os.fsencode(tree / "bz32" / "4n8g"), name)
+        with open(place, "wb") as file:
+            file.write("\n".join(oneflow()).encode() + b"\n" + name)
+    ended = call("importlogs", tree, "-o", tmp_path / "made", "--precision", "fp32")
+    assert ended.returncode == 0, ended.stderr
+    made = tmp_path / "made"
+    assert sorted(os.listdir(made)) == ["figures.csv", "source.toml"]
+    found = published.read((made / "figures.csv").read_text().splitlines(keepends=True))
+    assert {one.path.rpartition("/")[2] for one in found} == {
+        "r50_b32_fp32_1.log",
+        r"a\udce9.log",
+        r"r\udcff50_b32_fp32_1.log",
+    }
+    assert any(r"model: resnet50, r\udcff50; the first" in one.doubt for one in found)
+    assert tomllib.loads((made / "source.toml").read_text())["id"] == "made"
 
 
 HOSTILE = st.one_of(
@@ -411,7 +441,7 @@ def test_devices_of_one_node_by_the_list_of_tf_cnn_benchmarks(tmp_path):
     made = refused_or_size(", ".join(f"'/gpu:{at}'" for at in range(4)))
     assert (made.nodes, made.devices_per_node, made.batch) == (1, 4, 64)
     for several in ("'horovod/gpu:{at}'", "'/job:worker/task:{at}/gpu:0'"):
-        with pytest.raises(Refused, match="nodes, devices per node"):
+        with pytest.raises(Refused, match=r"tells nodes \(of 4 devices in all\); give --nnodes$"):
             refused_or_size(", ".join(several.format(at=at) for at in range(4)))
 
 

@@ -59,6 +59,10 @@ def test_other_benchmarks_of_mlperf_are_named(benchmark, tmp_path):
     [
         ("=> using pre-trained model 'resnet50'\nTest: [  0/196]\tTime 1.1", "2: evaluation, which is not training"),
         ("task_name: XNLI", "fine-tuning"),
+        ("Model:       resnet50_v1.5\nMode:        forward only\ntotal images/sec: 1053.18", "2: evaluation or inference, which is not training"),
+        ("torchrun run_squad.py\nTraining Iteration: -\nDLL 1 - training_sequences_per_second : 1054.1  final_loss : 6.0", "1: fine-tuning, which is not pre-training"),
+        ("Namespace(num_segments=1, use_tsn=False, video_loader=True)\n[Epoch 000] speed: 71.4 samples/sec", "it looks like the log of gluon-cv's action recognition"),
+        ("<!DOCTYPE html>\n<html><pre>total images/sec: 2840.11</pre></html>", "it is a web page, not a log"),
         ("Testbatch 10,loss 1.0, acc1 0.7,acc5 0.9,time 0.2 sec", "evaluation"),
         ("validation: epoch 0, iter 20, top_1: 0.001, top_k: 0.005, samples/s: 900.1 1597934844.1", "evaluation"),
         ("[09/15/2022-14:28:53] [I] === Performance summary ===", "trtexec"),
@@ -77,6 +81,56 @@ def test_what_else_a_file_is(line, says, tmp_path):
     assert says in refused(written(tmp_path, [line]))
 
 
+CODE = """import argparse
+from extract_util import extract_result
+
+parser = argparse.ArgumentParser()
+
+def extract_info_from_file(log_file):
+    '''
+    {}
+    '''
+    return log_file
+
+if __name__ == "__main__":
+    extract_result(args, extract_info_from_file)
+"""
+PAGE = "# ResNet50\n\n## How to run\n\n```\n{}\n```\n\n## Figures\n\n```\nnone\n```\n"
+TRACE = """Traceback (most recent call last):
+  File "train.py", line 9, in <module>
+    import torch
+from the fork: def main():
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [(CODE, "it is source code"), (PAGE, "it is a page in Markdown"), ("#!/bin/sh\n{}", "it is a script")],
+)
+def test_what_quotes_lines_of_a_log(text, says, tmp_path):
+    place = written(tmp_path, [text.format("\n".join(oneflow()))])
+    assert f"{says}, not a log; give --format if it is one" in refused(place)
+    assert figures(place, named="oneflow-resnet50")
+    assert figures(written(tmp_path, [TRACE, *oneflow()]))
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "F0820 cuda_util.cpp:88] Check failed: error == cudaSuccess : out of memory (2)\nAborted (core dumped)",
+        'Traceback (most recent call last):\n  File "a.py", line 9\nValueError: x',
+        "Killed",
+        "mpirun noticed that process rank 3 exited on signal 9 (Killed).",
+    ],
+)
+def test_a_log_that_ends_in_a_crash(end, tmp_path):
+    found = figures(written(tmp_path, [*oneflow(), end]))[read.OURS]
+    assert f"it ends in a crash: {end.splitlines()[0][:20]!r}"[:-1] in found.doubt
+    assert "crash" not in figures(written(tmp_path, [end, *oneflow()]))[read.OURS].doubt
+    stopped = [*oneflow(), "Traceback (most recent call last):", "KeyboardInterrupt"]
+    assert "crash" not in figures(written(tmp_path, stopped))[read.OURS].doubt
+
+
 def test_blocks_of_mlperf_where_it_tells_no_epochs_and_the_rates_that_it_tracks(tmp_path):
     lines = [
         mllog("submission_benchmark", '"resnet"'),
@@ -93,6 +147,33 @@ def test_blocks_of_mlperf_where_it_tells_no_epochs_and_the_rates_that_it_tracks(
     assert found["publisher's estimator"].value == 20001.0
     assert found["publisher's estimator"].estimator == "mean_of_rates"
     assert found["run_start to run_stop"].value == 1.0
+
+
+@pytest.mark.parametrize(
+    ("batch", "schedule", "samples", "epochs", "wanted"),
+    [
+        (440, 8103, 3565320, 1137, 2 * 1137 * 440 / 4000),  # Google's BERT of v0.7 counts steps
+        (448, 6700, 156725653, 1, None),  # the whole data, of which it took a part
+        (None, None, 3565320, 1137, None),
+        (440, None, 1281167, 4, 8 * 1281167 / 4000),
+        (448, 6700, 1275008, 1, 2 * 1275008 / 4000),
+    ],
+)
+def test_epochs_of_mlperf_that_cannot_be(batch, schedule, samples, epochs, wanted, tmp_path):
+    lines = [mllog("submission_benchmark", '"bert"'), mllog("train_samples", samples), mllog("run_start", "null", 1)]
+    lines += [mllog("global_batch_size", batch)] if batch else []
+    lines += [mllog("opt_learning_rate_training_steps", schedule)] if schedule else []
+    for at in range(3):  # the last one does not end
+        lines += [mllog("block_start", "null", 1000 + 2000000 * at, epoch_count=epochs, first_epoch_num=1)]
+        lines += [mllog("block_stop", "null", 2001000 + 2000000 * at)] if at < 2 else []
+    lines += [mllog("run_stop", "null", 5000000, status='"success"')]
+    found = figures(written(tmp_path, lines))
+    if wanted:
+        assert found[read.OURS].value == pytest.approx(wanted, abs=0.01)
+        assert ("its epoch_count counts steps: 2274 of 440" in found[read.OURS].doubt) == (epochs == 1137)
+    else:
+        assert read.OURS not in found
+        assert "it cannot have trained on that many" in found["run_start to run_stop"].doubt
 
 
 def test_copies_of_one_log_are_one_run(tmp_path):

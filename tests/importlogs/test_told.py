@@ -22,6 +22,13 @@ HEADS = [
     ("ngc-pytorch-bert", "\n".join(f"device: cuda:{at} n_gpu: 1, distributed training: True, 16-bits training: False" for at in range(4)), {"devices_per_node": "4", "precision": "single"}),
     ("ngc-pytorch-bert", "torchrun --nproc_per_node=8 --nnodes=2 run_pretraining.py --fp16 --config_file=bert_configs/large.json", {"nodes": "2", "devices_per_node": "8", "precision": "amp", "model": "bert_large"}),
     ("ngc-mxnet", "Namespace(amp=False, arch='resnetv15', num_layers=50, dtype='float16')", {"precision": "fp16", "model": "resnet50"}),
+    ("ngc-mxnet", "Namespace(batch_size=512, gpus=[0, 1, 2, 3], kv_store='horovod')", {"devices_per_node": "4"}),
+    ("ngc-mxnet-dllogger", "PARAMETER gpus : [0, 1]  kv_store : horovod  batch_size : 512 ", {"devices_per_node": "2"}),
+    ("ngc-mxnet-dllogger", "PARAMETER gpus : [0]  kv_store : horovod  batch_size : 512 ", {}),
+    ("paddle-resnet50", "cluster_node_ips: 10.0.0.1,10.0.0.2\nnode_ip: 10.0.0.1\nselected_gpus: 0,1,2\n", {"nodes": "2", "devices_per_node": "3"}),
+    ("tensorflow-resnet50", "'distribution_strategy': 'mirrored', 'num_gpus': 1}, 'train_dataset': {'batch_size': 128, 'dtype': 'float16'}", {"nodes": "1", "devices_per_node": "1", "batch": "128", "precision": "fp16"}),
+    ("tensorflow-resnet50", "'distribution_strategy': 'multi_worker_mirrored', 'num_gpus': 8", {"devices_per_node": "8"}),
+    ("tensorflow-resnet50", "'num_gpus': 8, 'train_data': {'dtype': 'float32', 'global_batch_size': 2048}}, 'validation_data': {'global_batch_size': 64}", {"devices_per_node": "8", "batch": "2048", "precision": "single"}),
     ("gluon-cv", "Namespace(batch_size=64, dtype='float16', model='resnet50_v1b', num_gpus=4)", {"nodes": "1", "devices_per_node": "4", "batch": "64", "precision": "fp16"}),
     ("gluon-cv", "Namespace(batch_size=64, dtype='float32', model='resnet50_v1b', num_gpus=0)", {"precision": "single"}),
     ("gluon-nlp", GLUON.format("float16"), {"precision": "fp16", "model": "bert_base"}),
@@ -29,6 +36,10 @@ HEADS = [
     ("paddle-resnet50", "python -m paddle.distributed.launch train.py\nusing ParallelExecutor, 1 cards are used, so 1", {}),
     ("paddle-bert", "is_distributed: False\nuse_fp16: False\nhidden_size: 768\nnum_hidden_layers: 12\nDevice count 4\n", {"nodes": "1", "devices_per_node": "4", "precision": "single", "model": "bert_base"}),
     ("paddle-clas", "ppcls INFO: AMP : \nppcls INFO:     scale_loss : 128.0\nppcls INFO:     level : O2\nppcls INFO: Arch : \nppcls INFO:     name : ResNet50", {"precision": "fp16", "model": "ResNet50"}),
+    ("paddle-clas", "ppcls INFO: Arch : \nppcls INFO:     class_num : 1000\nppcls INFO:     head : \nppcls INFO:         name : ArcMargin\nppcls INFO:     name : MobileNetV3\nppcls INFO: Optimizer : \nppcls INFO:     name : Momentum\n", {"model": "MobileNetV3", "precision": "single"}),
+    ("paddle-clas", "\033[32mppcls INFO\033[0m: Arch : \n\033[32mppcls INFO\033[0m:     name : ResNet50\n", {"model": "ResNet50", "precision": "single"}),
+    ("paddle-clas", "ppcls INFO: Arch : \nppcls INFO:     class_num : 1000\nppcls INFO: Optimizer : \nppcls INFO:     name : Momentum\n", {"precision": "single"}),
+    ("ngc-pytorch-bert", "Namespace(config_file='/bert/bert_config_base.json', fp16=True)", {"precision": "amp", "model": "bert_base"}),
     ("paddle-clas", "ppcls INFO: AMP : \nppcls INFO:     use_amp : False\nppcls INFO:     level : O1\nppcls INFO: Arch : \n", {"precision": "single"}),
     ("paddle-clas", "LAUNCH INFO 2023-07-28 07:14:19,033 devices: 0,1,2\nLAUNCH INFO 2023-07-28 07:14:19,033 nnodes: 2\n", {"nodes": "2", "devices_per_node": "3"}),
     ("paddle-nlp", "gpus: 0,1,2,3\nips: 10.0.0.1,10.0.0.2\nNamespace(use_amp=True, use_pure_fp16=False, model_name_or_path='bert-base-uncased')", {"nodes": "2", "devices_per_node": "4", "precision": "amp"}),
@@ -98,6 +109,28 @@ def test_single_precision_is_not_guessed_to_be_fp32(tmp_path):
     place = written(tmp_path, lines, "4n8g", "a.log")
     assert "but it tells of precision that it is fp32 or tf32; give --precision" in refused(place)
     assert figures(place, precision="tf32")[read.OURS].precision == "tf32"
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "asks", "size"),
+    [
+        ("ngc-pytorch-resnet50", dll(1, "PARAMETER batch_size : 32  world_size : 16 "), "tells nodes (of 16 devices in all); give --nnodes", {}),
+        ("ngc-mxnet-dllogger", dll(1, "PARAMETER batch_size : 512 "), "tells nodes, devices per node; give --nnodes, --nproc-per-node", {"devices_per_node": "8"}),
+    ],
+)  # fmt: skip
+def test_what_follows_from_other_sizes_is_not_asked_for(name, head, asks, size, tmp_path):
+    (tmp_path / "a.log").write_text("\n".join([head, *CASES[name][0], ""]))
+    assert refused(tmp_path / "a.log", precision="fp32").endswith(asks)
+    made = figures(tmp_path / "a.log", precision="fp32", nodes="2", **size)[read.OURS]
+    assert (made.nodes, made.devices, made.batch) == (2, 16, "32")
+
+
+def test_a_model_that_nobody_tells_is_a_doubt(tmp_path):
+    place = written(tmp_path, CASES["ngc-pytorch-bert"][0], "4n8g", "a.log")
+    unknown = figures(place, precision="fp32")[read.OURS]
+    assert unknown.model == ""
+    assert "neither the log nor its path tells which model it is; --model names it" in unknown.doubt
+    assert "which model" not in figures(place, precision="fp32", model="bert_base")[read.OURS].doubt
 
 
 def test_what_the_log_sums_up_itself_is_held_against_the_sizes(tmp_path):

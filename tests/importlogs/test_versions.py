@@ -5,6 +5,7 @@ import pytest
 from invented_logs import CASES, clock, figures, seconds, written
 
 from dlperf.importlogs import read
+from dlperf.importlogs.formats import pytorch_examples
 
 #: seconds of the first step more
 SLOW = 12.0
@@ -21,6 +22,26 @@ def test_pytorch_examples_that_count_from_1(tmp_path):
     found = figures(written(tmp_path, [line(step) for step in range(1, 202, 10)], "1n1g"))
     assert found[read.OURS].value == pytest.approx(32 * 100 / (clock(131) - clock(31)), rel=1e-3)
     assert "clock goes back" not in found[read.OURS].doubt
+
+
+@pytest.mark.parametrize(
+    ("own", "mean", "first"), [("3.253", "3.262", 1), ("3.253", "3.253", 1), ("0.351", "2.807", 0)]
+)
+def test_whether_the_first_line_of_pytorch_examples_is_of_one_step(own, mean, first):
+    assert pytorch_examples.first({"step": "1", "seconds": own, "mean": mean}) == first
+    assert pytorch_examples.first({"step": "0", "seconds": own, "mean": own}) == 0
+
+
+def test_ranks_that_nothing_tells_apart_take_as_long_as_one_of_them_in_all(tmp_path):
+    """Of each step another is the slowest."""
+
+    def line(step, rank):
+        own = 0.4 if step % 8 == rank else 0.3
+        return f"Epoch: [0][{step}/5004]\tTime {own:.3f} ({own:.3f})\tData 0.001 (0.011)\tLoss 6.9000 (7.0000)\tAcc@1 0.1 (0.2)"
+
+    lines = [line(step, rank) for step in range(140) for rank in range(8)]
+    found = figures(written(tmp_path, lines, "1n8g"))
+    assert found[read.OURS].value == pytest.approx(32 * 8 * 8 / (7 * 0.3 + 0.4), rel=1e-6)
 
 
 def test_pytorch_examples_that_count_from_0(tmp_path):
@@ -48,6 +69,12 @@ def test_all_steps_that_the_publisher_of_gluon_nlp_takes_are_there(tmp_path):
 
 def test_lines_of_gluon_nlp_that_are_ten_steps_apart(tmp_path):
     found = figures(written(tmp_path, gluon_nlp(10, 300, 10), "1n1g"))[read.OURS]
+    assert found.value == pytest.approx(32 * 100 / (clock(200) - clock(100)), rel=1e-3)
+
+
+def test_gluon_nlp_that_calls_batches_steps(tmp_path):
+    lines = [line.replace("ms/batch", "ms/step") for line in gluon_nlp(1, 200)]
+    found = figures(written(tmp_path, lines, "1n1g"))[read.OURS]
     assert found.value == pytest.approx(32 * 100 / (clock(200) - clock(100)), rel=1e-3)
 
 

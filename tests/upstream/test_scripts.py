@@ -712,7 +712,8 @@ def test_ranks_that_tag_their_lines_are_told_apart_and_the_slowest_counts(tmp_pa
 
 
 def test_ranks_that_nothing_tells_apart_end_a_step_together(tmp_path):
-    """DLPerf took lines 21 to 120 of eight mixed processes for a hundred steps; they are twelve."""
+    """DLPerf took lines 21 to 120 of eight mixed processes for a hundred steps; they are twelve. A step took the mean
+    of what its ranks tell: those that wait for others cannot be slower than these for long."""
     _, job = planned("pytorch-examples", nproc_per_node="8", batch_size="4")
     lines = list(pytorch_examples(120, 32))[1:]
     slow = [line.replace("Time  0.250", "Time  0.300").replace("Time  0.500", "Time  0.600") for line in lines]
@@ -720,7 +721,7 @@ def test_ranks_that_nothing_tells_apart_end_a_step_together(tmp_path):
     found = stream(tmp_path, job, mixed)
     assert found.failure is None
     assert sum(window.steps for window in found.windows) == 100
-    assert rate(found) == pytest.approx(32 / 0.45, rel=1e-3)
+    assert rate(found) == pytest.approx(32 / (0.375 * (7 + 1.2) / 8), rel=1e-3)
     half = stream(tmp_path, job, mixed[: 8 * 60 + 3])
     assert "the log ends after step 60" in half.failure.message
 

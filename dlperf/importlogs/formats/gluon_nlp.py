@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 
+from dlperf.catalog.script import Log
 from dlperf.importlogs.facts import bert
 from dlperf.importlogs.format import Format, Line, counted_from, mean_of
 from dlperf.schema import Job
+
+#: of 0.10; before, it called steps batches
+LATER = r"\[step (?P<step>\d+)\]\s+mlm_loss=\s*(?P<loss>\S+)\s.*?latency=(?P<seconds>[\d.]+) ms/step"
 
 
 def rate(line: Line, job: Job) -> float:
@@ -19,9 +23,9 @@ FORMAT = Format(
     title="gluon-nlp's BERT",
     framework="mxnet",
     unit="sentences/s",
-    needle=b"ms/batch",
+    needle=b"latency=",
     begins=re.compile(r"\bckpt_interval="),
-    logs=("gluon-nlp/bert_base",),
+    logs=("gluon-nlp/bert_base", Log(re.compile(LATER), first=1, milliseconds=True, ranks="all")),
     publisher=mean_of(100, 200, rate, every_rank=True, exact=True),
     estimator="mean_of_rates",
     who="DLPerf's extract_mxnet_logs.py",

@@ -25,20 +25,25 @@ SPANS = {
     "block": "of blocks of epochs, their first steps and evaluation too",
 }
 OURS = "samples over seconds"
+#: epochs that no run of these benchmarks takes
+ABSURD = 1000
+#: keys with one number
+NUMBERS = ("train_samples", "global_batch_size", "opt_learning_rate_training_steps")
 
 
 class Seen:
-    """What its lines tell: moments and their lines by key, steps that were counted in, and rates that it printed."""
+    """What its lines tell: moments and their lines by key, epochs that ended, numbers, and rates that it printed."""
 
     def __init__(self) -> None:
         self.moments: dict[str, tuple[int, float]] = {}
         self.epochs = {"epoch": 0.0, "block": 0.0}
-        self.samples = 0.0
+        self.begun = 0.0  # epochs of the block that has not ended
+        self.numbers = dict.fromkeys(NUMBERS, 0.0)
         self.rates: dict[str, list[tuple[int, float]]] = {}
 
     def add(self, number: int, key: str, seconds: float, value: Any, metadata: Mapping[str, Any]) -> None:
-        if key == "train_samples" and _sane(value):
-            self.samples = float(value)
+        if key in self.numbers and _sane(value):
+            self.numbers[key] = float(value)
         if key in ("throughput", "tracked_stats"):
             rate = value.get("throughput") if isinstance(value, dict) else value
             if _sane(rate):
@@ -52,8 +57,26 @@ class Seen:
             if key == "run_stop" and metadata.get("status") != "success":
                 self.moments.pop(key)
         self.epochs["epoch"] += key == "epoch_stop"
-        if key == "block_start" and _sane(count := metadata.get("epoch_count")):
-            self.epochs["block"] += count
+        if key == "block_start":
+            self.begun = count if _sane(count := metadata.get("epoch_count")) else 0.0
+        elif key == "block_stop":
+            self.epochs["block"] += self.begun
+            self.begun = 0.0
+
+    def samples(self, of: str) -> tuple[float, str]:
+        """How many were trained on in its epochs or blocks, and what is to be said of it; 0 where that cannot be told.
+
+        MLPerf's BERT calls the samples of its data or those of the whole run `train_samples`, and Google's of v0.7
+        counts steps in `epoch_count`. No run is longer than its schedule of learning rates.
+        """
+        epochs, batch = self.epochs[of], self.numbers["global_batch_size"]
+        counted = epochs * self.numbers["train_samples"]
+        most = self.numbers["opt_learning_rate_training_steps"] * batch * 1.02
+        if counted and (counted > most if most else epochs > ABSURD):
+            steps = 0.1 * most < epochs * batch <= most
+            said = f"its epoch_count counts steps: {epochs:.0f} of {batch:.0f} samples" if steps else ""
+            return (epochs * batch if steps else 0.0), said
+        return counted, ""
 
     def span(self, of: str) -> tuple[int, int, float]:
         """The lines of its first start and last stop, and the seconds between; 0 of what is not there."""
@@ -70,16 +93,19 @@ def events(lines: Iterable[tuple[int, str]]) -> list[Event]:
     found: list[Event] = []
     for of, doubt in SPANS.items():
         since, until, seconds = seen.span(of)
-        if seen.samples and seen.epochs[of] and seconds > 0 and not found:
-            rate = seen.samples * seen.epochs[of] / seconds
-            found.append(Event(OURS, rate, "samples_over_seconds", since, until, "", doubt, "throughput"))
+        samples, said = seen.samples(of)
+        if samples and seconds > 0 and not found:
+            doubts = "; ".join(filter(None, [said, doubt]))
+            found.append(Event(OURS, samples / seconds, "samples_over_seconds", since, until, "", doubts, "throughput"))
     if rates := seen.rates.get("tracked_stats") or seen.rates.get("throughput"):
         mean = fmean(rate for _, rate in rates)
         doubt = f"the mean of {len(rates)} rates that it tells"
         found.append(Event(THEIRS, mean, "mean_of_rates", rates[0][0], rates[-1][0], "", doubt, "throughput"))
     since, until, seconds = seen.span("run")
     if seconds > 0:
-        found.append(Event("run_start to run_stop", seconds / 60, "one_run", since, until, "", "", "time_to_train"))
+        left = seen.numbers["train_samples"] and any(seen.epochs.values()) and not found
+        doubt = "no rate is made of its epochs and train_samples: it cannot have trained on that many" if left else ""
+        found.append(Event("run_start to run_stop", seconds / 60, "one_run", since, until, "", doubt, "time_to_train"))
     return [one for one in found if math.isfinite(one.value) and one.value > 0]
 
 

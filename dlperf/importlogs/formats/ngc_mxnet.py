@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from dlperf.importlogs.facts import Said, argument
+from dlperf.importlogs.facts import Said, argument, said
 from dlperf.importlogs.format import Format, ordinals
 
 
 def told(head: str) -> Mapping[str, str]:
-    """Of its arguments, the network with its layers."""
+    """Of its arguments, the network with its layers, and the devices of a node: runner, in NVIDIA's
+    MxNet/Classification/RN50v1.5, gives train.py all of them. [0] is what train.py takes where it is not told."""
     found = {}
+    if cards := re.search(r"\bgpus(?:=| : )\[(\d+(?:, \d+)+)\]", head):
+        found["devices_per_node"] = said(cards, str(cards[1].count(",") + 1))
     if arch := argument("arch", head):
         layers = argument("num_layers", head) or ""
         name = f"{'resnet' if arch == 'resnetv15' else arch + '-'}{layers}" if layers else arch

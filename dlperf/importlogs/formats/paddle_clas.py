@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from dlperf.catalog.script import Log
+from dlperf.errors import ESCAPES
 from dlperf.importlogs.facts import Said, argument, said
 from dlperf.importlogs.format import EVERY, MEAN, Format, mean_of, per_device
 
@@ -21,9 +22,22 @@ def told(head: str) -> dict[str, str]:
         sampler = head[train.end() :].partition("Eval : ")[0].partition("sampler") if train else ("", "", "")
         if batch := argument("batch_size", sampler[2]):
             found["batch"] = Said(batch, head.find(sampler[2]) + batch.at)
-    if name := re.search(r"\bArch : ?\n.{0,200}\bname : (\w{1,80})", head):
-        found["model"] = said(name)
+    if name := _network(head):
+        found["model"] = name
     return found | _precision(head)
+
+
+def _network(head: str) -> Said | None:
+    """What its part Arch names, wherever in it: print_dict of ppcls/utils/config.py sorts arguments in some versions.
+    Each part within another has four spaces."""
+    arch = re.search(r"\bArch : ?\n", head)
+    for line in re.finditer(r"[^\n]+", head[arch.end() : arch.end() + 2**14]) if arch else ():
+        told = ESCAPES.sub("", line[0]).rpartition("INFO: ")[2]
+        if not told.startswith(" " * 4):
+            return None
+        if arch and (name := re.match(r" {4}name : (\w{1,80})", told)):
+            return Said(name[1], arch.end() + line.start())
+    return None
 
 
 def _precision(head: str) -> dict[str, str]:

@@ -6,7 +6,7 @@ import re
 
 from dlperf.catalog.script import Log
 from dlperf.errors import whole_number
-from dlperf.importlogs.facts import argument, said
+from dlperf.importlogs.facts import Said, argument, said
 from dlperf.importlogs.format import Format, mean_of, printed
 
 LINE = r"TimeHistory: (?P<seconds>[\d.]+) seconds, (?P<rate>[\d.]+) examples/second between steps \d+ and (?P<step>\d+)"
@@ -16,6 +16,8 @@ LINE = r"TimeHistory: (?P<seconds>[\d.]+) seconds, (?P<rate>[\d.]+) examples/sec
 SEVERAL = re.compile(
     r"MultiWorkerMirroredStrategy with .{0,9999}?num_workers = (\d{1,5}), local_devices = \(([^)\n]{0,9999})"
 )
+#: in its configuration: MirroredStrategy is of one machine
+ALONE = re.compile(r"'distribution_strategy': '(?:mirrored|one_device)'")
 MIRRORED = re.compile(r"Using MirroredStrategy with devices \((?=[^)\n]{0,40}/job:localhost)([^)\n]{1,9999})")
 
 
@@ -28,19 +30,26 @@ def strategy(head: str) -> dict[str, str]:
         found["nodes"] = said(several)
     elif mirrored := MIRRORED.search(head):
         found |= {"nodes": said(mirrored, "1"), "devices_per_node": said(mirrored, str(mirrored[1].count("GPU:")))}
+    elif alone := ALONE.search(head):
+        found["nodes"] = said(alone, "1")
     if several and (cards_of_one := several[2].count("GPU:")):
         found["devices_per_node"] = said(several, str(cards_of_one))
     return found
 
 
 def told(head: str) -> dict[str, str]:
-    """The batch of all devices, where the script is told that of one."""
+    """The batch of all devices, where the script is told that of one, or in official/core/config_definitions.py's words
+    "the global batch size across all replicas"."""
     found = strategy(head)
     nodes, cards = whole_number(found.get("nodes")), whole_number(found.get("devices_per_node"))
     if each := re.search(r"'train_dataset': \{[^{}]{0,2000}", head):
         batch, part = whole_number(argument("batch_size", each[0])), argument("use_per_replica_batch_size", each[0])
-        if batch and part == "True":  # else nobody could tell it from that of all
+        if batch and (part == "True" or nodes == cards == 1):  # else nobody could tell it from that of all
             found["batch"] = said(each, str(batch * nodes * cards) if nodes and cards else "")
+    if (data := re.search(r"'train_data': \{[^{}]{0,2000}", head)) and (
+        all_of := argument("global_batch_size", data[0])
+    ):
+        found["batch"] = Said(all_of, data.start() + all_of.at)
     return found
 
 
