@@ -48,7 +48,7 @@ def tables(text: str, suffix: str, needed: bool = True) -> list[Table]:
         found = [Table(*one) for one in objects.groups(text, suffix in JSON)]
     elif suffix in (".html", ".htm", ".xhtml") or (first == "<" and re.search(r"<table\b", text, re.IGNORECASE)):
         found = _html(text)
-    elif suffix in MARKDOWN or piped > 2:
+    elif suffix in (*MARKDOWN, ".rst") or piped > 2:
         found = _markdown(lines)
     else:
         found = _csv(lines, suffix in (".csv", ".tsv"))
@@ -191,6 +191,10 @@ def _markdown(lines: Sequence[str]) -> list[Table]:
                     section.tables.append(Table(title, one.head, one.rows))
                 html = []
             continue
+        if GRID.fullmatch(told):  # of reStructuredText
+            if "=" in told:
+                block.append((number, ["---"] * (told.count("+") - 1)))
+            continue
         if told.startswith("|") or (block and "|" in told) or _ruled(lines, number):
             if told.count("|") > 2 * COLUMNS:
                 wide.append((number, told.count("|")))
@@ -241,6 +245,7 @@ def _ruled(lines: Sequence[str], number: int) -> bool:
     return "|" in below and "|" in lines[number - 1] and bool(re.fullmatch(r"[|:\- ]+", below))
 
 
+GRID = re.compile(r"\+(?:-{2,}\+)+|\+(?:={2,}\+)+")
 INLINE = re.compile(r"</?(?:b|i|u|em|strong|small|big|mark|font|sub|span|div|p|center|code|kbd|a)\b[^>]*>")
 
 

@@ -20,6 +20,37 @@ QUIET = {
 | min | 30.7008 | (1024, 1024) |
 | nansum | 35.4 | (1024, 1024) |
 """,
+    "accumulation in the text.md": """\
+H100, bf16, sequence length 4096, micro batch 4, gradient accumulation 8.
+
+| GPUs | Global batch size | Tokens/s |
+|---|---|---|
+| 8 | 256 | 90,110 |
+| 16 | 512 | 179,200 |
+""",
+    "other splits of a model.md": """\
+| Model | GPUs | TP | PP | DP | MBS | GA | GBS | Seq | Tokens/s/GPU |
+|---|---|---|---|---|---|---|---|---|---|
+| GPT 70B | 256 | 4 | 4 | 16 | 1 | 32 | 512 | 8192 | 812 |
+| GPT 70B | 512 | 8 | 4 | 16 | 1 | 64 | 1024 | 8192 | 838 |
+""",
+    "a warm-up that is told.jsonl": "".join(
+        f'{{"step": {step}, "seconds": {seconds}, "samples": 256, "phase": "{phase}", "loss": {7 - step / 10}}}\n'
+        for step, seconds, phase in [
+            (1, 7.4, "warmup"),
+            (2, 2.4, "warmup"),
+            *((n, 0.21, "timed") for n in range(3, 12)),
+        ]
+    ),
+    "a grid.rst": """\
++----------------+--------------------+
+| Implementation | Throughput (img/s) |
++================+====================+
+| detectron2     | 62                 |
++----------------+--------------------+
+| mmdetection    | 53                 |
++----------------+--------------------+
+""",
     "decimal commas.tsv": "GPUs\tBilder/s\tBeschleunigung\n1\t367,29\t1,00\n8\t2887,65\t7,86\n32\t10917,09\t29,72\n",
     "whole numbers that are cut.md": """\
 | # GPUs | GlobalBatchSize | Throughput (S/s) | Throughput (T/s) |

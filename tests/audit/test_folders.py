@@ -1,0 +1,97 @@
+"""A table in a folder with the logs that it is of: what each says of the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dlperf.audit import reading
+from dlperf.audit.rules import audit_all
+
+
+def oneflow(devices: int, steps: int = 120, batch: int = 128) -> str:
+    """Of 400 img/s a device, after a first line that took 20 s more."""
+    head = ["model = resnet50", f"batch_size_per_device = {batch}", f"gpu_num_per_node = {devices}", "num_nodes = 1"]
+    lines = [
+        f"train: epoch 0, iter {step}, loss: {7 - step / 100}, top_1: 0.0, top_k: 0.1, "
+        f"samples/s: {400.0 * devices:.3f} {1597e6 + 20 + step * batch / 400:.7f}"
+        for step in range(20, steps + 1, 20)
+    ]
+    return "\n".join([*head, "use_fp16 = False", *lines]) + "\n"
+
+
+def megatron(steps: int = 60) -> str:
+    return "".join(
+        f" iteration {step:8}/     200 | consumed samples: {512 * step} | elapsed time per iteration (ms): 3720.0 | "
+        f"global batch size:   512 | lm loss: {10 - step / 50:.6E} | loss scale: 1.0 |\n"
+        for step in range(10, steps + 1, 10)
+    )
+
+
+README = """# OneFlow ResNet50, FP32, batch size = 128 per device
+
+{text}
+
+| num_nodes | gpu_num_per_node | samples/s |
+|---|---|---|
+| 1 | 1 | 400.00 |
+| 1 | 8 | {rate} |
+"""
+WEAK = """# Llama-2-13B, H100
+
+| Model | GPUs | Seq | GBS | Tokens/s/GPU |
+|---|---|---|---|---|
+| Llama-2-13B | 128 | 4096 | 512 | {rate} |
+"""
+LOGS = {"1n1g/r.log": oneflow(1), "1n8g/r.log": oneflow(8)}
+
+
+def found(folder: Path, files: dict[str, str]) -> set[str]:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    every = audit_all(reading.subjects(str(folder)))
+    return {one.rule for several in every.values() for one in several}
+
+
+@pytest.mark.parametrize(
+    ("files", "rules"),
+    [
+        ({"README.md": README.format(text="", rate="3200.00"), **LOGS}, set()),
+        ({"README.md": README.format(text="", rate="2700.00"), **LOGS}, {"not in its log"}),
+        (
+            {"README.md": README.format(text="", rate="3200.00"), **LOGS, "1n8g/r.log": oneflow(8, 120, 32)},
+            {"not in its log"},
+        ),
+        ({"README.md": README.format(text="We train 120 iterations.", rate="3200.00"), **LOGS}, set()),
+        (
+            {
+                "README.md": README.format(text="We train 120 iterations.", rate="3200.00"),
+                **LOGS,
+                "1n8g/r.log": oneflow(8, 60),
+            },
+            {"steps that never ran"},
+        ),
+        (
+            {"README.md": README.format(text="Every case was run 7 times.", rate="3200.00"), **LOGS},
+            {"logs of its runs"},
+        ),
+        ({"README.md": WEAK.format(rate="4,404"), "train.log": megatron()}, {"not read"}),
+        ({"README.md": WEAK.format(rate="4,910"), "train.log": megatron()}, {"not read", "not in the quoted log"}),
+        ({"t.csv": "gpus,img/s\n1,99.2\n", "t.log": "{'loss': 2.1}\n{'loss': nan}\n"}, {"not read", "losses of a log"}),
+        (
+            {
+                "a.csv": "config,gpus,tokens/s\na1,8,6411\na2,16,12338\na3,32,24127\n",
+                "b.csv": "config,gpus,tokens/s\na1,8,6411\na2,16,12338\na3,32,22482\n",
+            },
+            {"reprint that differs"},
+        ),
+        (
+            {"a.csv": "gpus,seq_len,seq/s\n1,128,331.0\n", "b.csv": "gpus,seq_len,tokens/s\n1,128,98816\n"},
+            {"unit changes"},
+        ),
+    ],
+)
+def test_what_a_table_and_its_logs_say_of_each_other(tmp_path: Path, files: dict[str, str], rules: set[str]) -> None:
+    assert found(tmp_path, files) == rules
