@@ -20,7 +20,7 @@ SCHEDULE = re.compile(r"[_\- ]\d+ ?(x|e|ep|epochs?)\b", re.IGNORECASE)
 #: pairs of cells of a table that may have the same digits by chance, for such a pair to be told
 RARE = 0.05
 #: cells whose spread tells how near each other they are, as the steps of one run
-MANY = 8
+MANY = 5
 
 #: cells of a part of a table, by their digits
 Printed = dict[str, Cell]
