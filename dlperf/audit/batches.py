@@ -101,12 +101,13 @@ def samples_in_a_step(subject: Subject) -> Iterator[Finding]:
         told = [list(_in_a_step(row)) for row in rows.values()]
         held = [found for several in told for found in several]
         wrong = [found for found in held if found]
-        if (
-            len(held) < 2
-            or len(wrong) * 2 <= len(held)
-            or all(found and OF_UNITS.search(found.found) for found in held)
-        ):
+        if len(held) < 2 or len(wrong) * 2 <= len(held) or all(map(_of_units, held)):
             yield from (found for found in wrong if found)
+
+
+def _of_units(found: Finding | None) -> bool:
+    """Whether a time is in another unit than it says, beside a rate a second."""
+    return bool(found and OF_UNITS.search(found.found) and headings.unit(found.column).endswith("/s"))
 
 
 def _in_a_step(row: Sequence[Cell]) -> Iterator[Finding | None]:
