@@ -28,7 +28,8 @@ THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 def global_batch(subject: Subject) -> Iterator[Finding]:
     """Of each row, once for each precision."""
     for table, cells in subject.tables.items():
-        heads = [part.strip() for part in subject.labels.get(table, "").split("|")]
+        parts = [part.strip() for part in subject.labels.get(table, "").split("|")]
+        heads = [(head, _batch_of(head)) for head in parts]
         seen: set[Hashable] = set()
         for one in sorted(cells, key=lambda one: one.figure.quantity != "throughput"):
             figure = one.figure
@@ -60,7 +61,13 @@ def global_batch(subject: Subject) -> Iterator[Finding]:
                     yield of(one, ERROR, expected, f"{printed} as {what} batch")
 
 
-def _told(one: Cell, heads: Sequence[str]) -> dict[tuple[str, str], list[float]]:
+def _batch_of(head: str) -> str:
+    """Which batch a heading is of: `global`, or `accumulated`; empty of another."""
+    what = "global" if re.search("global.*batch", head, re.IGNORECASE) else ""
+    return "accumulated" if re.search("accumulated batch", head, re.IGNORECASE) else what
+
+
+def _told(one: Cell, heads: Sequence[tuple[str, str]]) -> dict[tuple[str, str], list[float]]:
     """The batches that a row's label or options state: `global`, or `accumulated` on each device, and by which
     column."""
     found = {
@@ -70,12 +77,12 @@ def _told(one: Cell, heads: Sequence[str]) -> dict[tuple[str, str], list[float]]
     }
     parts = [part.strip() for part in one.figure.row.split("|")]
     if len(parts) == len(heads) > 1:
-        for head, part in zip(heads, parts, strict=True):
-            what = "global" if re.search("global.*batch", head, re.IGNORECASE) else ""
-            what = "accumulated" if re.search("accumulated batch", head, re.IGNORECASE) else what
+        for (head, what), part in zip(heads, parts, strict=True):
+            if not what:
+                continue
             whole = part if len(headings.order(head)) == 2 else THOUSANDS.sub("", part)  # else one for each precision
             numbers = [float(number) for number in NUMBERS.findall(whole)]
-            if what and numbers:
+            if numbers:
                 found.pop((what, ""), None)
                 found[what, head] = _of_precision(one.figure.precision, head, numbers)
     return found

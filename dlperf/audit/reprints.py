@@ -181,7 +181,7 @@ def _speaks_of(sentence: str, one: Cell) -> bool:
 
 def slips(subject: Subject) -> Iterator[Finding]:
     """A figure that two tables have of one thing, as far as both tell, but for one digit or the order of two."""
-    if not subject.plain:
+    if not subject.plain or len(subject.tables) < 2:
         return
     cells = [one for one in subject.rates if not one.of_log and one.digits >= SHARP and ("." in one.figure.printed)]
     printed: dict[str, set[str]] = {}
