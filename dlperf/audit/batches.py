@@ -303,25 +303,6 @@ def _rough(one: Cell, option: str) -> Hashable:
     return f"{float(found[0]):.2g}" if found and option == "params" else one.figure.options[option]
 
 
-def loads(subject: Subject) -> Iterator[Finding]:
-    """What rows tell of throttling and of others on the machine."""
-    for cells in subject.tables.values():
-        throttled = [
-            one
-            for one in cells
-            if "throttled" in one.figure.options and not CALM.fullmatch(one.figure.options["throttled"])
-        ]
-        for one in throttled[:1]:
-            yield of(one, WARNING, "clocks that nothing holds down", one.figure.options["throttled"])
-        told = {head for head in {one.figure.column for one in cells} if LOAD.search(head.replace("_", " "))}
-        for one in (one for one in cells if one.figure.column in told and one.number):
-            yield of(one, WARNING, "nobody else on the machine", one.figure.printed)
-
-
-CALM = re.compile(r"(none|no|false|0(\.0*)?( ?%)?|0x0+|not active|idle|gpu_idle|-|n/?a|)", re.IGNORECASE)
-LOAD = re.compile(r"(other|foreign) (processes|load|process|users|cpu)|\bsteal\b|throttl", re.IGNORECASE)
-
-
 def mean_of_rates(subject: Subject) -> Iterator[Finding]:
     """One finding for each table."""
     found: dict[str, list[Cell]] = {}
@@ -394,12 +375,5 @@ RULES = (
         WARNING,
         "none: numbers are equal or not",
         shapes,
-    ),
-    Rule(
-        "load that is told",
-        "A table that tells of throttling or of others on the machine has neither.",
-        WARNING,
-        "none: any of it changes a figure",
-        loads,
     ),
 )

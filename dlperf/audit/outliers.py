@@ -1,4 +1,4 @@
-"""Rules on cells that are far off the others of their column: another unit, or two cells swapped. Pure."""
+"""Rules on cells that are far off the others of their column, as in another unit, and on load and clocks. Pure."""
 
 from __future__ import annotations
 
@@ -185,7 +185,33 @@ PASSING = re.compile(r"\b(time|elapsed|seconds|minutes?|step|iter(ation)?s?|time
 FEW, DOWN = 5, 0.9
 
 
+def loads(subject: Subject) -> Iterator[Finding]:
+    """What rows tell of throttling and of others on the machine."""
+    for cells in subject.tables.values():
+        throttled = [
+            one
+            for one in cells
+            if "throttled" in one.figure.options and not CALM.fullmatch(one.figure.options["throttled"])
+        ]
+        for one in throttled[:1]:
+            yield of(one, WARNING, "clocks that nothing holds down", one.figure.options["throttled"])
+        told = {head for head in {one.figure.column for one in cells} if LOAD.search(head.replace("_", " "))}
+        for one in (one for one in cells if one.figure.column in told and one.number):
+            yield of(one, WARNING, "nobody else on the machine", one.figure.printed)
+
+
+CALM = re.compile(r"(none|no|false|0(\.0*)?( ?%)?|0x0+|not active|idle|gpu_idle|-|n/?a|)", re.IGNORECASE)
+LOAD = re.compile(r"(other|foreign) (processes|load|process|users|cpu)|\bsteal\b|throttl", re.IGNORECASE)
+
+
 RULES = (
+    Rule(
+        "load that is told",
+        "A table that tells of throttling or of others on the machine has neither.",
+        WARNING,
+        "none: any of it changes a figure",
+        loads,
+    ),
     Rule(
         "clock that falls",
         "A device's clock does not end far below its highest, as where it is throttled.",
