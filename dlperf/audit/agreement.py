@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 
 from dlperf.audit import headings
 from dlperf.audit.averages import kind
 from dlperf.audit.cells import NOTES, SECONDS, Cell, Subject, counted
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, of
 from dlperf.audit.scaling import NOISE
-
-#: what other steps of a log may give
-WINDOWS = 0.015
 
 
 def tables_disagree(subject: Subject) -> Iterator[Finding]:
@@ -44,7 +41,7 @@ def _without_batch(subject: Subject) -> Iterator[tuple[Cell, Cell]]:
 def _disagreeing(pairs: Iterable[tuple[Cell, Cell]]) -> Iterator[Finding]:
     """Pairs of one configuration with two figures."""
     for a, b in pairs:
-        if _is_log(a) != _is_log(b) or estimators_differ(a, b):
+        if is_log(a) != is_log(b) or estimators_differ(a, b):
             continue
         apart = _apart(a, b)
         if not apart:
@@ -59,94 +56,6 @@ def _disagreeing(pairs: Iterable[tuple[Cell, Cell]]) -> Iterator[Finding]:
         )  # else nobody knows whether it is of one thing
         severity = ERROR if apart > NOISE and known else WARNING
         yield of(b, severity, expected, found)
-
-
-def not_in_the_log(subject: Subject) -> Iterator[Finding]:
-    """A log may tell less than a table, and its system may go by another name."""
-    logs: dict[int | None, list[Cell]] = {}
-    for one in subject.rates:
-        if _is_log(one) and one.number:
-            logs.setdefault(one.size, []).append(one)
-    if not logs:
-        return
-    told = [one for one in subject.rates if not _is_log(one) and one.number]
-    alone = len({log.figure.framework for several in logs.values() for log in several}) == 1
-    mine = {id(one): [log for log in logs_of(one, logs) if may_be_of(log, one, alone)] for one in told}
-    claims: dict[int, set[Hashable]] = {}
-    for one in told:
-        for log in mine[id(one)]:
-            claims.setdefault(id(log), set()).add(configuration(one))
-    for one in told:
-        if own := [log for log in mine[id(one)] if len(claims[id(log)]) == 1]:
-            yield from _against(one, own)
-        elif not mine[id(one)]:
-            yield from _of_another_batch(one, [log for log in logs_of(one, logs) if _but_batch(log, one, alone)])
-
-
-def logs_of(one: Cell, logs: Mapping[int | None, Sequence[Cell]]) -> Sequence[Cell]:
-    """Of logs by size those of a cell's, and those that tell none."""
-    return [*logs.get(one.size, ()), *(logs.get(None, ()) if one.size else ())]
-
-
-def _of_another_batch(one: Cell, logs: Sequence[Cell]) -> Iterator[Finding]:
-    """A figure that is that of a log in all but its batch."""
-    near = [log for log in logs if abs(one.number / log.number - 1) < NOISE and log.batch[0] == one.batch[0]]
-    if near and one.figure.batch and len({log.batch for log in logs}) == 1:
-        expected = f"a batch of {near[0].figure.batch}, as its log tells ({near[0].where})"
-        yield of(one, ERROR, expected, f"{one.figure.batch}; {near[0].figure.printed} there, {one.figure.printed} here")
-
-
-def may_be_of(log: Cell, one: Cell, alone: bool = False) -> bool:
-    """Whether nothing that both tell differs; one of them may have samples in a second for images. alone: whether there
-    is no log of another framework, so that a table need not name it."""
-    batches = log.batch == one.batch or not (log.batch[1] and one.batch[1])
-    return batches and _but_batch(log, one, alone)
-
-
-def _but_batch(log: Cell, one: Cell, alone: bool) -> bool:
-    a, b = log.figure, one.figure
-    pairs = (
-        *((getattr(a, name), getattr(b, name)) for name in ("model", "framework")),
-        (HALF.get(a.precision, a.precision), HALF.get(b.precision, b.precision)),
-        (a.options.get("sequence"), b.options.get("sequence")),
-        (counted(a.unit) if a.unit else "", counted(b.unit) if b.unit else ""),
-    )
-    systems = _system(log), _system(one)
-    named = alone or (a.framework and b.framework)
-    alike = named or systems[0] <= systems[1] or systems[1] <= systems[0]
-    return bool(alike) and all(x == y or not x or not y for x, y in pairs)
-
-
-#: what tables call mixed precision
-HALF = {"fp16": "amp"}
-
-
-def _against(one: Cell, logs: Sequence[Cell]) -> Iterator[Finding]:
-    nearest = min(logs, key=lambda log: abs(log.number - one.number))
-    totals = [log for log in logs if log.figure.estimator == "samples_over_seconds"]
-    if nearest.figure.estimator == "mean_of_rates" and totals and not one.figure.estimator:
-        total = min(totals, key=lambda log: abs(log.number - one.number))
-        apart = one.number / total.number - 1
-        if abs(one.number - nearest.number) <= one.ulp + nearest.ulp and abs(apart) > NOISE:
-            expected = f"{total.figure.printed}: samples over seconds of its log ({total.where})"
-            yield of(one, ERROR, expected, f"{one.figure.printed}: a mean of rates, {100 * apart:+.1f} %")
-            return
-    inside = min(log.low for log in logs) <= one.high and one.low <= max(log.high for log in logs)
-    if inside or estimators_differ(one, nearest):
-        return
-    apart = abs(one.number / nearest.number - 1)
-    if apart < WINDOWS:
-        return
-    above = "above" if one.number > nearest.number else "below"
-    count = f"the nearest of {len(logs)} logs" if len(logs) > 1 else "as its log gives"
-    expected = f"{nearest.figure.printed}, {count} ({nearest.where})"
-    sure = apart > NOISE and nearest.size  # else it may be of another number of devices
-    yield of(one, ERROR if sure else WARNING, expected, f"{one.figure.printed}, {100 * apart:.1f} % {above}")
-
-
-def _system(one: Cell) -> set[str]:
-    """Its words: a heading may leave out those that say its framework."""
-    return set(re.findall("[a-z0-9]+", (one.figure.system or one.figure.framework).lower()))
 
 
 def means_of_rates(subject: Subject) -> Iterator[Finding]:
@@ -168,7 +77,7 @@ def two_rates(subject: Subject) -> Iterator[Finding]:
     for cells in configurations(subject).values():
         rows: dict[tuple[str, str], list[Cell]] = {}
         for one in cells:
-            if one.runs is None and not _is_log(one):  # a system may be there twice, to see how far it comes out apart
+            if one.runs is None and not is_log(one):  # a system may be there twice, to see how far it comes out apart
                 rows.setdefault((one.figure.table, one.figure.row), []).append(one)
         for row in rows.values():
             a, *others = row
@@ -295,7 +204,7 @@ def _first_of_tables(cells: Sequence[Cell]) -> list[Cell]:
     return [several[0] for several in tables.values() if len(several) == 1]
 
 
-def _is_log(one: Cell) -> bool:
+def is_log(one: Cell) -> bool:
     path = one.figure.path or ""
     return one.figure.origin == "log" or bool(re.search(r"\.(log|out|jsonl)$", path))
 
@@ -328,13 +237,6 @@ RULES = (
         ERROR,
         "none: units are the same or not; a table in which a framework has several, or models differ, is none of these",
         units_in_a_column,
-    ),
-    Rule(
-        "not in its log",
-        "A figure lies among those of its own logs.",
-        ERROR,
-        TWO,
-        not_in_the_log,
     ),
     Rule(
         "mean of rates beside the total",

@@ -228,8 +228,9 @@ def work(subject: Subject) -> Iterator[Finding]:
         for option in WORK:
             values: dict[str, list[Cell]] = {}
             for one in rates:
-                if option in one.figure.options:
-                    values.setdefault(one.figure.options[option], []).append(one)
+                told_ = one.figure.options.get(option, "on" if option == "clip" else "")
+                values.setdefault(told_, []).append(one)
+            values.pop("", None)
             models = {one.figure.model for several in values.values() for one in several}
             if len(values) > 1 and len(models) == 1:
                 told = "; ".join(

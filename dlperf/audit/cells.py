@@ -321,7 +321,7 @@ def model_of(name: str) -> str:
     if name in models.FAMILY_OF:
         return name
     plain = re.sub(r"[^a-z0-9]+", "", name.lower())
-    if re.fullmatch(r"(resnet|rn)50(v15|v1|v1b)?", plain):
+    if re.fullmatch(r"(resnet|rn)50(v15|v1|v1b)?|resnetv15", plain):  # the last is NVIDIA's for MXNet
         return "resnet50"
     if plain in ("vgg16", "gpt2", "gpt2medium", "gpt2large", "gpt2xl"):
         return plain.replace("gpt2", "gpt2_") if len(plain) > len("gpt2") and plain != "vgg16" else plain

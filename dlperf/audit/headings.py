@@ -229,10 +229,15 @@ _PLAIN_RATE = re.compile(
 )
 
 
+#: as llm-foundry's tables have them
+LETTERS = {"T": "tokens", "S": "samples"}
+_LETTER_RATE = re.compile(r"\(([TS])/s(?=[/)])")
+
+
 @cache
 def normal(head: str) -> str:
     """In small letters, with spaces for underscores and before capitals; img_s as img/s."""
-    head = _PLAIN_RATE.sub(r"\1/s", head)
+    head = _LETTER_RATE.sub(lambda found: f"({LETTERS[found[1]]}/s", _PLAIN_RATE.sub(r"\1/s", head))
     return " ".join(re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", " ", head.replace("_", " ")).lower().split())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 
-from dlperf.audit.agreement import logs_of, may_be_of
+from dlperf.audit.beside import logs_of, may_be_of
 from dlperf.audit.cells import Cell, Subject, stated
 from dlperf.audit.claims import runs_of, steps_of
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, merged, of

@@ -106,5 +106,5 @@ def percent(one: Cell) -> float:
 def scale_of(one: Cell, own: Cell, base: Cell) -> float:
     """What a ratio of two sizes is multiplied by: of an efficiency their devices."""
     if one.figure.quantity == "speedup":
-        return 1.0
+        return percent(one)
     return percent(one) * max(base.devices, 1) / max(own.devices, 1)

@@ -167,7 +167,7 @@ def _over_precision(one: Cell, rates: Sequence[Cell]) -> list[Ratio]:
     ]
     if not above or not below:
         return []
-    return [Ratio(one, above[0], below[0], 1.0)]
+    return [Ratio(one, above[0], below[0], percent(one))]
 
 
 def _own(one: Cell, rates: Sequence[Cell]) -> Cell | None:

@@ -202,7 +202,7 @@ def _ran(one: published.Figure, lines: tables.Table | None) -> published.Figure:
 #: what stands in for what neither a log nor its path tells, and something else, to see which figures are of it
 ABSENT = {
     "nodes": ("1", "2"),
-    "devices_per_node": ("1", "3"),
+    "devices_per_node": ("1", "4"),
     "batch": ("1", "7"),
     "precision": ("fp32", "fp32"),
 }
@@ -217,11 +217,14 @@ def _figures(path: Path, shown: str) -> tuple[list[published.Figure], str]:
     """Of a log: those that need nothing which neither it nor its path tells; that is blank in them. Why there are none,
     where it looks like a log of training."""
     absent: list[str] = []
-    for _ in ABSENT:  # nodes may tell how many devices each has
+    for _ in (*ABSENT, ""):  # nodes may tell how many devices each has
         try:
             found = _needing_none(path, shown, absent)
             return found, "" if found else f"none of its figures is without {', '.join(absent).replace('_', ' ')}"
         except Refused as refused:
+            if "batch" in absent and "tells batch" in str(refused):  # of what it is told once devices are known
+                absent.remove("batch")
+                continue
             missing = [name for name in ABSENT if name.replace("_", " ") in str(refused) and name not in absent]
             if not missing:
                 return [], f"{refused}"

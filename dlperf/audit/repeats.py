@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 
 from dlperf.audit import headings
-from dlperf.audit.agreement import configuration, configurations, may_be_of
+from dlperf.audit.agreement import configuration, configurations
+from dlperf.audit.beside import may_be_of
 from dlperf.audit.cells import SECONDS, Cell, Subject, counted
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, of
 

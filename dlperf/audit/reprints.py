@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from dlperf.audit import headings
-from dlperf.audit.agreement import estimators_differ, may_be_of
+from dlperf.audit.agreement import estimators_differ
+from dlperf.audit.beside import may_be_of
 from dlperf.audit.cells import Cell, Subject, counted, series
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, of
 from dlperf.audit.scaling import NOISE
@@ -78,8 +79,15 @@ def _odd(first: Line, second: Line, count: int) -> list[tuple[Cell, Cell]]:
     if len(same) > 1 and sharp and len(odd) <= max(1, len(shared) // 3):
         return odd
     certain = sharp and odd[0][0].number and abs(odd[0][1].number / odd[0][0].number - 1) > NOISE
+    if len(same) == 1 and sharp > 0 and same[0].digits > SHARP + 1 and _of_two_documents(*odd[0]) and len(odd) == 1:
+        return odd
     certain = certain and len(odd) == 1 and len(shared) == 2 and _mistyped(*(one.figure.printed for one in odd[0]))
     return odd if certain and may_be_of(*odd[0]) else []
+
+
+def _of_two_documents(one: Cell, other: Cell) -> bool:
+    """Whether they stand in two documents, of which each has its own tables, and are of one thing by what both tell."""
+    return one.source != other.source and may_be_of(one, other, alone=True)
 
 
 def _mistyped(a: str, b: str) -> bool:

@@ -9,6 +9,7 @@ from dlperf.audit import (
     agreement,
     averages,
     batches,
+    beside,
     derived,
     documents,
     listed,
@@ -35,6 +36,7 @@ RULES: Sequence[Rule] = (
     *shares.RULES,
     *derived.RULES,
     *agreement.RULES,
+    *beside.RULES,
     *reprints.RULES,
     *repeats.RULES,
     *batches.RULES,
@@ -66,8 +68,10 @@ def audit_all(subjects: Sequence[Subject]) -> dict[str, list[Finding]]:
     files = [one for one in subjects if one.plain or one.comparison]
     if len(files) > 1 and any(one.plain for one in files):
         seen = {_what(one) for several in found.values() for one in several}
-        beside = audit(_together(files), [*agreement.RULES, *reprints.RULES, *repeats.RULES, *protocol.ACROSS])
-        found[TOGETHER] = [one for one in beside if _what(one) not in seen]
+        found_ = audit(
+            _together(files), [*agreement.RULES, *beside.RULES, *reprints.RULES, *repeats.RULES, *protocol.ACROSS]
+        )
+        found[TOGETHER] = [one for one in found_ if _what(one) not in seen]
     return found
 
 

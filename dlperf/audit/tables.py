@@ -44,9 +44,10 @@ def tables(text: str, suffix: str, needed: bool = True) -> list[Table]:
     lines = text.splitlines(keepends=True)
     first = text.lstrip()[:1]
     piped = sum(line.lstrip().startswith("|") for line in lines)
-    if suffix in JSON or (suffix not in MARKDOWN and first in ("{", "[") and not piped):
+    told = suffix in (*MARKDOWN, *HTML) or text.lstrip()[:2] in ("{%", "{{")  # of a template
+    if suffix in JSON or (not told and first in ("{", "[") and not piped):
         found = [Table(*one) for one in objects.groups(text, suffix in JSON)]
-    elif suffix in (".html", ".htm", ".xhtml") or (first == "<" and re.search(r"<table\b", text, re.IGNORECASE)):
+    elif suffix in HTML or (first == "<" and re.search(r"<table\b", text, re.IGNORECASE)):
         found = _html(text)
     elif suffix in (*MARKDOWN, ".rst") or piped > 2:
         found = _markdown(lines)
@@ -97,6 +98,7 @@ def _closed(rows: Sequence[tuple[int | str, Sequence[str]]]) -> Sequence[tuple[i
     return [(line, [close(*one) for one in zip(row, sure, strict=True)]) for line, row in rows]
 
 
+HTML = (".html", ".htm", ".xhtml")
 MARKDOWN, JSON = (".md", ".markdown"), (".json", ".jsonl", ".ndjson")
 
 

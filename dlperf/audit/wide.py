@@ -29,7 +29,12 @@ OPTIONS = (
     *("clip", "loss_scale", "optimizer", "data", "params", "image_size", "throttled", "listed"),
 )
 #: a first column of numbers that are no devices
-STEPS = re.compile(r"step|iter|epoch|pass\b|time|seed|run|thread|layer|\bid\b|date|year|version|rank", re.IGNORECASE)
+STEPS = re.compile(
+    r"step|iter|epoch|pass\b|time|seed|run|thread|layer|\bid\b|date|year|version|rank|p-?server|parameter server",
+    re.IGNORECASE,
+)
+#: a cell of which nothing was measured
+BLANK = re.compile(r"[-–—/.?]*|n\.?/?a\.?|oom|tbd", re.IGNORECASE)
 FEW = re.compile(r"\b(?:a |one |only )(?:single )?run\b|\bsingle run\b|\b(?:two|2) runs\b|\brun once\b", re.IGNORECASE)
 #: of a page, the pixels of its images, where they are not those of ImageNet
 SQUARE = re.compile(r"\b(\d{2,4}) ?[x×] ?\1\b(?! ?gpu)|\b(?:cifar|mnist|svhn)", re.IGNORECASE)
@@ -92,7 +97,7 @@ class Read:
         return [self._kind(at, head) for at, head in enumerate(self.table.head)]
 
     def _kind(self, at: int, head: str) -> str:
-        cells = [MARK.sub("", row[at]) for _, row in self.table.rows[:MOST] if row[at]]
+        cells = [MARK.sub("", row[at]) for _, row in self.table.rows[:MOST] if not BLANK.fullmatch(row[at].strip())]
         numbers = sum(first_number(one) is not None for one in cells)
         mostly = numbers * 2 > len(cells)
         if cells and all(any(headings.size(one)) for one in cells):
@@ -100,6 +105,8 @@ class Read:
         named = "model" if mostly and NAMED.fullmatch(normal(head)) else headings.kind(head, mostly)
         if named == "devices" and len(cells) > 2 and cells == [str(number) for number in range(len(cells))]:
             return "label"  # which device it is of
+        if named == "clip" and mostly and any((first_number(one) or 0.0) > 10 for one in cells):
+            named = ""  # rates of a system without it
         if named in ("batch", "devices") and mostly and headings.rated(head):
             named = ""  # samples/s at a batch size
         if named == "batch" and (any(headings.batch(head)) or any("." in one for one in cells)):

@@ -27,7 +27,7 @@ WORDS = (
 FILE = re.compile(r"(?P<model>.+?)_b(?P<batch>\d{1,7})_(?P<precision>fp32|tf32|fp16|amp|bf16)(?:_(?P<run>\d{1,6}))?")
 #: what files and scripts call models
 MODELS = {
-    **dict.fromkeys(("r50", "rn50", "resnet50", "resnet50_v1.5", "resnet50_v1b"), "resnet50"),
+    **dict.fromkeys(("r50", "rn50", "resnet50", "resnet50_v1.5", "resnet50_v1b", "resnetv15"), "resnet50"),
     **dict.fromkeys(("bert", "bert-base", "bert_base", "bert-base-adam-training", "bert-base-uncased"), "bert_base"),
     **dict.fromkeys(("bert-large", "bert_large", "bert-large-uncased"), "bert_large"),
 }
