@@ -228,8 +228,8 @@ def work(subject: Subject) -> Iterator[Finding]:
         for option in WORK:
             values: dict[str, list[Cell]] = {}
             for one in rates:
-                told_ = one.figure.options.get(option, "on" if option == "clip" else "")
-                values.setdefault(told_, []).append(one)
+                value = one.figure.options.get(option, "on" if option == "clip" else "")
+                values.setdefault(value, []).append(one)
             values.pop("", None)
             models = {one.figure.model for several in values.values() for one in several}
             if len(values) > 1 and len(models) == 1:

@@ -50,6 +50,8 @@ RULES: Sequence[Rule] = (
     *listed.RULES,
     *runs.RULES,
 )
+#: those that look at several files
+ACROSS = (*agreement.RULES, *beside.RULES, *reprints.RULES, *repeats.RULES, *protocol.ACROSS)
 
 
 def audit(subject: Subject, rules: Sequence[Rule] = RULES) -> list[Finding]:
@@ -68,9 +70,7 @@ def audit_all(subjects: Sequence[Subject]) -> dict[str, list[Finding]]:
     files = [one for one in subjects if one.plain or one.comparison]
     if len(files) > 1 and any(one.plain for one in files):
         seen = {_what(one) for several in found.values() for one in several}
-        found_ = audit(
-            _together(files), [*agreement.RULES, *beside.RULES, *reprints.RULES, *repeats.RULES, *protocol.ACROSS]
-        )
+        found_ = [*audit(_together(files), ACROSS), *audit(_as_one(files), scaling.RULES)]
         found[TOGETHER] = [one for one in found_ if _what(one) not in seen]
     return found
 
@@ -84,6 +84,14 @@ def _together(subjects: Sequence[Subject]) -> Subject:
     ]
     prose = "\n".join(one.prose for one in subjects if one.prose)
     return Subject(TOGETHER, cells, plain=all(one.plain for one in subjects), prose=prose)
+
+
+def _as_one(subjects: Sequence[Subject]) -> Subject:
+    """Files of one row each, with the same columns, are one table."""
+    alone = [one for one in subjects if one.plain and len({each.figure.row for each in one.cells}) == 1]
+    heads = {tuple(each.figure.column for each in one.cells) for one in alone}
+    cells = [replace(one, figure=replace(one.figure, table=TOGETHER)) for each in alone for one in each.cells]
+    return Subject(TOGETHER, cells if len(heads) == 1 and len(alone) > 2 else [], plain=True)
 
 
 def _what(one: Finding) -> tuple[str, ...]:

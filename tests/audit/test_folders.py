@@ -88,6 +88,13 @@ def found(folder: Path, files: dict[str, str]) -> set[str]:
             {"reprint that differs"},
         ),
         (
+            {
+                f"{nodes}n8g.csv": f"framework,nodes,gpu_num_per_node,bsz,img/s\nours,{nodes},8,128,{rate}\n"
+                for nodes, rate in ((1, 2887.65), (2, 5716.79), (4, 10.917))
+            },
+            {"more devices slower"},
+        ),
+        (
             {"a.csv": "gpus,seq_len,seq/s\n1,128,331.0\n", "b.csv": "gpus,seq_len,tokens/s\n1,128,98816\n"},
             {"unit changes"},
         ),

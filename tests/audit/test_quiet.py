@@ -51,6 +51,24 @@ H100, bf16, sequence length 4096, micro batch 4, gradient accumulation 8.
 | mmdetection    | 53                 |
 +----------------+--------------------+
 """,
+    "speedups in per cent.md": """\
+| GPUs | Batch | TF32 (img/s) | Mixed precision (img/s) | Speedup (TF32 - mixed precision) | Weak scaling - TF32 |
+|---|---|---|---|---|---|
+| 1 | 64 | 364.27 | 662.91 | 182% | 100% |
+| 4 | 64 | 1432.73 | 2581.24 | 180% | 393% |
+""",
+    "servers of one number of trainers.html": """\
+{% verbatim %}
+<p>60 trainers, images/s</p>
+<table><tr><th>PServer Count</th><th>3</th><th>6</th><th>10</th></tr>
+<tr><td>PaddlePaddle v2</td><td>593.4</td><td>791.3</td><td>729.7</td></tr></table>
+""",
+    "a table of one row and blanks.md": """\
+| GPUs | FP32 (img/s) | AMP (img/s) |
+|---|---|---|
+| 1 | 975.374 | 2064.8 |
+| 8 | - | - |
+""",
     "decimal commas.tsv": "GPUs\tBilder/s\tBeschleunigung\n1\t367,29\t1,00\n8\t2887,65\t7,86\n32\t10917,09\t29,72\n",
     "whole numbers that are cut.md": """\
 | # GPUs | GlobalBatchSize | Throughput (S/s) | Throughput (T/s) |
