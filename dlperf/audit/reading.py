@@ -220,16 +220,22 @@ def _figures(path: Path, shown: str) -> tuple[list[published.Figure], str]:
     for _ in (*ABSENT, ""):  # nodes may tell how many devices each has
         try:
             found = _needing_none(path, shown, absent)
-            return found, "" if found else f"none of its figures is without {', '.join(absent).replace('_', ' ')}"
+            return found, "" if found else _without(absent)
         except Refused as refused:
             if "batch" in absent and "tells batch" in str(refused):  # of what it is told once devices are known
                 absent.remove("batch")
                 continue
             missing = [name for name in ABSENT if name.replace("_", " ") in str(refused) and name not in absent]
+            if not missing and absent and UNLIKE.search(str(refused)):  # by what stands in for what is absent
+                return [], _without(absent)
             if not missing:
                 return [], f"{refused}"
             absent += [name for name in missing if name != "devices_per_node"] or missing
     return [], "neither it nor its path tells its size"
+
+
+def _without(absent: Sequence[str]) -> str:
+    return f"its figures need {', '.join(absent).replace('_', ' ')}, which neither it nor its path tells"
 
 
 def _needing_none(path: Path, shown: str, absent: Sequence[str]) -> list[published.Figure]:
