@@ -228,7 +228,7 @@ def work(subject: Subject) -> Iterator[Finding]:
         for option in WORK:
             values: dict[str, list[Cell]] = {}
             for one in rates:
-                value = one.figure.options.get(option, "on" if option == "clip" else "")
+                value = one.figure.options.get(option, "not told" if option == "clip" else "")
                 values.setdefault(value, []).append(one)
             values.pop("", None)
             models = {one.figure.model for several in values.values() for one in several}

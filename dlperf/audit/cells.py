@@ -196,6 +196,14 @@ class Subject:
         return found
 
     @cached_property
+    def columns(self) -> Mapping[tuple[str, str], Sequence[Cell]]:
+        """By table and heading."""
+        found: dict[tuple[str, str], list[Cell]] = {}
+        for one in self.cells:
+            found.setdefault((one.figure.table, one.figure.column), []).append(one)
+        return found
+
+    @cached_property
     def rates(self) -> Sequence[Cell]:
         return [one for one in self.cells if one.figure.quantity == "throughput" and one.value is not None]
 

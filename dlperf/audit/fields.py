@@ -10,6 +10,7 @@ from dataclasses import replace
 from dlperf.audit import headings
 from dlperf.audit.cells import model_of
 from dlperf.audit.headings import normal
+from dlperf.audit.tables import Table
 from dlperf.figures.published import Figure, number
 
 TIMES = re.compile(r"\b(ms|sec(?:onds)?|s|min(?:utes)?|h(?:ours?)?)\b", re.IGNORECASE)
@@ -45,6 +46,26 @@ def pair(head: str, others: tuple[str, ...]) -> tuple[str, str] | None:
 
 def _words(told: str) -> set[str]:
     return set(re.findall(r"[^\W_]+(?:[.+][^\W_]+)*", told))
+
+
+#: rows of a table of two columns that are settings by their names, as batch and GPUs, and so are columns of one row
+SETTINGS = 3
+#: of a first column, whose rows are systems and whose columns are sizes or batches
+TRANSPOSED = re.compile(r"^(metric|quantity|measure|)$", re.IGNORECASE)
+
+
+def turned(table: Table) -> Table:
+    """With a row for each size, where it has a column for each and a row for each kind of figure."""
+    first = [str(row[0]) for _, row in table.rows]
+    if len(table.head) == 2 and sum(bool(headings.kind(one, True)) for one in first) >= SETTINGS:
+        return Table(table.title, first, [(table.rows[0][0], [row[1] for _, row in table.rows])], table.notes)
+    several = len({headings.quantity(one) or headings.unit(one) for one in first}) > 1
+    if not (len(table.head) > 2 and several and all(map(headings.bare, table.head[1:]))):
+        return table
+    rows = [
+        (table.rows[0][0], [head, *(row[at] for _, row in table.rows)]) for at, head in enumerate(table.head[1:], 1)
+    ]
+    return Table(table.title, [table.head[0] or "devices", *first], rows, table.notes)
 
 
 def completed(figure: Figure, title: str = "") -> Figure:

@@ -102,12 +102,12 @@ def _windows(cells: Sequence[Cell]) -> list[tuple[float, float, Cell]]:
 
 def long_steps(subject: Subject) -> Iterator[Finding]:
     """Of a table of steps with the seconds of each, one that takes long, but for the first of a column."""
-    columns: dict[tuple[str, str], list[Cell]] = {}
-    for one in subject.cells:
-        timed = one.figure.quantity == "other" and TIMED.search(normal(one.figure.column))
-        if timed and one.number and not WARM.search(one.figure.row):
-            columns.setdefault((one.figure.table, one.figure.column), []).append(one)
-    for several in columns.values():
+    for (_, column), cells in subject.columns.items():
+        if not TIMED.search(normal(column)):
+            continue
+        several = [
+            one for one in cells if one.figure.quantity == "other" and one.number and not WARM.search(one.figure.row)
+        ]
         seconds = [one.number for one in several]
         if len(several) < LEAST or not is_of_each(seconds) or not of_steps(subject, several):
             continue

@@ -183,7 +183,7 @@ def _labelled(subject: Subject) -> Iterator[Finding]:
                     break
 
 
-def _passing(subject: Subject) -> Iterator[list[Cell]]:
+def _passing(subject: Subject) -> Iterator[Sequence[Cell]]:
     """Columns of times that pass: not those of each step, which stand beside the samples of it, or often fall."""
     counts = {one[0].figure.table: [each.number for each in one] for one in _columns(subject, SAMPLES)}
     for several in (*_columns(subject, CLOCK), *_moments(subject)):
@@ -194,7 +194,7 @@ def _passing(subject: Subject) -> Iterator[list[Cell]]:
             yield several
 
 
-def _moments(subject: Subject) -> Iterator[list[Cell]]:
+def _moments(subject: Subject) -> Iterator[Sequence[Cell]]:
     """Columns of moments by what their cells are, and a word that may be of a time."""
     for several in _columns(subject, CLOCKED):
         known = [one for one in several if one.value is None or SINCE_1970[0] <= one.number < SINCE_1970[1]]
@@ -271,12 +271,11 @@ def _rows(cells: Sequence[Cell]) -> list[list[Cell]]:
     return list(rows.values())
 
 
-def _columns(subject: Subject, named: re.Pattern[str]) -> Iterator[list[Cell]]:
-    columns: dict[tuple[str, str], list[Cell]] = {}
-    for one in subject.cells:
-        if one.figure.quantity == "other" and named.search(_head(one)):
-            columns.setdefault((one.figure.table, one.figure.column), []).append(one)
-    yield from columns.values()
+def _columns(subject: Subject, named: re.Pattern[str]) -> Iterator[Sequence[Cell]]:
+    """Those of no rates, speedups or times to train."""
+    for (_, column), cells in subject.columns.items():
+        if named.search(_plain(column)) and (found := [one for one in cells if one.figure.quantity == "other"]):
+            yield found
 
 
 def of_steps(subject: Subject, cells: Sequence[Cell]) -> bool:

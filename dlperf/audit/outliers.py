@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
 from dlperf.audit import headings
@@ -52,10 +52,10 @@ def units(subject: Subject) -> Iterator[Finding]:
 
 def _labels(subject: Subject, cells: Sequence[Cell]) -> bool | None:
     """Whether the rows of a table differ in numbers alone; None where they may be of several models, or of CPUs."""
-    told = [parts(subject, one) for one in cells]
+    told = [parts(subject, one) for one in {one.figure.row: one for one in cells}.values()]
     kinds: set[str] = set()
     for head in told[0]:
-        texts = [each.get(head, "") for each in told]
+        texts = {each.get(head, "") for each in told}
         sized = all(
             re.fullmatch(r"x?\d+x?", text) or (any(headings.size(text)) and headings.bare(text)) for text in texts
         )
@@ -71,7 +71,7 @@ def _labels(subject: Subject, cells: Sequence[Cell]) -> bool | None:
     return kinds <= NUMBERS
 
 
-def _devices(texts: Sequence[str]) -> bool:
+def _devices(texts: Collection[str]) -> bool:
     return all(headings.device(text) == text.strip() for text in texts)
 
 

@@ -104,10 +104,9 @@ def _odd(several: Sequence[tuple[Does, Does]], rates: bool) -> Iterator[tuple[Fi
 
 def _flops(one: Cell) -> Does | None:
     """Of each device."""
-    column = headings.normal(one.figure.column)
-    found = FLOPS.search(column)
-    if not found or SHARE.search(column) or NONE.search(column) or one.figure.quantity != "other":
+    if one.figure.quantity != "other" or not (found := _of_flops(one.figure.column)):
         return None
+    column = headings.normal(one.figure.column)
     whole = re.search(r"aggregate|total|overall|cluster|system", column)
     if not (headings.EACH.search(column) or one.size == 1 or (whole and one.size)):
         return None
@@ -115,9 +114,22 @@ def _flops(one: Cell) -> Does | None:
     return Does(one, one.low * scale, one.high * scale)
 
 
+@headings.cache
+def _of_flops(column: str) -> re.Match[str] | None:
+    """Whether a heading is of FLOP/s."""
+    told = headings.normal(column)
+    return None if SHARE.search(told) or NONE.search(told) else FLOPS.search(told)
+
+
+@headings.cache
+def _of_peak(column: str) -> bool:
+    """Whether a heading is of a share of the peak."""
+    told = headings.normal(column)
+    return bool(SHARE.search(told)) and not re.search(r"\bmem|bandwidth|power", told)
+
+
 def _share(one: Cell) -> Does | None:
-    column = headings.normal(one.figure.column)
-    if not SHARE.search(column) or re.search(r"\bmem|bandwidth|power", column) or one.figure.quantity != "other":
+    if one.figure.quantity != "other" or not _of_peak(one.figure.column):
         return None
     scale = 0.01 if _percent(one) else 1.0
     return Does(one, one.low * scale, one.high * scale)

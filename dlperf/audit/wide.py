@@ -10,7 +10,7 @@ from functools import cached_property
 
 from dlperf.audit import headings, networks
 from dlperf.audit.cells import model_of
-from dlperf.audit.fields import SPREAD, first_number, number_of, pair, size_of, unit_of, whole_number
+from dlperf.audit.fields import SPREAD, first_number, number_of, pair, size_of, turned, unit_of, whole_number
 from dlperf.audit.headings import normal
 from dlperf.audit.tables import MARK, Table
 from dlperf.figures.published import Figure, number
@@ -33,17 +33,15 @@ STEPS = re.compile(
     r"step|iter|epoch|pass\b|time|seed|run|thread|layer|\bid\b|date|year|version|rank|p-?server|parameter server",
     re.IGNORECASE,
 )
+LENGTH = re.compile(r"\bseq(?:uence)?[ _]?(?:len(?:gth)?)?\s*(?:of|=|:)?\s*(\d{2,5})\b", re.IGNORECASE)
+UNCLIPPED = re.compile(r"w/o clip|without (gradient )?clip|no clip", re.IGNORECASE)
 #: a cell of which nothing was measured
 BLANK = re.compile(r"[-–—/.?]*|n\.?/?a\.?|oom|tbd", re.IGNORECASE)
 FEW = re.compile(r"\b(?:a |one |only )(?:single )?run\b|\bsingle run\b|\b(?:two|2) runs\b|\brun once\b", re.IGNORECASE)
 #: of a page, the pixels of its images, where they are not those of ImageNet
 SQUARE = re.compile(r"\b(\d{2,4}) ?[x×] ?\1\b(?! ?gpu)|\b(?:cifar|mnist|svhn)", re.IGNORECASE)
-#: rows of a table of two columns that are settings by their names, as batch and GPUs, and so are columns of one row
-SETTINGS = 3
 #: of a title, over how many parts gradients are added up
 ACCUMULATED = re.compile(r"\baccumulat\w*(?: steps| over)?\W{0,9}(?:of |is )?(\d{1,5})\b(?![.,]\d)", re.IGNORECASE)
-#: of a first column, whose rows are systems and whose columns are sizes or batches
-TRANSPOSED = re.compile(r"^(metric|quantity|measure|)$", re.IGNORECASE)
 
 
 def figures(
@@ -57,27 +55,13 @@ def figures(
     devices = {one[1].upper() for one in headings.DEVICES.finditer(everything)}
     for at, table in enumerate(made, 1):
         id_ = f"{stem}-{at}" if len(made) > 1 else stem
-        read = Read(id_, name, f"{table.title} {stem}", _turned(table), devices.pop() if len(devices) == 1 else "")
+        read = Read(id_, name, f"{table.title} {stem}", turned(table), devices.pop() if len(devices) == 1 else "")
         devices = devices or ({read.device} if read.device else set())
         labels[id_] = read.label
         found += read.figures()
     if needed and not any(one.value is not None for one in found):
         raise ValueError("its tables have no numbers beside their labels, so nothing can be audited")
     return found, labels
-
-
-def _turned(table: Table) -> Table:
-    """With a row for each size, where it has a column for each and a row for each kind of figure."""
-    first = [str(row[0]) for _, row in table.rows]
-    if len(table.head) == 2 and sum(bool(headings.kind(one, True)) for one in first) >= SETTINGS:
-        return Table(table.title, first, [(table.rows[0][0], [row[1] for _, row in table.rows])], table.notes)
-    several = len({headings.quantity(one) or headings.unit(one) for one in first}) > 1
-    if not (len(table.head) > 2 and several and all(map(headings.bare, table.head[1:]))):
-        return table
-    rows = [
-        (table.rows[0][0], [head, *(row[at] for _, row in table.rows)]) for at, head in enumerate(table.head[1:], 1)
-    ]
-    return Table(table.title, [table.head[0] or "devices", *first], rows, table.notes)
 
 
 @dataclass(frozen=True)
@@ -324,28 +308,32 @@ class Read:
             doubt="",
         )
 
+    @cached_property
+    def titled(self) -> dict[str, str]:
+        """What the title says of all figures, where no column does."""
+        found: dict[str, str] = {}
+        if parts := ACCUMULATED.search(self.title):
+            found["accumulation"] = parts[1]
+        if pixels := SQUARE.search(self.title):
+            found["image_size"] = pixels[1] or "32"
+        if few := FEW.search(" ".join([self.title, *self.table.notes])):
+            found["runs"] = "2" if re.search("two|2", few[0]) else "1"
+        return found
+
     def _options(self, head: str, told: Mapping[str, str], precision: str) -> dict[str, str]:
-        options = {key: told[key] for key in OPTIONS if key in told}
+        options = {**self.titled, **{key: told[key] for key in OPTIONS if key in told}}
         if "whole_batch" in told:
             options["whole_batch"] = number_of(precision, told["whole_batch"], head)
-        if "accumulation" not in told and (found := ACCUMULATED.search(self.title)):
-            options["accumulation"] = found[1]
         if params := networks.stated(told.get("params", ""), told.get("params head", "")):
             options["parameters"] = f"{params:.6g}"
-        if (pixels := SQUARE.search(self.title)) and "image_size" not in options:
-            options["image_size"] = pixels[1] or "32"
-        if self.table.head.index(head) in self.pairs:
+        if self.pairs and self.table.head.index(head) in self.pairs:
             options["over"] = "column"
-        if quiet := re.search(r"w/o clip|without (gradient )?clip|no clip", f"{head} {told['label']}", re.IGNORECASE):
-            options.setdefault("clip", "off" if quiet else "")
-        if length := re.search(
-            r"\bseq(?:uence)?[ _]?(?:len(?:gth)?)?\s*(?:of|=|:)?\s*(\d{2,5})\b", f"{head} {self.title}", re.I
-        ):
-            options.setdefault("sequence", length[1])
+        if UNCLIPPED.search(f"{head} {told['label']}"):
+            options.setdefault("clip", "off")
+        if length := _length(f"{head} {self.title}"):
+            options.setdefault("sequence", length)
         if self.inferred:
             options["task"] = "inference"
-        if "runs" not in options and (few := FEW.search(" ".join([self.title, *self.table.notes]))):
-            options["runs"] = "2" if re.search("two|2", few[0]) else "1"
         if "accumulation" in told:
             options["accumulation"] = number_of(precision, told["accumulation"], told["accumulation head"])
         return options
@@ -381,6 +369,13 @@ class Read:
             if told:
                 return told if told == "mean_of_rates" or mark or several else ""
         return ""
+
+
+@headings.cache
+def _length(told: str) -> str:
+    """The tokens of a row that a text tells."""
+    found = LENGTH.search(told)
+    return found[1] if found else ""
 
 
 def _mark(told: str) -> str:
