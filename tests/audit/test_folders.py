@@ -102,3 +102,18 @@ def found(folder: Path, files: dict[str, str]) -> set[str]:
 )
 def test_what_a_table_and_its_logs_say_of_each_other(tmp_path: Path, files: dict[str, str], rules: set[str]) -> None:
     assert found(tmp_path, files) == rules
+
+
+def test_a_time_whose_column_names_its_log(tmp_path: Path) -> None:
+    told = [(0, "run_start"), (900_000, "run_stop")]
+    log = "".join(
+        f':::MLLOG {{"namespace": "", "time_ms": {1_700_000_000_000 + ms}, "event_type": "INTERVAL", "key": "{key}", '
+        f'"value": null, "metadata": {{"status": "success"}}}}\n'
+        for ms, key in told
+    )
+    head = ':::MLLOG {"namespace": "", "time_ms": 1, "event_type": "POINT_IN_TIME", "key": "submission_benchmark", '
+    head += '"value": "resnet", "metadata": {}}\n'
+    table = "# Minutes to train\n\n| System | result_1 | result_2 |\n|---|---|---|\n| ours | 15.0 | {} |\n"
+    logs = {"ours/result_1.txt": head + log, "ours/result_2.txt": head + "\n" + log}
+    assert found(tmp_path, {"README.md": table.format("15.0"), **logs}) == set()
+    assert found(tmp_path, {"README.md": table.format("14.0"), **logs}) == {"not in its log"}
