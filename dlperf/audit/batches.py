@@ -93,7 +93,7 @@ def _of_precision(precision: str, head: str, numbers: list[float]) -> list[float
     names = re.findall(r"mixed precision|FP16|AMP|FP32|TF32|BF16", head)
     kinds = ["narrow" if name in ("mixed precision", "FP16", "AMP", "BF16") else "wide" for name in names]
     mine = "wide" if precision in ("fp32", "tf32") else "narrow"
-    if len(kinds) == len(numbers) == len(set(kinds)) and precision:
+    if len(kinds) == len(numbers) == len(set(kinds)) and precision and mine in kinds:
         return [numbers[kinds.index(mine)]]
     return numbers
 

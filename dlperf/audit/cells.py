@@ -223,7 +223,7 @@ def cell(figure: Figure, source: str, where: str) -> Cell:
     if found is None or found[0] >= LARGEST:
         return Cell(figure, source, where, None)
     value, ulp = found
-    cut = ulp == 1 and value < FEW and figure.quantity == "throughput"  # as printed with %d
+    cut = ulp == 1 and 0 <= value < FEW and figure.quantity == "throughput"  # as printed with %d
     return Cell(figure, source, where, value, value - ulp / 2, value + (ulp if cut else ulp / 2))
 
 

@@ -38,7 +38,7 @@ class Ratio:
         """What it may be before its rates were rounded."""
         if self.above is self.below:
             return self.number, self.number
-        low = (self.above.low / self.below.high - self.less) * self.scale
+        low = (self.above.low / (self.below.high or 1e-12) - self.less) * self.scale
         return low, (self.above.high / max(self.below.low, 1e-12) - self.less) * self.scale
 
     @property

@@ -149,3 +149,16 @@ def test_nothing_is_found_in(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_text(QUIET[name], encoding="utf-8")
     assert [(one.rule, one.row, one.column, one.found) for one in audit(reading.file(path))] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "| GPUs | batch | global batch - FP32 | AMP (img/s) |\n|---|---|---|---|\n| 8 | 32 | 256 | 9500.0 |\n",
+        "| model | baseline img/s | cudnn img/s | gain |\n|---|---|---|---|\n"
+        "| a | 1180 | 1410 | +19.5% |\n| b | -1 | 1410 | +29.5% |\n| c | 705 | 806 | +14.3% |\n",
+    ],
+)
+def test_odd_numbers_end_in_no_exception(tmp_path: Path, text: str) -> None:
+    (tmp_path / "odd.md").write_text(text)
+    audit(reading.file(tmp_path / "odd.md"))
