@@ -9,13 +9,14 @@ from dataclasses import replace
 
 from dlperf.audit.agreement import TWO, configuration, estimators_differ, is_log
 from dlperf.audit.cells import SECONDS, Cell, Subject, counted
+from dlperf.audit.claims import WINDOW
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, of
 from dlperf.audit.scaling import NOISE
 
 #: by how much a figure may be off that of its log, which is then no other's
 SAME = 0.005
 #: what other steps of a log may give
-WINDOWS = 0.015
+WINDOWS, STATED = 0.015, 0.05
 
 
 def named_logs(subject: Subject) -> Iterator[Finding]:
@@ -26,14 +27,36 @@ def named_logs(subject: Subject) -> Iterator[Finding]:
         stem = re.sub(r"\.\w{1,5}$", "", one.figure.path.rpartition("/")[2]).lower()
         if one.of_log and one.number and len(stem) >= STEM and one.figure.quantity == "time_to_train":
             logs.setdefault(stem, []).append(one)
+    folders: dict[str, list[Cell]] = {}
+    for several in logs.values():
+        for log in several:
+            folders.setdefault(log.figure.path.rpartition("/")[0].lower(), []).append(log)
     for one in subject.cells if logs else ():
         names = {*re.split(r"[ |,;()]+", f"{one.figure.row} {one.figure.column}".lower())} & logs.keys()
         mine = [log for name in names for log in logs[name]]
+        if one.figure.quantity == "time_to_train" and not mine and not _is_log_of(one):
+            yield from _of_folder(one, folders)
         timed = one.figure.quantity == "time_to_train" or (one.figure.quantity == "other" and not one.figure.unit)
         if not is_log(one) and one.number and len(mine) == 1 and timed:
             log = _in_unit(mine[0], one.figure.unit)
             if 1 / NEAR < one.number / log.number < NEAR:
                 yield from _against(one, [log])
+
+
+def _is_log_of(one: Cell) -> bool:
+    return is_log(one) or not one.number
+
+
+def _of_folder(one: Cell, folders: Mapping[str, Sequence[Cell]]) -> Iterator[Finding]:
+    """A time whose row names the folders that its logs are in: between the least and the greatest of them."""
+    words = {word for word in one.figure.row.lower().split(" | ") if len(word) > 3 and not word.isdigit()}
+    found = [logs for folder, logs in folders.items() if len(words) > 1 and words <= {*folder.split("/")}]
+    if len(found) == 1:
+        times = [_in_unit(log, one.figure.unit) for log in found[0]]
+        low, high = min(log.low for log in times), max(log.high for log in times)
+        if not low <= one.high or not one.low <= high:
+            expected = f"{low:.4g} to {high:.4g}, as {len(times)} logs give ({found[0][0].where} and beside)"
+            yield of(one, ERROR, expected, one.figure.printed)
 
 
 #: times that a time may be off one of a log, where only a name says that it is of it
@@ -69,7 +92,7 @@ def not_in_the_log(subject: Subject) -> Iterator[Finding]:
         own = [log for log in mine[id(one)] if len(claims[id(log)]) == 1]
         inside = {log.figure.path for log in own if _stands(log.number, numbers)}  # which are another cell's
         if own := [log for log in own if log.figure.path not in inside]:
-            yield from _against(one, own)
+            yield from _against(one, own, bool(WINDOW.search(f"{subject.prose} {one.figure.row}")))
         elif not mine[id(one)]:
             yield from _of_another_batch(one, [log for log in logs_of(one, logs) if _but_batch(log, one, alone)])
 
@@ -118,7 +141,8 @@ def _but_batch(log: Cell, one: Cell, alone: bool) -> bool:
 HALF = {"fp16": "amp"}
 
 
-def _against(one: Cell, logs: Sequence[Cell]) -> Iterator[Finding]:
+def _against(one: Cell, logs: Sequence[Cell], windowed: bool = False) -> Iterator[Finding]:
+    """windowed: whether a figure may be of other steps than are counted here, as a text states."""
     nearest = min(logs, key=lambda log: abs(log.number - one.number))
     totals = [log for log in logs if log.figure.estimator == "samples_over_seconds"]
     if nearest.figure.estimator == "mean_of_rates" and totals and not one.figure.estimator:
@@ -132,7 +156,7 @@ def _against(one: Cell, logs: Sequence[Cell]) -> Iterator[Finding]:
     if inside or estimators_differ(one, nearest):
         return
     apart = abs(one.number / nearest.number - 1)
-    if apart < WINDOWS:
+    if apart < (STATED if windowed else WINDOWS):
         return
     above = "above" if one.number > nearest.number else "below"
     count = f"the nearest of {len(logs)} logs" if len(logs) > 1 else "as its log gives"

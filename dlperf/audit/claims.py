@@ -9,6 +9,11 @@ _WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine"
 _NUMBERS = {name: number for number, name in enumerate(_WORDS, 1)} | {"twenty": 20, "fifty": 50, "hundred": 100}
 _ANY = rf"(?P<number>{NUMBER}|{'|'.join(_NUMBERS)})"
 _STEPS = r"(?:steps|iterations|iters|batches|mini-?batches)\b(?! (?:per|a|each) (?:epoch|second))"
+#: steps from one to another
+WINDOW = re.compile(
+    r"\b(?:steps?|iterations?|iters?|batches)\s*(\d[\d,]*)\s*(?:-|–|—|to|through|until|\.\.+)\s*(\d[\d,]*)",
+    re.IGNORECASE,
+)
 #: what a text says of all its figures, by what cells have of it
 CLAIMS = {
     "steps": re.compile(

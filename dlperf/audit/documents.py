@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from dlperf.audit import headings, steps
 from dlperf.audit.cells import Cell, Subject, counted, stated
-from dlperf.audit.claims import NUMBER, claims, steps_of
+from dlperf.audit.claims import NUMBER, WINDOW, claims, steps_of
 from dlperf.audit.excerpts import Excerpt, steady
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, of
 from dlperf.audit.logged import FIRST
@@ -36,7 +36,7 @@ def quoted(subject: Subject) -> Iterator[Finding]:
     """The figure that a quoted log is of, where that is known: the only one of its document, or of its size."""
     found: dict[int, tuple[Cell, list[Excerpt]]] = {}
     for one in subject.excerpts:
-        if EXAMPLE.search(one.above) or not (one.total or len(steady(one)) > 1):
+        if one.read or EXAMPLE.search(one.above) or not (one.total or len(steady(one)) > 1):
             continue
         if one.unit == "time":
             yield from _timed(subject, one)
@@ -128,13 +128,6 @@ def _off(cell: Cell, logs: Sequence[Excerpt]) -> float:
     return max(low / cell.high, cell.low / high, 1.0) - 1
 
 
-#: steps from one to another
-WINDOW = re.compile(
-    r"\b(?:steps?|iterations?|iters?|batches)\s*(\d[\d,]*)\s*(?:-|–|—|to|through|until|\.\.+)\s*(\d[\d,]*)",
-    re.IGNORECASE,
-)
-
-
 def windows(subject: Subject) -> Iterator[Finding]:
     """A stated window of steps with one in it that its quoted log shows to be of a warm-up."""
     told = [(one, found) for one in _first_of_rows(subject.rates) for found in WINDOW.finditer(one.figure.row)]
@@ -162,7 +155,7 @@ def ended(subject: Subject) -> Iterator[Finding]:
     for log in subject.excerpts:
         most = steps.most(log.table)
         whole = log.ended or (len(log.table.rows) >= LEAST_LINES and not log.cut and steps.begins(log.table))
-        if not whole or most is None or EXAMPLE.search(log.above):
+        if log.read or not whole or most is None or EXAMPLE.search(log.above):
             continue
         told = [(claimed, one) for one in _of_size(subject.rates, log) if (claimed := stated(one.figure.steps))]
         if not told and (said := steps_of(subject.prose)):

@@ -57,7 +57,7 @@ class Excerpt:
     """A log in a document, or beside a table. line: its first. file: its own, if so. above: the text before it. table:
     its steps. rates: of its lines that tell one, each with its line, step and rate a second. total: the one that it
     prints of all of them. unit: of them, `time` where they are made of times. ended: whether its last line is the end
-    of the run. cut: whether dots stand for lines that were left out."""
+    of the run. cut: whether dots stand for lines that were left out. read: whether its figures are known otherwise."""
 
     line: int
     above: str
@@ -68,6 +68,7 @@ class Excerpt:
     ended: bool
     cut: bool
     file: str = ""
+    read: bool = False
 
     def at(self, line: int) -> str:
         return f"{self.file}:{line}" if self.file else f"line {line}"
@@ -77,10 +78,10 @@ def excerpts(text: str) -> list[Excerpt]:
     return [made for line, above, block in _blocks(text) if (made := _excerpt(line, above, block))]
 
 
-def of_log(text: str, name: str) -> Excerpt | None:
-    """A log that is a file; None of what has no two lines of steps, nor a rate of all."""
+def of_log(text: str, name: str, read: bool) -> Excerpt | None:
+    """A log that is a file; None of what has no two lines of steps, nor a rate of all. read: see Excerpt."""
     made = _excerpt(1, re.sub(r"[_.-]+", " ", name), text.splitlines())
-    return replace(made, file=name, ended=True) if made else None
+    return replace(made, file=name, ended=True, read=read) if made else None
 
 
 def named(text: str) -> dict[str, list[tuple[int, str]]]:

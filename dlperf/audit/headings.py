@@ -87,6 +87,7 @@ QUANTITIES = (
         r"time.to.(train|accuracy|solution)|train(ing)? time|epoch time|^(minutes|mins|hours|hrs|days)( to .*)?$|"
         r"\b(time|seconds|secs?|s|minutes|min|hours|h) ?(/|per) ?epoch|\btime\b.*\(?\b(h|hrs|min|hours?|minutes)\b\)?$",
     ),
+    ("other", r"processors? count|processor core count"),
     ("other", r"^(total |elapsed )?(samples|images|sentences|sequences|tokens)$"),
     ("other", CLOCK),
     ("other", r"[(\[] ?(ms|msec|us|µs|s|secs?|seconds|min|minutes|h|hrs?|hours) ?[)\]]$"),

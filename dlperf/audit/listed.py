@@ -136,7 +136,7 @@ def short(subject: Subject) -> Iterator[Finding]:
     for one in subject.rates:
         claimed = stated(one.figure.steps)
         alone = len({each.figure.row for each in subject.tables[one.figure.table]}) == 1
-        if claimed and alone and min(gaps) > 0 and most < claimed:
+        if claimed and alone and not one.of_log and min(gaps) > 0 and most < claimed:
             yield of(one, ERROR, f"{claimed:g} steps, as stated", f"at most {most}, by its list of steps")
 
 

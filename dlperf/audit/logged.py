@@ -36,6 +36,8 @@ FIRST = 2.0
 PAUSE = 3.0
 #: losses of which the means of the first and last third are held against each other, and the share that they fall
 FLAT, FALLS = 12, 1e-3
+#: seconds that ranks of a log, or loggers, may be late, where its steps are not in order, as in several epochs
+AGAIN = 60.0
 STEPPED = re.compile(r"step|iter|batch", re.IGNORECASE)
 
 
@@ -68,6 +70,7 @@ def losses(subject: Subject) -> Iterator[Finding]:
                 yield of(one, ERROR, "a loss that is a number", one.figure.printed)
                 break
         known = [one for one in several if one.value is not None]
+        known = known[next((at for at, one in enumerate(known) if one.number), 0) :]  # 0 stands in for none
         falls = sum(b.number < a.number for a, b in pairwise(known))
         few = several[0].figure.origin == "log" and subject.excerpts  # a few lines of a document
         if (
@@ -150,10 +153,11 @@ def clocks(subject: Subject) -> Iterator[Finding]:
     """A column of times, a line for each step."""
     for several in _passing(subject):
         known = [(one, moment) for one in several if (moment := _moment(one)) is not None]
-        if not of_steps(subject, [one for one, _ in known]):
+        again = 0.0 if of_steps(subject, [one for one, _ in known]) else AGAIN
+        if again and several[0].figure.origin != "log":
             continue
         for (before, earlier), (one, later) in pairwise(known):
-            if later < earlier and not (":" in one.figure.printed and _midnight(earlier, later)):
+            if later < earlier - again and not (":" in one.figure.printed and _midnight(earlier, later)):
                 yield of(one, ERROR, f"{before.figure.printed} or later", one.figure.printed)
                 break
     yield from _labelled(subject)

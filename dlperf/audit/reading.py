@@ -126,7 +126,7 @@ def log(path: Path, shown: str, name: str, text: str) -> Subject | None:
     if lines and any(any(row[1:]) for _, row in lines.rows):
         kept = replace(lines, rows=lines.rows[: tables.ROWS])
         figures, labels = wide.figures([kept], shown, shown, needed=False)
-        made += [of(figure, name, "") for figure in figures]
+        made += [of(replace(figure, origin="log"), name, "") for figure in figures]
     if not any(one.figure.column == "loss" for one in made) and (nan := _nan(shown, text)):
         made.append(of(nan, name, shown))
     unread = {shown: why} if why and (lines or path.suffix.lower() in (".log", ".out", ".err")) else {}
@@ -279,8 +279,9 @@ def _tree(place: Path) -> Iterator[Subject]:
             text, over = _last_updates(path.read_bytes().decode("utf-8", "replace"))
             made = log(path, name, place.name, text)
             logs += [replace(made, left=made.left + over)] if made else []
-            if made and made.unread and not any("format" in one.figure.options for one in made.cells):
-                others += [one for one in [excerpts.of_log(text, name)] if one]
+            if made:
+                read_ = any("format" in one.figure.options for one in made.cells)
+                others += [one for one in [excerpts.of_log(text, name, read_)] if one]
         elif suffix in TABLES:
             try:
                 if suffix != ".json" or not _ours(_text(path)):

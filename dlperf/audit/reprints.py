@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dlperf.audit import headings
 from dlperf.audit.agreement import estimators_differ
 from dlperf.audit.beside import may_be_of
-from dlperf.audit.cells import Cell, Subject, counted, series
+from dlperf.audit.cells import SECONDS, Cell, Subject, counted, series
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, of
 from dlperf.audit.scaling import NOISE
 from dlperf.figures.published import number
@@ -21,6 +21,8 @@ AGAIN = 0.10
 #: of a source, columns that are held against each other
 MOST = 2000
 
+#: figures of a column that is known by its digits, columns that are compared, and digits that they have in all
+LEAST, WIDE, TOGETHER = 2, 300, 6
 #: cells of one column, or row, by number of devices, or by what else tells rows apart
 Line = Mapping[Hashable, Cell]
 
@@ -214,6 +216,54 @@ def slips(subject: Subject) -> Iterator[Finding]:
             yield of(other, WARNING, expected, f"{other.figure.printed}, {100 * apart:.1f} % apart")
 
 
+def odd_of_three(subject: Subject) -> Iterator[Finding]:
+    """Of tables that tell all of a figure's setting, two have one figure, and another has another near it."""
+    groups: dict[Hashable, list[Cell]] = {}
+    for one in subject.rates if subject.plain and len(subject.tables) > 2 else ():
+        figure = one.figure
+        if figure.model and figure.framework and one.size and not one.of_log and one.digits > SHARP:
+            key = figure.model, figure.framework, figure.precision, one.size, one.batch, counted(figure.unit)
+            groups.setdefault(key, []).append(one)
+    for cells in groups.values():
+        tables: dict[str, set[str]] = {}
+        for one in cells:
+            tables.setdefault(one.figure.printed, set()).add(one.figure.table)
+        usual = [printed for printed, names in tables.items() if len(names) > 1]
+        for one in (one for one in cells if one.figure.printed not in usual):
+            other = (each for each in cells if each.figure.printed in usual)
+            like = min(other, key=lambda each: abs(each.number - one.number), default=one)
+            near = NOISE / 4 < abs(one.number / like.number - 1) < AGAIN
+            names = tables[like.figure.printed]
+            if near and one.figure.table not in names:
+                expected = f"{like.figure.printed}, as in {len(names)} other tables ({like.where})"
+                yield of(one, WARNING, expected, one.figure.printed)
+
+
+def rescaled(subject: Subject) -> Iterator[Finding]:
+    """A column of another file with the same digits, which counts something else or is of another unit."""
+    columns: dict[tuple[str, str, str], dict[str, Cell]] = {}
+    for one in subject.cells:
+        timed = one.figure.quantity == "other" and one.figure.unit in SECONDS
+        digits = re.sub(r"\D", "", one.figure.printed).strip("0")
+        if (one.figure.quantity == "throughput" or timed) and len(digits) > 1 and not one.of_log:
+            columns.setdefault((one.source, one.figure.table, one.figure.column), {})[digits] = one
+    lines = [(key, line) for key, line in columns.items() if len(line) >= LEAST][:WIDE]
+    for n, ((source, *_), line) in enumerate(lines):
+        for (other, *_), beside in lines[n + 1 :]:
+            both = line.keys() & beside.keys()
+            if source == other or len(both) < min(len(line), len(beside)) or sum(map(len, both)) < TOGETHER:
+                continue
+            digits = min(both)
+            a, b = line[digits], beside[digits]
+            times = b.number / a.number
+            units = counted(a.figure.unit), counted(b.figure.unit)
+            scale = SECONDS.get(b.figure.unit, 1.0) / SECONDS.get(a.figure.unit, 1.0)
+            same = abs(times * scale - 1) < NOISE and (units[0] == units[1] or scale != 1)
+            if a.figure.quantity == b.figure.quantity and not same:
+                expected = f"{a.figure.printed} {a.figure.unit}, as in {a.figure.table} ({a.where})"
+                yield of(b, WARNING, expected, f"{b.figure.printed} {b.figure.unit}", len(both) - 1)
+
+
 def _nearly(digits: str) -> Iterator[str]:
     """What numbers have in common that differ in one digit, or in the order of some."""
     yield "".join(sorted(digits))
@@ -230,6 +280,20 @@ def _is_one(a: Cell, b: Cell) -> bool:
 
 
 RULES = (
+    Rule(
+        "odd one of three tables",
+        "A figure whose setting three tables tell is the same in all.",
+        WARNING,
+        "two agree to five digits, the third is up to 10 % off",
+        odd_of_three,
+    ),
+    Rule(
+        "unit of a copy",
+        "A column that stands in two files, digit for digit, has one unit in both.",
+        WARNING,
+        "three figures of three digits or more",
+        rescaled,
+    ),
     Rule(
         "slip between tables",
         "What two tables have of one model, size and device has the same digits.",

@@ -17,7 +17,10 @@ _STEP = re.compile(
 _LOSS = re.compile(
     r"\b[\w.]*loss\b[\"']?\s*[:=]?\s*([-+]?(?:nan|inf(?:inity)?|\d+(?:\.\d+)?(?:e[-+]?\d+)?))\b", re.IGNORECASE
 )
-_MOMENT = re.compile(r"\b(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?|1\d{9}(?:\.\d+)?)\b")
+_MOMENT = re.compile(r"\b(\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?|1\d{9}(?:\.\d+)?)\b")
+
+
+POINTS = str.maketrans(",/", ".-")
 
 
 def logged(text: str) -> Table | None:
@@ -31,7 +34,11 @@ def logged(text: str) -> Table | None:
         found.append(
             (
                 number,
-                (step[1] or step[2] or step[3], loss[1] if loss else "", moment[1].replace(",", ".") if moment else ""),
+                (
+                    step[1] or step[2] or step[3],
+                    loss[1] if loss else "",
+                    moment[1].translate(POINTS) if moment else "",
+                ),
             )
         )
     if len(found) < 2:

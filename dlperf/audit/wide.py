@@ -35,6 +35,8 @@ STEPS = re.compile(
 )
 LENGTH = re.compile(r"\bseq(?:uence)?[ _]?(?:len(?:gth)?)?\s*(?:of|=|:)?\s*(\d{2,5})\b", re.IGNORECASE)
 UNCLIPPED = re.compile(r"w/o clip|without (gradient )?clip|no clip", re.IGNORECASE)
+#: a heading of MLPerf's summary.csv, whose figures are minutes
+MLPERF = re.compile(r"accelerators_(count|per_node)|host_processors?_\w+")
 #: a cell of which nothing was measured
 BLANK = re.compile(r"[-–—/.?]*|n\.?/?a\.?|oom|tbd", re.IGNORECASE)
 FEW = re.compile(r"\b(?:a |one |only )(?:single )?run\b|\bsingle run\b|\b(?:two|2) runs\b|\brun once\b", re.IGNORECASE)
@@ -152,6 +154,8 @@ class Read:
     def timed(self) -> bool:
         """Whether its figures are times, as far as its page tells."""
         told = " ".join([self.title, *self.table.notes])
+        if any(MLPERF.fullmatch(head) for head in self.table.head):
+            return True
         return not self.unit and not headings.RATE.search(told) and bool(headings.TIMED.search(told))
 
     @cached_property

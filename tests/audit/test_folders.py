@@ -89,6 +89,21 @@ def found(folder: Path, files: dict[str, str]) -> set[str]:
         ),
         (
             {
+                "a.md": "# ResNet-50 in FP32, MXNet, batch size 128\n\n| GPUs | img/s |\n|---|---|\n| 32 | 11331.93 |\n",
+                "b.csv": "framework,model,precision,batch,gpus,img/s\nmxnet,resnet50,fp32,128,32,11331.93\n",
+                "c.csv": "system,framework,model,precision,batch,gpus,images/s\nNGC,mxnet,resnet50,fp32,128,32,11233.92\n",
+            },
+            {"odd one of three tables"},
+        ),
+        (
+            {
+                "a.csv": "vocabulary,latency (ms)\n3200000,22.414\n6400000,22.314\n12800000,22.352\n",
+                "b.csv": "vocabulary,latency_ms\n3200000,0.022414\n6400000,0.022314\n12800000,0.022352\n",
+            },
+            {"unit of a copy"},
+        ),
+        (
+            {
                 f"{nodes}n8g.csv": f"framework,nodes,gpu_num_per_node,bsz,img/s\nours,{nodes},8,128,{rate}\n"
                 for nodes, rate in ((1, 2887.65), (2, 5716.79), (4, 10.917))
             },
@@ -117,3 +132,7 @@ def test_a_time_whose_column_names_its_log(tmp_path: Path) -> None:
     logs = {"ours/result_1.txt": head + log, "ours/result_2.txt": head + "\n" + log}
     assert found(tmp_path, {"README.md": table.format("15.0"), **logs}) == set()
     assert found(tmp_path, {"README.md": table.format("14.0"), **logs}) == {"not in its log"}
+    row = "| System | Benchmark | Time to train (minutes) |\n|---|---|---|\n| dgxa100 | resnet | {} |\n"
+    runs = {f"results/dgxa100/resnet/result_{at}.txt": text for at, text in enumerate(logs.values())}
+    assert found(tmp_path / "folders", {"README.md": row.format("15.0"), **runs}) == set()
+    assert found(tmp_path / "folders", {"README.md": row.format("14.0"), **runs}) == {"not in its log"}
