@@ -89,9 +89,9 @@ def found(folder: Path, files: dict[str, str]) -> set[str]:
         ),
         (
             {
-                "a.md": "# ResNet-50 in FP32, MXNet, batch size 128\n\n| GPUs | img/s |\n|---|---|\n| 32 | 11331.93 |\n",
+                "a.md": "# ResNet-50, FP32, MXNet, batch size 128\n\n| GPUs | img/s |\n|---|---|\n| 32 | 11331.93 |\n",
                 "b.csv": "framework,model,precision,batch,gpus,img/s\nmxnet,resnet50,fp32,128,32,11331.93\n",
-                "c.csv": "system,framework,model,precision,batch,gpus,images/s\nNGC,mxnet,resnet50,fp32,128,32,11233.92\n",
+                "c.csv": "system,framework,model,precision,batch,gpus,im/s\nNGC,mxnet,resnet50,fp32,128,32,11233.92\n",
             },
             {"odd one of three tables"},
         ),
