@@ -43,7 +43,9 @@ OF_SIZE = frozenset(
 )
 #: what is counted in a second, by the first word of a unit
 COUNTED = {
-    **dict.fromkeys(("img", "imgs", "image", "images", "sample", "samples", "sentence", "sentences", "seq"), "rows"),
+    **dict.fromkeys(
+        ("im", "img", "imgs", "image", "images", "sample", "samples", "sentence", "sentences", "seq"), "rows"
+    ),
     **dict.fromkeys(("sequence", "sequences", "example", "examples", "ins", "instances", "records", "pairs"), "rows"),
     **dict.fromkeys(("token", "tokens", "tok", "tks", "word", "words"), "tokens"),
     **dict.fromkeys(("step", "steps", "it", "iter", "iters", "iterations", "batch", "batches"), "steps"),
