@@ -278,10 +278,12 @@ def _tree(place: Path) -> Iterator[Subject]:
         if suffix in LOGS or not suffix:
             text, over = _last_updates(path.read_bytes().decode("utf-8", "replace"))
             made = log(path, name, place.name, text)
-            logs += [replace(made, left=made.left + over)] if made else []
             if made:
-                read_ = any("format" in one.figure.options for one in made.cells)
-                others += [one for one in [excerpts.of_log(text, name, read_)] if one]
+                known = any("format" in one.figure.options for one in made.cells)
+                told = excerpts.of_log(text, name, known)
+                others += [told] if told else []
+                read_ = told and (told.rates or told.total)  # tables are held against it as it is
+                logs.append(replace(made, left=made.left + over, unread={} if read_ else made.unread))
         elif suffix in TABLES:
             try:
                 if suffix != ".json" or not _ours(_text(path)):
