@@ -49,8 +49,8 @@ def _is_log_of(one: Cell) -> bool:
 
 def _of_folder(one: Cell, folders: Mapping[str, Sequence[Cell]]) -> Iterator[Finding]:
     """A time whose row names the folders that its logs are in: between the least and the greatest of them."""
-    words = {word for word in one.figure.row.lower().split(" | ") if len(word) > 3 and not word.isdigit()}
-    found = [logs for folder, logs in folders.items() if len(words) > 1 and words <= {*folder.split("/")}]
+    words = {word for word in f"{one.figure.row} | {one.figure.column}".lower().split(" | ") if len(word) > 3}
+    found = [logs for folder, logs in folders.items() if {*folder.split("/")[-2:]} <= words and "/" in folder]
     if len(found) == 1:
         times = [_in_unit(log, one.figure.unit) for log in found[0]]
         low, high = min(log.low for log in times), max(log.high for log in times)
@@ -105,7 +105,10 @@ def _stands(number: float, numbers: Sequence[float]) -> bool:
 
 def logs_of(one: Cell, logs: Mapping[int | None, Sequence[Cell]]) -> Sequence[Cell]:
     """Of logs by size those of a cell's, and those that tell none."""
-    return [*logs.get(one.size, ()), *(logs.get(None, ()) if one.size else ())]
+    if not one.size:  # nor does the row of the only log
+        every = [log for several in logs.values() for log in several]
+        return every if len({log.figure.path for log in every}) == 1 else logs.get(None, ())
+    return [*logs.get(one.size, ()), *logs.get(None, ())]
 
 
 def _of_another_batch(one: Cell, logs: Sequence[Cell]) -> Iterator[Finding]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, combinations, pairwise
 
 from dlperf.audit import headings, steps
 from dlperf.audit.cells import Cell, Subject, counted, stated
@@ -17,6 +18,8 @@ from dlperf.audit.scaling import NOISE
 
 #: above what the few lines of an excerpt leave to the others of its log
 LINES = 0.05
+#: lines of a log of which every part is looked at, and by which a figure is known that is of all its steps
+MOST_LINES, WARMED = 200, 0.02
 #: of a cell that is held against a number of the same name
 DIGITS = 3
 #: times the steps of a log that may be claimed of it: beyond, it is another run's
@@ -43,6 +46,9 @@ def quoted(subject: Subject) -> Iterator[Finding]:
             continue
         rates = _rates(subject, one)
         mine = _of_size(rates, one)
+        if len(mine) == 1 and (odd := _of_all_lines(mine[0], one)):
+            yield odd
+            continue
         if any(_off(cell, [one]) <= NOISE for cell in rates) or len(mine) != 1:
             continue
         found.setdefault(id(mine[0]), (mine[0], []))[1].append(one)
@@ -71,6 +77,31 @@ def named(subject: Subject) -> Iterator[Finding]:
         if not one.low <= value <= one.high and value and NOISE < abs(one.number / value - 1) < OTHER - 1:
             severity = ERROR if slipped(printed, one.figure.printed) else WARNING
             yield of(one, severity, f"{printed}, as line {line} has of “{name}”", one.figure.printed)
+
+
+def _of_all_lines(cell: Cell, log: Excerpt) -> Finding | None:
+    """A figure that is the mean of a log's rates, or of all its steps with those of a warm-up, where that is another
+    than samples over seconds. Its lines are of as many steps each."""
+    rates = [rate for _, _, rate in log.rates]
+    gaps = {b - a for (_, a, _), (_, b, _) in pairwise(log.rates)}
+    if len(rates) < LEAST_LINES or len(gaps) > 1:
+        return None
+    usual = statistics.harmonic_mean([rate for _, _, rate in steady(log)])
+    sums = list(accumulate(rates, initial=0.0))
+    for since, until in combinations(range(len(sums)), 2) if len(rates) <= MOST_LINES else ():
+        part = log.rates[since:until]
+        mean = (sums[until] - sums[since]) / len(part)
+        if len(part) < LEAST_LINES or abs(cell.number - mean) > cell.ulp:
+            continue
+        total = statistics.harmonic_mean(rates[since:until])
+        if mean / total - 1 > NOISE:
+            expected = f"{total:,.6g}: samples over seconds of {log.at(part[0][0])} to {part[-1][0]}"
+            return of(cell, ERROR, expected, f"{cell.figure.printed}, the mean of their rates")
+    total = statistics.harmonic_mean(rates)
+    if abs(cell.number / total - 1) < WARMED and usual / total - 1 > FIRST - 1:
+        expected = f"{usual:,.6g}, as the log in {log.at(log.line)} has after its first steps"
+        return of(cell, WARNING, expected, f"{cell.figure.printed}, that of all its steps")
+    return None
 
 
 def _timed(subject: Subject, log: Excerpt) -> Iterator[Finding]:

@@ -43,8 +43,11 @@ def subjects(named: str) -> list[Subject]:
     if place.is_file():
         ours = place.suffix.lower() == ".json" and _ours(_text(place))
         return [comparison(place, named) if ours else file(place)]
-    if place.is_dir() and not sources.holds(place) and (found := list(_tree(place))):
-        return found
+    if place.is_dir() and not sources.holds(place):
+        if found := list(_tree(place)):
+            return found
+        says = "no table is in it, and no log that is known. Name a folder of these, or a file."
+        raise UsageError([Problem(FIELD, named, says=says)])
     return [folder(sources.find(named, FIELD))]
 
 

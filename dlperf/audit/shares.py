@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dlperf.audit import headings
 from dlperf.audit.cells import Cell, Subject
-from dlperf.audit.findings import ERROR, Finding, Rule, of
+from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, of
 from dlperf.audit.peak import MODES
 from dlperf.figures import peaks
 
@@ -28,6 +28,9 @@ FEWEST, FEWEST_RATES = 3, 4
 LOOSE, LOOSER = 0.03, 0.10
 #: what a number of parameters and of layers may leave open where a source computes FLOPs of them
 ROUGH = 0.01
+#: share of a peak above which training of no network is known: at most 70 % of products as in dlperf.audit.peak, and a
+#: tenth more for what is computed twice
+HIGH = 0.80
 #: by which FLOP/s are higher where activations are computed twice, which a row may do and others not
 AGAIN = 4 / 3
 
@@ -47,9 +50,12 @@ def beyond(subject: Subject) -> Iterator[Finding]:
         if one.figure.quantity != "other" or not one.number:
             continue
         if does := _share(one):
+            most = 100.0 if _percent(one) else 1.0
             if does.low > 1:
-                most = 100.0 if _percent(one) else 1.0
                 yield of(one, ERROR, f"at most {most:g}: the share of a peak", one.figure.printed)
+            elif does.low > HIGH:
+                expected = f"at most {HIGH * most:g}: the share of a peak that nothing published reaches"
+                yield of(one, WARNING, expected, one.figure.printed)
         elif does := _flops(one):
             mode = MODES.get(one.figure.precision, "amp_fp16")
             peak = peaks.of(one.figure.device, mode)

@@ -90,7 +90,7 @@ def test_what_is_hostile_is_shown_cleaned(tmp_path: Path, capsys: pytest.Capture
         (["dlperf-v1.0", "--write"], "name what to audit, or --write"),
         (["dlperf-v1"], "Did you mean 'dlperf-v1.0'?"),
         (["nowhere"], "no such source, and no folder with figures.csv. Sources: dlperf-v1.0, lambda, "),
-        (["tests/arm"], "FILE|RUN|SOURCE tests/arm: no such source"),
+        (["tests/arm"], "FILE|RUN|SOURCE tests/arm: no table is in it, and no log that is known."),
         (["setup.cfg"], "no table is in it"),
         (["LICENSE"], "no table is in it"),
         (["tests/golden/report/../../bench/results/none.json"], "no such source"),

@@ -29,6 +29,15 @@ def megatron(steps: int = 60) -> str:
     )
 
 
+def speeds(*rates: float) -> str:
+    """Of a script that prints a rate every 20 batches of 1024 samples."""
+    return "".join(
+        f"Epoch[0] Batch [{20 * at}]\tSpeed: {rate:.2f} samples/sec\tloss={7 - at / 10:.4f}\n"
+        for at, rate in enumerate(rates, 1)
+    )
+
+
+ONE = "| GPUs | batch | samples/s |\n|---|---|---|\n| 8 | 128 | {} |\n"
 README = """# OneFlow ResNet50, FP32, batch size = 128 per device
 
 {text}
@@ -86,6 +95,22 @@ def found(folder: Path, files: dict[str, str]) -> set[str]:
                 "b.csv": "config,gpus,tokens/s\na1,8,6411\na2,16,12338\na3,32,22482\n",
             },
             {"reprint that differs"},
+        ),
+        ({"t.md": ONE.format("2571.19"), "train.log": speeds(2566.29, 2575.11, 2572.28, 2571.08)}, set()),
+        (
+            {"t.md": ONE.format("2089.42"), "train.log": speeds(2566.29, 2575.11, 2572.28, 640.0, 2582.7, 1600.14)},
+            {"not in the quoted log"},
+        ),
+        (
+            {"t.md": ONE.format("371.2"), "train.log": speeds(100.0, 811.0, 810.0, 812.0, 811.5, 811.2)},
+            {"not in the quoted log"},
+        ),
+        (
+            {
+                "t.md": "# FP32\n\n| batch | iterations | samples/s |\n|---|---|---|\n| 128 | 120 | 400.00 |\n",
+                "1n1g/r.log": oneflow(1, 80),
+            },
+            {"steps that never ran"},
         ),
         (
             {
