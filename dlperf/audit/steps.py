@@ -17,7 +17,7 @@ _STEP = re.compile(
 _LOSS = re.compile(
     r"\b[\w.]*loss\b[\"']?\s*[:=]?\s*([-+]?(?:nan|inf(?:inity)?|\d+(?:\.\d+)?(?:e[-+]?\d+)?))\b", re.IGNORECASE
 )
-_MOMENT = re.compile(r"\b(\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?|1\d{9}(?:\.\d+)?)\b")
+_MOMENT = re.compile(r"\b(\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?|(?<![\d.])1\d{9}(?:\.\d+)?)\b")
 
 
 POINTS = str.maketrans(",/", ".-")

@@ -291,7 +291,7 @@ class Read:
             unit=unit_of(quantity, head, printed, told.get("unit", "") or told["label"], self.unit),
             estimator=headings.estimator(told.get("estimator", "")) or headings.estimator(head) or note,
             model=model,
-            system=headings.rest("" if sized or (bare and of_batches) else head, told["label"], self.table.title),
+            system=self._system("" if sized or (bare and of_batches) else head, told["label"]),
             framework=headings.framework(told.get("framework", "")) or headings.framework(words) or self.framework,
             version="",
             precision=precision,
@@ -311,6 +311,13 @@ class Read:
             line=place if isinstance(place, int) else None,
             doubt="",
         )
+
+    def _system(self, head: str, label: str) -> str:
+        """See headings.rest; of a number, as steps have it, without looking at each."""
+        if not label.isdecimal():
+            return headings.rest(head, label, self.table.title)
+        words = headings.rest(head, self.table.title)
+        return words if label in words.split() else f"{words} {label}".strip()
 
     @cached_property
     def titled(self) -> dict[str, str]:

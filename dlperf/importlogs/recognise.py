@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -107,6 +108,7 @@ def seen(path: Path, forms: Mapping[str, Format], named: str | None) -> Seen:
     return Seen([forms[named]] if named else found, head)
 
 
+@lru_cache(maxsize=2)  # asked again for each format, and each size that may be
 def no_training(name: str, head: bytes) -> str:
     """Where a log says that it is of fine-tuning, evaluation or inference; empty if it does not."""
     small = head.lower()
