@@ -27,7 +27,7 @@ BAR = re.compile(r"\b100%.{0,200}?\b(\d{1,9})/\1 \[[^\]]{0,40}?, {0,9}(\d{1,9}(?
 #: of the last line of a Hugging Face Trainer
 OF_ALL = re.compile(r"\btrain_(samples|tokens)_per_second['\"]?\s{0,9}[:=]\s{0,9}(\d{1,12}(?:\.\d{1,12})?)")
 #: of lines with rates, in small letters: one of these is in each
-HINTS = ("/s", "/ s", "per", "ips", "throughput", "speed")
+HINTS = ("/s", "/ s", "per s", "pers", "per_s", "ips", "throughput", "speed")
 #: a number before its unit, and what stands before that
 BEFORE = re.compile(rf"(?P<word>[A-Za-z_./]+)?[\s:=]*(?P<number>{NUMBER})\s*$")
 OF_RATES = re.compile(rf"{_NAME}|rate|perf\w*|average|avg|mean|at|total", re.IGNORECASE)
@@ -172,9 +172,9 @@ def _rate(line: str) -> tuple[float, bool, str] | None:
     low = line[:2000].lower()
     if not any(hint in low for hint in HINTS):  # many times as fast as what follows
         return None
-    if whole := OF_ALL.search(line[:2000]):
+    if "_per_second" in low and (whole := OF_ALL.search(line[:2000])):
         return float(whole[2]), True, f"{whole[1]}/s"
-    if now := NOW.search(line[:2000]):
+    if "persec" in low and (now := NOW.search(line[:2000])):
         return float(now[1]), False, "samples/s"
     for found in RATE.finditer(line[:2000]):
         before = BEFORE.search(line[: found.start()])

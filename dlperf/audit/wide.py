@@ -314,10 +314,10 @@ class Read:
 
     def _system(self, head: str, label: str) -> str:
         """See headings.rest; of a number, as steps have it, without looking at each."""
-        if not label.isdecimal():
+        if not (number := label.strip()).isdecimal():
             return headings.rest(head, label, self.table.title)
         words = headings.rest(head, self.table.title)
-        return words if label in words.split() else f"{words} {label}".strip()
+        return words if number in words.split() else f"{words} {number}".strip()
 
     @cached_property
     def titled(self) -> dict[str, str]:
