@@ -39,7 +39,7 @@ def global_batch(subject: Subject) -> Iterator[Finding]:
             seen.add(key)
             told = _told(one, heads)
             batch, accumulated = stated(figure.batch), stated(figure.options.get("accumulation", "")) or None
-            if batch is None:
+            if not batch:
                 continue
             for (what, _), numbers in told.items():
                 product, words = batch, f"{figure.batch}"

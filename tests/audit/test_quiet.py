@@ -155,6 +155,8 @@ def test_nothing_is_found_in(name: str, tmp_path: Path) -> None:
     "text",
     [
         "| GPUs | batch | global batch - FP32 | AMP (img/s) |\n|---|---|---|---|\n| 8 | 32 | 256 | 9500.0 |\n",
+        "| model | TP | PP | DP | GPUs | batch | global batch | tokens/s |\n|---|---|---|---|---|---|---|---|\n"
+        "| A | 4 | 1 | 8 | 32 | 0 | 512 | 9500 |\n",
         "| model | baseline img/s | cudnn img/s | gain |\n|---|---|---|---|\n"
         "| a | 1180 | 1410 | +19.5% |\n| b | -1 | 1410 | +29.5% |\n| c | 705 | 806 | +14.3% |\n",
     ],
