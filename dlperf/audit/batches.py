@@ -19,8 +19,8 @@ WORK = ("clip", "loss_scale", "data", "task", "asp", "dgc", "optimizer", "vocabu
 FAR = 1.25
 #: and where it says that it is one
 OWN = 1.12
-#: times that a time in another unit is off
-OF_UNITS = re.compile(r", (0\.00(1|09\d\d?|10\d?)|(1|0\.99\d?|1\.0\d)e\+03) times")
+#: between these a product is off whose time is in another unit
+OF_UNITS = ((0.0009, 0.001095), (999.5, 1095.0))
 NUMBERS = re.compile(r"\d{1,12}(?:\.\d+)?")
 THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 
@@ -107,18 +107,13 @@ def samples_in_a_step(subject: Subject) -> Iterator[Finding]:
             rows.setdefault(one.figure.row, []).append(one)
         told = [list(_in_a_step(row)) for row in rows.values()]
         held = [found for several in told for found in several]
-        wrong = [found for found in held if found]
-        if len(held) < 2 or len(wrong) * 2 <= len(held) or all(map(_of_units, held)):
-            yield from (found for found in wrong if found)
+        wrong = [found for _, found in held if found]
+        if len(held) < 2 or len(wrong) * 2 <= len(held) or all(of_units for of_units, _ in held):
+            yield from wrong
 
 
-def _of_units(found: Finding | None) -> bool:
-    """Whether a time is in another unit than it says, beside a rate a second."""
-    return bool(found and OF_UNITS.search(found.found) and headings.unit(found.column).endswith("/s"))
-
-
-def _in_a_step(row: Sequence[Cell]) -> Iterator[Finding | None]:
-    """None of a time that fits."""
+def _in_a_step(row: Sequence[Cell]) -> Iterator[tuple[bool, Finding | None]]:
+    """None of a time that fits; of the others whether it is in another unit than it says, beside a rate a second."""
     rates = [one for one in row if one.figure.quantity == "throughput" and one.number]
     for one in row:
         unit = one.figure.unit.lower()
@@ -143,10 +138,12 @@ def _in_a_step(row: Sequence[Cell]) -> Iterator[Finding | None]:
             near = 1 / FAR < batch / number[1] < FAR
             if 1 / OWN < batch / number[1] < OWN and re.search(r"\b(avg|mean|average)\b", normal(column)):
                 continue  # of which each is a mean of its own
-            severity = WARNING if near else ERROR
-            yield of(rate, severity, f"{number[1]:g} samples in a step", f"{found}, {batch / number[1]:.3g} times")
+            severity, times = WARNING if near else ERROR, batch / number[1]
+            of_units = any(low <= times < high for low, high in OF_UNITS)
+            told = of(rate, severity, f"{number[1]:g} samples in a step", f"{found}, {times:.3g} times")
+            yield of_units and headings.unit(rate.figure.column).endswith("/s"), told
         else:
-            yield None
+            yield False, None
 
 
 def estimators(subject: Subject) -> Iterator[Finding]:
