@@ -22,7 +22,6 @@ OWN = 1.12
 #: between these a product is off whose time is in another unit
 OF_UNITS = ((0.0009, 0.001095), (999.5, 1095.0))
 NUMBERS = re.compile(r"\d{1,12}(?:\.\d+)?")
-THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 
 
 def global_batch(subject: Subject) -> Iterator[Finding]:
@@ -80,8 +79,7 @@ def _told(one: Cell, heads: Sequence[tuple[str, str]]) -> dict[tuple[str, str], 
         for (head, what), part in zip(heads, parts, strict=True):
             if not what:
                 continue
-            whole = part if len(headings.order(head)) == 2 else THOUSANDS.sub("", part)  # else one for each precision
-            numbers = [float(number) for number in NUMBERS.findall(whole)]
+            numbers = [float(number) for number in NUMBERS.findall(headings.whole_numbers(part, head))]
             if numbers:
                 found.pop((what, ""), None)
                 found[what, head] = _of_precision(one.figure.precision, head, numbers)

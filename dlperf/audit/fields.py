@@ -131,7 +131,7 @@ def whole_number(told: str) -> int | None:
 def number_of(precision: str, told: str, head: str) -> str:
     """Of a cell with a number for each precision, as `64 , 32`, the one of this precision; empty where that is open."""
     order = headings.order(head)
-    numbers = re.findall(r"\d+", told if len(order) == 2 else re.sub(r"(?<=\d),(?=\d{3}\b)", "", told))
+    numbers = re.findall(r"\d+", headings.whole_numbers(told, head))
     if len(numbers) == 1:
         return str(numbers[0])
     mine = precision not in ("fp32", "tf32")

@@ -376,6 +376,11 @@ def bare(head: str) -> bool:
     )
 
 
+def whole_numbers(told: str, head: str) -> str:
+    """Without commas of thousands, unless a heading names two precisions: then a cell has a number for each."""
+    return told if len(order(head)) == 2 else re.sub(r"(?<=\d),(?=\d{3}\b)", "", told)
+
+
 def order(head: str) -> Sequence[bool]:
     """Of a heading that names two precisions, whether each is a narrow one."""
     names = re.findall(r"mixed precision|FP16|AMP|BF16|FP32|TF32", head, re.IGNORECASE)
