@@ -31,20 +31,16 @@ def named_logs(subject: Subject) -> Iterator[Finding]:
     for several in logs.values():
         for log in several:
             folders.setdefault(log.figure.path.rpartition("/")[0].lower(), []).append(log)
-    for one in subject.cells if logs else ():
+    for one in (each for each in subject.cells if logs and each.number and not is_log(each)):
         names = {*re.split(r"[ |,;()]+", f"{one.figure.row} {one.figure.column}".lower())} & logs.keys()
         mine = [log for name in names for log in logs[name]]
-        if one.figure.quantity == "time_to_train" and not mine and not _is_log_of(one):
+        if one.figure.quantity == "time_to_train" and not mine:
             yield from _of_folder(one, folders)
         timed = one.figure.quantity == "time_to_train" or (one.figure.quantity == "other" and not one.figure.unit)
-        if not is_log(one) and one.number and len(mine) == 1 and timed:
+        if len(mine) == 1 and timed:
             log = _in_unit(mine[0], one.figure.unit)
             if 1 / NEAR < one.number / log.number < NEAR:
                 yield from _against(one, [log])
-
-
-def _is_log_of(one: Cell) -> bool:
-    return is_log(one) or not one.number
 
 
 def _of_folder(one: Cell, folders: Mapping[str, Sequence[Cell]]) -> Iterator[Finding]:
