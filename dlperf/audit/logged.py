@@ -14,6 +14,7 @@ from itertools import pairwise
 from dlperf.audit import headings
 from dlperf.audit.cells import SECONDS, Cell, Subject
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, of
+from dlperf.audit.objects import PAUSE
 from dlperf.audit.scaling import NOISE
 
 SAMPLES = re.compile(r"^(total )?(samples|images|sentences|sequences|tokens)$", re.IGNORECASE)
@@ -32,8 +33,6 @@ AVERAGE = re.compile(r"average|avg\.?|mean|total|all|overall", re.IGNORECASE)
 WARM = re.compile(r"\bwarm", re.IGNORECASE)
 #: times that a first step is slower than the median of the others, from which on it is a warm-up
 FIRST = 2.0
-#: times that a line comes later than the median of them, from which on an epoch ended, or something else went on
-PAUSE = 3.0
 #: losses of which the means of the first and last third are held against each other, and the share that they fall
 FLAT, FALLS = 12, 1e-3
 #: seconds that ranks of a log, or loggers, may be late, where its steps are not in order, as in several epochs

@@ -38,8 +38,8 @@ PARAMETERS = {
 }
 #: a size in a name: 7B, 6.7b, 350M
 NAMED = re.compile(r"(?<![\d.x×])(\d{1,4}(?:\.\d{1,3})?)[ -]?(b|bn|billion|m|million)(?![a-z0-9/])", re.IGNORECASE)
-#: between sizes of one name, of which one is rounded
-ALIKE = 1.1
+#: by which a number of parameters that stands in a name may be rounded: 70B of 65.3e9 or 1B of 1.24e9
+ROUNDED = 1.1
 #: of a unit, that it counts rows of text
 TEXT = re.compile(r"seq|sentence", re.IGNORECASE)
 MILLIONS, BILLIONS = 1e6, 1e9
@@ -101,7 +101,7 @@ def parameters(one: Cell) -> tuple[float | None, bool]:
     for text in (one.figure.model, one.figure.system):
         sizes = {float(found[1]) * (BILLIONS if found[2][0] in "bB" else MILLIONS) for found in NAMED.finditer(text)}
         if sizes:  # 7B, and 6.74B
-            return (max(sizes, key=_digits) if max(sizes) < ALIKE * min(sizes) else None), False
+            return (max(sizes, key=_digits) if max(sizes) < ROUNDED * min(sizes) else None), False
     return None, False
 
 

@@ -23,8 +23,6 @@ WITHOUT, WITHOUT_PRODUCTS = 2.0, 1.1
 OF_THREES = 2.25
 #: of convolutional networks that nobody's best is known of here
 CREDIBLE_OTHERS = 0.50
-#: by which a number of parameters that stands in a name may be rounded: 70B of 65.3e9 or 1B of 1.24e9
-ROUNDED = 1.1
 #: and below which the unit is more likely wrong than the system that slow
 SLOW = 1e-4
 #: figures with precision unknown, or that a table calls FP32 where the card has TF32, which it uses by itself
@@ -57,7 +55,7 @@ def share(subject: Subject) -> Iterator[Finding]:
 
 def _most(one: Cell, peak: float, mode: str) -> float:
     """FLOP/s that nothing reaches."""
-    return peaks.OVERCLOCK * peak * _winograd(one, mode) * (ROUNDED if _is_rounded(one) else 1.0)
+    return peaks.OVERCLOCK * peak * _winograd(one, mode) * (networks.ROUNDED if _is_rounded(one) else 1.0)
 
 
 def _is_rounded(one: Cell) -> bool:
