@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 
+from dlperf.audit import steps
 from dlperf.audit.cells import Cell, Subject, counted, stated
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, of
 from dlperf.audit.headings import STEP, normal
@@ -128,15 +128,14 @@ def _steps(subject: Subject, cells: Sequence[Cell]) -> list[int]:
 
 def short(subject: Subject) -> Iterator[Finding]:
     """Steps that a file claims of which its own list of steps ends before; not of one that is a table beside logs."""
-    lists = [steps for cells in subject.tables.values() if len(steps := _steps(subject, cells)) >= LEAST]
-    if len(lists) != 1 or not subject.plain or subject.prose:
+    lists = [found for cells in subject.tables.values() if len(found := _steps(subject, cells)) >= LEAST]
+    most = steps.reach(lists[0]) if len(lists) == 1 else None
+    if most is None or not subject.plain or subject.prose:
         return
-    gaps = [b - a for a, b in pairwise(lists[0])]
-    most = lists[0][-1] + statistics.mode(gaps)
     for one in subject.rates:
         claimed = stated(one.figure.steps)
         alone = len({each.figure.row for each in subject.tables[one.figure.table]}) == 1
-        if claimed and alone and not one.of_log and min(gaps) > 0 and most < claimed:
+        if claimed and alone and not one.of_log and most < claimed:
             yield of(one, ERROR, f"{claimed:g} steps, as stated", f"at most {most}, by its list of steps")
 
 

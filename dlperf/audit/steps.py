@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import statistics
+from collections.abc import Sequence
 from itertools import pairwise
 
 from dlperf.audit.tables import Table
@@ -48,7 +49,11 @@ def logged(text: str) -> Table | None:
 
 def most(lines: Table) -> int | None:
     """The most steps that can have run: up to where the line after the last would be."""
-    numbers = [int(row[0]) for _, row in lines.rows]
+    return reach([int(row[0]) for _, row in lines.rows])
+
+
+def reach(numbers: Sequence[int]) -> int | None:
+    """Likewise of the numbers of steps; None where they do not ascend."""
     gaps = [b - a for a, b in pairwise(numbers)]
     return numbers[-1] + statistics.mode(gaps) if gaps and min(gaps) > 0 else None
 
