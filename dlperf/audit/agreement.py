@@ -151,7 +151,7 @@ def _times_in_a_column(cells: Sequence[Cell]) -> Iterator[Finding]:
             columns.setdefault(figure.column, []).append(one)
     for several in columns.values():
         (usual, count), *others = Counter(one.figure.unit for one in several).most_common()
-        if others and len(others) == 1:
+        if len(others) == 1:
             odd = next(one for one in several if one.figure.unit != usual)
             yield of(odd, WARNING, f"{usual}, as {count} rows of its column", odd.figure.unit, len(several) - count - 1)
 

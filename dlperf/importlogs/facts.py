@@ -110,8 +110,7 @@ def launched(head: str) -> dict[str, str]:
     for hint, pattern in CARDS:
         if "devices_per_node" not in found and hint in head and (cards := re.search(pattern, head)):
             found["devices_per_node"] = said(cards, str(len(cards[1].strip(",").split(","))))
-    ips = "ips: " in head and re.search(r"(?m)^(?:cluster_node_)?ips: ([\d.,]{7,9999})$", head)
-    if nodes := ips or None:
+    if "ips: " in head and (nodes := re.search(r"(?m)^(?:cluster_node_)?ips: ([\d.,]{7,9999})$", head)):
         found.setdefault("nodes", said(nodes, str(len(nodes[1].strip(",").split(",")))))
     return found
 
