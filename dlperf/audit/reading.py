@@ -149,31 +149,27 @@ def _ended(path: Path, shown: str, lines: tables.Table) -> published.Figure | No
         return None
     told = size.of_path(PurePath(path.absolute()), [])
     nodes, each = (int(told[key]) if key in told else None for key in ("nodes", "devices_per_node"))
-    return published.Figure(
-        table=shown,
+    return _of_line(
+        shown,
+        int(lines.rows[-1][0]),
         row="its end",
         column="last step",
         printed=lines.rows[-1][1][0],
-        quantity="other",
-        unit="",
-        estimator="",
         model=cells.model_of(size.MODELS.get(told.get("model", ""), "")),
-        system="",
-        framework="",
-        version="",
         precision=told.get("precision", ""),
         options={"ended": str(ran)},
         nodes=nodes,
         devices=nodes * each if nodes and each else None,
-        device="",
         batch=told.get("batch", ""),
         batch_of="device" if "batch" in told else "",
-        steps="",
-        origin="log",
-        path=shown,
-        line=int(lines.rows[-1][0]),
-        doubt="",
     )
+
+
+def _of_line(shown: str, line: int, **told: Any) -> published.Figure:
+    """What a line of a log tells that is no rate, and nothing else."""
+    blank: dict[str, Any] = dict.fromkeys((one.name for one in dataclasses.fields(published.Figure)), "")
+    blank |= {"options": {}, "nodes": None, "devices": None, "quantity": "other", "origin": "log"}
+    return published.Figure(**{**blank, "table": shown, "path": shown, "line": line, **told})
 
 
 def _nan(shown: str, text: str) -> published.Figure | None:
@@ -182,10 +178,7 @@ def _nan(shown: str, text: str) -> published.Figure | None:
     if not found:
         return None
     line = text.count("\n", 0, found.start()) + 1
-    blank = dict.fromkeys((one.name for one in dataclasses.fields(published.Figure)), "")
-    told = {"table": shown, "row": f"line {line}", "column": "loss", "printed": found[1], "quantity": "other"}
-    sizes: dict[str, Any] = {"options": {}, "nodes": None, "devices": None}
-    return published.Figure(**{**blank, **told, **sizes, "origin": "log", "path": shown, "line": line})
+    return _of_line(shown, line, row=f"line {line}", column="loss", printed=found[1])
 
 
 NAN = re.compile(r"\bloss['\"]?\s{0,9}[:=]\s{0,9}['\"]?(nan|[-+]?inf(?:inity)?)\b", re.IGNORECASE)
