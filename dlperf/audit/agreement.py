@@ -166,6 +166,27 @@ def _thing(unit: str) -> str:
     return f"{named}{what.removeprefix('rows')}" if named else ""
 
 
+def precisions(subject: Subject) -> Iterator[Finding]:
+    """Of three frameworks or more, each in one precision, the one that has another than all others."""
+    for cells in subject.tables.values():
+        held: dict[tuple[str, int | None], dict[str, dict[str, Cell]]] = {}
+        for one in cells:
+            figure = one.figure
+            if figure.quantity == "throughput" and one.number and figure.precision and figure.framework:
+                group = held.setdefault((figure.model, one.size), {})
+                group.setdefault(figure.framework, {}).setdefault(WIDE.get(figure.precision, "half"), one)
+        for group in held.values():
+            found = [(kind, one) for told in group.values() if len(told) == 1 for kind, one in told.items()]
+            (usual, count), *others = Counter(kind for kind, _ in found).most_common() or [("", 0)]
+            if len(found) == len(group) == count + 1 > 2 and len(others) == 1:
+                one = next(one for kind, one in found if kind != usual)
+                like = next(one.figure.precision for kind, one in found if kind == usual)
+                yield of(one, WARNING, f"{like}, as the {count} other frameworks have", one.figure.precision)
+
+
+#: precisions that are none of half the digits
+WIDE = {"fp32": "fp32", "tf32": "tf32"}
+
 def twice(subject: Subject) -> Iterator[Finding]:
     seen: dict[Hashable, Cell] = {}
     for one in subject.cells:
@@ -259,6 +280,13 @@ RULES = (
         ERROR,
         "none: units are equal or not; an error within one table",
         units_change,
+    ),
+    Rule(
+        "precisions differ",
+        "Frameworks in one table have one precision.",
+        WARNING,
+        "none: one of three or more has another than all others; fp16, bf16 and mixed precision are one here",
+        precisions,
     ),
     Rule(
         "cell twice",

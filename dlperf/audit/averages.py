@@ -32,9 +32,11 @@ RUNS = re.compile(rf"(?:{_NAMES})s?( (?:id|no|number|#))?")
 COLUMN = re.compile(rf"\b(?:{_NAMES}|r)\s*[#_-]?\s*(?:\d{{1,3}}|[a-h])\b|\b\d(?:st|nd|rd|th) (?:{_NAMES})\b")
 #: words that an average has beside its name
 PLAIN = re.compile(
-    r"\b(arithmetic|geometric|harmonic|trimmed|geo|of|over|the|runs?|trials?|repeats?|value|row)\b|"
+    r"\b(arithmetic|olympic|minutes|min|geometric|harmonic|trimmed|geo|of|over|the|runs?|trials?|repeats?|value|row)\b|"
     r"\b(three|five|seven|ten|\d+)\b|[^a-z]+"
 )
+#: behind what is an average by another word, or a run
+MINUTES = re.compile(r"(?<=\w) min(utes)?$")
 #: behind an average, its spread
 SPREAD = re.compile(r"(?:±|\+/-|\+-|\band\b) ?\w+")
 #: how many something is an average of
@@ -44,7 +46,10 @@ COUNT = re.compile(r"\b(\d{1,4})[ -]*(?:runs?|trials?|repeats?|repetitions?|seed
 @lru_cache(maxsize=2**14)
 def kind(told: str) -> str:
     """What a heading or a label is of others; empty of none, or of several."""
-    found = {one.lastgroup or "" for one in _KIND.finditer(SPREAD.sub("", normal(told)))}
+    told = SPREAD.sub("", normal(told))
+    bare = MINUTES.sub("", told)
+    told = bare if _KIND.search(bare) or COLUMN.search(bare) else told
+    found = {one.lastgroup or "" for one in _KIND.finditer(told)}
     return found.pop() if len(found) == 1 else "spread" if "spread" in found else ""
 
 
@@ -209,7 +214,14 @@ def missing(subject: Subject) -> Iterator[Finding]:
         columns = {one.figure.column for one in cells}
         runs = {name for name in columns if COLUMN.search(normal(name)) and not kind(name)}
         made = {name for name in columns - runs if kind(name) in ("mean", "median")}
-        if len(runs) < 3 or not made or len({rest(name) for name in runs}) > 1:
+        if len(runs) < 2 or not made or len({rest(name) for name in runs}) > 1:
+            continue
+        rows = dict.fromkeys(one.figure.row for one in cells)
+        said = {int(found[1]) for found in COUNT.finditer(" ".join([prose, *made, *rows]))}
+        if len(said) == 1 and max(said) > len(runs):
+            one = next(one for one in cells if one.figure.column in made)
+            yield of(one, WARNING, f"{max(said)} runs, as its table says", f"{len(runs)} columns of runs")
+        if len(runs) < 3:
             continue
         held: dict[str, int] = {}
         averages_: dict[str, Cell] = {}
@@ -219,7 +231,6 @@ def missing(subject: Subject) -> Iterator[Finding]:
             elif one.figure.column in made and one.value is not None:
                 averages_.setdefault(one.figure.row, one)
         full = sum(number == len(runs) for number in held.values())
-        said = {int(found[1]) for found in COUNT.finditer(" ".join([prose, *made]))}
         stated = said == {len(runs)}
         few = [row for row in averages_ if 0 < held.get(row, 0) < len(runs)]
         for row in few:

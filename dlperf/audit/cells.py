@@ -60,6 +60,7 @@ FEW = 100
 #: digits that a float holds, and what no figure is larger than
 SHARPEST, LARGEST = 15, 1e18
 SECONDS = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "seconds": 1.0, "min": 60.0, "minutes": 60.0, "h": 3600.0, "hours": 3600.0}
+SECONDS["days"] = 86400.0
 
 
 @dataclass(frozen=True, eq=False)

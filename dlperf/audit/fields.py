@@ -13,8 +13,8 @@ from dlperf.audit.headings import normal
 from dlperf.audit.tables import Table
 from dlperf.figures.published import Figure, number
 
-TIMES = re.compile(r"\b(ms|sec(?:onds)?|s|min(?:utes)?|h(?:ours?)?)\b", re.IGNORECASE)
-SYNONYMS = {"sec": "s", "seconds": "s", "minutes": "min", "hours": "h", "hour": "h"}
+TIMES = re.compile(r"\b(ms|sec(?:onds)?|s|min(?:utes)?|h(?:ours?)?|days?)\b", re.IGNORECASE)
+SYNONYMS = {"sec": "s", "seconds": "s", "minutes": "min", "hours": "h", "hour": "h", "day": "days"}
 SPREAD = re.compile(r"\s*(±|\+/-|\+-).*$")
 
 

@@ -85,6 +85,7 @@ QUANTITIES = (
     (
         "time_to_train",
         r"time.to.(train|accuracy|solution)|train(ing)? time|epoch time|^(minutes|mins|hours|hrs|days)( to .*)?$|"
+        r"\b(res ?net|bert|gpt|llama|mask r-?cnn|retina ?net|dlrm|u-?net|rnn-?t|diffusion)[\w .-]*\((minutes|mins?|hours)\)$|"
         r"\b(time|seconds|secs?|s|minutes|min|hours|h) ?(/|per) ?epoch|\btime\b.*\(?\b(h|hrs|min|hours?|minutes)\b\)?$",
     ),
     ("other", r"processors? count|processor core count"),

@@ -181,7 +181,9 @@ def _nan(shown: str, text: str) -> published.Figure | None:
     return _of_line(shown, line, row=f"line {line}", column="loss", printed=found[1])
 
 
-NAN = re.compile(r"\bloss['\"]?\s{0,9}[:=]\s{0,9}['\"]?(nan|[-+]?inf(?:inity)?)\b", re.IGNORECASE)
+NAN = re.compile(
+    r"(?:\bloss['\"]?\s{0,9}[:=]\s{0,9}['\"]?|\(jitter = [\d.]{1,9}\)\t)(nan|[-+]?inf(?:inity)?)\b", re.IGNORECASE
+)
 
 
 def _ran(one: published.Figure, lines: tables.Table | None) -> published.Figure:
