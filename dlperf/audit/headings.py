@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
+from dlperf.audit.estimators import ESTIMATED
+
 #: a file has few headings and labels, and many cells
 cache = lru_cache(maxsize=2**14)
 
@@ -17,7 +19,10 @@ _COUNT = r"(num(ber)?( of)?|no\.?( of)?|n|nb|#( of)?|total|count( of)?|of|total 
 #: what a column is, by its heading in small letters with spaces for underscores, the first that fits; what holds of
 #: columns of numbers, and of columns of words
 NUMBERS = (
-    ("sequence", r"seq(uence)?[ -]?len|^(max(imum)? )?seq(uence|len)?s?$|^seq(uence)? ?length|^tokens per sequence$"),
+    (
+        "sequence",
+        r"seq(uence)?\.?[ -]?len|^(max(imum)? )?seq(uence|len)?s?$|^seq(uence)? ?length|^tokens per sequence$",
+    ),
     ("micro_batch", r"micro ?-?batch( size)?|^mbs$|train micro batch size per gpu"),
     ("global_batch", r"(global|total|effective|overall|mini) ?-?(train )?(batch|bsz?\b)|^gbs$|^train batch size$"),
     ("accumulated", r"accumulated.*batch"),
@@ -73,7 +78,7 @@ QUANTITIES = (
     ("other", r"(time|latency).*speed ?-?up|throttl|other process|foreign"),
     (
         "efficiency",
-        r"efficien|effizienz|efficacit|eficiencia|(%|percent|share|fraction) of (the )?(linear|ideal|perfect)|"
+        r"efficien|\beff\b|effizienz|efficacit|eficiencia|(%|percent|share|fraction) of (the )?(linear|ideal|perfect)|"
         r"scal(ing|ability)\W*(%|percent|pct)|linearity",
     ),
     (
@@ -85,7 +90,8 @@ QUANTITIES = (
     (
         "time_to_train",
         r"time.to.(train|accuracy|solution)|train(ing)? time|epoch time|^(minutes|mins|hours|hrs|days)( to .*)?$|"
-        r"\b(res ?net|bert|gpt|llama|mask r-?cnn|retina ?net|dlrm|u-?net|rnn-?t|diffusion)[\w .-]*\((minutes|mins?|hours)\)$|"
+        r"\b(res ?net|bert|gpt|llama|mask r-?cnn|retina ?net|dlrm|u-?net|rnn-?t|diffusion)[\w .-]*"
+        r"\((minutes|mins?|hours)\)$|"
         r"\b(time|seconds|secs?|s|minutes|min|hours|h) ?(/|per) ?epoch|\btime\b.*\(?\b(h|hrs|min|hours?|minutes)\b\)?$",
     ),
     ("other", r"processors? count|processor core count"),
@@ -167,22 +173,6 @@ FRAMEWORKS = (
     ("mindspore", r"mindspore"),
     ("keras", r"\bkeras\b"),
 )
-#: how a figure was made, by words
-ESTIMATED = (
-    (
-        "mean_of_rates",
-        r"mean[ _]of[ _](the )?([\w-]+[ _])*(rates|speeds)|(average|mean) (rate|speed)s?\b|per-step (mean|average)|"
-        r"(average|mean|averag\w+)( of| over)?( the)? ([\w/-]+ )*(rates|speeds|img/s|throughputs?)\b",
-    ),
-    (
-        "samples_over_seconds",
-        r"(samples?|images?|sequences?|sentences?|tokens?) ?(over|/|by|divided by) ?(the )?(total )?"
-        r"(seconds|time|elapsed|wall)|elapsed|total (samples|images|sequences|sentences|tokens)|samples_over_seconds",
-    ),
-    ("median_of_runs", r"median"),
-    ("best_of_runs", r"\b(best|fastest|max(imum)?|peak)\b ?(of|over|out of|in|value|run)|^(best|max(imum)?|peak)$"),
-    ("mean_of_runs", r"\b(mean|average|avg\.?)\b ?(of|over) ?(the )?(\w+ )?(runs|repeats|trials|repetitions|seeds)"),
-)
 #: of a page's words those that make no table another: "summary of results"
 NEUTRAL = frozenset(
     [
@@ -225,6 +215,10 @@ BATCH = re.compile(
 )
 
 
+#: as in ksamples
+_KILO = re.compile(r"\bk(?=(?:samples?|images?|imgs?|tokens?|toks?|sequences?|seqs?|words?|examples?)\b)")
+#: before what is counted
+THOUSANDS = re.compile(r"(\bthousands?( of)?|\bkilo|\bk) ?$")
 _PLAIN_RATE = re.compile(
     r"(?<![a-z])(images?|imgs?|samples?|sentences?|sequences?|seqs?|tokens?|toks?|words?|examples?)_s(?:ec)?(?=_|$)",
     re.I,
@@ -240,7 +234,8 @@ _LETTER_RATE = re.compile(r"\(([TS])/s(?=[/)])")
 def normal(head: str) -> str:
     """In small letters, with spaces for underscores and before capitals; img_s as img/s."""
     head = _LETTER_RATE.sub(lambda found: f"({LETTERS[found[1]]}/s", _PLAIN_RATE.sub(r"\1/s", head))
-    return " ".join(re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", " ", head.replace("_", " ")).lower().split())
+    head = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", " ", head.replace("_", " ")).lower()
+    return " ".join(_KILO.sub("k ", head).split())
 
 
 @cache
@@ -274,6 +269,7 @@ def unit(told: str, prose: bool = False) -> str:
         each = EACH.search(normal(told))
         return f"samples/s/{_part(each['what'])}" if each and RATE.search(normal(told)) and not prose else ""
     what, each_ = found["what"] or found["what2"], found["each"] or found["each2"]
+    what = f"k{what}" if THOUSANDS.search(normal(told)[: found.start()]) else what
     slow = found["slow"] or found["slow2"]
     per = "min" if slow.startswith("m") else "h" if slow.startswith("h") else "s"
     if not each_ and not prose and (other := EACH.search(normal(told))):
@@ -312,11 +308,6 @@ def framework(told: str) -> str:
     found = [name for name, pattern in FRAMEWORKS if re.search(pattern, told, re.IGNORECASE)]
     found = [name for name in found if name != "keras"] or found  # on one of the others
     return found[0] if len(found) == 1 else ""
-
-
-@cache
-def estimator(told: str) -> str:
-    return next((name for name, pattern in ESTIMATED if re.search(pattern, told, re.IGNORECASE)), "")
 
 
 _PLURAL = re.compile(r"(?<=[A-Z]\d00)s\b")

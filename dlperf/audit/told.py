@@ -7,7 +7,7 @@ import statistics
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-from dlperf.audit import headings
+from dlperf.audit import estimators, headings
 from dlperf.audit.cells import Cell, Subject, counted
 from dlperf.audit.excerpts import NUMBER, UNIT
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, of
@@ -42,7 +42,7 @@ COPY = 0.05
 
 def of_all_steps(subject: Subject) -> Iterator[Finding]:
     """Of a table with time and rate of each step, of one batch: what is said of all is samples over seconds."""
-    claimed = headings.estimator(subject.prose) == "samples_over_seconds"
+    claimed = estimators.estimator(subject.prose) == "samples_over_seconds"
     for cells in subject.tables.values():
         if not STEPPED.search(subject.labels.get(cells[0].figure.table, "")):
             continue

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from dlperf.audit import headings, networks
+from dlperf.audit import estimators, headings, networks
 from dlperf.audit.cells import model_of
 from dlperf.audit.fields import SPREAD, first_number, number_of, pair, size_of, turned, unit_of, whole_number
 from dlperf.audit.headings import normal
@@ -37,6 +37,8 @@ LENGTH = re.compile(r"\bseq(?:uence)?[ _]?(?:len(?:gth)?)?\s*(?:of|=|:)?\s*(\d{2
 UNCLIPPED = re.compile(r"w/o clip|without (gradient )?clip|no clip", re.IGNORECASE)
 #: a heading of MLPerf's summary.csv, whose figures are minutes
 MLPERF = re.compile(r"accelerators_(count|per_node)|host_processors?_\w+")
+#: of a column that tells one row from the others, and nothing of what was measured
+ENTRY = re.compile(r"(public |submission |run |entry |row )?(id|entry|index|key|no\.?|#)")
 #: a cell of which nothing was measured
 BLANK = re.compile(r"[-–—/.?]*|n\.?/?a\.?|oom|tbd", re.IGNORECASE)
 FEW = re.compile(r"\b(?:a |one |only )(?:single )?run\b|\bsingle run\b|\b(?:two|2) runs\b|\brun once\b", re.IGNORECASE)
@@ -221,7 +223,8 @@ class Read:
                 if pair and re.search(r"nodes?\W*[x×*]\W*(gpu|device)", normal(self.table.head[at])):
                     told["nodes"], told["per_node"] = pair[1], pair[2]
                     continue
-                free.append(cell)
+                if not ENTRY.fullmatch(normal(self.table.head[at])):
+                    free.append(cell)
                 bare = re.fullmatch(r"x?(\d+)\s*x?", cell, re.IGNORECASE)
                 if bare and not at and COUNT.fullmatch(self.table.head[at].strip()):
                     told.setdefault("devices", bare[1])
@@ -289,7 +292,7 @@ class Read:
             printed=printed,
             quantity=quantity,
             unit=unit_of(quantity, head, printed, told.get("unit", "") or told["label"], self.unit),
-            estimator=headings.estimator(told.get("estimator", "")) or headings.estimator(head) or note,
+            estimator=estimators.statistic(told.get("estimator", "")) or estimators.estimator(head) or note,
             model=model,
             system=self._system("" if sized or (bare and of_batches) else head, told["label"]),
             framework=headings.framework(told.get("framework", "")) or headings.framework(words) or self.framework,
@@ -373,10 +376,10 @@ class Read:
         lines = (self.table.title, *self.table.notes)
         parts = [part for line in lines for part in re.split(r"(?<=[.;]) +(?=\\?[*†‡\[])", line)]
         marked = [(part, re.match(r"\s*(\[\^?\w{1,3}\]|\\?\*+|[†‡§¹²³])", part)) for part in parts]
-        several = any(mark and headings.estimator(part) for part, mark in marked)
+        several = any(mark and estimators.estimator(part) for part, mark in marked)
         for part, mark in marked:
             mine = mark[0].strip(" \\") in marks if mark else not marks
-            told = headings.estimator(re.split(r"[;.]\s", part)[0] if mark else part) if mine else ""
+            told = estimators.estimator(re.split(r"[;.]\s", part)[0] if mark else part) if mine else ""
             if told:
                 return told if told == "mean_of_rates" or mark or several else ""
         return ""
