@@ -187,6 +187,7 @@ def precisions(subject: Subject) -> Iterator[Finding]:
 #: precisions that are none of half the digits
 WIDE = {"fp32": "fp32", "tf32": "tf32"}
 
+
 def twice(subject: Subject) -> Iterator[Finding]:
     seen: dict[Hashable, Cell] = {}
     for one in subject.cells:

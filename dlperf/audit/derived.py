@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 
 from dlperf.audit.cells import SECONDS, Cell, Subject, counted, model_of
 from dlperf.audit.findings import ERROR, LAST_DIGIT, WARNING, Finding, Rule, merged, of
-from dlperf.audit.ratio import Ratio, compared, percent
+from dlperf.audit.ratio import Ratio, compared, percent, scale_of
 from dlperf.audit.ratios import ratios
 from dlperf.audit.scaling import NOISE, STRONG
 from dlperf.figures.published import PRECISIONS
@@ -129,6 +129,37 @@ def not_alike(subject: Subject) -> Iterator[Finding]:
             f"one batch size on each device, or in all; {below.figure.printed} has {below.figure.batch}",
             f"{above.figure.printed} has {above.figure.batch}",
         )
+
+
+def other_work(subject: Subject) -> Iterator[Finding]:
+    """Speedups and efficiencies over fewer devices whose row has another length, or precision, than the row that they
+    are held against: the one with 1, on the fewest devices."""
+    rates: dict[Hashable, list[Cell]] = {}
+    for rate in subject.rates:
+        rates.setdefault((rate.figure.table, rate.figure.row), []).append(rate)
+    for cells in subject.columns.values():
+        made = [one for one in cells if one.figure.quantity in ("speedup", "efficiency") and one.number and one.size]
+        own = {id(one): several[0] for one in made if len(several := rates.get(_place_of(one), [])) == 1}
+        least = min(made, key=lambda one: one.devices, default=None)
+        if not least or id(least) not in own or least.number != percent(least) or compared(least.figure.column):
+            continue
+        for one in made:
+            ratio = Ratio(one, own.get(id(one), one), own[id(least)], scale_of(one, one, least))
+            for what, told in OTHER_WORK if ratio.told_by and one.devices > least.devices else ():
+                above, below = told(ratio.above), told(ratio.below)
+                if above and below and above != below:
+                    yield of(one, WARNING, f"{below} as {what}, as {ratio.below.figure.printed} has", above)
+
+
+def _place_of(one: Cell) -> Hashable:
+    return one.figure.table, one.figure.row
+
+
+#: what is computed is another with
+OTHER_WORK: Sequence[tuple[str, Callable[[Cell], str]]] = (
+    ("length of rows", lambda rate: rate.figure.options.get("sequence", "")),
+    ("precision", lambda rate: rate.figure.precision),
+)
 
 
 def efficiency(subject: Subject) -> Iterator[Finding]:
@@ -279,6 +310,13 @@ RULES = (
         WARNING,
         "DLPerf's rule for speedups, README of Oneflow-Inc/DLPerf: of the same batch size and data type",
         not_alike,
+    ),
+    Rule(
+        "ratio of unlike work",
+        "A speedup over fewer devices compares rows of one length, in one precision.",
+        WARNING,
+        "as for ratio of unlike batches",
+        other_work,
     ),
     Rule(
         "epochs at the printed rate",

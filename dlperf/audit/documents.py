@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, combinations, pairwise
 
 from dlperf.audit import headings, steps
 from dlperf.audit.cells import Cell, Subject, counted, stated
-from dlperf.audit.claims import NUMBER, WINDOW, claims, steps_of
+from dlperf.audit.claims import NUMBER, WINDOW, claims, runs_of, steps_of
 from dlperf.audit.excerpts import Excerpt, steady
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, of
 from dlperf.audit.logged import FIRST
@@ -18,16 +19,20 @@ from dlperf.audit.scaling import NOISE
 
 #: above what the few lines of an excerpt leave to the others of its log
 LINES = 0.05
-#: lines of a log of which every part is looked at, and by which a figure is known that is of all its steps
-MOST_LINES, WARMED = 200, 0.02
+#: lines of a log of which every part is looked at, unless more parts than this have a figure by chance
+MOST_LINES, CHANCE = 200, 0.1
+#: first lines of a log that a figure may leave out, and by which one is known that is of all its steps
+SKIPPED, WARMED = (0, 1, 2, 3, 5, 10, 20, 50, 100), 0.02
+#: by which two lines differ whose rates are of all steps before them
+SMOOTH = 0.001
 #: of a cell that is held against a number of the same name
 DIGITS = 3
 #: times the steps of a log that may be claimed of it: beyond, it is another run's
 RUN = 3
 #: lines of steps from which on a quoted log may be all of it
 LEAST_LINES = 4
-#: times that a figure may be off its log: beyond, the log is another run's
-OTHER = 1.5
+#: times that a figure may be off its log: beyond, the log is another run's, or one of its size
+OTHER, OTHER_SIZE = 1.5, 4.0
 EXAMPLE = re.compile(
     r"\b(example|sample (output|log)|similar|looks? like|e\.g|should (see|print|be)|typical|expected output|"
     r"for instance|format|prints)\b",
@@ -38,14 +43,16 @@ EXAMPLE = re.compile(
 def quoted(subject: Subject) -> Iterator[Finding]:
     """The figure that a quoted log is of, where that is known: the only one of its document, or of its size."""
     found: dict[int, tuple[Cell, list[Excerpt]]] = {}
+    sizes = _sizes(subject)
+    yield from _of_windows(subject, sizes)
     for one in subject.excerpts:
         if one.read or EXAMPLE.search(one.above) or not (one.total or len(steady(one)) > 1):
             continue
         if one.unit == "time":
-            yield from _timed(subject, one)
+            yield from _timed(subject, one, sizes)
             continue
         rates = _rates(subject, one)
-        mine = _of_size(rates, one)
+        mine = _of_size(rates, one, sizes)
         if len(mine) == 1 and (odd := _of_all_lines(mine[0], one)):
             yield odd
             continue
@@ -88,10 +95,9 @@ def _of_all_lines(cell: Cell, log: Excerpt) -> Finding | None:
         return None
     usual = statistics.harmonic_mean([rate for _, _, rate in steady(log)])
     sums = list(accumulate(rates, initial=0.0))
-    for since, until in combinations(range(len(sums)), 2) if len(rates) <= MOST_LINES else ():
-        part = log.rates[since:until]
-        mean = (sums[until] - sums[since]) / len(part)
-        if len(part) < LEAST_LINES or abs(cell.number - mean) > cell.ulp:
+    for since, until in _parts(cell, rates):
+        part, mean = log.rates[since:until], (sums[until] - sums[since]) / (until - since)
+        if abs(cell.number - mean) > cell.ulp:
             continue
         total = statistics.harmonic_mean(rates[since:until])
         if mean / total - 1 > NOISE:
@@ -104,16 +110,27 @@ def _of_all_lines(cell: Cell, log: Excerpt) -> Finding | None:
     return None
 
 
-def _timed(subject: Subject, log: Excerpt) -> Iterator[Finding]:
+def _parts(cell: Cell, rates: Sequence[float]) -> list[tuple[int, int]]:
+    """The parts of a log that a figure may be the mean of: all that are long enough, where these are so few that none
+    has its digits by chance; else all lines, or all but some first ones. None where it is samples over seconds."""
+    if abs(cell.number - statistics.harmonic_mean(rates)) <= cell.ulp:
+        return []
+    chance = len(rates) ** 2 * cell.ulp / max(max(rates) - min(rates), cell.ulp)
+    if len(rates) > MOST_LINES or chance > CHANCE:
+        return [(skip, len(rates)) for skip in SKIPPED if skip + LEAST_LINES <= len(rates)]
+    return [(a, b) for a, b in combinations(range(len(rates) + 1), 2) if b - a >= LEAST_LINES]
+
+
+def _timed(subject: Subject, log: Excerpt, sizes: Mapping[str, int]) -> Iterator[Finding]:
     """The only rate of its size, of a known batch, against the times of a log's steps."""
-    mine = _of_size([one for one in subject.rates if one.number], log)
+    mine = _of_size([one for one in subject.rates if one.number], log, sizes)
     batch = _in_a_step(mine[0]) if len({one.figure.row for one in mine}) == 1 else None
     if not batch:
         return
     one = mine[0]
     each = [rate * batch for _, _, rate in steady(log)]
     off = max(min(each) / one.high, one.low / max(each), 1.0) - 1
-    if LINES < off < OTHER - 1:
+    if LINES < off < (OTHER_SIZE if log.file in sizes else OTHER) - 1:
         expected = f"{min(each):,.6g} to {max(each):,.6g}: {batch:g} over the times in {log.at(log.line)} and below"
         yield of(one, WARNING, expected, f"{one.figure.printed}, {100 * off:.1f} % apart")
 
@@ -142,9 +159,79 @@ def _rates(subject: Subject, one: Excerpt) -> list[Cell]:
     return [cell for cell in subject.rates if cell.number and cell.figure.unit in alike]
 
 
-def _of_size(rates: Sequence[Cell], one: Excerpt) -> list[Cell]:
-    """Those on the devices that the text above a log names; all, where it names none."""
-    size = headings.size(one.above)[1]
+def _sizes(subject: Subject) -> dict[str, int]:
+    """Devices of logs that are files, by the one number in which their names differ, and which numbers of devices are:
+    n1.log and n4.log, 1gpu/run2.log."""
+    known = {one.devices for one in subject.rates if one.devices}
+    alike: dict[str, list[str]] = {}
+    for one in subject.excerpts:
+        if one.file:
+            alike.setdefault(re.sub(r"\d+", "#", one.file), []).append(one.file)
+    found: dict[str, int] = {}
+    for names in alike.values():
+        columns = [*zip(*(map(int, re.findall(r"\d+", name)) for name in names), strict=True)]
+        fit = [column for column in columns if len({*column}) > 1 and {*column} <= known]
+        if len(fit) == 1:
+            found |= dict(zip(names, fit[0], strict=True))
+    return found
+
+
+def _of_windows(subject: Subject, sizes: Mapping[str, int]) -> Iterator[Finding]:
+    """A figure beside the logs of its runs, against their samples over seconds: of the steps that the text states, or
+    of all but some first ones."""
+    window = WINDOW.search(subject.prose)
+    since, until = (int(each.replace(",", "")) for each in window.groups()) if window else (0, 0)
+    held: dict[int, tuple[Cell, list[tuple[float, Excerpt]]]] = {}
+    for log in subject.excerpts:
+        gaps = {b - a for (_, a, _), (_, b, _) in pairwise(log.rates)}
+        if log.read or log.file not in sizes or len(gaps) != 1:
+            continue
+        told = _rates(subject, log) if log.unit != "time" else [one for one in subject.rates if one.number]
+        mine = _of_size(told, log, sizes)
+        each = max(gaps)  # steps of a line, which begin before the one that it names
+        if len(log.rates) > LEAST_LINES and len(mine) == 1 and not log.total:
+            batch = _in_a_step(mine[0]) if log.unit == "time" else 1.0
+            rates = [rate * batch for _, _, rate in log.rates] if batch else []
+            numbers = [at for _, at, _ in log.rates]
+            inside = [rate for at, rate in zip(numbers, rates, strict=False) if since + each - 1 <= at <= until]
+            whole = bool(inside) and numbers[0] <= since + each and until <= numbers[-1] + each
+            made = [statistics.harmonic_mean(inside)] if whole else _totals(rates)
+            held.setdefault(id(mine[0]), (mine[0], []))[1].extend((total, log) for total in made)
+    for cell, totals in held.values():
+        low, high = (least(totals, key=lambda one: one[0]) for least in (min, max))
+        off = max(low[0] / cell.high, cell.low / high[0], 1.0) - 1 if totals and cell.low > 0 else 0.0
+        if NOISE < off < OTHER_SIZE - 1 and not cell.figure.options.get("steps"):
+            near = low if cell.number < low[0] else high
+            steps_ = f"steps {since} to {until}" if window else "its steps"
+            expected = f"{near[0]:,.6g}: samples over seconds of {steps_} in {near[1].file}"
+            severity = ERROR if off > LINES else WARNING
+            yield of(cell, severity, expected, f"{cell.figure.printed}, {100 * off:.1f} % apart")
+
+
+def _totals(rates: Sequence[float]) -> list[float]:
+    """Samples over seconds of all steps, and without some first ones; also the median, and what the last line has, if
+    it is of all before it."""
+    parts = [rates[skip:] for skip in SKIPPED if skip + LEAST_LINES <= len(rates)]
+    whole = [rates[-1]] if parts and abs(rates[-1] / rates[-2] - 1) < SMOOTH else []
+    return [*map(statistics.harmonic_mean, parts), statistics.median(rates), *whole] if parts else []
+
+
+def few_logs(subject: Subject) -> Iterator[Finding]:
+    """Of the logs beside a table those of one size that are fewer than the runs which its text states, and others
+    have."""
+    sizes, claimed = _sizes(subject), runs_of(subject.prose)
+    counts = Counter(sizes.values())
+    if not claimed or not any(count >= claimed for count in counts.values()):
+        return
+    for one in _first_of_rows(subject.rates):
+        if 0 < counts[one.devices] < claimed:
+            yield of(one, WARNING, f"{claimed:g} runs, as stated", f"{counts[one.devices]} of their logs")
+
+
+def _of_size(rates: Sequence[Cell], one: Excerpt, sizes: Mapping[str, int] | None = None) -> list[Cell]:
+    """Those on the devices that the text above a log names, or its file's name as sizes has them; all, where neither
+    does."""
+    size = headings.size(one.above)[1] or (sizes or {}).get(one.file)
     return [cell for cell in rates if cell.size == size or not cell.size] if size else list(rates)
 
 
@@ -257,6 +344,13 @@ RULES = (
         ERROR,
         "2 % as for super-linear, of a total that is printed; 5 % outside of all quoted lines; between, a warning",
         quoted,
+    ),
+    Rule(
+        "logs of each size",
+        "Beside a table are the logs of as many runs on each number of devices as its text says.",
+        WARNING,
+        "none: files are there or not",
+        few_logs,
     ),
     Rule(
         "not what its code prints",

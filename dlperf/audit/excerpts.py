@@ -33,7 +33,7 @@ BEFORE = re.compile(rf"(?P<word>[A-Za-z_./]+)?[\s:=]*(?P<number>{NUMBER})\s*$")
 OF_RATES = re.compile(rf"{_NAME}|rate|perf\w*|average|avg|mean|at|total", re.IGNORECASE)
 STEP_TIME = re.compile(
     r"(?:\b(?:(?:step|iter\w*|batch)[ _-]?time|elapsed time per iteration)\b(?: \((?P<ms>ms)\))?\W{0,3}|"
-    r"\bEpoch: \[\d+\] ?\[ *\d+/\d+\]\s+Time\s+)"
+    r"\bEpoch: \[\d+\] ?\[ *\d+/\d+\]\s+Time\s+|\biter(?:ation)? \d+ .{0,80}?\btime(?: ?[:=])? )"
     rf"({NUMBER})\s*(ms)?",
     re.IGNORECASE,
 )

@@ -18,6 +18,10 @@ _SIGNS = {
     **dict.fromkeys(
         ("卡数", "显卡数", "gpu数", "gpu 数", "gpu数量", "gpu 数量", "gpu個数", "gpu台数", "gpu 개수"), " gpus "
     ),
+    **dict.fromkeys(
+        ("每节点 gpu 数", "每节点gpu数", "每节点 gpu数", "每节点卡数", "每机卡数", "每节点设备数"), " gpus per node "
+    ),
+    **dict.fromkeys(("总 gpu 数", "总gpu数", "总 gpu数", "总卡数", "gpu总数", "gpu 总数", "总设备数"), " total gpus "),
     **dict.fromkeys(("设备数", "设备数量", "デバイス数"), " devices "),
     **dict.fromkeys(("节点数", "机器数", "机器数量", "节点数量", "ノード数", "노드 수"), " nodes "),
     **dict.fromkeys(("吞吐量", "吞吐率", "吞吐", "スループット", "処理量", "처리량"), " throughput "),
@@ -59,7 +63,8 @@ _WORDS = {
     **dict.fromkeys(("geräte", "geraete", "karten", "appareils", "dispositivos"), "devices"),
     **dict.fromkeys(("beschleunigung", "accélération", "aceleración"), "speedup"),
     **dict.fromkeys(("effizienz", "efficacité", "eficiencia"), "efficiency"),
-    **dict.fromkeys(("stapelgröße", "batchgröße", "batch-größe", "taille de lot", "tamaño de lote"), "batch size"),
+    **dict.fromkeys(("stapelgröße", "batchgröße", "batch-größe", "taille de lot", "taille du lot"), "batch size"),
+    **dict.fromkeys(("tamaño de lote", "lot", "lote"), "batch size"),
     **dict.fromkeys(("globale", "globaler", "globales", "gesamte"), "global"),
     **dict.fromkeys(("schritte", "étapes", "pasos"), "steps"),
     **dict.fromkeys(("läufe", "wiederholungen", "exécutions", "ejecuciones"), "runs"),

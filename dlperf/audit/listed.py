@@ -126,6 +126,27 @@ def _steps(subject: Subject, cells: Sequence[Cell]) -> list[int]:
     return [int(one) for one in told if re.fullmatch(r"\d{1,9}", one)]
 
 
+def named(subject: Subject) -> Iterator[Finding]:
+    """Rates of rows that name another file, which is a list of steps with their rates: samples over seconds of all but
+    some first ones, or their median."""
+    files: dict[str, list[float]] = {}
+    for cells in subject.columns.values():
+        each = [one.number for one in cells if one.figure.quantity == "throughput" and one.number]
+        if len(each) == len(cells) >= LEAST and len(_steps(subject, cells)) == len(cells):
+            stem = re.sub(r"\.\w{1,5}(: .*)?$", "", cells[0].figure.path.rpartition("/")[2]).lower()
+            files[stem] = each if stem not in files else []
+    for one in subject.rates if files else ():
+        rows = one.figure.row.lower().split(" | ")
+        each = next((files[part] for part in rows if files.get(part)), [])
+        totals = [statistics.harmonic_mean(each[skip:]) for skip in (0, 1, 2, 5, 10) if skip + LEAST <= len(each)]
+        if totals and one.low > 0:
+            made = [*totals, statistics.median(each)]
+            apart = max(min(made) / one.high, one.low / max(made), 1.0) - 1
+            if apart > NOISE:
+                expected = f"{totals[0]:,.6g}: samples over seconds of the {len(each)} steps of its file"
+                yield of(one, ERROR, expected, f"{one.figure.printed}, {100 * apart:.1f} % apart")
+
+
 def short(subject: Subject) -> Iterator[Finding]:
     """Steps that a file claims of which its own list of steps ends before; not of one that is a table beside logs."""
     lists = [found for cells in subject.tables.values() if len(found := _steps(subject, cells)) >= LEAST]
@@ -156,6 +177,13 @@ RULES = (
         windows,
     ),
     Rule(
+        "rate of its list of steps",
+        "The rate of a row that names a file of steps is samples over seconds of these.",
+        ERROR,
+        "2 % as super-linear, of all steps or all but the first 1 to 10, or their median",
+        named,
+    ),
+    Rule(
         "list of steps ends early",
         "A file that lists its steps has as many as it says.",
         ERROR,
@@ -177,3 +205,6 @@ RULES = (
         pauses,
     ),
 )
+
+#: of these, those that look at several files
+ACROSS = tuple(rule for rule in RULES if rule.judge is named)

@@ -46,7 +46,8 @@ MILLIONS, BILLIONS = 1e6, 1e9
 #: of a network that does not multiply all parameters with every token, forth and back: experts, encoders beside
 #: decoders, adapters, and what trains nothing; and of products in 8 bits, whose peak is another
 PARTLY = re.compile(
-    r"\bmoe\b|mixtral|experts?\b|switch|\d ?x ?\d+b|a\d+b\b|t5\b|bart\b|gnmt|translat|transformer|whisper|nllb|marian|"
+    r"\bmoe\b|mixtral|experts?\b|switch|\boss\b|deepseek|dbrx|grok|kimi|olmoe|jamba|llama[- ]?4|"
+    r"qwen3[- ]?next|glm[- ]?4\.5|\d ?x ?\d+b|a\d+b\b|t5\b|bart\b|gnmt|translat|transformer|whisper|nllb|marian|"
     r"lora\b|peft|adapter|frozen|freez|distill|infer|serving|generat|decod|prefill|(?<!no )(?<!without )"
     r"(?:fp8|int8|fp4|int4|8-?bit|4-?bit)",
     re.IGNORECASE,

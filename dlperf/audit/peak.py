@@ -55,7 +55,7 @@ def share(subject: Subject) -> Iterator[Finding]:
 
 def _most(one: Cell, peak: float, mode: str) -> float:
     """FLOP/s that nothing reaches."""
-    return peaks.OVERCLOCK * peak * _winograd(one, mode) * (networks.ROUNDED if _is_rounded(one) else 1.0)
+    return peaks.OVERCLOCK * peak * winograd(one, mode) * (networks.ROUNDED if _is_rounded(one) else 1.0)
 
 
 def _is_rounded(one: Cell) -> bool:
@@ -86,7 +86,7 @@ def labelled_fp32(subject: Subject) -> Iterator[Finding]:
         peak = peaks.of(one.figure.device, "fp32")
         needed = _needed(one)
         known = one.size and one.figure.precision == "fp32" and peaks.of(one.figure.device, "tf32")
-        if known and peak and needed and needed > peaks.OVERCLOCK * peak * _winograd(one, "fp32"):
+        if known and peak and needed and needed > peaks.OVERCLOCK * peak * winograd(one, "fp32"):
             found.setdefault(one.figure.table, []).append(one)
     for cells in found.values():
         peak, needed = peaks.of(cells[0].figure.device, "fp32") or 0.0, _needed(cells[0]) or 0.0
@@ -140,7 +140,7 @@ def _sequence(one: Cell) -> int:
     return int(told) if re.fullmatch(r"\d{1,6}", told) else 0
 
 
-def _winograd(one: Cell, mode: str) -> float:
+def winograd(one: Cell, mode: str) -> float:
     if mode != "fp32" or networks.of_products(one):
         return 1.0
     return OF_THREES if networks.of_threes(one) else WITHOUT

@@ -37,7 +37,9 @@ def products(subject: Subject) -> Iterator[Finding]:
 
 def _open(row: Row) -> float:
     """By which share digits that are not printed may change a product of a row's rates and times."""
-    counted_ = [one for one in row if one.number > 0 and (one.figure.unit in SECONDS or one.figure.quantity == "throughput")]
+    counted_ = [
+        one for one in row if one.number > 0 and (one.figure.unit in SECONDS or one.figure.quantity == "throughput")
+    ]
     return sum(one.ulp / one.number for one in counted_)
 
 
@@ -209,8 +211,8 @@ RULES = (
         "product of its row",
         "Samples are steps times the global batch, and so are rates of samples and of steps, in all rows of a table.",
         ERROR,
-        "arithmetic: half of the rows or more within 0.5 %, or two of three with one factor; 2 % as super-linear, and what "
-        "digits leave open: a warning up to 5 %",
+        "arithmetic: half of the rows or more within 0.5 %, or two of three with one factor; 2 % as super-linear, "
+        "and what digits leave open: a warning up to 5 %",
         products,
     ),
 )

@@ -41,9 +41,7 @@ def two_models(subject: Subject) -> Iterator[Finding]:
     for key, cells in whole.items():  # of few cells of each precision
         if key[1:] not in large and len({one.figure.precision for one in cells}) > 1:
             groups[key] = cells
-    sets = {
-        key: {one.figure.printed: one for one in cells if one.digits >= LEAST_DIGITS} for key, cells in groups.items()
-    }
+    sets = {key: {one.figure.printed: one for one in cells if _wide(one)} for key, cells in groups.items()}
     full = [(key, printed) for key, printed in sets.items() if len(printed) >= LEAST_CELLS - 1]
     holders: dict[str, list[int]] = {}
     for number, (_, printed) in enumerate(full):
@@ -56,6 +54,11 @@ def two_models(subject: Subject) -> Iterator[Finding]:
             shared[pair] = shared.get(pair, 0) + 1
     for (a, b), count in sorted(shared.items()):
         yield from _same(full[a], full[b], count)
+
+
+def _wide(one: Cell) -> bool:
+    """Whether it has three digits or more, one of which may be a 0 at its end."""
+    return one.digits + one.figure.printed.strip().endswith("0") >= LEAST_DIGITS
 
 
 def _measured(one: Cell) -> bool:
@@ -72,10 +75,12 @@ def _same(first: tuple[Part, Printed], second: tuple[Part, Printed], count: int)
     ((_, model_a, table_a), a), ((_, model_b, _), b) = first, second
     same = [digits for digits in b if digits in a]
     sharp = count == min(len(a), len(b)) and sum(b[digits].digits for digits in same) > LEAST_DIGITS * (count + 1)
-    if count < ALIKE * min(len(a), len(b)) or count < LEAST_CELLS - sharp:
+    round_ = sum(b[digits].digits < LEAST_DIGITS for digits in same)
+    if count < ALIKE * min(len(a), len(b)) or count < LEAST_CELLS - sharp or round_ > 1:
         return
     cell, other = b[same[0]], a[same[0]]
-    if model_a == model_b and (configuration(cell) == configuration(other) or may_be_of(cell, other)):
+    alone = cell.source != other.source  # as of one framework, which a file need not name
+    if model_a == model_b and (configuration(cell) == configuration(other) or may_be_of(cell, other, alone)):
         return  # printed again
     if model_a != model_b and SCHEDULE.sub("", model_a) == SCHEDULE.sub("", model_b):
         return  # one network that was trained longer

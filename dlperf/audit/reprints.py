@@ -33,7 +33,8 @@ def differs(subject: Subject) -> Iterator[Finding]:
         return
     lines: list[Line] = [
         {one.devices: one for one in several}
-        for several in series([one for one in subject.rates if not one.of_log], (lambda one: one.batch,))
+        for batch in (lambda one: one.batch, lambda one: one.global_batch)
+        for several in series([one for one in subject.rates if not one.of_log], (batch,))
     ]
     lines = [*lines[:MOST], *_labelled(subject)][:MOST]
     holders: dict[Hashable, list[int]] = {}

@@ -51,7 +51,7 @@ RULES: Sequence[Rule] = (
     *runs.RULES,
 )
 #: those that look at several files
-ACROSS = (*agreement.RULES, *beside.RULES, *reprints.RULES, *repeats.RULES, *protocol.ACROSS)
+ACROSS = (*agreement.RULES, *beside.RULES, *reprints.RULES, *repeats.RULES, *protocol.ACROSS, *listed.ACROSS)
 
 
 def audit(subject: Subject, rules: Sequence[Rule] = RULES) -> list[Finding]:
@@ -83,7 +83,12 @@ def _together(subjects: Sequence[Subject]) -> Subject:
         for one in subject.cells
     ]
     prose = "\n".join(one.prose for one in subjects if one.prose)
-    return Subject(TOGETHER, cells, plain=all(one.plain for one in subjects), prose=prose)
+    labels = {
+        f"{number}: {table}" if number else table: label
+        for number, subject in enumerate(subjects)
+        for table, label in subject.labels.items()
+    }
+    return Subject(TOGETHER, cells, labels=labels, plain=all(one.plain for one in subjects), prose=prose)
 
 
 def _as_one(subjects: Sequence[Subject]) -> Subject:

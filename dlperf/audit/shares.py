@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dlperf.audit import headings
 from dlperf.audit.cells import Cell, Subject
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, of
-from dlperf.audit.peak import MODES
+from dlperf.audit.peak import MODES, winograd
 from dlperf.figures import peaks
 
 #: of a heading: FLOP/s, their share of the peak, and what of these words is of something else
@@ -31,6 +31,9 @@ ROUGH = 0.01
 #: share of a peak above which training of no network is known: at most 70 % of products as in dlperf.audit.peak, and a
 #: tenth more for what is computed twice
 HIGH = 0.80
+#: precisions that have peaks of their own, and devices that have such
+EIGHT = re.compile(r"fp8|fp4|int8|8-?bit|4-?bit", re.IGNORECASE)
+HAS_EIGHT = re.compile(r"H[128]00|H20|B[23]00|L40|L4\b|RTX ?(40|50)|MI3|Gaudi ?[23]", re.IGNORECASE)
 #: by which FLOP/s are higher where activations are computed twice, which a row may do and others not
 AGAIN = 4 / 3
 
@@ -58,11 +61,16 @@ def beyond(subject: Subject) -> Iterator[Finding]:
                 yield of(one, WARNING, expected, one.figure.printed)
         elif does := _flops(one):
             mode = MODES.get(one.figure.precision, "amp_fp16")
-            peak = peaks.of(one.figure.device, mode)
-            if peak and does.low > peaks.OVERCLOCK * peak:
-                limit = f"{peaks.OVERCLOCK * peak / 1e12:.3g} TFLOP/s"
-                what = f"at most {limit}, 110 % of a {one.figure.device}'s peak ({mode})"
-                yield of(one, ERROR, what, one.figure.printed)
+            peak = (peaks.of(one.figure.device, mode) or 0.0) * winograd(one, mode)
+            if EIGHT.search(f"{one.figure.row} {one.figure.column} {one.figure.system}"):
+                continue
+            peak *= 2 if not one.figure.precision and HAS_EIGHT.search(one.figure.device) else 1
+            share = peaks.OVERCLOCK if mode == "fp32" or does.low > peaks.OVERCLOCK * peak else HIGH
+            measured = share > 1 or one.size  # else a table of peaks
+            if peak and measured and does.low > share * peak:
+                limit = f"{share * peak / 1e12:.3g} TFLOP/s"
+                what = f"at most {limit}, {100 * share:.3g} % of a {one.figure.device}'s peak ({mode})"
+                yield of(one, ERROR if share > 1 else WARNING, what, one.figure.printed)
 
 
 def out_of_proportion(subject: Subject) -> Iterator[Finding]:
@@ -114,9 +122,12 @@ def _flops(one: Cell) -> Does | None:
         return None
     column = headings.normal(one.figure.column)
     whole = re.search(r"aggregate|total|overall|cluster|system", column)
-    if not (headings.EACH.search(column) or one.size == 1 or (whole and one.size)):
+    alone = one.size == 1 or (not one.size and not whole and one.figure.device)
+    if not (headings.EACH.search(column) or alone or (whole and one.size)):
         return None
-    scale = SCALES[found["scale"][0].lower()] / (one.devices if whole and not headings.EACH.search(column) else 1)
+    scale = SCALES[found["scale"][0].lower()] / (
+        one.devices if whole and one.size and not headings.EACH.search(column) else 1
+    )
     return Does(one, one.low * scale, one.high * scale)
 
 

@@ -56,6 +56,34 @@ WEAK = """# Llama-2-13B, H100
 LOGS = {"1n1g/r.log": oneflow(1), "1n8g/r.log": oneflow(8)}
 
 
+def stepped(rate: float, steps: int = 40, slow: int = 0) -> str:
+    """A log with a rate for each step, up to 3 % apart, the first of which may be slow."""
+    rates = [rate * (1 + 0.01 * (at % 7 - 3)) / (3 if at < slow else 1) for at in range(steps)]
+    return "".join(
+        f"step {at}/{steps} loss: {7 - at / 50:.3f} throughput: {one:.1f} img/s\n" for at, one in enumerate(rates, 1)
+    )
+
+
+def sizes(text: str, **rates: float) -> str:
+    rows = "".join(f"| {gpus[1:]} | 64 | {rate} |\n" for gpus, rate in rates.items())
+    return f"VGG16, A100, TF32. {text}\n\n| gpus | batch | images/s |\n|---|---|---|\n{rows}"
+
+
+SIZED = {"vgg_1.log": stepped(300.0), "vgg_2.log": stepped(590.0), "vgg_4.log": stepped(1150.0)}
+LATE = {
+    "n1.log": stepped(300.0, 60, slow=20),
+    "n2.log": stepped(590.0, 60, slow=20),
+    "n4.log": stepped(1150.0, 60, slow=20),
+}
+LIST = "".join(
+    f'{{"step": {at}, "loss": {9 - at / 20:.2f}, "samples_per_sec": {411 + at % 5}}}\n' for at in range(1, 20)
+)
+TIMED = "".join(
+    f"2022-09-01 08:00:{at:02d} INFO iteration {at} lr 0.1 loss {7 - at / 99:.3f} time 0.{340 + at % 5}\n"
+    for at in range(1, 30)
+)
+
+
 def found(folder: Path, files: dict[str, str]) -> set[str]:
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -137,6 +165,54 @@ def found(folder: Path, files: dict[str, str]) -> set[str]:
         (
             {"a.csv": "gpus,seq_len,seq/s\n1,128,331.0\n", "b.csv": "gpus,seq_len,tokens/s\n1,128,98816\n"},
             {"unit changes"},
+        ),
+        ({"r.md": sizes("Mean of all steps.", g1=300.0, g2=590.0, g4=1150.0), **SIZED}, set()),
+        ({"r.md": sizes("Mean of all steps.", g1=300.0, g2=610.0, g4=1150.0), **SIZED}, {"not in the quoted log"}),
+        ({"r.md": sizes("Images over time of steps 21-60.", g1=300.0, g2=590.0, g4=1150.0), **LATE}, set()),
+        (
+            {"r.md": sizes("Images over time of steps 21-60.", g1=300.0, g2=590.0, g4=690.0), **LATE},
+            {"not in the quoted log"},
+        ),
+        ({"summary.csv": "run,gpus,batch,mean_samples_per_sec\nbert_n4,4,32,412.8\n", "bert_n4.jsonl": LIST}, set()),
+        (
+            {"summary.csv": "run,gpus,batch,mean_samples_per_sec\nbert_n4,4,32,382.8\n", "bert_n4.jsonl": LIST},
+            {"rate of its list of steps"},
+        ),
+        ({"r.md": sizes("", g1=187.1, g2=374.0), "t_1gpu.log": TIMED, "t_2gpu.log": TIMED}, set()),
+        (
+            {"r.md": sizes("", g1=187.1, g2=174.0), "t_1gpu.log": TIMED, "t_2gpu.log": TIMED},
+            {"not in the quoted log", "more devices slower"},
+        ),
+        (
+            {
+                "r.md": sizes("Each cell is the median of 3 runs.", g1=300.0, g2=590.0, g4=1150.0),
+                **{
+                    f"{gpus}gpu/run{run}.log": text
+                    for gpus, text in zip((1, 2, 4), SIZED.values(), strict=True)
+                    for run in (1, 2)
+                },
+            },
+            set(),
+        ),
+        (
+            {
+                "r.md": sizes("Each cell is the median of 3 runs.", g1=300.0, g2=590.0, g4=1150.0),
+                **{
+                    f"{gpus}gpu/run{run}.log": text
+                    for gpus, text in zip((1, 2, 4), SIZED.values(), strict=True)
+                    for run in (1, 2, 3)
+                    if gpus * run < 8
+                },
+            },
+            {"logs of each size"},
+        ),
+        (
+            {
+                "README.md": "Global batch 65536.\n\n| GPUs | throughput (thousand samples/s) |\n|---|---|\n"
+                "| 1 | 6167 |\n| 2 | 11937 |\n| 4 | 23048 |\n| 8 | 42104 |\n",
+                "results.csv": "gpus,throughput_ksamples_per_s\n1,6167\n2,11937\n4,23048\n8,44814\n",
+            },
+            {"reprint that differs"},
         ),
     ],
 )
