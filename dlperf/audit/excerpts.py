@@ -28,6 +28,10 @@ BAR = re.compile(r"\b100%.{0,200}?\b(\d{1,9})/\1 \[[^\]]{0,40}?, {0,9}(\d{1,9}(?
 OF_ALL = re.compile(r"\btrain_(samples|tokens)_per_second['\"]?\s{0,9}[:=]\s{0,9}(\d{1,12}(?:\.\d{1,12})?)")
 #: of lines with rates, in small letters: one of these is in each
 HINTS = ("/s", "/ s", "per s", "pers", "per_s", "ips", "throughput", "speed")
+#: lines at either end of a log whose rates are looked at
+LOOKED = 2000
+#: of MLPerf's lines, whose rates dlperf.importlogs reads
+MLLOG = ":::MLL"
 #: a number before its unit, and what stands before that
 BEFORE = re.compile(rf"(?P<word>[A-Za-z_./]+)?[\s:=]*(?P<number>{NUMBER})\s*$")
 OF_RATES = re.compile(rf"{_NAME}|rate|perf\w*|average|avg|mean|at|total", re.IGNORECASE)
@@ -142,7 +146,9 @@ def _excerpt(line: int, above: str, block: Sequence[str]) -> Excerpt | None:
     """None of what has no two lines of steps, nor a rate of all."""
     made = steps.logged("\n".join(block)) or Table("", ["step", "loss", "timestamp"], [])
     rows = [(line + int(at) - 1, row) for at, row in made.rows]
-    found = {line + at: rate for at, one in enumerate(block) if (rate := _rate(one))}
+    looked = block if len(block) <= 2 * LOOKED else [*block[:LOOKED], *block[-LOOKED:]]
+    places = [*range(min(len(block), LOOKED)), *range(max(LOOKED, len(block) - LOOKED), len(block))]
+    found = {line + at: rate for at, one in zip(places, looked, strict=True) if (rate := _rate(one))}
     units = {unit for _, _, unit in found.values() if unit}
     totals = [(at, value) for at, (value, total, _) in found.items() if total]
     bars = [
@@ -170,7 +176,7 @@ def _excerpt(line: int, above: str, block: Sequence[str]) -> Excerpt | None:
 def _rate(line: str) -> tuple[float, bool, str] | None:
     """Of a line: its rate, whether it is one of all lines, and what it counts."""
     low = line[:2000].lower()
-    if not any(hint in low for hint in HINTS):  # many times as fast as what follows
+    if not any(hint in low for hint in HINTS) or MLLOG in line:  # many times as fast as what follows
         return None
     if "_per_second" in low and (whole := OF_ALL.search(line[:2000])):
         return float(whole[2]), True, f"{whole[1]}/s"

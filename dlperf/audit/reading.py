@@ -238,6 +238,8 @@ def _without(absent: Sequence[str]) -> str:
 
 def _needing_none(path: Path, shown: str, absent: Sequence[str]) -> list[published.Figure]:
     """Refused where more is absent."""
+    if not absent:
+        return _read(path, shown, {})
     one, other = (_read(path, shown, {name: ABSENT[name][at] for name in absent}) for at in (0, 1))
     blank: dict[str, Any] = {name: "" for name in absent if name in ("batch", "precision")}
     blank |= {"batch_of": ""} if "batch" in absent else {}
