@@ -159,7 +159,8 @@ def _along(cells: Sequence[Cell]) -> Iterator[Group]:
 
 #: what a column of averages may be called, where runs have their number alone
 AS_RUNS = re.compile(
-    r"throughput|rate|speed|(training|train|step|epoch|total)? ?time|latency|result|images?( s)?|img s|s"
+    r"throughput|rate|speed|(images?|imgs?|samples?|sequences?|seqs?|sentences?|tokens?) (per |/ ?)?s(ec(ond)?s?)?|"
+    r"(training|train|step|epoch|total)? ?time|latency|result|images?( s)?|img s|s"
 )
 
 

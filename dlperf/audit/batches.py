@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import combinations
 
 from dlperf.audit import headings
-from dlperf.audit.cells import SECONDS, Cell, Subject, stated
+from dlperf.audit.cells import SECONDS, Cell, Subject, counted, stated
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, merged, of
 from dlperf.audit.headings import normal
 from dlperf.audit.scaling import NOISE
@@ -129,8 +129,10 @@ def _in_a_step(row: Sequence[Cell]) -> Iterator[tuple[bool, Finding | None]]:
             number = "global", number[1]  # of one device, as far as its table tells
         if not number[1] or number[0] != "global" or not rate.number:
             continue
-        batch = rate.number * one.number * SECONDS[per[1]]
-        low, high = rate.low * one.low * SECONDS[per[1]], rate.high * one.high * SECONDS[per[1]]
+        tokens = stated(rate.figure.options.get("sequence", "")) if counted(rate.figure.unit) == "tokens" else None
+        scale = SECONDS[per[1]] / (tokens or 1.0)  # of a row of so many
+        batch = rate.number * one.number * scale
+        low, high = rate.low * one.low * scale, rate.high * one.high * scale
         if not low * (1 - NOISE) <= number[1] <= high * (1 + NOISE):
             found = f"{batch:.5g}: {rate.figure.printed} times {one.figure.printed} {one.figure.unit}"
             near = 1 / FAR < batch / number[1] < FAR

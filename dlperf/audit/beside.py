@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import statistics
 from bisect import bisect_left
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from dlperf.audit.agreement import TWO, configuration, estimators_differ, is_log
@@ -32,8 +33,9 @@ def named_logs(subject: Subject) -> Iterator[Finding]:
         for log in several:
             folders.setdefault(log.figure.path.rpartition("/")[0].lower(), []).append(log)
     for one in (each for each in subject.cells if logs and each.number and not is_log(each)):
-        names = {*re.split(r"[ |,;()]+", f"{one.figure.row} {one.figure.column}".lower())} & logs.keys()
-        mine = [log for name in names for log in logs[name]]
+        words = {*re.split(r"[ |,;()]+", f"{one.figure.row} {one.figure.column}".lower())}
+        mine = [log for name in words & logs.keys() for log in logs[name]]
+        mine = mine or [log for several in logs.values() for log in several if _is_file(log, words)]
         if one.figure.quantity == "time_to_train" and not mine:
             yield from _of_folder(one, folders)
         timed = one.figure.quantity == "time_to_train" or (one.figure.quantity == "other" and not one.figure.unit)
@@ -41,6 +43,12 @@ def named_logs(subject: Subject) -> Iterator[Finding]:
             log = _in_unit(mine[0], one.figure.unit)
             if 1 / NEAR < one.number / log.number < NEAR:
                 yield from _against(one, [log])
+
+
+def _is_file(log: Cell, words: Collection[str]) -> bool:
+    """Whether a row names a log by its path, or the end of it."""
+    path = log.figure.path.lower()
+    return any("." in word and f"/{path}".endswith(f"/{word}") for word in words)
 
 
 def _of_folder(one: Cell, folders: Mapping[str, Sequence[Cell]]) -> Iterator[Finding]:
@@ -87,10 +95,26 @@ def not_in_the_log(subject: Subject) -> Iterator[Finding]:
     for one in told:
         own = [log for log in mine[id(one)] if len(claims[id(log)]) == 1]
         inside = {log.figure.path for log in own if _stands(log.number, numbers)}  # which are another cell's
+        if (odd := _mean_of_runs(one, own)) and re.search(r"\bmedian\b", subject.prose, re.IGNORECASE):
+            yield odd
         if own := [log for log in own if log.figure.path not in inside]:
             yield from _against(one, own, bool(WINDOW.search(f"{subject.prose} {one.figure.row}")))
         elif not mine[id(one)]:
             yield from _of_another_batch(one, [log for log in logs_of(one, logs) if _but_batch(log, one, alone)])
+
+
+def _mean_of_runs(one: Cell, logs: Sequence[Cell]) -> Finding | None:
+    """A figure that is the mean of the logs of its runs, by one estimator, and not their median."""
+    groups: dict[str, list[float]] = {}
+    for log in logs:
+        groups.setdefault(log.figure.estimator, []).append(log.number)
+    for several in groups.values():
+        mean, median = statistics.fmean(several), statistics.median(several)
+        if len(several) > 2 and abs(one.number / mean - 1) < SAME / 5 and abs(median / mean - 1) > SAME:
+            return of(
+                one, WARNING, f"{median:,.6g}, the median of {len(several)} logs", f"{one.figure.printed}, their mean"
+            )
+    return None
 
 
 def _stands(number: float, numbers: Sequence[float]) -> bool:

@@ -158,6 +158,7 @@ def _place_of(one: Cell) -> Hashable:
 #: what is computed is another with
 OTHER_WORK: Sequence[tuple[str, Callable[[Cell], str]]] = (
     ("length of rows", lambda rate: rate.figure.options.get("sequence", "")),
+    ("image size", lambda rate: rate.figure.options.get("image_size", "")),
     ("precision", lambda rate: rate.figure.precision),
 )
 

@@ -176,6 +176,10 @@ def _sizes(subject: Subject) -> dict[str, int]:
     return found
 
 
+#: precisions that are none of 16 bits; a log need not tell TF32
+KINDS = {"fp32": "fp32", "tf32": "", "": ""}
+
+
 def _of_windows(subject: Subject, sizes: Mapping[str, int]) -> Iterator[Finding]:
     """A figure beside the logs of its runs, against their samples over seconds: of the steps that the text states, or
     of all but some first ones."""
@@ -197,6 +201,9 @@ def _of_windows(subject: Subject, sizes: Mapping[str, int]) -> Iterator[Finding]
             whole = bool(inside) and numbers[0] <= since + each and until <= numbers[-1] + each
             made = [statistics.harmonic_mean(inside)] if whole else _totals(rates)
             held.setdefault(id(mine[0]), (mine[0], []))[1].extend((total, log) for total in made)
+            told_ = KINDS.get(mine[0].figure.precision, "half")
+            if log.precision and told_ and told_ != log.precision:
+                yield of(mine[0], WARNING, f"{mine[0].figure.precision}, as stated", f"{log.precision} in {log.file}")
     for cell, totals in held.values():
         low, high = (least(totals, key=lambda one: one[0]) for least in (min, max))
         off = max(low[0] / cell.high, cell.low / high[0], 1.0) - 1 if totals and cell.low > 0 else 0.0
@@ -209,11 +216,14 @@ def _of_windows(subject: Subject, sizes: Mapping[str, int]) -> Iterator[Finding]
 
 
 def _totals(rates: Sequence[float]) -> list[float]:
-    """Samples over seconds of all steps, and without some first ones; also the median, and what the last line has, if
-    it is of all before it."""
-    parts = [rates[skip:] for skip in SKIPPED if skip + LEAST_LINES <= len(rates)]
-    whole = [rates[-1]] if parts and abs(rates[-1] / rates[-2] - 1) < SMOOTH else []
-    return [*map(statistics.harmonic_mean, parts), statistics.median(rates), *whole] if parts else []
+    """Samples over seconds of all steps, and without some first ones, which are a warm-up where that makes them slower;
+    also the median, and what the last line has, if it is of all before it."""
+    if len(rates) < LEAST_LINES:
+        return []
+    late = statistics.harmonic_mean(rates[len(rates) // 2 :])
+    totals = [statistics.harmonic_mean(rates[skip:]) for skip in SKIPPED if skip + LEAST_LINES <= len(rates)]
+    whole = [rates[-1]] if abs(rates[-1] / rates[-2] - 1) < SMOOTH else []
+    return [late, *(one for one in totals if one * (1 + NOISE) > late), statistics.median(rates), *whole]
 
 
 def few_logs(subject: Subject) -> Iterator[Finding]:
@@ -232,6 +242,8 @@ def _of_size(rates: Sequence[Cell], one: Excerpt, sizes: Mapping[str, int] | Non
     """Those on the devices that the text above a log names, or its file's name as sizes has them; all, where neither
     does."""
     size = headings.size(one.above)[1] or (sizes or {}).get(one.file)
+    named = KINDS.get(headings.precision(one.above), "half") if headings.precision(one.above) and one.file else ""
+    rates = [cell for cell in rates if not named or KINDS.get(cell.figure.precision, "half") in (named, "")]
     return [cell for cell in rates if cell.size == size or not cell.size] if size else list(rates)
 
 

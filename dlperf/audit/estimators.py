@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 
 cache = lru_cache(maxsize=2**14)
@@ -39,3 +40,17 @@ def statistic(told: str) -> str:
     """The same of a cell that tells nothing else: `best of 200 steps`."""
     named = (name for name, words in STATISTICS if re.match(rf"({words})\b", told.strip().lower()))
     return estimator(told) or next((f"{name}_of_runs" for name in named), "")
+
+
+def footnote(lines: Sequence[str], marks: Collection[str]) -> str:
+    """The estimator that a footnote tells, of what has its marks, or of all: where no mark has another, of all only
+    that which is never right. lines: a table's title and the text with it."""
+    parts = [part for line in lines for part in re.split(r"(?<=[.;]) +(?=\\?[*†‡\[])", line)]
+    marked = [(part, re.match(r"\s*(\[\^?\w{1,3}\]|\\?\*+|[†‡§¹²³])", part)) for part in parts]
+    several = any(mark and estimator(part) for part, mark in marked)
+    for part, mark in marked:
+        mine = mark[0].strip(" \\") in marks if mark else not marks
+        told = estimator(re.split(r"[;.]\s", part)[0] if mark else part) if mine else ""
+        if told:
+            return told if told == "mean_of_rates" or mark or several else ""
+    return ""

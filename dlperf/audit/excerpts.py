@@ -20,8 +20,8 @@ _NAME = r"\b(?:[\w.]*throughput|[\w.]*ips|speed)\b"
 RATE = re.compile(
     rf"(?P<total>total\s+)?(?:(?P<unit>{UNIT})|(?P<name>{_NAME}))(?P<sign>\s*[:=]\s*|\s+)?(?P<after>{NUMBER})?", re.I
 )
-#: DeepSpeed's rate of a line, which has another of all before it
-NOW = re.compile(r"\bCurrSamplesPerSec=(\d{1,12}(?:\.\d{1,12})?)")
+#: DeepSpeed's rate of a line, which has another of all before it; that of all devices by dllogger, likewise
+NOW = re.compile(r"\b(?:CurrSamplesPerSec=|train\.total_ips[\"']?: ?)(\d{1,12}(?:\.\d{1,12})?)")
 #: of a progress bar that is full: its steps, and how many a second
 BAR = re.compile(r"\b100%.{0,200}?\b(\d{1,9})/\1 \[[^\]]{0,40}?, {0,9}(\d{1,9}(?:\.\d{1,9})?)it/s")
 #: of the last line of a Hugging Face Trainer
@@ -33,7 +33,7 @@ LOOKED = 2000
 #: of MLPerf's lines, whose rates dlperf.importlogs reads
 MLLOG = ":::MLL"
 #: a number before its unit, and what stands before that
-BEFORE = re.compile(rf"(?P<word>[A-Za-z_./]+)?[\s:=]*(?P<number>{NUMBER})\s*$")
+BEFORE = re.compile(rf"(?P<word>(?<![\w.])[A-Za-z_./]+)?[\s:=]*(?P<number>{NUMBER})\s*$")
 OF_RATES = re.compile(rf"{_NAME}|rate|perf\w*|average|avg|mean|at|total", re.IGNORECASE)
 STEP_TIME = re.compile(
     r"(?:\b(?:(?:step|iter\w*|batch)[ _-]?time|elapsed time per iteration)\b(?: \((?P<ms>ms)\))?\W{0,3}|"
@@ -63,7 +63,8 @@ class Excerpt:
     """A log in a document, or beside a table. line: its first. file: its own, if so. above: the text before it. table:
     its steps. rates: of its lines that tell one, each with its line, step and rate a second. total: the one that it
     prints of all of them. unit: of them, `time` where they are made of times. ended: whether its last line is the end
-    of the run. cut: whether dots stand for lines that were left out. read: whether its figures are known otherwise."""
+    of the run. cut: whether dots stand for lines that were left out. read: whether its figures are known otherwise.
+    precision: by what its first lines say, `fp32`, `half` or empty."""
 
     line: int
     above: str
@@ -75,6 +76,7 @@ class Excerpt:
     cut: bool
     file: str = ""
     read: bool = False
+    precision: str = ""
 
     def at(self, line: int) -> str:
         return f"{self.file}:{line}" if self.file else f"line {line}"
@@ -170,7 +172,26 @@ def _excerpt(line: int, above: str, block: Sequence[str]) -> Excerpt | None:
         unit=units.pop() if len(units) == 1 else "",
         ended=bool(ENDED.search(rest) or WHOLE.search(above)),
         cut=any(CUT.match(one) for one in block),
+        precision=_precision("\n".join(one[:2000] for one in block[:HEAD])),
     )
+
+
+#: lines of a log that tell how it was started, and of these what tells a precision
+HEAD = 200
+HALF = re.compile(
+    r"\b(?:amp|fp16|bf16|use_amp|use_fp16|mixed_precision)[\"']?\s{0,4}[:=]\s{0,4}[\"']?(?P<on>true|1|fp16|bf16|on|O[12]|"
+    r"(?P<off>false|0|off|no|none|O0))\b|\b(?:precision|dtype)[\"']?\s{0,4}[:=]\s{0,4}[\"']?(?P<name>fp32|float32|amp|fp16|"
+    r"float16|bf16|bfloat16)\b",
+    re.IGNORECASE,
+)
+
+
+def _precision(text: str) -> str:
+    found = {
+        "fp32" if one["off"] or (one["name"] or "").lower() in ("fp32", "float32") else "half"
+        for one in HALF.finditer(text)
+    }
+    return found.pop() if len(found) == 1 else ""
 
 
 def _rate(line: str) -> tuple[float, bool, str] | None:
@@ -180,7 +201,7 @@ def _rate(line: str) -> tuple[float, bool, str] | None:
         return None
     if "_per_second" in low and (whole := OF_ALL.search(line[:2000])):
         return float(whole[2]), True, f"{whole[1]}/s"
-    if "persec" in low and (now := NOW.search(line[:2000])):
+    if ("persec" in low or "total_ips" in low) and (now := NOW.search(line[:2000])):
         return float(now[1]), False, "samples/s"
     for found in RATE.finditer(line[:2000]):
         before = BEFORE.search(line[: found.start()])

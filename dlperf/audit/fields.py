@@ -136,3 +136,31 @@ def number_of(precision: str, told: str, head: str) -> str:
         return str(numbers[0])
     mine = precision not in ("fp32", "tf32")
     return str(numbers[order.index(mine)]) if len(numbers) == len(set(order)) == 2 and precision else ""
+
+
+LENGTH = re.compile(r"\bseq(?:uence)?[ _]?(?:len(?:gth)?)?\s*(?:of|=|:)?\s*(\d{2,5})\b", re.IGNORECASE)
+FEW = re.compile(r"\b(?:a |one |only )(?:single )?run\b|\bsingle run\b|\b(?:two|2) runs\b|\brun once\b", re.IGNORECASE)
+#: of a page, the pixels of its images, where they are not those of ImageNet
+SQUARE = re.compile(r"\b(\d{2,4}) ?[x×] ?\1\b(?! ?gpu)|\b(?:cifar|mnist|svhn)", re.IGNORECASE)
+#: of a title, over how many parts gradients are added up
+ACCUMULATED = re.compile(r"\baccumulat\w*(?: steps| over)?\W{0,9}(?:of |is )?(\d{1,5})\b(?![.,]\d)", re.IGNORECASE)
+
+
+@headings.cache
+def titled(title: str, notes: tuple[str, ...]) -> dict[str, str]:
+    """What a title, and the prose with it, says of all figures, as their options have it where no column does."""
+    found: dict[str, str] = {}
+    if parts := ACCUMULATED.search(title):
+        found["accumulation"] = parts[1]
+    if pixels := SQUARE.search(title):
+        found["image_size"] = pixels[1] or "32"
+    if few := FEW.search(" ".join([title, *notes])):
+        found["runs"] = "2" if re.search("two|2", few[0]) else "1"
+    return found
+
+
+@headings.cache
+def sequence(told: str) -> str:
+    """The tokens of a row that a text tells."""
+    found = LENGTH.search(told)
+    return found[1] if found else ""

@@ -26,7 +26,7 @@ NUMBERS = (
     ("micro_batch", r"micro ?-?batch( size)?|^mbs$|train micro batch size per gpu"),
     ("global_batch", r"(global|total|effective|overall|mini) ?-?(train )?(batch|bsz?\b)|^gbs$|^train batch size$"),
     ("accumulated", r"accumulated.*batch"),
-    ("accumulation", r"accum|^gas?$|^(num(ber of)? )?micro ?-?batches$"),
+    ("accumulation", r"accum|\bgrad(ient)?\.? ?acc\b|^gas?$|^(num(ber of)? )?micro ?-?batches$"),
     ("batch", r"batch(?! time)|\bbs\b|\bbsz\b"),
     ("per_node", rf"{_DEVICES}( num| count)? ?(/|per) ?(node|machine|host|server)|^n?proc(s|esses)? per node$"),
     ("nodes", rf"^({_COUNT})*n?(nodes?|machines?|hosts?|servers?|instances?)( num| number| count|s? used)?$|^nnodes$"),
@@ -78,7 +78,8 @@ QUANTITIES = (
     ("other", r"(time|latency).*speed ?-?up|throttl|other process|foreign"),
     (
         "efficiency",
-        r"efficien|\beff\b|effizienz|efficacit|eficiencia|(%|percent|share|fraction) of (the )?(linear|ideal|perfect)|"
+        r"efficien(?!t ?-?net)|\beff\b|effizienz|efficacit|eficiencia|"
+        r"(%|percent|share|fraction) of (the )?(linear|ideal|perfect)|"
         r"scal(ing|ability)\W*(%|percent|pct)|linearity",
     ),
     (
@@ -257,6 +258,12 @@ def rated(head: str) -> bool:
     """Whether a heading says that its figures are rates."""
     told = normal(head)
     return bool(UNITS.search(told)) or (bool(RATE.search(told)) and quantity(head) in ("", "other"))
+
+
+#: a heading that is of a rate whatever it says of it
+THROUGHPUT = re.compile(
+    r"^((mean|average|avg|median|total|overall|aggregate|measured|training) )?throughput\b(?!.*speed ?up)"
+)
 
 
 @cache

@@ -17,6 +17,8 @@ from dlperf.audit.scaling import NOISE
 #: of a heading, that its figures are the time of a step
 TIMED = re.compile(r"^(step|iter\w*|batch)?[ _-]?(time|seconds|duration|latency)\b")
 LEAST = 6
+#: windows of a run
+FEWEST = 3
 
 
 def rates(subject: Subject) -> Iterator[Finding]:
@@ -70,14 +72,18 @@ def windows(subject: Subject) -> Iterator[Finding]:
     parts = {name: made for name, cells in subject.tables.items() if (made := _windows(cells))}
     if len(parts) != 1 or not subject.plain or subject.prose:
         return
-    ((name, rows),) = parts.items()
-    total = sum(samples for samples, _, _ in rows) / sum(seconds for _, seconds, _ in rows)
-    mean = statistics.fmean(rate.number for _, _, rate in rows)
-    unit = counted(rows[0][2].figure.unit)
+    ((name, every),) = parts.items()
+    groups: dict[int | None, list[tuple[float, float, Cell]]] = {}
+    for part in every:
+        groups.setdefault(part[2].size, []).append(part)
+    unit = counted(every[0][2].figure.unit)
     for one in subject.rates:
-        alone = len({each.figure.row for each in subject.tables[one.figure.table]}) == 1
-        if one.figure.table == name or not alone or counted(one.figure.unit) != unit or not one.number:
+        beside = {each.figure.row for each in subject.tables[one.figure.table] if each.size == one.size}
+        rows = groups.get(one.size, ())
+        if one.figure.table == name or len(beside) > 1 or counted(one.figure.unit) != unit or len(rows) < FEWEST:
             continue
+        total = sum(samples for samples, _, _ in rows) / sum(seconds for _, seconds, _ in rows)
+        mean = statistics.fmean(rate.number for _, _, rate in rows)
         apart = one.number / total - 1
         if abs(one.number - mean) <= one.ulp and abs(apart) > NOISE / 4:
             expected = f"{total:,.6g}: samples over seconds of {len(rows)} windows"
@@ -97,7 +103,7 @@ def _windows(cells: Sequence[Cell]) -> list[tuple[float, float, Cell]]:
         seconds = [one.number for one in row if CLOCK.match(normal(one.figure.column))]
         if len(rates) == len(samples) == len(seconds) == 1 and samples[0] and seconds[0]:
             made.append((samples[0], seconds[0], rates[0]))
-    return made if len(made) == len(rows) > 2 else []
+    return made if len(made) == len(rows) >= FEWEST else []
 
 
 def long_steps(subject: Subject) -> Iterator[Finding]:

@@ -80,11 +80,11 @@ def flops(one: Cell, what: str, sequence: int) -> float | None:
     told = " ".join((figure.model, figure.system, figure.row, figure.column, figure.precision))
     if (found := _ours(figure.model, what, sequence)) is not None:
         return found if figure.options.get("image_size", "224") in ("224", "224x224") else None
-    if not one.size and not one.of_each:
-        return None
     if what == "rows" and (forward := FORWARD.get(plain(figure.model))):
         square = figure.options.get("image_size", "224") in ("224", "224x224", "224 x 224")
         return 6e9 * forward if square and not PARTLY.search(told) else None
+    if not one.size and not one.of_each:
+        return None
     size, _ = parameters(one)
     text = TEXT.search(figure.column) or TEXT.match(figure.unit)
     if not size or PARTLY.search(told) or (what == "rows" and not (sequence and text)):

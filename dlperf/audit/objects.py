@@ -48,7 +48,7 @@ def _objects(told: Any, place: str, around: Mapping[str, str], depth: int) -> It
             yield from _objects(one, f"{place}[{number}]", around, depth + 1)
     if not isinstance(told, dict):
         return
-    told = _with_steps(_with_runs(told))
+    told = {key: len(one) if _of_processes(key, one) else one for key, one in _with_steps(_with_runs(told)).items()}
     mine = {**around, **{key: _scalar(one) for key, one in told.items() if _scalar(one)}}
     nested = {key: one for key, one in told.items() if isinstance(one, dict | list) and one}
     flat = [key for key, one in nested.items() if isinstance(one, dict) and all(_scalar(each) for each in one.values())]
@@ -95,6 +95,12 @@ def _with_runs(told: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**{key: one for key, one in told.items() if key != lists[0]}, **runs}
 
 
+def _of_processes(key: str, told: Any) -> bool:
+    """Whether it is a list of those that also used the machine, of which a rule asks how many they are."""
+    return isinstance(told, list) and bool(OTHERS.search(key))
+
+
+OTHERS = re.compile(r"(other|foreign)_\w*(process|user|job)", re.IGNORECASE)
 #: of a list of numbers, that they are times of steps
 STEP_TIMES = re.compile(
     r"(all_?|raw_?)?(step|iter(ation)?|batch)s?_?(times?|seconds|secs?|durations?|latenc\w+)(_\w+)?", re.I

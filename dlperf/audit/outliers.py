@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Collection, Iterator, Sequence
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 from dlperf.audit import headings
 from dlperf.audit.cells import SECONDS, Cell, Subject
@@ -155,6 +156,34 @@ def _fits(one: Cell, before: Cell, after: Cell) -> bool:
     return low / 2 <= one.number <= high * 2
 
 
+def exchanged(subject: Subject) -> Iterator[Finding]:
+    """Of two columns of rates, a row in which one is over the other what the other is over it in all other rows."""
+    for cells in subject.tables.values():
+        columns = [several for several in _columns(cells) if several[0].figure.quantity == "throughput"]
+        for a, b in combinations(columns[:WIDE], 2):
+            beside = {one.figure.row: one for one in b}
+            pairs = [(one, beside[one.figure.row]) for one in a if one.figure.row in beside]
+            ratios = [one.number / other.number for one, other in pairs]
+            odd = [at for at, ratio in enumerate(ratios) if (ratio > 1) != (statistics.median(ratios) > 1)]
+            sizes = {each.size for pair in pairs for each in pair}  # on fewer devices another may well be ahead
+            if len(pairs) < 4 or len(odd) != 1 or len(sizes) > 1:
+                continue
+            rest = [ratio for at, ratio in enumerate(ratios) if at != odd[0]]
+            low, high = min(rest), max(rest)
+            apart = low > APART or high < 1 / APART
+            if apart and high < ALIKE * low and low / BESIDE <= 1 / ratios[odd[0]] <= high * BESIDE:
+                one, other = pairs[odd[0]]
+                expected = f"{low:.3g} to {high:.3g} times {other.figure.column}, as in all other rows"
+                found = (
+                    f"{one.figure.printed} over {other.figure.printed}: {ratios[odd[0]]:.3g}, as if they were swapped"
+                )
+                yield of(one, WARNING, expected, found)
+
+
+#: columns that are compared; times that one is over the other at least, by which these may span, and one may be off
+WIDE, APART, ALIKE, BESIDE = 10, 1.25, 1.6, 1.15
+
+
 def clocks_fall(subject: Subject) -> Iterator[Finding]:
     """A column of a device's clock, row by row of time or steps, that ends far below its highest."""
     for cells in subject.tables.values():
@@ -201,7 +230,9 @@ def loads(subject: Subject) -> Iterator[Finding]:
 
 
 CALM = re.compile(r"(none|no|false|0(\.0*)?( ?%)?|0x0+|not active|idle|gpu_idle|-|n/?a|)", re.IGNORECASE)
-LOAD = re.compile(r"(other|foreign) (processes|load|process|users|cpu)|\bsteal\b|throttl", re.IGNORECASE)
+LOAD = re.compile(
+    r"(other|foreign) (\w+ )?(processes|load|process|users|cpu)|\bsteal\b|throttl|\butil\w* before", re.IGNORECASE
+)
 
 
 RULES = (
@@ -226,6 +257,13 @@ RULES = (
         "ten times off all others, which span 30 at most (4 of 60 and 3,600), and among them in the other unit; rows "
         "of several devices or frameworks: a warning",
         units,
+    ),
+    Rule(
+        "swapped between two columns",
+        "Two systems of a table are in one proportion in all rows, not in its inverse in one.",
+        WARNING,
+        "1.25 times or more in all other rows, which span 1.6 at most, and within 15 % of these when they are swapped",
+        exchanged,
     ),
     Rule(
         "far off its neighbours",

@@ -275,7 +275,7 @@ def _tree(place: Path) -> Iterator[Subject]:
         if why or path.stat().st_size > MOST or path.name == sources.TOLD:
             continue
         suffix = path.suffix.lower()
-        if suffix in LOGS or not suffix:
+        if suffix in LOGS or not suffix or (suffix == ".json" and path.read_bytes()[:5] == b"DLLL "):
             text, over = _last_updates(path.read_bytes().decode("utf-8", "replace"))
             made = log(path, name, place.name, text)
             if made:

@@ -82,14 +82,19 @@ def _same(first: tuple[Part, Printed], second: tuple[Part, Printed], count: int)
     alone = cell.source != other.source  # as of one framework, which a file need not name
     if model_a == model_b and (configuration(cell) == configuration(other) or may_be_of(cell, other, alone)):
         return  # printed again
-    if model_a != model_b and SCHEDULE.sub("", model_a) == SCHEDULE.sub("", model_b):
-        return  # one network that was trained longer
+    if model_a != model_b and _spelt(model_a) == _spelt(model_b):
+        return  # one network that was trained longer, or is spelt in another way
     named = bool(model_a and model_b)
     if model_a != model_b and not named and not _laid_out_alike([(a[digits], b[digits]) for digits in same]):
         return  # one that does not say its model may be a summary of the other
     what = f"{count} of {len(b)} cells as in {table_a}{f' of {model_a}' if model_a else ''} ({other.where})"
     expected = f"figures of {model_b} of its own" if model_a != model_b and model_b else "figures of its own"
     yield of(cell, ERROR if model_a != model_b and named else WARNING, expected, f"the digits of {what}")
+
+
+def _spelt(model: str) -> str:
+    """A name without its schedule, signs and the v of a version."""
+    return re.sub(r"[^a-z0-9]|v(?=\d)", "", SCHEDULE.sub("", model).lower())
 
 
 def _laid_out_alike(pairs: Sequence[tuple[Cell, Cell]]) -> bool:
@@ -110,7 +115,8 @@ def repeated_digits(subject: Subject) -> Iterator[Finding]:
                 expected = f"another rate than on {before.size}"
                 yield of(one, ERROR, expected, f"{one.figure.printed} on {one.size}, the same digits")
     for cells in configurations(subject, _loosely).values():
-        yield from _alike(_telling(cells), "a rate of its own, of another system or version", subject.plain)
+        apart = [one for one in _telling(cells) if not STEPPED.search(subject.labels.get(one.figure.table, ""))]
+        yield from _alike(apart, "a rate of its own, of another system or version", subject.plain)
     for table in subject.tables.values():
         rates_ = [one for one in table if one.figure.quantity == "throughput" and one.number]
         times: dict[str, str] = {}
@@ -130,6 +136,8 @@ def _of_its_own(one: Cell) -> bool:
     return not what.startswith("steps") and " per " not in what and not CHOSEN.search(told)
 
 
+#: of a table whose rows are parts of one run
+STEPPED = re.compile(r"\b(windows?|steps?|iterations?|iter|epochs?|intervals?)\b", re.IGNORECASE)
 #: of a row or column that has one of the others' figures, or may well have it
 CHOSEN = re.compile(r"\b(median|mean|average|avg|min(imum)?|max(imum)?|best|worst|p\d\d)\b", re.IGNORECASE)
 

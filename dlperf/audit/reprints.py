@@ -194,7 +194,7 @@ def slips(subject: Subject) -> Iterator[Finding]:
     """A figure that two tables have of one thing, as far as both tell, but for one digit or the order of two."""
     if not subject.plain or len(subject.tables) < 2:
         return
-    cells = [one for one in subject.rates if not one.of_log and one.digits >= SHARP and ("." in one.figure.printed)]
+    cells = [one for one in subject.rates if not one.of_log and one.digits >= SHARP and one.size]
     printed: dict[str, set[str]] = {}
     groups: dict[Hashable, list[Cell]] = {}
     for one in cells:

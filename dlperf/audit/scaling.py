@@ -165,7 +165,8 @@ def _times(subject: Subject) -> list[Sequence[Cell]]:
 
 def _shown(one: Cell) -> str:
     printed, unit = one.figure.printed, one.figure.unit
-    return printed if unit in printed else f"{printed} {unit}"
+    told = printed if unit in printed else f"{printed} {unit}"
+    return f"{told}, {one.number:,.6g} in all," if (one.parts or 1) > 1 else told
 
 
 def _devices(one: Cell) -> str:

@@ -11,7 +11,7 @@ from dlperf.audit.tables import Table
 
 #: of a line of a log: its step, its loss, when it was written
 _STEP = re.compile(
-    r"^(\d{1,9})\s+images/sec|(?:\bEpoch:? \[\d+\] ?|^\s*)\[ *(\d{1,9})/\d+\]|"
+    r"[\"']step[\"']: ?\[\d{1,9}, ?(\d{1,9})|^(\d{1,9})\s+images/sec|(?:\bEpoch:? \[\d+\] ?|^\s*)\[ *(\d{1,9})/\d+\]|"
     r"\b(?:global[_ ]?)?(?:step|iter(?:ation)?|batch)s?\b[\"']?\s*[:=#]?\s*\[?\s*(\d{1,12})",
     re.IGNORECASE,
 )
@@ -36,7 +36,7 @@ def logged(text: str) -> Table | None:
             (
                 number,
                 (
-                    step[1] or step[2] or step[3],
+                    next(filter(None, step.groups())),
                     loss[1] if loss else "",
                     moment[1].translate(POINTS) if moment else "",
                 ),

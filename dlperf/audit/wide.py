@@ -4,13 +4,24 @@ other way round. Pure."""
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from dlperf.audit import estimators, headings, networks
 from dlperf.audit.cells import model_of
-from dlperf.audit.fields import SPREAD, first_number, number_of, pair, size_of, turned, unit_of, whole_number
+from dlperf.audit.fields import (
+    SPREAD,
+    first_number,
+    number_of,
+    pair,
+    sequence,
+    size_of,
+    titled,
+    turned,
+    unit_of,
+    whole_number,
+)
 from dlperf.audit.headings import normal
 from dlperf.audit.tables import MARK, Table
 from dlperf.figures.published import Figure, number
@@ -33,19 +44,18 @@ STEPS = re.compile(
     r"step|iter|epoch|pass\b|time|seed|run|thread|layer|\bid\b|date|year|version|rank|p-?server|parameter server",
     re.IGNORECASE,
 )
-LENGTH = re.compile(r"\bseq(?:uence)?[ _]?(?:len(?:gth)?)?\s*(?:of|=|:)?\s*(\d{2,5})\b", re.IGNORECASE)
 UNCLIPPED = re.compile(r"w/o clip|without (gradient )?clip|no clip", re.IGNORECASE)
 #: a heading of MLPerf's summary.csv, whose figures are minutes
 MLPERF = re.compile(r"accelerators_(count|per_node)|host_processors?_\w+")
 #: of a column that tells one row from the others, and nothing of what was measured
 ENTRY = re.compile(r"(public |submission |run |entry |row )?(id|entry|index|key|no\.?|#)")
+#: a list of devices
+IDS = re.compile(r"\[?\d{1,2}(, ?\d{1,2})+\]?")
+#: of a heading and its cell, that it is scaling in per cent, and the most that an efficiency has
+WHOLE = 115.0
+PERCENT = re.compile(r"\bscal(ing|ability)\b.*(%|percent|pct)")
 #: a cell of which nothing was measured
 BLANK = re.compile(r"[-–—/.?]*|n\.?/?a\.?|oom|tbd", re.IGNORECASE)
-FEW = re.compile(r"\b(?:a |one |only )(?:single )?run\b|\bsingle run\b|\b(?:two|2) runs\b|\brun once\b", re.IGNORECASE)
-#: of a page, the pixels of its images, where they are not those of ImageNet
-SQUARE = re.compile(r"\b(\d{2,4}) ?[x×] ?\1\b(?! ?gpu)|\b(?:cifar|mnist|svhn)", re.IGNORECASE)
-#: of a title, over how many parts gradients are added up
-ACCUMULATED = re.compile(r"\baccumulat\w*(?: steps| over)?\W{0,9}(?:of |is )?(\d{1,5})\b(?![.,]\d)", re.IGNORECASE)
 
 
 def figures(
@@ -93,6 +103,8 @@ class Read:
         named = "model" if mostly and NAMED.fullmatch(normal(head)) else headings.kind(head, mostly)
         if named == "devices" and len(cells) > 2 and cells == [str(number) for number in range(len(cells))]:
             return "label"  # which device it is of
+        if named == "devices" and any(IDS.fullmatch(one) for one in cells):
+            return "label"  # which devices they are
         if named == "clip" and mostly and any((first_number(one) or 0.0) > 10 for one in cells):
             named = ""  # rates of a system without it
         if named in ("batch", "devices") and mostly and headings.rated(head):
@@ -145,11 +157,23 @@ class Read:
         return found
 
     @cached_property
+    def scaled(self) -> set[int]:
+        """Columns of scaling in per cent, of which all is at most WHOLE: efficiencies, and no speedups."""
+        found = set()
+        for at, head in enumerate(self.table.head):
+            cells = [row[at] for _, row in self.table.rows[:MOST] if first_number(row[at]) is not None]
+            told = cells and all(PERCENT.search(f"{normal(head)} {cell}") for cell in cells)
+            if told and max(first_number(cell) or 0.0 for cell in cells) <= WHOLE:
+                found.add(at)
+        return found
+
+    @cached_property
     def pairs(self) -> set[int]:
         """Columns whose heading names two others, of which it is the ratio then."""
         figures_ = [at for at, kind in enumerate(self.kinds) if kind == "figure"]
         heads = tuple(self.table.head[at] for at in figures_)
         unknown = [at for at in figures_ if headings.quantity(self.table.head[at]) in ("", "other")]
+        unknown = [at for at in unknown if not headings.THROUGHPUT.search(normal(self.table.head[at]))]
         return {at for at in unknown if pair(self.table.head[at], heads)}
 
     @cached_property
@@ -266,7 +290,7 @@ class Read:
         first = normal(self.table.head[0])
         of_batches = bool(re.search(r"batch|\bbsz?\b", first)) and self.kinds[0] == "label"
         bare = headings.bare(head)
-        sized = bare and not of_batches and not STEPS.search(first)
+        sized = bare and not of_batches and not STEPS.search(first) and "0" not in self.table.head
         size = headings.size(head) if not re.fullmatch(r"\D*\d+\D?", head) else (None, whole_number(head.strip("xX ")))
         nodes, devices = size_of(told)
         if sized or (devices is None and any(size) and not re.fullmatch(r"\d+", head)):
@@ -275,12 +299,15 @@ class Read:
             nodes, devices = self.size
         quantity = "speedup" if at in self.pairs else headings.quantity(head)
         many = sized or bool(told.keys() & SIZES) or bool(self.unit) or of_batches or any(headings.batch(head))
-        if not quantity or (headings.rated(head) and quantity == "other" and headings.unit(head)):
+        of_rate = headings.unit(head) or headings.THROUGHPUT.search(normal(head))
+        if not quantity or (headings.rated(head) and quantity == "other" and of_rate):
             rate = headings.rated(head) or bool(headings.unit(printed))
             rate = rate or (many and not (self.rated or self.timed or self.of_batches or at in self.shares))
             quantity = "throughput" if rate else "time_to_train" if many and self.timed and not self.rated else "other"
+        quantity = "efficiency" if quantity == "speedup" and at in self.scaled else quantity
         words = f"{head} {told['label']}"
-        note = self._note({one.strip(" \\") for one in (told["marks"], _mark(head)) if one})
+        marks = {one.strip(" \\") for one in (told["marks"], _mark(head)) if one}
+        note = estimators.footnote((self.table.title, *self.table.notes), marks)
         model = model_of(told.get("model") or headings.model(words) or headings.model(self.title))
         precision = headings.precision(told.get("precision", "")) or headings.precision(head)
         precision = precision or headings.precision(told["label"]) or headings.precision(self.title)
@@ -322,20 +349,11 @@ class Read:
         words = headings.rest(head, self.table.title)
         return words if number in words.split() else f"{words} {number}".strip()
 
-    @cached_property
-    def titled(self) -> dict[str, str]:
-        """What the title says of all figures, where no column does."""
-        found: dict[str, str] = {}
-        if parts := ACCUMULATED.search(self.title):
-            found["accumulation"] = parts[1]
-        if pixels := SQUARE.search(self.title):
-            found["image_size"] = pixels[1] or "32"
-        if few := FEW.search(" ".join([self.title, *self.table.notes])):
-            found["runs"] = "2" if re.search("two|2", few[0]) else "1"
-        return found
-
     def _options(self, head: str, told: Mapping[str, str], precision: str) -> dict[str, str]:
-        options = {**self.titled, **{key: told[key] for key in OPTIONS if key in told}}
+        options = {
+            **titled(self.table.title, tuple(self.table.notes)),
+            **{key: told[key] for key in OPTIONS if key in told},
+        }
         if "whole_batch" in told:
             options["whole_batch"] = number_of(precision, told["whole_batch"], head)
         if params := networks.stated(told.get("params", ""), told.get("params head", "")):
@@ -344,7 +362,7 @@ class Read:
             options["over"] = "column"
         if UNCLIPPED.search(f"{head} {told['label']}"):
             options.setdefault("clip", "off")
-        if length := _length(f"{head} {self.title}"):
+        if length := sequence(f"{head} {self.title}"):
             options.setdefault("sequence", length)
         if self.inferred:
             options["task"] = "inference"
@@ -369,27 +387,6 @@ class Read:
         if not batch and not self.batched:
             return titled
         return batch, of
-
-    def _note(self, marks: Collection[str]) -> str:
-        """The estimator that a footnote tells, of what has its mark, or of all: where no mark has another, of all only
-        that which is never right."""
-        lines = (self.table.title, *self.table.notes)
-        parts = [part for line in lines for part in re.split(r"(?<=[.;]) +(?=\\?[*†‡\[])", line)]
-        marked = [(part, re.match(r"\s*(\[\^?\w{1,3}\]|\\?\*+|[†‡§¹²³])", part)) for part in parts]
-        several = any(mark and estimators.estimator(part) for part, mark in marked)
-        for part, mark in marked:
-            mine = mark[0].strip(" \\") in marks if mark else not marks
-            told = estimators.estimator(re.split(r"[;.]\s", part)[0] if mark else part) if mine else ""
-            if told:
-                return told if told == "mean_of_rates" or mark or several else ""
-        return ""
-
-
-@headings.cache
-def _length(told: str) -> str:
-    """The tokens of a row that a text tells."""
-    found = LENGTH.search(told)
-    return found[1] if found else ""
 
 
 def _mark(told: str) -> str:

@@ -63,6 +63,49 @@ H100, bf16, sequence length 4096, micro batch 4, gradient accumulation 8.
 <table><tr><th>PServer Count</th><th>3</th><th>6</th><th>10</th></tr>
 <tr><td>PaddlePaddle v2</td><td>593.4</td><td>791.3</td><td>729.7</td></tr></table>
 """,
+    "tokens in the time of a step.md": """\
+| GPUs | Global batch | Seq length | ms/iteration | tokens/s |
+|---|---|---|---|---|
+| 1 | 8 | 1024 | 188.4 | 43474 |
+| 4 | 32 | 1024 | 193.1 | 169693 |
+""",
+    "which devices ran.tsv": """\
+gpus\tgpu_count\tepochs\tbatch_size\tsamples/sec
+0\t1\t10\t4096\t9541.44
+4,5\t2\t10\t4096\t17416.75
+1,2,3,4,5\t5\t10\t4096\t39416.75
+""",
+    "columns of epochs.md": """\
+# Loss by epoch
+
+| type | 0 | 40 | 80 | 240 |
+|---|---|---|---|---|
+| fp32 | 18.20 | 7.195 | 4.01 | 2.02 |
+""",
+    "one network, spelt twice.md": """\
+## InceptionV3
+
+| GPUs | img/s |
+|---|---|
+| 1 | 131.2 |
+| 2 | 258.4 |
+| 4 | 511.7 |
+| 8 | 1013.9 |
+
+## inception3
+
+| GPUs | img/s |
+|---|---|
+| 1 | 131.2 |
+| 2 | 258.4 |
+| 4 | 511.7 |
+| 8 | 1013.9 |
+""",
+    "EfficientNet in rows.md": """\
+| 1 GPU (img/s) | ResNet-50 | EfficientNet-B0 |
+|---|---|---|
+| A100 | 1204.8 | 1631.7 |
+""",
     "a table of one row and blanks.md": """\
 | GPUs | FP32 (img/s) | AMP (img/s) |
 |---|---|---|

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dlperf.audit import reading
+from dlperf.audit import reading, tables
 from dlperf.audit.rules import audit
 from dlperf.errors import UsageError
 
@@ -171,3 +171,20 @@ def test_latencies_by_batch_are_no_steps(tmp_path: Path) -> None:
         path.write_text(f"{name},img/s\n" + "".join(f"{a},{b}\n" for a, b in zip(rows, rates, strict=True)))
         found = [one.rule for one in audit(reading.file(path))]
         assert ("warm-up in a log" in found) == (name == "step")
+
+
+def test_a_simple_table_of_restructuredtext() -> None:
+    text = """\
+Scaling
+=======
+
+====== ==================
+GPUs   Images/s
+       (global)
+====== ==================
+1      1290.4
+8      9734.8
+====== ==================
+"""
+    (table,) = tables.tables(text, ".rst")
+    assert (table.head, table.rows) == (["GPUs", "Images/s (global)"], [(8, ["1", "1290.4"]), (9, ["8", "9734.8"])])
