@@ -109,9 +109,10 @@ class Format:
     argument is of. amp: its arguments that are on with mixed precision. model: where its script trains no other.
     process: "device" where each process has one.
 
-    demands: what the head of the log or its lines have if it is one of training, by this script; else `otherwise` is
-    said. other: why it is not read by what its head tells, if so. totals: see Total. events: of a format without lines
-    of steps, figures from the numbers and texts of lines with the needle.
+    demands: what the head of the log or its lines have if it is one of training, by this script, or the model's name
+    that its path or a flag tells; else `otherwise` is said. other: why it is not read by what its head tells, if so.
+    totals: see Total. events: of a format without lines of steps, figures from the numbers and texts of lines with the
+    needle.
 
     seconds: what lines that tell seconds tell those of: the steps since the "line" before, "one" step, or one in the
     "mean" since the line before. workers: how many print rates of their own, by the log's head. clock: of lines that

@@ -16,7 +16,7 @@ from dlperf.importlogs.format import EVERY, Format, Line
 from dlperf.importlogs.lines import Match, Summed, figures
 from dlperf.importlogs.others import TRAINING, looks_like
 from dlperf.importlogs.recognise import SAMPLE, Refused, Seen, Unlike, crashed, no_training, seen, unlike
-from dlperf.importlogs.size import Size, size
+from dlperf.importlogs.size import Size, named_models, size
 from dlperf.importlogs.spans import apart, ranked, span
 from dlperf.schema import Job
 from dlperf.upstream import logs
@@ -59,7 +59,7 @@ def read(path: Path, shown: str, forms: Mapping[str, Format], named: str | None,
         quoted: list[str] = []
         for form in found.found:
             try:
-                made.append(_read(path, shown, form, found, given))
+                made.append(_read(path, shown, form, found, named, given))
             except Unlike as why:
                 quoted += [form.title] if str(why) else []
             except Refused as why:
@@ -82,7 +82,8 @@ def read(path: Path, shown: str, forms: Mapping[str, Format], named: str | None,
     raise unlike(found.head, forms.values(), quoted)
 
 
-def _read(path: Path, shown: str, form: Format, log: Seen, given: Mapping[str, str]) -> Read:
+def _read(path: Path, shown: str, form: Format, log: Seen, asked: str | None, given: Mapping[str, str]) -> Read:
+    """asked: the format that a flag names."""
     lines, name = figures(path, form), PurePath(shown).name
     if lines.empty:
         raise Unlike("quoted" if lines.quoted else "")
@@ -92,10 +93,11 @@ def _read(path: Path, shown: str, form: Format, log: Seen, given: Mapping[str, s
         if other := looks_like(log.head[:SAMPLE], TRAINING):
             raise Refused(f"it looks like the log of {other}")
         raise Refused(f"it has a sum of {form.title}, but neither its head nor a step")
-    if form.demands and not form.demands.search(f"{log.text}\n{lines.first}"):
-        raise Refused(f"it looks like {form.title}, but {form.otherwise}")
     if form.other and (other := form.other(log.text)):
         raise Refused(other)
+    named = form.model if asked and form.model else named_models(PurePath(path.absolute()), given)
+    if form.demands and not form.demands.search(f"{log.text}\n{lines.first}\n{named}"):
+        raise Refused(f"it looks like {form.title}, but {form.otherwise}")
     every = lines.log is not None and lines.log.ranks == "all"
     ranks = len({one.rank for one in lines.matches if one.rank}) if every else 0
     sized = size(form, PurePath(errors.shown(str(path.absolute()))), log.text, ranks, given)

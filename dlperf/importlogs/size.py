@@ -76,6 +76,12 @@ def of_path(path: PurePath, doubts: list[str]) -> dict[str, str]:
     return {key: values[0] for key, values in told.items()}
 
 
+def named_models(path: PurePath, given: Mapping[str, str]) -> str:
+    """Models that its path, as far as they are known, or a flag names, as figures call them."""
+    parts = [*path.parts, of_path(path, []).get("model", "")]
+    return " ".join([*(MODELS[one.lower()] for one in parts if one.lower() in MODELS), _called(given.get("model", ""))])
+
+
 def of_log(form: Format, head: str) -> dict[str, str]:
     """Of precision "single" where it tells no more than that it is no half one."""
     found = launched(head)

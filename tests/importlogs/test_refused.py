@@ -194,3 +194,45 @@ def test_copies_of_one_log_are_one_run(tmp_path):
     assert ended.stderr.count("it is empty") == 2
     found = published.read((tmp_path / "made" / "figures.csv").read_text().splitlines(keepends=True))
     assert {one.options["runs"] for one in found if one.estimator == "median_of_runs"} == {"2"}
+
+
+SIZED = {"nodes": "4", "devices_per_node": "8", "batch": "32", "precision": "fp32"}
+
+
+@pytest.mark.parametrize("asked", [{}, {"named": "tensorflow-resnet50"}, {"model": "resnet50"}])
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("I0917 12:01:00.244876 139 resnet_cifar_main.py:88] cifar10", "it tells of 'resnet_cifar'"),
+        ("468/468 - 12s - d_loss: 0.2 - g_loss: 1.3", "it tells of 'd_loss'"),
+        ("'model': {'name': 'EfficientNet', 'model_params': {}}, 'dataset': 'imagenet2012'", "it tells of 'EfficientNet'"),
+        ("python official/recommendation/ncf_keras_main.py --model_dir=/resnet", "it tells of 'ncf_keras_main.py'"),
+    ],
+)  # fmt: skip
+def test_time_history_of_another_network_or_task_is_never_read_as_resnet50(line, says, asked, tmp_path):
+    place = written(tmp_path, [*CASES["tensorflow-resnet50"][0], line])
+    assert says in refused(place, **asked, **SIZED)
+
+
+def test_time_history_is_resnet50s_where_log_path_or_flag_tells(tmp_path):
+    lines = CASES["tensorflow-resnet50"][0]
+    place = written(tmp_path, lines, "logs", "a.log")
+    assert "nothing in it tells that it is of ResNet-50; --model resnet50 says" in refused(place, **SIZED)
+    assert figures(place, model="rn50", **SIZED)[read.OURS].model == "resnet50"
+    assert figures(place, "tensorflow-resnet50", **SIZED)[read.OURS].model == "resnet50"
+    told = ["I0915 13:59:45 140 classifier_trainer.py:200] 'model': {'name': 'ResNet'}", *lines]
+    assert figures(written(tmp_path, told, "logs", "b.log"), **SIZED)[read.OURS].model == "resnet50"
+    assert figures(written(tmp_path, lines, "resnet50", "c.log"), **SIZED)[read.OURS].model == "resnet50"
+
+
+def test_lines_of_train_steps_make_time_history_berts(tmp_path):
+    both = [
+        one
+        for pair in zip(CASES["tensorflow-bert"][0], CASES["tensorflow-resnet50"][0] * 20, strict=True)
+        for one in pair
+    ]
+    place = written(tmp_path, both, name="bert_b32_fp32_1.log")
+    found = figures(place)[read.OURS]
+    assert (found.options["format"], found.model) == ("tensorflow-bert", "bert_base")
+    assert found.value == pytest.approx(CASES["tensorflow-bert"][2], rel=1e-3)
+    assert "it tells of 'Train Step: 1'" in refused(place, named="tensorflow-resnet50")
