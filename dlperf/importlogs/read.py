@@ -15,7 +15,7 @@ from dlperf.figures.published import Figure
 from dlperf.importlogs.format import EVERY, Format, Line
 from dlperf.importlogs.lines import Match, Summed, figures
 from dlperf.importlogs.others import TRAINING, looks_like
-from dlperf.importlogs.recognise import SAMPLE, Refused, Seen, Unlike, crashed, no_training, seen, unlike
+from dlperf.importlogs.recognise import SAMPLE, Refused, Seen, Unlike, Unusable, crashed, no_training, seen, unlike
 from dlperf.importlogs.size import Size, named_models, size
 from dlperf.importlogs.spans import apart, ranked, span
 from dlperf.schema import Job
@@ -56,21 +56,22 @@ def read(path: Path, shown: str, forms: Mapping[str, Format], named: str | None,
         found = seen(path, forms, named)
         made: list[Read] = []
         refused: list[Refused] = []
+        stepped: list[Format] = []
         quoted: list[str] = []
         for form in found.found:
             try:
                 made.append(_read(path, shown, form, found, named, given))
+                stepped += [form] if form.logs else []
             except Unlike as why:
                 quoted += [form.title] if str(why) else []
             except Refused as why:
                 refused.append(why)
+                stepped += [form] if form.logs and isinstance(why, Unusable) else []
     except OSError as error:
         raise Refused(f"cannot be read: {error.strerror}") from None
-    if len([one for one in made if one.form.logs]) > 1:
-        several = " and of ".join(one.form.title for one in made)
-        raise Refused(
-            f"it has lines of {several}. Choose one with --format: {', '.join(one.form.name for one in made)}"
-        )
+    if len(stepped) > 1:
+        several = " and of ".join(one.title for one in stepped)
+        raise Refused(f"it has lines of {several}. Choose one with --format: {', '.join(one.name for one in stepped)}")
     if made:
         return made[0]
     if refused:
@@ -112,7 +113,7 @@ def _read(path: Path, shown: str, form: Format, log: Seen, asked: str | None, gi
     if crash := crashed(path, form.needle):
         doubts.append(f"it ends in a crash: {crash!r}")
     if not made:
-        raise Refused(doubts[-1] if doubts else f"{name}: no figure can be made of its lines")
+        raise Unusable(doubts[-1] if doubts else f"{name}: no figure can be made of its lines")
     printed = tuple(_figure(shown, form, sized, one, doubts) for one in made)
     return Read(form, sized, printed, tuple(one.value for one in made))
 

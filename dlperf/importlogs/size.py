@@ -10,7 +10,7 @@ from pathlib import PurePath
 from dlperf.errors import whole_number
 from dlperf.importlogs.facts import TYPES, Said, argument, launched, processes, switched
 from dlperf.importlogs.format import Format
-from dlperf.importlogs.recognise import Refused
+from dlperf.importlogs.recognise import Unusable
 from dlperf.words import count
 
 #: folders of DLPerf's tree, 4n8g and bz128; of all names, what stands between underlines, dots and hyphens
@@ -101,7 +101,7 @@ def of_log(form: Format, head: str) -> dict[str, str]:
 
 
 def size(form: Format, path: PurePath, head: str, ranks: int, given: Mapping[str, str]) -> Size:
-    """ranks: how many the log's tags tell, 0 if none. Refused where all that does not suffice, or the log tells
+    """ranks: how many the log's tags tell, 0 if none. Unusable where all that does not suffice, or the log tells
     something else than is given."""
     doubts: list[str] = []
     told, placed = of_log(form, head), of_path(path, doubts)
@@ -113,14 +113,14 @@ def size(form: Format, path: PurePath, head: str, ranks: int, given: Mapping[str
     whole = shared.get("batch") == "" and not (nodes and each)  # nobody tells yet what it is divided by
     told |= shared
     if wrong := _contradicted(told, given, head):
-        raise Refused(f"{'; '.join(wrong)}. Leave out what the log tells itself, or import this log apart")
+        raise Unusable(f"{'; '.join(wrong)}. Leave out what the log tells itself, or import this log apart")
     batch = _number("batch", told, placed, given, doubts)
     precision = _precision(told, placed, given, doubts)
     known = {"nodes": nodes, "devices_per_node": each, "batch": batch, "precision": precision}
     # what follows from the others is not asked for
     follows = {"batch": whole, "devices_per_node": not nodes and "devices" in told}
     if missing := [name for name, value in known.items() if not (value or follows.get(name))]:
-        raise Refused(f"it looks like {form.title}, but {_missing(missing, told, placed)}")
+        raise Unusable(f"it looks like {form.title}, but {_missing(missing, told, placed)}")
     if not (model := _model(told, placed, given, doubts) or form.model):
         doubts.append("neither the log nor its path tells which model it is; --model names it")
     return Size(

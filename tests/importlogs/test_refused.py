@@ -236,3 +236,12 @@ def test_lines_of_train_steps_make_time_history_berts(tmp_path):
     assert (found.options["format"], found.model) == ("tensorflow-bert", "bert_base")
     assert found.value == pytest.approx(CASES["tensorflow-bert"][2], rel=1e-3)
     assert "it tells of 'Train Step: 1'" in refused(place, named="tensorflow-resnet50")
+
+
+@pytest.mark.parametrize("sizes", [{}, {"precision": "fp32"}, SIZED])
+@pytest.mark.parametrize("lines", [CASES["ngc-pytorch-resnet50"][0], CASES["ngc-pytorch-resnet50"][0][:3]])
+def test_lines_of_two_scripts_are_refused_whatever_flags_say_of_their_sizes(lines, sizes, tmp_path):
+    place = written(tmp_path, [*oneflow(), *lines], "logs", "a.log")
+    said = refused(place, **sizes)
+    assert "Choose one with --format: ngc-pytorch-resnet50, oneflow-resnet50" in said
+    assert figures(place, "oneflow-resnet50", precision="fp32")
