@@ -32,8 +32,9 @@ class Line(NamedTuple):
 
 
 class Told(NamedTuple):
-    """A publisher's figure, samples/s over all devices, and the first and last line that it is made of. doubt: what is
-    to be said of it. begun, steps: of a publisher that counts lines, the steps before the first one, and in all."""
+    """A publisher's figure, samples/s over all devices, 0 where there is none, and the first and last line that it is
+    made of. doubt: what is to be said of it. begun, steps: of a publisher that counts lines, the steps before the first
+    one, and in all."""
 
     value: float
     since: int
@@ -160,6 +161,8 @@ def labels(start: int, end: int, rounded: Callable[[float], float] = by_python) 
     """Samples over the difference of the timestamps of two steps; of a step that is told twice, the last."""
 
     def told(lines: Sequence[Line], job: Job) -> Told | None:
+        if "timestamp" not in lines[0].groups:
+            return Told(0.0, 0, 0, "its lines have no time")
         marks = {one.mark.step: one.mark for one in lines}
         if start not in marks or end not in marks:
             return None

@@ -152,7 +152,7 @@ def _of_lines(
         doubts.append(f"its rates are of one card, and were multiplied by {job.world_size}")
     theirs = form.publisher(lines, job) if form.publisher else None
     rare = not form.whole and apart([one.mark for one in lines], log) != log.every
-    if theirs and rare and theirs.doubt:
+    if theirs and theirs.value and rare and theirs.doubt:
         theirs = None  # too few lines for a publisher that counts them
     if theirs and 0 < theirs.value < math.inf:
         said = tuple(filter(None, [theirs.doubt]))
@@ -162,15 +162,14 @@ def _of_lines(
         steps = "" if form.whole or theirs.doubt else str(form.steps + (form.warmup == 0))
         made.append(Made(form.column, theirs.value, form.estimator, theirs.since, theirs.until, steps, said))
     elif form.publisher:
-        doubts.append(
-            f"{form.who} gives no figure of it: its steps {form.warmup} to {form.warmup + form.steps} are not there"
-        )
+        why = theirs.doubt if theirs else f"its steps {form.warmup} to {form.warmup + form.steps} are not there"
+        doubts.append(f"{form.who} gives no figure of it: {why}")
     ours = _ours(form, log, lines, job, name, doubts)
     if ours and _unlike_rates(log, lines, ours.value, sized, doubts):
         return []
     if ours:
         made.append(ours)
-        if theirs and abs(theirs.value / ours.value - 1) > 0.005:
+        if theirs and theirs.value and abs(theirs.value / ours.value - 1) > 0.005:
             doubts.append(f"the {form.column} is {theirs.value / ours.value - 1:+.1%} of samples over seconds")
     return made
 

@@ -1,8 +1,10 @@
 # ruff: noqa: E501 - lines of logs
 """What versions of one script print otherwise."""
 
+import re
+
 import pytest
-from invented_logs import CASES, clock, figures, seconds, written
+from invented_logs import CASES, clock, figures, oneflow, seconds, written
 
 from dlperf.importlogs import read
 from dlperf.importlogs.formats import pytorch_examples
@@ -94,3 +96,19 @@ def test_paddle_bert_with_brackets(tmp_path):
     assert found[read.OURS].value == pytest.approx(CASES["paddle-bert"][2], rel=1e-3)
     validation = "[validation_set] epoch: 1, step: 9, loss: 9.0, global ppl: 9, batch-averged ppl: 9, next_sent_acc: 0.5, speed: 900.0 steps/s"
     assert figures(written(tmp_path, [*lines[:60], validation, *lines[60:]]))[read.OURS].value == found[read.OURS].value
+
+
+@pytest.mark.parametrize("bert", [False, True])
+def test_oneflow_without_a_clock_is_read_by_the_rates_that_it_prints(bert, tmp_path):
+    """Of the 20 steps since the line before, as its rates are where it prints both."""
+    lines = oneflow(bert)
+    head, told = [line for line in lines if " = " in line], [line for line in lines if " = " not in line]
+    slow = [0.5 + 0.1 * (at % 3) for at in range(len(told))]
+    rates = [
+        re.sub(r"(samples/s|throughput): .*", rf"\1: {1024 / one:.3f}", line)
+        for line, one in zip(told, slow, strict=True)
+    ]
+    found = figures(written(tmp_path, [*head, *rates]))
+    assert list(found) == [read.OURS]
+    assert found[read.OURS].value == pytest.approx(1024 * 5 / sum(slow[1:6]), rel=1e-5)
+    assert "gives no figure of it: its lines have no time" in found[read.OURS].doubt
