@@ -45,13 +45,13 @@ class Summed:
 class Figures:
     """All that a log has of a format. quoted: whether a mail quotes lines of it, which do not count. first: its first
     line with figures. log: the first of the format's that fits a line, and the lines that it fits; totals: by
-    column."""
+    expression."""
 
     first: str = ""
     quoted: bool = False
     log: Log | None = None
     matches: list[Match] = field(default_factory=list)
-    totals: dict[str, Summed] = field(default_factory=dict)
+    totals: dict[re.Pattern[str], Summed] = field(default_factory=dict)
     events: Sequence[Event] = ()
 
     @property
@@ -115,13 +115,13 @@ def _first(form: Format, known: Sequence[Log], text: str) -> Log | None:
     return None
 
 
-def _sum(totals: dict[str, Summed], total: Total, number: int, told: Mapping[str, str]) -> None:
-    before = totals.get(total.column)
+def _sum(totals: dict[re.Pattern[str], Summed], total: Total, number: int, told: Mapping[str, str]) -> None:
+    before = totals.get(total.line)
     lines = before.lines + (before.groups != told) if before else 1
     values = before.values if before else []
     if total.several:
         values.append(told["value"])
-    totals[total.column] = Summed(total, number, told, lines, before.since if before else number, values)
+    totals[total.line] = Summed(total, number, told, lines, before.since if before else number, values)
 
 
 def _past(form: Format, found: Figures) -> bool:

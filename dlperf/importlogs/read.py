@@ -107,7 +107,9 @@ def _read(path: Path, shown: str, form: Format, log: Seen, asked: str | None, gi
         doubts.append(f"its first {logs.MOST:,} lines with figures were read")
     made = _of_lines(form, lines.log, lines.matches, sized, job, name, doubts) if lines.log else []
     workers = form.workers(log.text) if form.workers else 1
-    made += [one for total in lines.totals.values() if (one := _of_total(total, sized, job, workers))]
+    for total in lines.totals.values():
+        if (one := _of_total(total, sized, job, workers)) and one.column not in {other.column for other in made}:
+            made.append(one)
     made += [Made(*one[:6], (one[6],) if one[6] else (), one[7]) for one in lines.events]
     doubts += _unlike_totals(made)
     if crash := crashed(path, form.needle):
@@ -241,7 +243,7 @@ def _of_total(summed: Summed, sized: Size, job: Job, workers: int) -> Made | Non
         if "seconds" in groups:
             if not sized.claimed:
                 return None
-            value = job.global_batch_size * sized.claimed / float(groups["seconds"])
+            value = job.global_batch_size * sized.claimed / _seconds(groups["seconds"])
         else:
             value = total.several(list(map(float, summed.values))) if total.several else float(groups["value"])
             value *= {"all": 1, "device": job.world_size, "worker": workers, "step": job.global_batch_size}[total.of]
@@ -255,6 +257,11 @@ def _of_total(summed: Summed, sized: Size, job: Job, workers: int) -> Made | Non
     since = summed.since if total.several else summed.number
     whole = total.of == "all" and "seconds" not in groups
     return Made(total.column, value, total.estimator, since, summed.number, steps, said, whole=whole)
+
+
+def _seconds(told: str) -> float:
+    """Of 61.5 or 0:01:01.5."""
+    return sum(float(part) * 60.0**place for place, part in enumerate(reversed(told.split(":"))))
 
 
 def digits(value: float) -> str:
