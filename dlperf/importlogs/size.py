@@ -31,6 +31,8 @@ MODELS = {
     **dict.fromkeys(("bert", "bert-base", "bert_base", "bert-base-adam-training", "bert-base-uncased"), "bert_base"),
     **dict.fromkeys(("bert-large", "bert_large", "bert-large-uncased"), "bert_large"),
 }
+#: of a row, where a log that counts its batch in tokens does not tell it
+TOKENS = 128
 PRECISIONS = ("fp32", "tf32", "amp", "fp16", "bf16")
 FLAGS = {
     "nodes": "--nnodes",
@@ -209,13 +211,20 @@ def _batch(
     """The batch of a device and step, of what the log says of another; empty where it cannot be told."""
     if "batch" not in told or form.batch == "device":
         return {}
+    whole, row = whole_number(told["batch"]), whole_number(told.get("row", "")) or TOKENS
+    of_rows = told.get("row") == "0"
+    if form.batch == "tokens" and (of_rows or (whole and whole < row)):
+        if not of_rows:
+            doubts.append(f"its batch of {whole} is taken to be rows: one has {row} tokens, and in_tokens is not told")
+        return {}
     every = nodes * each if nodes and each else whole_number(told.get("devices"))
     if not every or (form.batch == "node" and not each):
         return {"batch": ""}
-    parts = {"global": every * accumulated, "node": each or 0, "tokens": 128}[form.batch]
-    whole = whole_number(told["batch"])
+    parts = {"global": every * accumulated, "node": each or 0, "tokens": row}[form.batch]
     if whole is None or whole % parts:
-        doubts.append(f"its batch of {told['batch']} is not that of {parts} equal parts")
+        tokens = f"{told['batch']} tokens is not that of whole rows of {row}"
+        said = tokens if form.batch == "tokens" else f"{told['batch']} is not that of {parts} equal parts"
+        doubts.append(f"its batch of {said}")
         return {"batch": ""}
     part = str(whole // parts)
     return {"batch": Said(part, told["batch"].at) if isinstance(told["batch"], Said) else part}

@@ -155,3 +155,26 @@ def test_a_rate_that_each_line_prints_is_held_against_the_sizes(tmp_path):
     sized = {"nodes": "1", "batch": "32", "precision": "fp32"}
     assert "its lines print" not in figures(place, devices_per_node="32", **sized)[read.OURS].doubt
     assert "its lines print 3100.5: 512" in figures(place, devices_per_node="16", **sized)[read.OURS].doubt
+
+
+@pytest.mark.parametrize(
+    ("head", "batch", "says"),
+    [
+        ("batch_size: 4096", "32", ""),
+        ("batch_size: 4096\nin_tokens: True\nmax_seq_len: 512", "8", ""),
+        ("batch_size: 32\nin_tokens: False\nmax_seq_len: 512", "32", ""),
+        ("batch_size: 256\nin_tokens: False", "256", ""),
+        ("batch_size: 32", "32", "its batch of 32 is taken to be rows: one has 128 tokens, and in_tokens is not told"),
+    ],
+)
+def test_whether_paddlenlps_batch_is_of_tokens_or_of_rows(head, batch, says, tmp_path):
+    place = written(tmp_path, [head, *CASES["paddle-bert"][0]], "4n8g", "bert_fp32.log")
+    found = figures(place)[read.OURS]
+    assert found.batch == batch
+    assert says in found.doubt
+    assert says or "its batch of" not in found.doubt
+
+
+def test_a_batch_of_tokens_that_is_of_no_whole_rows(tmp_path):
+    place = written(tmp_path, ["batch_size: 4100", *CASES["paddle-bert"][0]], "4n8g", "bert_fp32.log")
+    assert "its batch of 4100 tokens is not that of whole rows of 128" in figures(place, batch="32")[read.OURS].doubt
