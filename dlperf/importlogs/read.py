@@ -17,7 +17,7 @@ from dlperf.importlogs.lines import Match, Summed, figures
 from dlperf.importlogs.others import TRAINING, looks_like
 from dlperf.importlogs.recognise import SAMPLE, Refused, Seen, Unlike, Unusable, crashed, no_training, seen, unlike
 from dlperf.importlogs.size import Size, named_models, size
-from dlperf.importlogs.spans import apart, ranked, span
+from dlperf.importlogs.spans import Jumped, apart, ranked, span
 from dlperf.schema import Job
 from dlperf.upstream import logs
 from dlperf.words import count
@@ -166,7 +166,11 @@ def _of_lines(
     elif form.publisher:
         why = theirs.doubt if theirs else f"its steps {form.warmup} to {form.warmup + form.steps} are not there"
         doubts.append(f"{form.who} gives no figure of it: {why}")
-    ours = _ours(form, log, lines, job, name, doubts)
+    try:
+        ours = _ours(form, log, lines, job, name, doubts)
+    except Jumped as jumped:
+        doubts.append(str(jumped))
+        return [one for one in made if one.estimator == "mean_of_rates"]  # which scripts make by another clock
     if ours and _unlike_rates(log, lines, ours.value, sized, doubts):
         return []
     if ours:

@@ -8,12 +8,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from statistics import median
 
 from dlperf.catalog.script import Log
 from dlperf.importlogs.format import Format, Line
 from dlperf.schema import Job
 from dlperf.upstream import logs
 from dlperf.upstream.commands import Steps
+
+
+class Jumped(Exception):
+    """A clock that does not tell how long the steps took, and where."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +32,9 @@ class Span:
 
 
 def span(form: Format, log: Log, mine: Sequence[logs.LogLine], job: Job, name: str, doubts: list[str]) -> Span | None:
-    """After the warm-up, of the steps until they begin again; where the publisher takes all, of each such part."""
+    """After the warm-up, of the steps until they begin again; where the publisher takes all, of each such part.
+
+    Jumped where their clock is none."""
     parts = _parts(mine)
     if len(parts) > 1 and not form.whole:
         doubts.append(f"its steps begin again at line {parts[1][0].number}; what follows is left out")
@@ -52,6 +59,8 @@ def span(form: Format, log: Log, mine: Sequence[logs.LogLine], job: Job, name: s
             break
         steps = min(form.steps, marks[-1].steps - start.steps)
         window = logs.windows(marks, Steps(start.steps, steps, 1, 0), log, job.global_batch_size, name)[0]
+        if jump := _jump(marks, start, start.steps + window.steps) if log.timestamp and not form.clock else None:
+            raise Jumped(f"its clock jumps at line {jump.line}, within the steps that are timed")
         since, _, until = window.source.rpartition(":")[2].partition("-")
         spans.append(Span(window.steps, window.seconds, max(1, int(since)), int(until)))
     if not spans:
@@ -62,6 +71,19 @@ def span(form: Format, log: Log, mine: Sequence[logs.LogLine], job: Job, name: s
         spans[0].since,
         spans[-1].until,
     )
+
+
+def _jump(marks: Sequence[logs.Mark], start: logs.Mark, end: int) -> logs.Mark | None:
+    """Where, from a mark to `end` steps, the clock goes back, or forward again what it went back before: by half of
+    that, and by ten times as long as lines are apart."""
+    pairs = list(pairwise(marks))
+    usual = median(b.clock - a.clock for a, b in pairs)
+    back = max(a.clock - b.clock for a, b in pairs if a.steps < end)
+    for a, b in pairs:
+        apart = b.clock - a.clock
+        if start.steps <= a.steps < end and (apart < 0 or (back > 0 and apart > max(back / 2, 10 * usual))):
+            return b
+    return None
 
 
 def _parts(mine: Sequence[logs.LogLine]) -> list[list[logs.LogLine]]:

@@ -245,3 +245,33 @@ def test_lines_of_two_scripts_are_refused_whatever_flags_say_of_their_sizes(line
     said = refused(place, **sizes)
     assert "Choose one with --format: ngc-pytorch-resnet50, oneflow-resnet50" in said
     assert figures(place, "oneflow-resnet50", precision="fp32")
+
+
+def jumping(steps):
+    """Of NVIDIA's BERT, a step each second, these steps an hour earlier."""
+    return [
+        f"DLL 2020-09-15 {'13' if step in steps else '14'}:{step // 60:02d}:{step % 60:02d}.000 - Training Epoch: 0 Training Iteration: {step}  average_loss : 9.1"
+        for step in range(1, 141)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("steps", "line"), [(range(60, 70), 60), (range(10, 70), 70), (range(80, 200), 80), (range(100, 101), 100)]
+)
+def test_a_clock_that_jumps_within_the_steps_that_are_timed(steps, line, tmp_path):
+    said = refused(written(tmp_path, jumping(steps)))
+    assert said == f"its clock jumps at line {line}, within the steps that are timed"
+
+
+@pytest.mark.parametrize(("steps", "line"), [(range(4, 9), 4), (range(130, 200), 130)])
+def test_a_clock_that_jumps_elsewhere_is_a_doubt(steps, line, tmp_path):
+    found = figures(written(tmp_path, jumping(steps)))[read.OURS]
+    assert found.value == 1024
+    assert f"its clock goes back at line {line}" in found.doubt
+
+
+def test_rates_that_a_script_prints_are_read_though_the_clock_jumps(tmp_path):
+    lines = [line.replace("2020-09-16", "2020-09-14") for line in CASES["ngc-tensorflow1-resnet50"][0]]
+    found = figures(written(tmp_path, lines))
+    assert list(found) == ["publisher's estimator"]
+    assert "its clock jumps at line" in found["publisher's estimator"].doubt
