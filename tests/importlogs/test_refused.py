@@ -275,3 +275,15 @@ def test_rates_that_a_script_prints_are_read_though_the_clock_jumps(tmp_path):
     found = figures(written(tmp_path, lines))
     assert list(found) == ["publisher's estimator"]
     assert "its clock jumps at line" in found["publisher's estimator"].doubt
+
+
+def test_a_run_of_mlperfs_that_was_aborted_is_a_doubt(tmp_path):
+    lines = [mllog("train_samples", "50000"), mllog("run_start", "null", 2000), mllog("epoch_start", "null", 3000)]
+    lines += [mllog("throughput", "4900.0", 9000), mllog("epoch_stop", "null", 13000)]
+    ended = {one: [*lines, mllog("run_stop", "null", 62000, status=f'"{one}"')] for one in ("aborted", "success")}
+    found = figures(written(tmp_path, ended["aborted"]))
+    assert set(found) == {read.OURS, "publisher's estimator"}
+    assert all("its run_stop at line 6 tells 'aborted'" in one.doubt for one in found.values())
+    whole = figures(written(tmp_path, ended["success"]))
+    assert whole[read.OURS].value == found[read.OURS].value == 5000
+    assert all("run_stop at" not in one.doubt for one in whole.values())
