@@ -59,7 +59,7 @@ def span(form: Format, log: Log, mine: Sequence[logs.LogLine], job: Job, name: s
             break
         steps = min(form.steps, marks[-1].steps - start.steps)
         window = logs.windows(marks, Steps(start.steps, steps, 1, 0), log, job.global_batch_size, name)[0]
-        if jump := _jump(marks, start, start.steps + window.steps) if log.timestamp and not form.clock else None:
+        if back and not form.clock and (jump := _jump(marks, start, start.steps + window.steps)):
             raise Jumped(f"its clock jumps at line {jump.line}, within the steps that are timed")
         since, _, until = window.source.rpartition(":")[2].partition("-")
         spans.append(Span(window.steps, window.seconds, max(1, int(since)), int(until)))
