@@ -118,7 +118,8 @@ class Format:
     seconds: what lines that tell seconds tell those of: the steps since the "line" before, "one" step, or one in the
     "mean" since the line before. workers: how many print rates of their own, by the log's head. clock: of lines that
     tell the mean since a start too, the seconds from there, by groups and step; it counts where lines are steps
-    apart. first: where versions differ, what the script calls its first step, by the groups of the first line."""
+    apart. first: where versions differ, what the script calls its first step, by the groups of the first line. named:
+    whether the publisher takes steps by what they are called, and warmup is of a version that calls the first 0."""
 
     name: str
     title: str
@@ -149,6 +150,7 @@ class Format:
     seconds: str = "line"
     clock: Callable[[Mapping[str, str], int], float] | None = None
     first: Callable[[Mapping[str, str]], int] | None = None
+    named: bool = False
     workers: Callable[[str], int] | None = None
 
 
@@ -244,10 +246,11 @@ def from_seconds(line: Line, job: Job) -> float:
 
 
 def mean_time(start: int, end: int, after: int) -> Publisher:
-    """The global batch over the mean time of lines, of all processes as they are mixed."""
+    """The global batch over the mean time of lines, of all processes as they are mixed, of steps that the script calls
+    by more than `after`."""
 
     def told(lines: Sequence[Line], job: Job) -> Told | None:
-        counted = [one.mark for one in lines if one.mark.step > after]
+        counted = [one.mark for one in lines if int(one.groups["step"]) > after]
         used = counted[start:end]
         if len(used) < end - start:
             return None

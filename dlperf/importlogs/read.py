@@ -150,6 +150,8 @@ def _of_lines(
     if not lines:
         return []
     made: list[Made] = []
+    if form.named:
+        form = replace(form, warmup=form.warmup - log.first)
     if log.rate_of == "device" and job.world_size > 1:
         doubts.append(f"its rates are of one card, and were multiplied by {job.world_size}")
     theirs = form.publisher(lines, job) if form.publisher else None
@@ -164,7 +166,8 @@ def _of_lines(
         steps = "" if form.whole or theirs.doubt else str(form.steps + (form.warmup == 0))
         made.append(Made(form.column, theirs.value, form.estimator, theirs.since, theirs.until, steps, said))
     elif form.publisher:
-        why = theirs.doubt if theirs else f"its steps {form.warmup} to {form.warmup + form.steps} are not there"
+        start = form.warmup + log.first - 1  # as the script calls it
+        why = theirs.doubt if theirs else f"not all of its steps {start} to {start + form.steps} are told"
         doubts.append(f"{form.who} gives no figure of it: {why}")
     try:
         ours = _ours(form, log, lines, job, name, doubts)

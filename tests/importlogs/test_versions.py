@@ -1,6 +1,7 @@
 # ruff: noqa: E501 - lines of logs
 """What versions of one script print otherwise."""
 
+import math
 import re
 
 import pytest
@@ -24,6 +25,26 @@ def test_pytorch_examples_that_count_from_1(tmp_path):
     found = figures(written(tmp_path, [line(step) for step in range(1, 202, 10)], "1n1g"))
     assert found[read.OURS].value == pytest.approx(32 * 100 / (clock(131) - clock(31)), rel=1e-3)
     assert "clock goes back" not in found[read.OURS].doubt
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_dlperfs_figure_of_pytorch_examples_is_of_what_its_lines_call_their_steps(first, tmp_path):
+    """Its script counts lines of steps over 5, and takes the 21st to the 120th of them: 26 to 125."""
+
+    def line(step):
+        mean = (SLOW + clock(step)) / step
+        own = mean if step == 1 else seconds(step)
+        return f"Epoch: [0][{step - 1 + first:4d}/5004]\tTime {own:.5f} ({mean:.5f})\tData  0.001 ( 0.011)\tLoss 6.9e+00 (7.0e+00)\tAcc@1   0.78 (  0.50)"
+
+    lines = [line(step) for step in range(1, 127 - first)]
+    found = figures(written(tmp_path, lines, "1n1g"))
+    taken = [seconds(step + 1 - first) for step in range(26, 126)]
+    theirs = found["publisher's estimator"]
+    assert theirs.printed == f"{32 / (math.fsum(taken) / 100):.2f}"
+    assert (found[read.OURS].steps, theirs.doubt) == ("100", "")
+    few = figures(written(tmp_path, lines[:-1], "1n1g"))
+    assert list(few) == [read.OURS]
+    assert "not all of its steps 25 to 125 are told" in few[read.OURS].doubt
 
 
 @pytest.mark.parametrize(
