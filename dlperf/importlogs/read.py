@@ -230,8 +230,16 @@ def _ours(form: Format, log: Log, found: Sequence[Line], job: Job, name: str, do
         return None
     rough = log.timestamp == "elapsed" and not form.clock and slowest.seconds < 1000
     said = (f"the clock has whole seconds: up to {1 / slowest.seconds:.1%} off",) if rough else ()
+    if form.clock and log.timestamp and "mean" in found[0].groups:  # of all steps before, at both ends
+        off = slowest.ends * _half(found) / slowest.seconds
+        said = (f"its averages have few digits: up to {off:.1%} off",) if off > 0.001 else ()
     rate = slowest.steps * job.global_batch_size / slowest.seconds
     return Made(OURS, rate, "samples_over_seconds", slowest.since, slowest.until, str(slowest.steps), said)
+
+
+def _half(found: Sequence[Line]) -> float:
+    """Half of the last digit of the averages that lines tell."""
+    return 0.5 * 10.0 ** -max(len(one.groups["mean"].partition(".")[2]) for one in found)
 
 
 def _once(told: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -23,12 +23,14 @@ class Jumped(Exception):
 
 @dataclass(frozen=True)
 class Span:
-    """Steps of one rank that were timed, and the lines that tell."""
+    """Steps of one rank that were timed, and the lines that tell. ends: steps that were complete at its two ends, added
+    up, of all its parts."""
 
     steps: int
     seconds: float
     since: int
     until: int
+    ends: int = 0
 
 
 def span(form: Format, log: Log, mine: Sequence[logs.LogLine], job: Job, name: str, doubts: list[str]) -> Span | None:
@@ -62,7 +64,8 @@ def span(form: Format, log: Log, mine: Sequence[logs.LogLine], job: Job, name: s
         if back and not form.clock and (jump := _jump(marks, start, start.steps + window.steps)):
             raise Jumped(f"its clock jumps at line {jump.line}, within the steps that are timed")
         since, _, until = window.source.rpartition(":")[2].partition("-")
-        spans.append(Span(window.steps, window.seconds, max(1, int(since)), int(until)))
+        ends = 2 * start.steps + window.steps
+        spans.append(Span(window.steps, window.seconds, max(1, int(since)), int(until), ends))
     if not spans:
         return None
     return Span(
@@ -70,6 +73,7 @@ def span(form: Format, log: Log, mine: Sequence[logs.LogLine], job: Job, name: s
         math.fsum(one.seconds for one in spans),
         spans[0].since,
         spans[-1].until,
+        sum(one.ends for one in spans),
     )
 
 
