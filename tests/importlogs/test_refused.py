@@ -74,6 +74,8 @@ def test_other_benchmarks_of_mlperf_are_named(benchmark, tmp_path):
         ("LOG (nnet3-train[5.5]:Print():nnet-training.cc:348) Average objective", "Kaldi"),
         ("2020/09/15 14:28:56.123, Tesla V100-SXM2-16GB, 96 %, 14321 MiB, 281.12 W", "nvidia-smi"),
         ('{"bert": {"1n1g": {"average_speed": 112.67}}}', "it is JSON, not a log"),
+        ("\n".join(f"INFO:root:[Epoch 1 Batch {at}0/115] loss=0.05, lr=0.1, metrics:accuracy:0.6" for at in range(9)), "no line is of a format"),
+        ("\n".join(f"step {at}, Epoch 1, loss 12.3, Throughput 12.0 utt/s" for at in range(9)), "no line is of a format"),
         ("name,gpus,rate\nA,8,5600.0\nB,8,5700.0", "it is a table of values between commas, not a log"),
     ],
 )  # fmt: skip
