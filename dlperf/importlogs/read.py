@@ -13,7 +13,7 @@ from dlperf import errors
 from dlperf.catalog.script import Log
 from dlperf.figures.published import Figure
 from dlperf.importlogs.format import EVERY, Format, Line
-from dlperf.importlogs.lines import Match, Summed, figures
+from dlperf.importlogs.lines import Match, Summed, figures, odd, positive
 from dlperf.importlogs.others import TRAINING, looks_like
 from dlperf.importlogs.recognise import SAMPLE, Refused, Seen, Unlike, Unusable, crashed, no_training, seen, unlike
 from dlperf.importlogs.size import Size, named_models, size
@@ -78,6 +78,9 @@ def read(path: Path, shown: str, forms: Mapping[str, Format], named: str | None,
         raise refused[0]
     if no := no_training(PurePath(shown).name, found.head):
         raise Refused(no)
+    for form in found.found:
+        if what := "" if quoted else odd(path, form):
+            raise Refused(f"it looks like {form.title}, but {what}")
     if named:
         raise Refused(f"no whole line has figures as {forms[named].title} prints them")
     raise unlike(found.head, forms.values(), quoted)
@@ -105,11 +108,19 @@ def _read(path: Path, shown: str, form: Format, log: Seen, asked: str | None, gi
     job, doubts = _job(form, sized), list(sized.doubts)
     if len(lines.matches) >= logs.MOST:
         doubts.append(f"its first {logs.MOST:,} lines with figures were read")
+    told = len(doubts)
     made = _of_lines(form, lines.log, lines.matches, sized, job, name, doubts) if lines.log else []
+    if lines.matches and not made and len(doubts) == told:
+        doubts += filter(None, [odd(path, form)])
     workers = form.workers(log.text) if form.workers else 1
     for total in lines.totals.values():
         if (one := _of_total(total, sized, job, workers)) and one.column not in {other.column for other in made}:
             made.append(one)
+        number = total.groups.get("seconds") or total.groups.get("value") or ""
+        if not one and not positive(number):
+            doubts.append(f"line {total.number} tells {total.total.needle.decode()} {number[:20]}")
+    if (missing := [one for one in form.totals if one.line not in lines.totals]) and (what := odd(path, form, missing)):
+        doubts.append(what)
     made += [Made(*one[:6], (one[6],) if one[6] else (), one[7]) for one in lines.events]
     doubts += _unlike_totals(made)
     if crash := crashed(path, form.needle):

@@ -31,6 +31,7 @@ MODELS = {
     **dict.fromkeys(("bert", "bert-base", "bert_base", "bert-base-adam-training", "bert-base-uncased"), "bert_base"),
     **dict.fromkeys(("bert-large", "bert_large", "bert-large-uncased"), "bert_large"),
 }
+NUMBER = re.compile(r"[-+]?\d+")
 #: of a row, where a log that counts its batch in tokens does not tell it
 TOKENS = 128
 PRECISIONS = ("fp32", "tf32", "amp", "fp16", "bf16")
@@ -86,6 +87,16 @@ def named_models(path: PurePath, given: Mapping[str, str]) -> str:
 
 def of_log(form: Format, head: str) -> dict[str, str]:
     """Of precision "single" where it tells no more than that it is no half one."""
+    return _possible(_all_of_log(form, head))
+
+
+def _possible(told: Mapping[str, str]) -> dict[str, str]:
+    sizes = ("batch", "nodes", "devices_per_node", "devices", "accumulation", "least")
+    return {key: value for key, value in told.items() if key not in sizes or whole_number(value)}
+
+
+def _all_of_log(form: Format, head: str) -> dict[str, str]:
+    """With sizes that cannot be."""
     found = launched(head)
     if started := found.pop("processes", ""):
         found |= {"devices": started} if form.process == "device" else {}
@@ -98,15 +109,17 @@ def of_log(form: Format, head: str) -> dict[str, str]:
         found["precision"] = amp
     for told in form.told:
         found |= told(head)
-    sizes = ("batch", "nodes", "devices_per_node", "devices", "accumulation", "least")
-    return {key: value for key, value in found.items() if key not in sizes or whole_number(value)}
+    return found
 
 
 def size(form: Format, path: PurePath, head: str, ranks: int, given: Mapping[str, str]) -> Size:
     """ranks: how many the log's tags tell, 0 if none. Unusable where all that does not suffice, or the log tells
     something else than is given."""
     doubts: list[str] = []
-    told, placed = of_log(form, head), of_path(path, doubts)
+    every, placed = _all_of_log(form, head), of_path(path, doubts)
+    told = _possible(every)
+    wrong = {key: one for key, one in every.items() if key in FLAGS and key not in told and NUMBER.fullmatch(one)}
+    absurd = {key: f"{_where(one, head)} tells {_words(key)} {one[:20]}, which cannot be" for key, one in wrong.items()}
     if ranks > 1:
         told.setdefault("devices", str(ranks))
     nodes, each = _devices(told, placed, given, doubts)
@@ -114,15 +127,17 @@ def size(form: Format, path: PurePath, head: str, ranks: int, given: Mapping[str
     shared = _batch(form, told, nodes, each, accumulated, doubts)
     whole = shared.get("batch") == "" and not (nodes and each)  # nobody tells yet what it is divided by
     told |= shared
-    if wrong := _contradicted(told, given, head):
-        raise Unusable(f"{'; '.join(wrong)}. Leave out what the log tells itself, or import this log apart")
+    if against := _contradicted(told, given, head):
+        raise Unusable(f"{'; '.join(against)}. Leave out what the log tells itself, or import this log apart")
     batch = _number("batch", told, placed, given, doubts)
     precision = _precision(told, placed, given, doubts)
     known = {"nodes": nodes, "devices_per_node": each, "batch": batch, "precision": precision}
     # what follows from the others is not asked for
     follows = {"batch": whole, "devices_per_node": not nodes and "devices" in told}
     if missing := [name for name, value in known.items() if not (value or follows.get(name))]:
-        raise Unusable(f"it looks like {form.title}, but {_missing(missing, told, placed)}")
+        said = "".join(f"{absurd[one]}; " for one in missing if one in absurd)
+        raise Unusable(f"it looks like {form.title}, but {said}{_missing(missing, told | absurd, placed)}")
+    doubts += absurd.values()
     if not (model := _model(told, placed, given, doubts) or form.model):
         doubts.append("neither the log nor its path tells which model it is; --model names it")
     return Size(
@@ -262,6 +277,7 @@ def _missing(names: Sequence[str], told: Mapping[str, str], placed: Mapping[str,
         path = f", its path {placed['precision']}" if "precision" in placed else ""
         half = f"it tells of precision that it is fp32 or tf32{path}; "
     every = {"nodes": f" (of {told['devices']} devices in all)"} if "devices" in told else {}
-    wanted = [_words(name) + every.get(name, "") for name in names if not (half and name == "precision")]
+    known = {"precision"} if half else set[str]()
+    wanted = [_words(name) + every.get(name, "") for name in names if name not in known | told.keys() - {"precision"}]
     lacks = f"neither the log nor its path tells {', '.join(wanted)}; " if wanted else ""
     return f"{lacks}{half}give {', '.join(FLAGS[name] for name in names)}"

@@ -1,6 +1,8 @@
 # ruff: noqa: E501 - lines of logs
 """What is no log of training that can be read, and what is said of it."""
 
+import re
+
 import pytest
 from commands import call
 from invented_logs import CASES, figures, oneflow, refused, written
@@ -289,3 +291,65 @@ def test_a_run_of_mlperfs_that_was_aborted_is_a_doubt(tmp_path):
     whole = figures(written(tmp_path, ended["success"]))
     assert whole[read.OURS].value == found[read.OURS].value == 5000
     assert all("run_stop at" not in one.doubt for one in whole.values())
+
+
+GLUON = CASES["gluon-cv"][0]
+EPOCH = "[Epoch 0] speed: 1613 samples/sec\ttime cost: 794.1"
+
+
+@pytest.mark.parametrize("number", ["1e400", "nan", "inf", "-5917.583"])
+def test_rates_that_cannot_be_are_named_with_their_line(number, tmp_path):
+    lines = [line.replace("samples/s: 5917.583", f"samples/s: {number}") for line in oneflow()]
+    said = refused(written(tmp_path, lines))
+    assert said == f"it looks like OneFlow-Benchmark's convolutional networks, but line 5 tells samples/s: {number}"
+
+
+def test_times_that_cannot_be_are_named_with_their_line(tmp_path):
+    lines = [re.sub(r"elapse [\d.]+", "elapse 0.0000", line) for line in CASES["paddle-resnet50"][0]]
+    assert refused(written(tmp_path, lines)) == "line 1 tells elapse 0.0000"
+    lines = [re.sub(r" [\d.]+$", f" 1{'0' * 300}.0", line) for line in oneflow()]
+    assert "line 5 tells samples/s: 5917.583 100000000000... of 303 characters" in refused(written(tmp_path, lines))
+
+
+def test_rates_that_are_left_out_are_a_doubt_of_what_is_read(tmp_path):
+    lines = [re.sub(r"Speed: [\d.]+", "Speed: 0.000000", line) for line in GLUON]
+    found = figures(written(tmp_path, [*lines, EPOCH]))
+    assert list(found) == ["speed of an epoch"]
+    assert "line 1 tells Speed: 0.000000" in found["speed of an epoch"].doubt
+    assert "tells" not in figures(written(tmp_path, [*GLUON, EPOCH]))["speed of an epoch"].doubt
+
+
+def test_sums_that_cannot_be_are_a_doubt_of_what_is_read(tmp_path):
+    lines = [*CNN, "1\timages/sec: 245.6 +/- 0.0 (jitter = 0.0)\t8.1", "total images/sec: -317.29"]
+    sized = {"nodes": "1", "devices_per_node": "1", "precision": "fp32"}
+    last = figures(written(tmp_path, lines, "logs", "a.log"), **sized)["images/sec of its last line"]
+    assert "line 6 tells total images/sec: -317.29" in last.doubt
+    run = ["  Instantaneous batch size per device = 32", "  Total optimization steps = 500"]
+    run += ["{'train_runtime': 0.0, 'train_samples_per_second': 10200.5}"]
+    assert "line 3 tells train_runtime 0.0" in figures(written(tmp_path, run))["train_samples_per_second"].doubt
+
+
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        ("num_nodes = 0", "line 3 of the log ('num_nodes = 0') tells nodes 0, which cannot be; give --nnodes"),
+        ("batch_size_per_device = -256", "tells batch -256, which cannot be; give --batch-size"),
+        (f"batch_size_per_device = {'9' * 300}", f"tells batch {'9' * 20}, which cannot be; give --batch-size"),
+    ],
+)
+def test_sizes_that_cannot_be_are_named_with_their_line(told, says, tmp_path):
+    name = told.partition(" =")[0]
+    lines = ["model = resnet50", "gpu_num_per_node = 8", told, *oneflow()]
+    lines = [line for line in lines if line is told or not line.startswith(name)]
+    lines += [] if name == "num_nodes" else ["num_nodes = 4"]
+    place = tmp_path / "a.log"
+    place.write_text("\n".join(lines) + "\n")
+    assert says in refused(place, precision="fp32")
+    given = {"nodes": "4"} if name == "num_nodes" else {"batch": "32"}
+    assert says.partition(";")[0] in figures(place, precision="fp32", **given)[read.OURS].doubt
+
+
+def test_one_log_that_is_not_read_is_told_once(tmp_path):
+    place = written(tmp_path, ["hello"])
+    assert "Nothing could be read" not in call("importlogs", place).stderr
+    assert "Nothing could be read." in call("importlogs", place, written(tmp_path, ["world"], name="b.log")).stderr
