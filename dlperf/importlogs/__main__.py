@@ -64,7 +64,8 @@ def _import(arguments: Mapping[str, Any]) -> int:
         else:
             made.append(found)
     if not made:
-        print("Nothing could be read." if files else "There is no file in it.", file=sys.stderr)
+        if len(files) != 1:  # else that is said
+            print("Nothing could be read." if files else "There is no file in it.", file=sys.stderr)
         return 1
     figures = [figure for one in made for figure in one.figures] + list(runs.medians(made))
     if output:

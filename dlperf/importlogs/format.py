@@ -32,8 +32,9 @@ class Line(NamedTuple):
 
 
 class Told(NamedTuple):
-    """A publisher's figure, samples/s over all devices, and the first and last line that it is made of. doubt: what is
-    to be said of it. begun, steps: of a publisher that counts lines, the steps before the first one, and in all."""
+    """A publisher's figure, samples/s over all devices, 0 where there is none, and the first and last line that it is
+    made of. doubt: what is to be said of it. begun, steps: of a publisher that counts lines, the steps before the first
+    one, and in all."""
 
     value: float
     since: int
@@ -109,14 +110,16 @@ class Format:
     argument is of. amp: its arguments that are on with mixed precision. model: where its script trains no other.
     process: "device" where each process has one.
 
-    demands: what the head of the log or its lines have if it is one of training, by this script; else `otherwise` is
-    said. other: why it is not read by what its head tells, if so. totals: see Total. events: of a format without lines
-    of steps, figures from the numbers and texts of lines with the needle.
+    demands: what the head of the log or its lines have if it is one of training, by this script, or the model's name
+    that its path or a flag tells; else `otherwise` is said. other: why it is not read by what its head tells, if so.
+    totals: see Total. events: of a format without lines of steps, figures from the numbers and texts of lines with the
+    needle.
 
     seconds: what lines that tell seconds tell those of: the steps since the "line" before, "one" step, or one in the
     "mean" since the line before. workers: how many print rates of their own, by the log's head. clock: of lines that
     tell the mean since a start too, the seconds from there, by groups and step; it counts where lines are steps
-    apart. first: where versions differ, what the script calls its first step, by the groups of the first line."""
+    apart. first: where versions differ, what the script calls its first step, by the groups of the first line. named:
+    whether the publisher takes steps by what they are called, and warmup is of a version that calls the first 0."""
 
     name: str
     title: str
@@ -147,6 +150,7 @@ class Format:
     seconds: str = "line"
     clock: Callable[[Mapping[str, str], int], float] | None = None
     first: Callable[[Mapping[str, str]], int] | None = None
+    named: bool = False
     workers: Callable[[str], int] | None = None
 
 
@@ -159,6 +163,8 @@ def labels(start: int, end: int, rounded: Callable[[float], float] = by_python) 
     """Samples over the difference of the timestamps of two steps; of a step that is told twice, the last."""
 
     def told(lines: Sequence[Line], job: Job) -> Told | None:
+        if "timestamp" not in lines[0].groups:
+            return Told(0.0, 0, 0, "its lines have no time")
         marks = {one.mark.step: one.mark for one in lines}
         if start not in marks or end not in marks:
             return None
@@ -240,10 +246,11 @@ def from_seconds(line: Line, job: Job) -> float:
 
 
 def mean_time(start: int, end: int, after: int) -> Publisher:
-    """The global batch over the mean time of lines, of all processes as they are mixed."""
+    """The global batch over the mean time of lines, of all processes as they are mixed, of steps that the script calls
+    by more than `after`."""
 
     def told(lines: Sequence[Line], job: Job) -> Told | None:
-        counted = [one.mark for one in lines if one.mark.step > after]
+        counted = [one.mark for one in lines if int(one.groups["step"]) > after]
         used = counted[start:end]
         if len(used) < end - start:
             return None

@@ -45,13 +45,13 @@ class Summed:
 class Figures:
     """All that a log has of a format. quoted: whether a mail quotes lines of it, which do not count. first: its first
     line with figures. log: the first of the format's that fits a line, and the lines that it fits; totals: by
-    column."""
+    expression."""
 
     first: str = ""
     quoted: bool = False
     log: Log | None = None
     matches: list[Match] = field(default_factory=list)
-    totals: dict[str, Summed] = field(default_factory=dict)
+    totals: dict[re.Pattern[str], Summed] = field(default_factory=dict)
     events: Sequence[Event] = ()
 
     @property
@@ -101,6 +101,53 @@ def figures(path: Path, form: Format) -> Figures:
     return found
 
 
+#: what stands for a number in a format's expressions, and for what stands in a line instead
+NUMBER = re.compile(r"\(\?P<(rate|value|seconds|timestamp)>\[\\d\.(?:e\+)?\]\+\)")
+ANY = r"(?P<\1>[-+]?[\\w.+-]+)"
+#: bytes of a log's end, where totals stand
+TAIL = 2**14
+
+
+def odd(path: Path, form: Format, totals: Sequence[Total] = ()) -> str:
+    """The first line that fits an expression of the format, or one of these totals at its end, but for a number that is
+    none or not above 0; empty where there is none."""
+    fitting = [one.line for one in totals] or [
+        *(_log(one).line for one in form.logs),
+        *(one.line for one in form.totals),
+    ]
+    loose = [re.compile(NUMBER.sub(ANY, one.pattern), one.flags) for one in fitting if NUMBER.search(one.pattern)]
+    if totals and not any(_odd(text, loose) for text in _tail(path)):
+        return ""
+    for number, text in _texts(path, [form.needle, *(one.needle for one in form.totals)]) if loose else ():
+        if not QUOTED.match(text) and (told := _odd(text, loose)):
+            return f"line {number} tells {told}"
+    return ""
+
+
+def _odd(text: str, loose: Sequence[re.Pattern[str]]) -> str:
+    for found in filter(None, (one.search(text) for one in loose)):
+        for name, value in found.groupdict().items():
+            if name in ("rate", "value", "seconds", "timestamp") and value and not positive(value):
+                short = value if len(value) <= 20 else f"{value[:12]}... of {len(value)} characters"
+                before = re.split(r", |\s\s|\t", text[max(0, found.start(name) - 30) : found.start(name)].rstrip())[-1]
+                return f"{before} {short}"
+    return ""
+
+
+def _tail(path: Path) -> list[str]:
+    with open(path, "rb") as file:
+        file.seek(max(0, file.seek(0, 2) - TAIL))
+        return file.read(TAIL).decode("utf-8", "replace").splitlines()
+
+
+def positive(value: str) -> bool:
+    """Whether it is a number above 0 that can be a rate or a time, or a time of the day."""
+    try:
+        return not re.fullmatch(r"[-+\w.]+", value) or 0 < float(value) < logs.BEYOND
+    except ValueError:
+        return False
+
+
 def _twice(found: Figures, one: Match) -> bool:
     """Whether the line before says the same, as where two loggers write."""
     alone = found.log is not None and found.log.ranks == "one"
@@ -115,13 +162,13 @@ def _first(form: Format, known: Sequence[Log], text: str) -> Log | None:
     return None
 
 
-def _sum(totals: dict[str, Summed], total: Total, number: int, told: Mapping[str, str]) -> None:
-    before = totals.get(total.column)
+def _sum(totals: dict[re.Pattern[str], Summed], total: Total, number: int, told: Mapping[str, str]) -> None:
+    before = totals.get(total.line)
     lines = before.lines + (before.groups != told) if before else 1
     values = before.values if before else []
     if total.several:
         values.append(told["value"])
-    totals[total.column] = Summed(total, number, told, lines, before.since if before else number, values)
+    totals[total.line] = Summed(total, number, told, lines, before.since if before else number, values)
 
 
 def _past(form: Format, found: Figures) -> bool:

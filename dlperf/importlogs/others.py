@@ -101,6 +101,10 @@ def source(text: bytes) -> str:
     return "a page in Markdown" if text.count(b"```") > 1 and len(HEADINGS.findall(text)) > 2 else ""
 
 
+#: of a value between commas
+NAME = re.compile(rb"(?:^|,) ?([A-Za-z_]\w*)(?:[=: ])")
+
+
 def kind(text: bytes) -> str:
     """What a file is that is no text of lines; empty where it may be a log."""
     if text.lstrip()[:1] in (b"{", b"["):
@@ -109,5 +113,9 @@ def kind(text: bytes) -> str:
         except (ValueError, RecursionError):
             return ""
         return "JSON"
-    commas = [line.count(b",") for line in text.splitlines()[:10]]
+    lines = text.splitlines()[:10]
+    commas = [line.count(b",") for line in lines]
+    names = {tuple(NAME.findall(line)) for line in lines}
+    if len(names) == 1 and len(names.pop()) > 1:
+        return ""  # each value has its name, as logs have them
     return "a table of values between commas" if len(commas) > 2 and min(commas) == max(commas) > 1 else ""

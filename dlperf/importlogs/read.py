@@ -13,11 +13,11 @@ from dlperf import errors
 from dlperf.catalog.script import Log
 from dlperf.figures.published import Figure
 from dlperf.importlogs.format import EVERY, Format, Line
-from dlperf.importlogs.lines import Match, Summed, figures
+from dlperf.importlogs.lines import Match, Summed, figures, odd, positive
 from dlperf.importlogs.others import TRAINING, looks_like
-from dlperf.importlogs.recognise import SAMPLE, Refused, Seen, Unlike, crashed, no_training, seen, unlike
-from dlperf.importlogs.size import Size, size
-from dlperf.importlogs.spans import apart, ranked, span
+from dlperf.importlogs.recognise import SAMPLE, Refused, Seen, Unlike, Unusable, crashed, no_training, seen, unlike
+from dlperf.importlogs.size import Size, named_models, size
+from dlperf.importlogs.spans import Jumped, apart, ranked, span
 from dlperf.schema import Job
 from dlperf.upstream import logs
 from dlperf.words import count
@@ -56,33 +56,38 @@ def read(path: Path, shown: str, forms: Mapping[str, Format], named: str | None,
         found = seen(path, forms, named)
         made: list[Read] = []
         refused: list[Refused] = []
+        stepped: list[Format] = []
         quoted: list[str] = []
         for form in found.found:
             try:
-                made.append(_read(path, shown, form, found, given))
+                made.append(_read(path, shown, form, found, named, given))
+                stepped += [form] if form.logs else []
             except Unlike as why:
                 quoted += [form.title] if str(why) else []
             except Refused as why:
                 refused.append(why)
+                stepped += [form] if form.logs and isinstance(why, Unusable) else []
     except OSError as error:
         raise Refused(f"cannot be read: {error.strerror}") from None
-    if len([one for one in made if one.form.logs]) > 1:
-        several = " and of ".join(one.form.title for one in made)
-        raise Refused(
-            f"it has lines of {several}. Choose one with --format: {', '.join(one.form.name for one in made)}"
-        )
+    if len(stepped) > 1:
+        several = " and of ".join(one.title for one in stepped)
+        raise Refused(f"it has lines of {several}. Choose one with --format: {', '.join(one.name for one in stepped)}")
     if made:
         return made[0]
     if refused:
         raise refused[0]
     if no := no_training(PurePath(shown).name, found.head):
         raise Refused(no)
+    for form in found.found:
+        if what := "" if quoted else odd(path, form):
+            raise Refused(f"it looks like {form.title}, but {what}")
     if named:
         raise Refused(f"no whole line has figures as {forms[named].title} prints them")
     raise unlike(found.head, forms.values(), quoted)
 
 
-def _read(path: Path, shown: str, form: Format, log: Seen, given: Mapping[str, str]) -> Read:
+def _read(path: Path, shown: str, form: Format, log: Seen, asked: str | None, given: Mapping[str, str]) -> Read:
+    """asked: the format that a flag names."""
     lines, name = figures(path, form), PurePath(shown).name
     if lines.empty:
         raise Unlike("quoted" if lines.quoted else "")
@@ -92,25 +97,36 @@ def _read(path: Path, shown: str, form: Format, log: Seen, given: Mapping[str, s
         if other := looks_like(log.head[:SAMPLE], TRAINING):
             raise Refused(f"it looks like the log of {other}")
         raise Refused(f"it has a sum of {form.title}, but neither its head nor a step")
-    if form.demands and not form.demands.search(f"{log.text}\n{lines.first}"):
-        raise Refused(f"it looks like {form.title}, but {form.otherwise}")
     if form.other and (other := form.other(log.text)):
         raise Refused(other)
+    named = form.model if asked and form.model else named_models(PurePath(path.absolute()), given)
+    if form.demands and not form.demands.search(f"{log.text}\n{lines.first}\n{named}"):
+        raise Refused(f"it looks like {form.title}, but {form.otherwise}")
     every = lines.log is not None and lines.log.ranks == "all"
     ranks = len({one.rank for one in lines.matches if one.rank}) if every else 0
     sized = size(form, PurePath(errors.shown(str(path.absolute()))), log.text, ranks, given)
     job, doubts = _job(form, sized), list(sized.doubts)
     if len(lines.matches) >= logs.MOST:
         doubts.append(f"its first {logs.MOST:,} lines with figures were read")
+    told = len(doubts)
     made = _of_lines(form, lines.log, lines.matches, sized, job, name, doubts) if lines.log else []
+    if lines.matches and not made and len(doubts) == told:
+        doubts += filter(None, [odd(path, form)])
     workers = form.workers(log.text) if form.workers else 1
-    made += [one for total in lines.totals.values() if (one := _of_total(total, sized, job, workers))]
+    for total in lines.totals.values():
+        if (one := _of_total(total, sized, job, workers)) and one.column not in {other.column for other in made}:
+            made.append(one)
+        number = total.groups.get("seconds") or total.groups.get("value") or ""
+        if not one and not positive(number):
+            doubts.append(f"line {total.number} tells {total.total.needle.decode()} {number[:20]}")
+    if (missing := [one for one in form.totals if one.line not in lines.totals]) and (what := odd(path, form, missing)):
+        doubts.append(what)
     made += [Made(*one[:6], (one[6],) if one[6] else (), one[7]) for one in lines.events]
     doubts += _unlike_totals(made)
     if crash := crashed(path, form.needle):
         doubts.append(f"it ends in a crash: {crash!r}")
     if not made:
-        raise Refused(doubts[-1] if doubts else f"{name}: no figure can be made of its lines")
+        raise Unusable(doubts[-1] if doubts else f"{name}: no figure can be made of its lines")
     printed = tuple(_figure(shown, form, sized, one, doubts) for one in made)
     return Read(form, sized, printed, tuple(one.value for one in made))
 
@@ -145,11 +161,13 @@ def _of_lines(
     if not lines:
         return []
     made: list[Made] = []
+    if form.named:
+        form = replace(form, warmup=form.warmup - log.first)
     if log.rate_of == "device" and job.world_size > 1:
         doubts.append(f"its rates are of one card, and were multiplied by {job.world_size}")
     theirs = form.publisher(lines, job) if form.publisher else None
     rare = not form.whole and apart([one.mark for one in lines], log) != log.every
-    if theirs and rare and theirs.doubt:
+    if theirs and theirs.value and rare and theirs.doubt:
         theirs = None  # too few lines for a publisher that counts them
     if theirs and 0 < theirs.value < math.inf:
         said = tuple(filter(None, [theirs.doubt]))
@@ -159,15 +177,19 @@ def _of_lines(
         steps = "" if form.whole or theirs.doubt else str(form.steps + (form.warmup == 0))
         made.append(Made(form.column, theirs.value, form.estimator, theirs.since, theirs.until, steps, said))
     elif form.publisher:
-        doubts.append(
-            f"{form.who} gives no figure of it: its steps {form.warmup} to {form.warmup + form.steps} are not there"
-        )
-    ours = _ours(form, log, lines, job, name, doubts)
+        start = form.warmup + log.first - 1  # as the script calls it
+        why = theirs.doubt if theirs else f"not all of its steps {start} to {start + form.steps} are told"
+        doubts.append(f"{form.who} gives no figure of it: {why}")
+    try:
+        ours = _ours(form, log, lines, job, name, doubts)
+    except Jumped as jumped:
+        doubts.append(str(jumped))
+        return [one for one in made if one.estimator == "mean_of_rates"]  # which scripts make by another clock
     if ours and _unlike_rates(log, lines, ours.value, sized, doubts):
         return []
     if ours:
         made.append(ours)
-        if theirs and abs(theirs.value / ours.value - 1) > 0.005:
+        if theirs and theirs.value and abs(theirs.value / ours.value - 1) > 0.005:
             doubts.append(f"the {form.column} is {theirs.value / ours.value - 1:+.1%} of samples over seconds")
     return made
 
@@ -219,8 +241,16 @@ def _ours(form: Format, log: Log, found: Sequence[Line], job: Job, name: str, do
         return None
     rough = log.timestamp == "elapsed" and not form.clock and slowest.seconds < 1000
     said = (f"the clock has whole seconds: up to {1 / slowest.seconds:.1%} off",) if rough else ()
+    if form.clock and log.timestamp and "mean" in found[0].groups:  # of all steps before, at both ends
+        off = slowest.ends * _half(found) / slowest.seconds
+        said = (f"its averages have few digits: up to {off:.1%} off",) if off > 0.001 else ()
     rate = slowest.steps * job.global_batch_size / slowest.seconds
     return Made(OURS, rate, "samples_over_seconds", slowest.since, slowest.until, str(slowest.steps), said)
+
+
+def _half(found: Sequence[Line]) -> float:
+    """Half of the last digit of the averages that lines tell."""
+    return 0.5 * 10.0 ** -max(len(one.groups["mean"].partition(".")[2]) for one in found)
 
 
 def _once(told: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -239,7 +269,7 @@ def _of_total(summed: Summed, sized: Size, job: Job, workers: int) -> Made | Non
         if "seconds" in groups:
             if not sized.claimed:
                 return None
-            value = job.global_batch_size * sized.claimed / float(groups["seconds"])
+            value = job.global_batch_size * sized.claimed / _seconds(groups["seconds"])
         else:
             value = total.several(list(map(float, summed.values))) if total.several else float(groups["value"])
             value *= {"all": 1, "device": job.world_size, "worker": workers, "step": job.global_batch_size}[total.of]
@@ -253,6 +283,11 @@ def _of_total(summed: Summed, sized: Size, job: Job, workers: int) -> Made | Non
     since = summed.since if total.several else summed.number
     whole = total.of == "all" and "seconds" not in groups
     return Made(total.column, value, total.estimator, since, summed.number, steps, said, whole=whole)
+
+
+def _seconds(told: str) -> float:
+    """Of 61.5 or 0:01:01.5."""
+    return sum(float(part) * 60.0**place for place, part in enumerate(reversed(told.split(":"))))
 
 
 def digits(value: float) -> str:

@@ -73,6 +73,10 @@ class Refused(Exception):
     """A log that is not read, and why."""
 
 
+class Unusable(Refused):
+    """A log that has lines of a format, but no figure of them: too few, or of a size that nobody tells."""
+
+
 class Unlike(Refused):
     """A log without a line of the format that it was tried as, but ones that it quotes."""
 

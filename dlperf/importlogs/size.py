@@ -10,7 +10,7 @@ from pathlib import PurePath
 from dlperf.errors import whole_number
 from dlperf.importlogs.facts import TYPES, Said, argument, launched, processes, switched
 from dlperf.importlogs.format import Format
-from dlperf.importlogs.recognise import Refused
+from dlperf.importlogs.recognise import Unusable
 from dlperf.words import count
 
 #: folders of DLPerf's tree, 4n8g and bz128; of all names, what stands between underlines, dots and hyphens
@@ -31,6 +31,9 @@ MODELS = {
     **dict.fromkeys(("bert", "bert-base", "bert_base", "bert-base-adam-training", "bert-base-uncased"), "bert_base"),
     **dict.fromkeys(("bert-large", "bert_large", "bert-large-uncased"), "bert_large"),
 }
+NUMBER = re.compile(r"[-+]?\d+")
+#: of a row, where a log that counts its batch in tokens does not tell it
+TOKENS = 128
 PRECISIONS = ("fp32", "tf32", "amp", "fp16", "bf16")
 FLAGS = {
     "nodes": "--nnodes",
@@ -76,8 +79,24 @@ def of_path(path: PurePath, doubts: list[str]) -> dict[str, str]:
     return {key: values[0] for key, values in told.items()}
 
 
+def named_models(path: PurePath, given: Mapping[str, str]) -> str:
+    """Models that its path, as far as they are known, or a flag names, as figures call them."""
+    parts = [*path.parts, of_path(path, []).get("model", "")]
+    return " ".join([*(MODELS[one.lower()] for one in parts if one.lower() in MODELS), _called(given.get("model", ""))])
+
+
 def of_log(form: Format, head: str) -> dict[str, str]:
     """Of precision "single" where it tells no more than that it is no half one."""
+    return _possible(_all_of_log(form, head))
+
+
+def _possible(told: Mapping[str, str]) -> dict[str, str]:
+    sizes = ("batch", "nodes", "devices_per_node", "devices", "accumulation", "least")
+    return {key: value for key, value in told.items() if key not in sizes or whole_number(value)}
+
+
+def _all_of_log(form: Format, head: str) -> dict[str, str]:
+    """With sizes that cannot be."""
     found = launched(head)
     if started := found.pop("processes", ""):
         found |= {"devices": started} if form.process == "device" else {}
@@ -90,15 +109,17 @@ def of_log(form: Format, head: str) -> dict[str, str]:
         found["precision"] = amp
     for told in form.told:
         found |= told(head)
-    sizes = ("batch", "nodes", "devices_per_node", "devices", "accumulation", "least")
-    return {key: value for key, value in found.items() if key not in sizes or whole_number(value)}
+    return found
 
 
 def size(form: Format, path: PurePath, head: str, ranks: int, given: Mapping[str, str]) -> Size:
-    """ranks: how many the log's tags tell, 0 if none. Refused where all that does not suffice, or the log tells
+    """ranks: how many the log's tags tell, 0 if none. Unusable where all that does not suffice, or the log tells
     something else than is given."""
     doubts: list[str] = []
-    told, placed = of_log(form, head), of_path(path, doubts)
+    every, placed = _all_of_log(form, head), of_path(path, doubts)
+    told = _possible(every)
+    wrong = {key: one for key, one in every.items() if key in FLAGS and key not in told and NUMBER.fullmatch(one)}
+    absurd = {key: f"{_where(one, head)} tells {_words(key)} {one[:20]}, which cannot be" for key, one in wrong.items()}
     if ranks > 1:
         told.setdefault("devices", str(ranks))
     nodes, each = _devices(told, placed, given, doubts)
@@ -106,15 +127,17 @@ def size(form: Format, path: PurePath, head: str, ranks: int, given: Mapping[str
     shared = _batch(form, told, nodes, each, accumulated, doubts)
     whole = shared.get("batch") == "" and not (nodes and each)  # nobody tells yet what it is divided by
     told |= shared
-    if wrong := _contradicted(told, given, head):
-        raise Refused(f"{'; '.join(wrong)}. Leave out what the log tells itself, or import this log apart")
+    if against := _contradicted(told, given, head):
+        raise Unusable(f"{'; '.join(against)}. Leave out what the log tells itself, or import this log apart")
     batch = _number("batch", told, placed, given, doubts)
     precision = _precision(told, placed, given, doubts)
     known = {"nodes": nodes, "devices_per_node": each, "batch": batch, "precision": precision}
     # what follows from the others is not asked for
     follows = {"batch": whole, "devices_per_node": not nodes and "devices" in told}
     if missing := [name for name, value in known.items() if not (value or follows.get(name))]:
-        raise Refused(f"it looks like {form.title}, but {_missing(missing, told, placed)}")
+        said = "".join(f"{absurd[one]}; " for one in missing if one in absurd)
+        raise Unusable(f"it looks like {form.title}, but {said}{_missing(missing, told | absurd, placed)}")
+    doubts += absurd.values()
     if not (model := _model(told, placed, given, doubts) or form.model):
         doubts.append("neither the log nor its path tells which model it is; --model names it")
     return Size(
@@ -203,13 +226,20 @@ def _batch(
     """The batch of a device and step, of what the log says of another; empty where it cannot be told."""
     if "batch" not in told or form.batch == "device":
         return {}
+    whole, row = whole_number(told["batch"]), whole_number(told.get("row", "")) or TOKENS
+    of_rows = told.get("row") == "0"
+    if form.batch == "tokens" and (of_rows or (whole and whole < row)):
+        if not of_rows:
+            doubts.append(f"its batch of {whole} is taken to be rows: one has {row} tokens, and in_tokens is not told")
+        return {}
     every = nodes * each if nodes and each else whole_number(told.get("devices"))
     if not every or (form.batch == "node" and not each):
         return {"batch": ""}
-    parts = {"global": every * accumulated, "node": each or 0, "tokens": 128}[form.batch]
-    whole = whole_number(told["batch"])
+    parts = {"global": every * accumulated, "node": each or 0, "tokens": row}[form.batch]
     if whole is None or whole % parts:
-        doubts.append(f"its batch of {told['batch']} is not that of {parts} equal parts")
+        tokens = f"{told['batch']} tokens is not that of whole rows of {row}"
+        said = tokens if form.batch == "tokens" else f"{told['batch']} is not that of {parts} equal parts"
+        doubts.append(f"its batch of {said}")
         return {"batch": ""}
     part = str(whole // parts)
     return {"batch": Said(part, told["batch"].at) if isinstance(told["batch"], Said) else part}
@@ -247,6 +277,7 @@ def _missing(names: Sequence[str], told: Mapping[str, str], placed: Mapping[str,
         path = f", its path {placed['precision']}" if "precision" in placed else ""
         half = f"it tells of precision that it is fp32 or tf32{path}; "
     every = {"nodes": f" (of {told['devices']} devices in all)"} if "devices" in told else {}
-    wanted = [_words(name) + every.get(name, "") for name in names if not (half and name == "precision")]
+    known = {"precision"} if half else set[str]()
+    wanted = [_words(name) + every.get(name, "") for name in names if name not in known | told.keys() - {"precision"}]
     lacks = f"neither the log nor its path tells {', '.join(wanted)}; " if wanted else ""
     return f"{lacks}{half}give {', '.join(FLAGS[name] for name in names)}"

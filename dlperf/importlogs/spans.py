@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from statistics import median
 
 from dlperf.catalog.script import Log
 from dlperf.importlogs.format import Format, Line
@@ -16,18 +17,26 @@ from dlperf.upstream import logs
 from dlperf.upstream.commands import Steps
 
 
+class Jumped(Exception):
+    """A clock that does not tell how long the steps took, and where."""
+
+
 @dataclass(frozen=True)
 class Span:
-    """Steps of one rank that were timed, and the lines that tell."""
+    """Steps of one rank that were timed, and the lines that tell. ends: steps that were complete at its two ends, added
+    up, of all its parts."""
 
     steps: int
     seconds: float
     since: int
     until: int
+    ends: int = 0
 
 
 def span(form: Format, log: Log, mine: Sequence[logs.LogLine], job: Job, name: str, doubts: list[str]) -> Span | None:
-    """After the warm-up, of the steps until they begin again; where the publisher takes all, of each such part."""
+    """After the warm-up, of the steps until they begin again; where the publisher takes all, of each such part.
+
+    Jumped where their clock is none."""
     parts = _parts(mine)
     if len(parts) > 1 and not form.whole:
         doubts.append(f"its steps begin again at line {parts[1][0].number}; what follows is left out")
@@ -52,8 +61,11 @@ def span(form: Format, log: Log, mine: Sequence[logs.LogLine], job: Job, name: s
             break
         steps = min(form.steps, marks[-1].steps - start.steps)
         window = logs.windows(marks, Steps(start.steps, steps, 1, 0), log, job.global_batch_size, name)[0]
+        if back and not form.clock and (jump := _jump(marks, start, start.steps + window.steps)):
+            raise Jumped(f"its clock jumps at line {jump.line}, within the steps that are timed")
         since, _, until = window.source.rpartition(":")[2].partition("-")
-        spans.append(Span(window.steps, window.seconds, max(1, int(since)), int(until)))
+        ends = 2 * start.steps + window.steps
+        spans.append(Span(window.steps, window.seconds, max(1, int(since)), int(until), ends))
     if not spans:
         return None
     return Span(
@@ -61,7 +73,21 @@ def span(form: Format, log: Log, mine: Sequence[logs.LogLine], job: Job, name: s
         math.fsum(one.seconds for one in spans),
         spans[0].since,
         spans[-1].until,
+        sum(one.ends for one in spans),
     )
+
+
+def _jump(marks: Sequence[logs.Mark], start: logs.Mark, end: int) -> logs.Mark | None:
+    """Where, from a mark to `end` steps, the clock goes back, or forward again what it went back before: by half of
+    that, and by ten times as long as lines are apart."""
+    pairs = list(pairwise(marks))
+    usual = median(b.clock - a.clock for a, b in pairs)
+    back = max(a.clock - b.clock for a, b in pairs if a.steps < end)
+    for a, b in pairs:
+        apart = b.clock - a.clock
+        if start.steps <= a.steps < end and (apart < 0 or (back > 0 and apart > max(back / 2, 10 * usual))):
+            return b
+    return None
 
 
 def _parts(mine: Sequence[logs.LogLine]) -> list[list[logs.LogLine]]:

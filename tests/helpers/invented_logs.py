@@ -193,7 +193,7 @@ CASES = {
 }  # fmt: skip
 
 
-def refused(path, **sizes):
+def refused(path, named=None, **sizes):
     with pytest.raises(Refused) as why:
-        figures(path, **sizes)
+        figures(path, named, **sizes)
     return str(why.value)

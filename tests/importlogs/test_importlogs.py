@@ -75,6 +75,10 @@ def test_what_a_log_sums_up_itself(tmp_path):
     found = figures(written(tmp_path, hf))
     assert found[read.OURS].value == 1024 * 2 * 500 / 100
     assert found["train_samples_per_second"].value == 10200.5
+    metrics = ["  train_runtime            = 1:01:01.25", "  train_samples_per_second =    10200.5"]
+    found = figures(written(tmp_path, [*hf[:-1], *metrics]))
+    assert found[read.OURS].value == pytest.approx(1024 * 2 * 500 / 3661.25)
+    assert figures(written(tmp_path, [*hf, *metrics]))[read.OURS].value == 1024 * 2 * 500 / 100
 
 
 def test_mllog(tmp_path):

@@ -1,6 +1,8 @@
 # ruff: noqa: E501 - lines of logs
 """What is no log of training that can be read, and what is said of it."""
 
+import re
+
 import pytest
 from commands import call
 from invented_logs import CASES, figures, oneflow, refused, written
@@ -74,6 +76,8 @@ def test_other_benchmarks_of_mlperf_are_named(benchmark, tmp_path):
         ("LOG (nnet3-train[5.5]:Print():nnet-training.cc:348) Average objective", "Kaldi"),
         ("2020/09/15 14:28:56.123, Tesla V100-SXM2-16GB, 96 %, 14321 MiB, 281.12 W", "nvidia-smi"),
         ('{"bert": {"1n1g": {"average_speed": 112.67}}}', "it is JSON, not a log"),
+        ("\n".join(f"INFO:root:[Epoch 1 Batch {at}0/115] loss=0.05, lr=0.1, metrics:accuracy:0.6" for at in range(9)), "no line is of a format"),
+        ("\n".join(f"step {at}, Epoch 1, loss 12.3, Throughput 12.0 utt/s" for at in range(9)), "no line is of a format"),
         ("name,gpus,rate\nA,8,5600.0\nB,8,5700.0", "it is a table of values between commas, not a log"),
     ],
 )  # fmt: skip
@@ -194,3 +198,158 @@ def test_copies_of_one_log_are_one_run(tmp_path):
     assert ended.stderr.count("it is empty") == 2
     found = published.read((tmp_path / "made" / "figures.csv").read_text().splitlines(keepends=True))
     assert {one.options["runs"] for one in found if one.estimator == "median_of_runs"} == {"2"}
+
+
+SIZED = {"nodes": "4", "devices_per_node": "8", "batch": "32", "precision": "fp32"}
+
+
+@pytest.mark.parametrize("asked", [{}, {"named": "tensorflow-resnet50"}, {"model": "resnet50"}])
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("I0917 12:01:00.244876 139 resnet_cifar_main.py:88] cifar10", "it tells of 'resnet_cifar'"),
+        ("468/468 - 12s - d_loss: 0.2 - g_loss: 1.3", "it tells of 'd_loss'"),
+        ("'model': {'name': 'EfficientNet', 'model_params': {}}, 'dataset': 'imagenet2012'", "it tells of 'EfficientNet'"),
+        ("python official/recommendation/ncf_keras_main.py --model_dir=/resnet", "it tells of 'ncf_keras_main.py'"),
+    ],
+)  # fmt: skip
+def test_time_history_of_another_network_or_task_is_never_read_as_resnet50(line, says, asked, tmp_path):
+    place = written(tmp_path, [*CASES["tensorflow-resnet50"][0], line])
+    assert says in refused(place, **asked, **SIZED)
+
+
+def test_time_history_is_resnet50s_where_log_path_or_flag_tells(tmp_path):
+    lines = CASES["tensorflow-resnet50"][0]
+    place = written(tmp_path, lines, "logs", "a.log")
+    assert "nothing in it tells that it is of ResNet-50; --model resnet50 says" in refused(place, **SIZED)
+    assert figures(place, model="rn50", **SIZED)[read.OURS].model == "resnet50"
+    assert figures(place, "tensorflow-resnet50", **SIZED)[read.OURS].model == "resnet50"
+    told = ["I0915 13:59:45 140 classifier_trainer.py:200] 'model': {'name': 'ResNet'}", *lines]
+    assert figures(written(tmp_path, told, "logs", "b.log"), **SIZED)[read.OURS].model == "resnet50"
+    assert figures(written(tmp_path, lines, "resnet50", "c.log"), **SIZED)[read.OURS].model == "resnet50"
+
+
+def test_lines_of_train_steps_make_time_history_berts(tmp_path):
+    both = [
+        one
+        for pair in zip(CASES["tensorflow-bert"][0], CASES["tensorflow-resnet50"][0] * 20, strict=True)
+        for one in pair
+    ]
+    place = written(tmp_path, both, name="bert_b32_fp32_1.log")
+    found = figures(place)[read.OURS]
+    assert (found.options["format"], found.model) == ("tensorflow-bert", "bert_base")
+    assert found.value == pytest.approx(CASES["tensorflow-bert"][2], rel=1e-3)
+    assert "it tells of 'Train Step: 1'" in refused(place, named="tensorflow-resnet50")
+
+
+@pytest.mark.parametrize("sizes", [{}, {"precision": "fp32"}, SIZED])
+@pytest.mark.parametrize("lines", [CASES["ngc-pytorch-resnet50"][0], CASES["ngc-pytorch-resnet50"][0][:3]])
+def test_lines_of_two_scripts_are_refused_whatever_flags_say_of_their_sizes(lines, sizes, tmp_path):
+    place = written(tmp_path, [*oneflow(), *lines], "logs", "a.log")
+    said = refused(place, **sizes)
+    assert "Choose one with --format: ngc-pytorch-resnet50, oneflow-resnet50" in said
+    assert figures(place, "oneflow-resnet50", precision="fp32")
+
+
+def jumping(steps):
+    """Of NVIDIA's BERT, a step each second, these steps an hour earlier."""
+    return [
+        f"DLL 2020-09-15 {'13' if step in steps else '14'}:{step // 60:02d}:{step % 60:02d}.000 - Training Epoch: 0 Training Iteration: {step}  average_loss : 9.1"
+        for step in range(1, 141)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("steps", "line"), [(range(60, 70), 60), (range(10, 70), 70), (range(80, 200), 80), (range(100, 101), 100)]
+)
+def test_a_clock_that_jumps_within_the_steps_that_are_timed(steps, line, tmp_path):
+    said = refused(written(tmp_path, jumping(steps)))
+    assert said == f"its clock jumps at line {line}, within the steps that are timed"
+
+
+@pytest.mark.parametrize(("steps", "line"), [(range(4, 9), 4), (range(130, 200), 130)])
+def test_a_clock_that_jumps_elsewhere_is_a_doubt(steps, line, tmp_path):
+    found = figures(written(tmp_path, jumping(steps)))[read.OURS]
+    assert found.value == 1024
+    assert f"its clock goes back at line {line}" in found.doubt
+
+
+def test_rates_that_a_script_prints_are_read_though_the_clock_jumps(tmp_path):
+    lines = [line.replace("2020-09-16", "2020-09-14") for line in CASES["ngc-tensorflow1-resnet50"][0]]
+    found = figures(written(tmp_path, lines))
+    assert list(found) == ["publisher's estimator"]
+    assert "its clock jumps at line" in found["publisher's estimator"].doubt
+
+
+def test_a_run_of_mlperfs_that_was_aborted_is_a_doubt(tmp_path):
+    lines = [mllog("train_samples", "50000"), mllog("run_start", "null", 2000), mllog("epoch_start", "null", 3000)]
+    lines += [mllog("throughput", "4900.0", 9000), mllog("epoch_stop", "null", 13000)]
+    ended = {one: [*lines, mllog("run_stop", "null", 62000, status=f'"{one}"')] for one in ("aborted", "success")}
+    found = figures(written(tmp_path, ended["aborted"]))
+    assert set(found) == {read.OURS, "publisher's estimator"}
+    assert all("its run_stop at line 6 tells 'aborted'" in one.doubt for one in found.values())
+    whole = figures(written(tmp_path, ended["success"]))
+    assert whole[read.OURS].value == found[read.OURS].value == 5000
+    assert all("run_stop at" not in one.doubt for one in whole.values())
+
+
+GLUON = CASES["gluon-cv"][0]
+EPOCH = "[Epoch 0] speed: 1613 samples/sec\ttime cost: 794.1"
+
+
+@pytest.mark.parametrize("number", ["1e400", "nan", "inf", "-5917.583"])
+def test_rates_that_cannot_be_are_named_with_their_line(number, tmp_path):
+    lines = [line.replace("samples/s: 5917.583", f"samples/s: {number}") for line in oneflow()]
+    said = refused(written(tmp_path, lines))
+    assert said == f"it looks like OneFlow-Benchmark's convolutional networks, but line 5 tells samples/s: {number}"
+
+
+def test_times_that_cannot_be_are_named_with_their_line(tmp_path):
+    lines = [re.sub(r"elapse [\d.]+", "elapse 0.0000", line) for line in CASES["paddle-resnet50"][0]]
+    assert refused(written(tmp_path, lines)) == "line 1 tells elapse 0.0000"
+    lines = [re.sub(r" [\d.]+$", f" 1{'0' * 300}.0", line) for line in oneflow()]
+    assert "line 5 tells samples/s: 5917.583 100000000000... of 303 characters" in refused(written(tmp_path, lines))
+
+
+def test_rates_that_are_left_out_are_a_doubt_of_what_is_read(tmp_path):
+    lines = [re.sub(r"Speed: [\d.]+", "Speed: 0.000000", line) for line in GLUON]
+    found = figures(written(tmp_path, [*lines, EPOCH]))
+    assert list(found) == ["speed of an epoch"]
+    assert "line 1 tells Speed: 0.000000" in found["speed of an epoch"].doubt
+    assert "tells" not in figures(written(tmp_path, [*GLUON, EPOCH]))["speed of an epoch"].doubt
+
+
+def test_sums_that_cannot_be_are_a_doubt_of_what_is_read(tmp_path):
+    lines = [*CNN, "1\timages/sec: 245.6 +/- 0.0 (jitter = 0.0)\t8.1", "total images/sec: -317.29"]
+    sized = {"nodes": "1", "devices_per_node": "1", "precision": "fp32"}
+    last = figures(written(tmp_path, lines, "logs", "a.log"), **sized)["images/sec of its last line"]
+    assert "line 6 tells total images/sec: -317.29" in last.doubt
+    run = ["  Instantaneous batch size per device = 32", "  Total optimization steps = 500"]
+    run += ["{'train_runtime': 0.0, 'train_samples_per_second': 10200.5}"]
+    assert "line 3 tells train_runtime 0.0" in figures(written(tmp_path, run))["train_samples_per_second"].doubt
+
+
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        ("num_nodes = 0", "line 3 of the log ('num_nodes = 0') tells nodes 0, which cannot be; give --nnodes"),
+        ("batch_size_per_device = -256", "tells batch -256, which cannot be; give --batch-size"),
+        (f"batch_size_per_device = {'9' * 300}", f"tells batch {'9' * 20}, which cannot be; give --batch-size"),
+    ],
+)
+def test_sizes_that_cannot_be_are_named_with_their_line(told, says, tmp_path):
+    name = told.partition(" =")[0]
+    lines = ["model = resnet50", "gpu_num_per_node = 8", told, *oneflow()]
+    lines = [line for line in lines if line is told or not line.startswith(name)]
+    lines += [] if name == "num_nodes" else ["num_nodes = 4"]
+    place = tmp_path / "a.log"
+    place.write_text("\n".join(lines) + "\n")
+    assert says in refused(place, precision="fp32")
+    given = {"nodes": "4"} if name == "num_nodes" else {"batch": "32"}
+    assert says.partition(";")[0] in figures(place, precision="fp32", **given)[read.OURS].doubt
+
+
+def test_one_log_that_is_not_read_is_told_once(tmp_path):
+    place = written(tmp_path, ["hello"])
+    assert "Nothing could be read" not in call("importlogs", place).stderr
+    assert "Nothing could be read." in call("importlogs", place, written(tmp_path, ["world"], name="b.log")).stderr

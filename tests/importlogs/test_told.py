@@ -52,6 +52,9 @@ HEADS = [
     ("tensorflow-bert", "--bert_config_file=/data/uncased_L-12_H-768_A-12/bert_config.json --num_gpus=4", {"devices_per_node": "4", "model": "bert_base"}),
     ("tensorflow-bert", "Using MirroredStrategy with devices ('/job:worker/task:0',)\nMultiWorkerMirroredStrategy with cluster_spec = {'worker': ['a:1', 'b:1']}, task_type = 'worker', task_id = 0, num_workers = 2, local_devices = ('/device:GPU:0', '/device:GPU:1'), communication", {"nodes": "2", "devices_per_node": "2"}),
     ("transformers", 'Model config BertConfig {\n  "hidden_size": 768,\n  "model_type": "bert",\n  "num_hidden_layers": 12,\n}\nTrainingArguments(bf16=False, fp16=True)', {"precision": "amp", "model": "bert_base"}),
+    ("transformers", 'Model config BertConfig {\n  "_name_or_path": "bert-base-uncased",\n  "model_type": "bert",\n  "num_hidden_layers": 12\n}', {"model": "bert_base"}),
+    ("transformers", '{"_name_or_path": "/data/bert-large-cased-whole-word-masking", "model_type": "bert"}', {"model": "bert_large"}),
+    ("transformers", '{"_name_or_path": "prajjwal1/bert-tiny", "model_type": "bert"}', {}),
     ("transformers", '{"hidden_size": 768, "model_type": "roberta", "num_hidden_layers": 12}\nTrainingArguments(bf16=True, fp16=False)', {"precision": "bf16", "model": "roberta"}),
     ("lightning", "Using bfloat16 Automatic Mixed Precision (AMP)\nInitializing distributed: GLOBAL_RANK: 0, MEMBER: 1/16", {"devices": "16", "precision": "bf16"}),
     ("lightning", "Using 16bit native Automatic Mixed Precision (AMP)\nAll distributed processes registered. Starting with 2 processes", {"devices": "2", "precision": "amp"}),
@@ -152,3 +155,26 @@ def test_a_rate_that_each_line_prints_is_held_against_the_sizes(tmp_path):
     sized = {"nodes": "1", "batch": "32", "precision": "fp32"}
     assert "its lines print" not in figures(place, devices_per_node="32", **sized)[read.OURS].doubt
     assert "its lines print 3100.5: 512" in figures(place, devices_per_node="16", **sized)[read.OURS].doubt
+
+
+@pytest.mark.parametrize(
+    ("head", "batch", "says"),
+    [
+        ("batch_size: 4096", "32", ""),
+        ("batch_size: 4096\nin_tokens: True\nmax_seq_len: 512", "8", ""),
+        ("batch_size: 32\nin_tokens: False\nmax_seq_len: 512", "32", ""),
+        ("batch_size: 256\nin_tokens: False", "256", ""),
+        ("batch_size: 32", "32", "its batch of 32 is taken to be rows: one has 128 tokens, and in_tokens is not told"),
+    ],
+)
+def test_whether_paddlenlps_batch_is_of_tokens_or_of_rows(head, batch, says, tmp_path):
+    place = written(tmp_path, [head, *CASES["paddle-bert"][0]], "4n8g", "bert_fp32.log")
+    found = figures(place)[read.OURS]
+    assert found.batch == batch
+    assert says in found.doubt
+    assert says or "its batch of" not in found.doubt
+
+
+def test_a_batch_of_tokens_that_is_of_no_whole_rows(tmp_path):
+    place = written(tmp_path, ["batch_size: 4100", *CASES["paddle-bert"][0]], "4n8g", "bert_fp32.log")
+    assert "its batch of 4100 tokens is not that of whole rows of 128" in figures(place, batch="32")[read.OURS].doubt

@@ -1,8 +1,11 @@
 # ruff: noqa: E501 - lines of logs
 """What versions of one script print otherwise."""
 
+import math
+import re
+
 import pytest
-from invented_logs import CASES, clock, figures, seconds, written
+from invented_logs import CASES, clock, figures, oneflow, seconds, written
 
 from dlperf.importlogs import read
 from dlperf.importlogs.formats import pytorch_examples
@@ -22,6 +25,26 @@ def test_pytorch_examples_that_count_from_1(tmp_path):
     found = figures(written(tmp_path, [line(step) for step in range(1, 202, 10)], "1n1g"))
     assert found[read.OURS].value == pytest.approx(32 * 100 / (clock(131) - clock(31)), rel=1e-3)
     assert "clock goes back" not in found[read.OURS].doubt
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_dlperfs_figure_of_pytorch_examples_is_of_what_its_lines_call_their_steps(first, tmp_path):
+    """Its script counts lines of steps over 5, and takes the 21st to the 120th of them: 26 to 125."""
+
+    def line(step):
+        mean = (SLOW + clock(step)) / step
+        own = mean if step == 1 else seconds(step)
+        return f"Epoch: [0][{step - 1 + first:4d}/5004]\tTime {own:.5f} ({mean:.5f})\tData  0.001 ( 0.011)\tLoss 6.9e+00 (7.0e+00)\tAcc@1   0.78 (  0.50)"
+
+    lines = [line(step) for step in range(1, 127 - first)]
+    found = figures(written(tmp_path, lines, "1n1g"))
+    taken = [seconds(step + 1 - first) for step in range(26, 126)]
+    theirs = found["publisher's estimator"]
+    assert theirs.printed == f"{32 / (math.fsum(taken) / 100):.2f}"
+    assert (found[read.OURS].steps, theirs.doubt) == ("100", "")
+    few = figures(written(tmp_path, lines[:-1], "1n1g"))
+    assert list(few) == [read.OURS]
+    assert "not all of its steps 25 to 125 are told" in few[read.OURS].doubt
 
 
 @pytest.mark.parametrize(
@@ -94,3 +117,31 @@ def test_paddle_bert_with_brackets(tmp_path):
     assert found[read.OURS].value == pytest.approx(CASES["paddle-bert"][2], rel=1e-3)
     validation = "[validation_set] epoch: 1, step: 9, loss: 9.0, global ppl: 9, batch-averged ppl: 9, next_sent_acc: 0.5, speed: 900.0 steps/s"
     assert figures(written(tmp_path, [*lines[:60], validation, *lines[60:]]))[read.OURS].value == found[read.OURS].value
+
+
+@pytest.mark.parametrize("bert", [False, True])
+def test_oneflow_without_a_clock_is_read_by_the_rates_that_it_prints(bert, tmp_path):
+    """Of the 20 steps since the line before, as its rates are where it prints both."""
+    lines = oneflow(bert)
+    head, told = [line for line in lines if " = " in line], [line for line in lines if " = " not in line]
+    slow = [0.5 + 0.1 * (at % 3) for at in range(len(told))]
+    rates = [
+        re.sub(r"(samples/s|throughput): .*", rf"\1: {1024 / one:.3f}", line)
+        for line, one in zip(told, slow, strict=True)
+    ]
+    found = figures(written(tmp_path, [*head, *rates]))
+    assert list(found) == [read.OURS]
+    assert found[read.OURS].value == pytest.approx(1024 * 5 / sum(slow[1:6]), rel=1e-5)
+    assert "gives no figure of it: its lines have no time" in found[read.OURS].doubt
+
+
+@pytest.mark.parametrize(("digits", "says"), [(3, "its averages have few digits: up to 0.2% off"), (5, "")])
+def test_averages_of_few_digits_say_how_far_off_they_may_be(digits, says, tmp_path):
+    """Half a digit of the averages of 31 and of 131 steps, 0.081 s of 33."""
+    lines = [
+        f"Epoch: [0][{step - 1}/5004]\tTime {seconds(step):.3f} ({(SLOW + clock(step)) / step:.{digits}f})\tData 0.001 (0.011)\tLoss 6.9000 (7.0000)\tAcc@1 0.1 (0.2)"
+        for step in range(1, 202, 10)
+    ]
+    found = figures(written(tmp_path, lines, "1n1g"))[read.OURS]
+    assert found.value == pytest.approx(32 * 100 / (clock(131) - clock(31)), rel=0.003 if says else 1e-4)
+    assert ("few digits" in found.doubt, says in found.doubt) == (bool(says), True)

@@ -40,6 +40,7 @@ class Seen:
         self.begun = 0.0  # epochs of the block that has not ended
         self.numbers = dict.fromkeys(NUMBERS, 0.0)
         self.rates: dict[str, list[tuple[int, float]]] = {}
+        self.failed = ""  # what its last run_stop says that is no success
 
     def add(self, number: int, key: str, seconds: float, value: Any, metadata: Mapping[str, Any]) -> None:
         if key in self.numbers and _sane(value):
@@ -54,8 +55,11 @@ class Seen:
             self.moments.setdefault(key, (number, seconds))
         elif key in ("run_stop", "epoch_stop", "block_stop"):
             self.moments[key] = (number, seconds)
-            if key == "run_stop" and metadata.get("status") != "success":
-                self.moments.pop(key)
+            if key == "run_stop":
+                status = str(metadata.get("status", "without success"))[:40]
+                self.failed = "" if status == "success" else f"its run_stop at line {number} tells {status!r}"
+                if self.failed:
+                    self.moments.pop(key)
         self.epochs["epoch"] += key == "epoch_stop"
         if key == "block_start":
             self.begun = count if _sane(count := metadata.get("epoch_count")) else 0.0
@@ -95,11 +99,11 @@ def events(lines: Iterable[tuple[int, str]]) -> list[Event]:
         since, until, seconds = seen.span(of)
         samples, said = seen.samples(of)
         if samples and seconds > 0 and not found:
-            doubts = "; ".join(filter(None, [said, doubt]))
+            doubts = "; ".join(filter(None, [said, doubt, seen.failed]))
             found.append(Event(OURS, samples / seconds, "samples_over_seconds", since, until, "", doubts, "throughput"))
     if rates := seen.rates.get("tracked_stats") or seen.rates.get("throughput"):
         mean = fmean(rate for _, rate in rates)
-        doubt = f"the mean of {len(rates)} rates that it tells"
+        doubt = "; ".join(filter(None, [f"the mean of {len(rates)} rates that it tells", seen.failed]))
         found.append(Event(THEIRS, mean, "mean_of_rates", rates[0][0], rates[-1][0], "", doubt, "throughput"))
     since, until, seconds = seen.span("run")
     if seconds > 0:

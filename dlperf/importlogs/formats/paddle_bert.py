@@ -20,7 +20,12 @@ LINE = r"progress: \d+/\d+, step: (?P<step>\d+)[,\]] loss: (?P<loss>[^\s,]+), .*
 
 
 def told(head: str) -> dict[str, str]:
+    """`row`: tokens of one row, 0 where its batch is of rows, by its argument in_tokens."""
     found: dict[str, str] = {}
+    if length := argument("max_seq_len", head):
+        found["row"] = length
+    if argument("in_tokens", head) == "False":
+        found["row"] = "0"
     if cards := re.search(r"^Device count:? (\d{1,4})\s", head, re.MULTILINE):
         found["devices_per_node"] = said(cards)
     if (several := argument("is_distributed", head)) and several == "False":

@@ -11,6 +11,14 @@ from dlperf.importlogs.format import Format, mean_of, printed
 
 LINE = r"TimeHistory: (?P<seconds>[\d.]+) seconds, (?P<rate>[\d.]+) examples/second between steps \d+ and (?P<step>\d+)"
 
+#: what other scripts that print such lines train: other data, other networks, other tasks; BERT's print its own besides
+OTHERS = re.compile(
+    r"\b(?:cifar|mnist|fashion_mnist|movielens|coco)(?![a-z])|\b(?:efficientnet|mobilenet|densenet|inception_?v\d|vgg_?1\d)"
+    r"|\bresnet_?(?:18|34|56|101|110|152|200)\b|\b(?:resnet|keras)_cifar|\b(?:ncf|transformer)_\w{0,40}main\.py"
+    r"|\b(?:d|g|disc|gen|discriminator|generator)_loss|Train Step: \d+",
+    re.IGNORECASE,
+)
+
 
 #: its devices are those of its own worker
 SEVERAL = re.compile(
@@ -53,6 +61,12 @@ def told(head: str) -> dict[str, str]:
     return found
 
 
+def other(head: str) -> str:
+    """What in it is of another network, other data or another task."""
+    found = OTHERS.search(head)
+    return f"it tells of {found[0]!r}, and only ImageNet's ResNet-50 is read of such lines" if found else ""
+
+
 FORMAT = Format(
     name="tensorflow-resnet50",
     title="the TensorFlow model garden's ResNet",
@@ -60,6 +74,9 @@ FORMAT = Format(
     model="resnet50",
     facts={"batch": "batch_size", "type": "dtype"},
     told=(told,),
+    demands=re.compile("imagenet|resnet", re.IGNORECASE),
+    otherwise="nothing in it tells that it is of ResNet-50; --model resnet50 says that it is",
+    other=other,
     batch="global",
     unit="img/s",
     needle=b"TimeHistory:",

@@ -6,7 +6,7 @@ import re
 
 from dlperf.catalog.script import Log
 from dlperf.importlogs.format import EVERY, MEAN, Format, Total, mean_of, printed
-from dlperf.importlogs.formats.tensorflow_resnet50 import told
+from dlperf.importlogs.formats.tensorflow_resnet50 import other, told
 
 #: each stands there twice where TensorFlow's logger and absl's both write
 LINE = (
@@ -22,6 +22,7 @@ FORMAT = Format(
     demands=re.compile("imagenet"),
     otherwise="nothing in it tells that it is of ImageNet: other scripts print such lines, too",
     told=(told,),
+    other=other,
     batch="global",
     unit="img/s",
     needle=b"BenchmarkMetric:",

@@ -15,6 +15,12 @@ SOUND = re.compile(
 WHOLE = "of the whole run, its first steps too"
 
 
+def _named(head: str) -> dict[str, str]:
+    """Of a configuration that tells no sizes, what its model or the folder of it is called."""
+    found = re.search(r"\"_name_or_path\": \"(?:[^\"\n]{0,500}/)?bert-(base|large)\b", head)
+    return {"model": said(found, f"bert_{found[1]}")} if found else {}
+
+
 def told(head: str) -> dict[str, str]:
     """How many devices share the batch of all, bfloat16, and the kind of model, of BERT with its size."""
     each = whole_number(argument("Instantaneous batch size per device", head))
@@ -27,7 +33,7 @@ def told(head: str) -> dict[str, str]:
     if every and each and parts and whole and whole % (each * parts) == 0:
         found["devices"] = Said(str(whole // (each * parts)), every.at)
     if kind := re.search(r"\"model_type\": \"([\w-]{1,40})\"", head):
-        found |= bert(head) if kind[1] == "bert" else {"model": said(kind)}
+        found |= bert(head) or _named(head) if kind[1] == "bert" else {"model": said(kind)}
     return found
 
 
@@ -61,6 +67,13 @@ FORMAT = Format(
         Total(
             "samples over seconds",
             re.compile(r"\btrain_runtime['\"]?\s{0,9}[:=]\s{0,9}['\"]?(?P<seconds>[\d.]+)(?![\d.:])"),
+            b"train_runtime",
+            "samples_over_seconds",
+            doubt=WHOLE,
+        ),
+        Total(  # of its metrics, to hundredths
+            "samples over seconds",
+            re.compile(r"\btrain_runtime\s{1,30}=\s{1,30}(?P<seconds>\d+:\d\d:[\d.]+)"),
             b"train_runtime",
             "samples_over_seconds",
             doubt=WHOLE,
