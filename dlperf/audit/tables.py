@@ -192,8 +192,7 @@ def _simple(lines: Sequence[str]) -> Sequence[str]:
         cut = [[line[a:b].strip() for a, b in places] for line in lines[first : last + 1]]
         heads = [" ".join(filter(None, several)) for several in zip(*cut[1 : second - first], strict=True)]
         rows = [f"| {' | '.join(row)} |" for row in (heads, *cut[second + 1 - first : last - first])]
-        blank = [""] * (second - 1 - first)
-        made[first : last + 1] = [*blank, rows[0], "|" + "---|" * len(places), *rows[1:], ""]
+        made[first : last + 1] = [*[""] * (second - 1 - first), rows[0], "|" + "---|" * len(places), *rows[1:], ""]
     return made
 
 
