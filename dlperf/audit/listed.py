@@ -137,7 +137,7 @@ def named(subject: Subject) -> Iterator[Finding]:
     some first ones, or their median."""
     files: dict[str, list[float]] = {}
     for cells in subject.columns.values():
-        each = [one.number for one in cells if one.figure.quantity == "throughput" and one.number]
+        each = [one.number for one in cells if one.figure.quantity == "throughput" and one.number > 0]
         if len(each) == len(cells) >= LEAST and len(_steps(subject, cells)) == len(cells):
             stem = re.sub(r"\.\w{1,5}(: .*)?$", "", cells[0].figure.path.rpartition("/")[2]).lower()
             files[stem] = each if stem not in files else []
