@@ -50,7 +50,30 @@ def _number(found: re.Match[str]) -> float:
 def steps_of(prose: str) -> float:
     """How many steps ran, those of a warm-up among them, as far as a text tells; 0 where it does not."""
     timed = claims(prose, "steps")
-    return max(timed) + max(claims(prose, "warmup"), default=0.0) if timed else 0.0
+    if not timed or (until := window(prose)[1]):
+        return float(until) if timed else 0.0
+    return max(timed) + (0.0 if PART.search(prose) else max(claims(prose, "warmup"), default=0.0))
+
+
+def window(prose: str) -> tuple[int, int]:
+    """The first and last step of those that a text says are timed; 0 twice where it does not tell, or several."""
+    found = {
+        tuple(int(each.replace(",", "")) for each in one.groups())
+        for one in WINDOW.finditer(prose)
+        if not OTHERS.match(prose, one.end()) and not WARM.search(prose[: one.start()])
+    }
+    return next(iter(found)) if len(found) == 1 else (0, 0)  # type: ignore[return-value]
+
+
+#: behind a window, that it is not that of a figure; and that a warm-up is a part of the steps that are told
+OTHERS = re.compile(
+    r"\W{0,3}(\w+\W+){0,3}(warm|skip|discard|exclu|ignor|drop|not (counted|timed|measured))", re.IGNORECASE
+)
+PART = re.compile(
+    r"\bthe first \w+ (steps |iterations |batches |of (these|them) )?(are|is|being|as|were)\b|"
+    r"\bof which\b|\bincluding\b",
+    re.IGNORECASE,
+)
 
 
 def runs_of(prose: str) -> float:

@@ -10,7 +10,7 @@ from itertools import accumulate, combinations, pairwise
 
 from dlperf.audit import headings, steps
 from dlperf.audit.cells import Cell, Subject, counted, stated
-from dlperf.audit.claims import NUMBER, WINDOW, claims, runs_of, steps_of
+from dlperf.audit.claims import NUMBER, WINDOW, claims, runs_of, steps_of, window
 from dlperf.audit.excerpts import Excerpt, steady
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, of
 from dlperf.audit.logged import FIRST
@@ -183,8 +183,7 @@ KINDS = {"fp32": "fp32", "tf32": "", "": ""}
 def _of_windows(subject: Subject, sizes: Mapping[str, int]) -> Iterator[Finding]:
     """A figure beside the logs of its runs, against their samples over seconds: of the steps that the text states, or
     of all but some first ones."""
-    window = WINDOW.search(subject.prose)
-    since, until = (int(each.replace(",", "")) for each in window.groups()) if window else (0, 0)
+    since, until = window(subject.prose)
     held: dict[int, tuple[Cell, list[tuple[float, Excerpt]]]] = {}
     for log in subject.excerpts:
         gaps = {b - a for (_, a, _), (_, b, _) in pairwise(log.rates)}
@@ -209,7 +208,7 @@ def _of_windows(subject: Subject, sizes: Mapping[str, int]) -> Iterator[Finding]
         off = max(low[0] / cell.high, cell.low / high[0], 1.0) - 1 if totals and cell.low > 0 else 0.0
         if NOISE < off < OTHER_SIZE - 1 and not cell.figure.options.get("steps"):
             near = low if cell.number < low[0] else high
-            steps_ = f"steps {since} to {until}" if window else "its steps"
+            steps_ = f"steps {since} to {until}" if until else "its steps"
             expected = f"{near[0]:,.6g}: samples over seconds of {steps_} in {near[1].file}"
             severity = ERROR if off > LINES else WARNING
             yield of(cell, severity, expected, f"{cell.figure.printed}, {100 * off:.1f} % apart")
@@ -287,7 +286,7 @@ def ended(subject: Subject) -> Iterator[Finding]:
         whole = log.ended or (len(log.table.rows) >= LEAST_LINES and not log.cut and steps.begins(log.table))
         if log.read or not whole or most is None or EXAMPLE.search(log.above):
             continue
-        told = [(claimed, one) for one in _of_size(subject.rates, log) if (claimed := stated(one.figure.steps))]
+        told = [(claimed, one) for one in _of_size(subject.rates, log) if (claimed := _claimed(one))]
         if not told and (said := steps_of(subject.prose)):
             told = [(said, one) for one in _of_size(subject.rates, log)]
         claimed, one = min(told, key=lambda each: each[0], default=(0.0, None))
@@ -295,6 +294,11 @@ def ended(subject: Subject) -> Iterator[Finding]:
             severity, unless = (ERROR, "") if log.ended else (WARNING, ", unless its end was left out")
             found = f"at most {most} ran, by the log in {log.at(log.line)}{unless}"
             yield of(one, severity, f"{claimed:g} steps, as stated", found)
+
+
+def _claimed(one: Cell) -> float | None:
+    """The steps that a row says it is of, or that it says ran, where no column has both."""
+    return stated(one.figure.steps) or stated(one.figure.options.get("ran", ""))
 
 
 ALL = re.compile(r"\b(each|every|all|any|always|same|throughout|per (case|run|configuration|row|cell|figure))\b", re.I)

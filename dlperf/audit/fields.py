@@ -17,6 +17,27 @@ TIMES = re.compile(r"\b(ms|sec(?:onds)?|s|min(?:utes)?|h(?:ours?)?|days?)\b", re
 SYNONYMS = {"sec": "s", "seconds": "s", "minutes": "min", "hours": "h", "hour": "h", "day": "days"}
 SPREAD = re.compile(r"\s*(±|\+/-|\+-).*$")
 
+#: what a row tells that becomes an option of its figures
+OPTIONS = (
+    *(
+        "sequence",
+        "global_batch",
+        "accumulated",
+        "runs",
+        "ran",
+        "epoch_steps",
+        "from_step",
+        "warmup",
+        "dataset",
+        "parallel",
+    ),
+    *("clip", "loss_scale", "optimizer", "data", "params", "image_size", "throttled", "listed"),
+)
+#: of a column that tells one row from the others, and nothing of what was measured
+ENTRY = re.compile(r"(public |submission |run |entry |row )?(id|entry|index|key|no\.?|#)")
+#: a list of devices
+IDS = re.compile(r"\[?\d{1,2}(, ?\d{1,2})+\]?")
+
 
 #: between the two columns that a heading names: A/B, A vs B, A over B
 _OVER = re.compile(

@@ -33,6 +33,7 @@ NUMBERS = (
     ("parallel", r"^(dp|data ?-?parallel( size| degree)?|dp size)$"),
     ("devices", rf"^({_COUNT})*n?{_DEVICES}( num| number| count| used| total|s? \(total\)| ?#)?$|^world ?-?size$"),
     ("warmup", r"warm-? ?up( steps| iter\w*| batches)?$|^(skipped|ignored|discarded)( steps| iter\w*)?$"),
+    ("from_step", r"^(first|start|begin|measured from|from) step$"),
     ("epoch_steps", r"(steps|iterations|iters|batches) ?(per|in an?|/) ?epoch|epoch (steps|length)"),
     ("dataset", r"data ?-?set size|(images|samples|examples|records) (in|of|per) (the )?(data ?set|epoch)"),
     (
@@ -183,6 +184,7 @@ NEUTRAL = frozenset(
         *("compared", "scaling", "all", "single", "multi", "node", "nodes", "gpu", "gpus"),
         *("device", "devices", "per", "appendix", "figure", "figures", "of", "the", "an", "and"),
         *("in", "on", "at", "with", "for", "by", "our", "we", "is", "are", "speed", "rate"),
+        *("headline", "main", "key", "full", "complete", "configuration", "configurations", "same", "run", "runs"),
         *("published", "its", "log", "logs", "logged", "claimed", "reported", "stated", "printed"),
         *("computed", "mean", "average", "avg", "median", "batch", "size", "sizes", "pre"),
         *("pretraining", "number", "numbers", "total", "higher", "better", "sec", "second"),
@@ -308,6 +310,13 @@ def model(told: str) -> str:
 def device(told: str) -> str:
     found = DEVICES.search(told)
     return found[0] if found else ""
+
+
+@cache
+def card(told: str) -> str:
+    """What a device is called in short: V100 of a Tesla V100-SXM2-16GB."""
+    found = DEVICES.search(told)
+    return found[1].upper() if found else told.lower()
 
 
 @cache

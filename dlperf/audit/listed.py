@@ -107,21 +107,35 @@ def _windows(cells: Sequence[Cell]) -> list[tuple[float, float, Cell]]:
 
 
 def long_steps(subject: Subject) -> Iterator[Finding]:
-    """Of a table of steps with the seconds of each, one that takes long, but for the first of a column."""
+    """Of a table of steps with the seconds of each, one that takes long, but for the first of a column, and for those
+    before the first that a rate of the file is said to be of."""
+    begins = {stated(one.figure.options.get("from_step", "")) for one in subject.rates} - {None}
+    begin = begins.pop() or 0.0 if len(begins) == 1 else 0.0
     for (_, column), cells in subject.columns.items():
         if not TIMED.search(normal(column)):
             continue
         several = [
-            one for one in cells if one.figure.quantity == "other" and one.number and not WARM.search(one.figure.row)
+            one
+            for one in cells
+            if one.figure.quantity == "other"
+            and one.number
+            and not WARM.search(one.figure.row)
+            and not (_step(one).isdecimal() and int(_step(one)) < begin)
         ]
         seconds = [one.number for one in several]
         if len(several) < LEAST or not is_of_each(seconds) or not of_steps(subject, several):
             continue
         usual = statistics.median(seconds)
-        long = next((one for one in several[1:] if one.number > PAUSE * usual), None)
+        timed = several if begin and _step(several[0]) == f"{begin:g}" else several[1:]
+        long = next((one for one in timed if one.number > PAUSE * usual), None)
         if long:
             expected = f"steps of at most {PAUSE:g} times their median, after the first"
             yield of(long, WARNING, expected, f"{long.figure.printed}: {long.number / usual:.3g} times as long")
+
+
+def _step(one: Cell) -> str:
+    """The last part of a row's label, which is its step in a table of these."""
+    return one.figure.row.rpartition(" | ")[2]
 
 
 def _steps(subject: Subject, cells: Sequence[Cell]) -> list[int]:

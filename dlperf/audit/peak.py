@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dlperf import models
 from dlperf.audit import networks
@@ -53,6 +53,25 @@ def share(subject: Subject) -> Iterator[Finding]:
             yield of(one, WARNING, *_told(one, needed, peak, SLOW, mode, "at least"))
 
 
+def unlike_others(subject: Subject) -> Iterator[Finding]:
+    """Of a table whose rows are of several networks, a row that takes a hundredth or less of what all others do."""
+    for cells in subject.tables.values():
+        held = [
+            (one, needed / peak) for one in _judged(subject, cells) for needed, peak, _ in [_of(one)] if needed and peak
+        ]
+        shares = sorted(share for _, share in held)
+        if len(shares) < FEWEST or shares[0] * FAR > shares[1] or shares[1] * SPAN < shares[-1]:
+            continue
+        one, share = min(held, key=lambda each: each[1])
+        if share > SLOW:  # else it is told already
+            expected = f"{100 * shares[1]:.2g} to {100 * shares[-1]:.2g} % of the peak of its device, as the other rows"
+            yield of(one, WARNING, expected, f"{one.figure.printed}, which is {100 * share:.2g} %")
+
+
+#: rows by which one is known to be off, by how many times, and times that the others may be apart
+FEWEST, FAR, SPAN = 4, 100.0, 20.0
+
+
 def _most(one: Cell, peak: float, mode: str) -> float:
     """FLOP/s that nothing reaches."""
     return peaks.OVERCLOCK * peak * winograd(one, mode) * (networks.ROUNDED if _is_rounded(one) else 1.0)
@@ -63,9 +82,10 @@ def _is_rounded(one: Cell) -> bool:
     return bool(size) and not exact and networks.known(one.figure.model) not in models.FAMILY_OF
 
 
-def _judged(subject: Subject) -> Iterator[Cell]:
-    """Rates of a known number of devices; those of none where another of the table can be of one."""
-    for cells in subject.tables.values():
+def _judged(subject: Subject, table: Sequence[Cell] = ()) -> Iterator[Cell]:
+    """Rates of a known number of devices; those of none where another of the table can be of one. table: the only one
+    that is looked at, if so."""
+    for cells in [table] if table else subject.tables.values():
         rates = [one for one in cells if one.figure.quantity == "throughput" and one.value is not None]
         yield from (one for one in rates if one.size or one.of_each)
         unsized = [one for one in rates if not one.size and not one.of_each]
@@ -186,6 +206,13 @@ RULES = (
         "the best published ResNet-50: 27 to 29 % on V100 (DLPerf 2020), 27 % on A100, 18 % on H100, 20 % on H200 "
         "(MLPerf Training 2.0 and 4.0); BERT-base: 41 % on V100 (DLPerf 2020)",
         share,
+    ),
+    Rule(
+        "share unlike all others",
+        "No row takes a hundredth of the share of its device's peak that all others of its table take.",
+        WARNING,
+        "100 times below all of three others or more, which are 20 times apart at most",
+        unlike_others,
     ),
     Rule(
         "FP32 beyond FP32",

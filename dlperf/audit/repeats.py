@@ -162,19 +162,13 @@ def _alike(cells: Sequence[Cell], expected: str, plain: bool) -> Iterator[Findin
             continue
         if one.figure.table == before.figure.table and one.figure.model != before.figure.model:
             continue
-        devices = {_device(each.figure.device) for each in (one, before)} - {""}
+        devices = {headings.card(each.figure.device) for each in (one, before)} - {""}
         other = one.figure.table != before.figure.table and len(devices) < 2
         again = plain and other and one.size == before.size and may_be_of(one, before, one.source != before.source)
         if not again and (one.setting != before.setting or one.size == before.size):
             place = before.figure
             at = f"{place.table} / {place.row} / {place.column} ({before.where})"
             yield of(one, WARNING, expected, f"{one.figure.printed}, the same digits as {at}")
-
-
-def _device(told: str) -> str:
-    """What a device is called in short: V100 of a Tesla V100-SXM2-16GB."""
-    found = headings.DEVICES.search(told)
-    return found[1].upper() if found else told.lower()
 
 
 def _loosely(one: Cell) -> Hashable:

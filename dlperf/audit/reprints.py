@@ -194,13 +194,22 @@ def slips(subject: Subject) -> Iterator[Finding]:
     """A figure that two tables have of one thing, as far as both tell, but for one digit or the order of two."""
     if not subject.plain or len(subject.tables) < 2:
         return
-    cells = [one for one in subject.rates if not one.of_log and one.digits >= SHARP and one.size]
+    cells = [
+        one
+        for one in subject.rates
+        if not one.of_log
+        and one.size
+        and one.digits >= SHARP - 1
+        and len(re.sub(r"\D", "", one.figure.printed)) >= SHARP
+    ]
     printed: dict[str, set[str]] = {}
     groups: dict[Hashable, list[Cell]] = {}
     for one in cells:
         printed.setdefault(one.figure.table, set()).add(one.figure.printed)
         for key in _nearly(re.sub(r"\D", "", one.figure.printed)):
-            groups.setdefault((key, one.size, counted(one.figure.unit), one.figure.device), []).append(one)
+            groups.setdefault((key, one.size, counted(one.figure.unit), headings.card(one.figure.device)), []).append(
+                one
+            )
     told: set[int] = set()
     for several in groups.values():
         if len(several) != 2:

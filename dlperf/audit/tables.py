@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from itertools import groupby
 
-from dlperf.audit import objects
+from dlperf.audit import objects, rst
 from dlperf.audit.languages import english, rows_with_points, with_points
 
 #: of the prose of a section, as many characters as rules look at
@@ -50,7 +50,7 @@ def tables(text: str, suffix: str, needed: bool = True) -> list[Table]:
     elif suffix in HTML or (first == "<" and re.search(r"<table\b", text, re.IGNORECASE)):
         found = _html(text)
     elif suffix in (*MARKDOWN, ".rst") or piped > 2:
-        found = _markdown(_simple(lines))
+        found = _markdown(rst.piped(lines))
     else:
         found = _csv(lines, suffix in (".csv", ".tsv"))
     wide = [one for one in found if len(one.head) > COLUMNS]
@@ -176,24 +176,6 @@ class _Section:
 
 #: the line that begins a block of code, or ends it
 FENCE = re.compile(r"`{3,}[^`]*$|~{3,}")
-
-
-#: above and below the heading of a table of reStructuredText, and below its last row
-RULER = re.compile(r"={2,}(?: +={2,})+\s*")
-
-
-def _simple(lines: Sequence[str]) -> Sequence[str]:
-    """Tables between rulers with bars between their cells; each line where it was."""
-    rulers = [at for at, line in enumerate(lines) if RULER.fullmatch(line)]
-    made = list(lines)
-    for first, second, last in zip(rulers[::3], rulers[1::3], rulers[2::3], strict=False):
-        starts = [found.start() for found in re.finditer("=+", lines[first])]
-        places = list(zip(starts, [*starts[1:], None], strict=True))
-        cut = [[line[a:b].strip() for a, b in places] for line in lines[first : last + 1]]
-        heads = [" ".join(filter(None, several)) for several in zip(*cut[1 : second - first], strict=True)]
-        rows = [f"| {' | '.join(row)} |" for row in (heads, *cut[second + 1 - first : last - first])]
-        made[first : last + 1] = [*[""] * (second - 1 - first), rows[0], "|" + "---|" * len(places), *rows[1:], ""]
-    return made
 
 
 def _markdown(lines: Sequence[str]) -> list[Table]:

@@ -11,6 +11,9 @@ from functools import cached_property
 from dlperf.audit import estimators, headings, networks
 from dlperf.audit.cells import model_of
 from dlperf.audit.fields import (
+    ENTRY,
+    IDS,
+    OPTIONS,
     SPREAD,
     first_number,
     number_of,
@@ -34,11 +37,6 @@ COUNT = re.compile(r"#|n|x|size|scale|count|", re.IGNORECASE)
 NAMED = re.compile(r"(model|network|architecture)( name| variant)?s?")
 #: what makes the figures of a table rates
 SIZES = {"devices", "nodes", "per_node", "parallel", "batch"}
-#: what a row tells that becomes an option of its figures
-OPTIONS = (
-    *("sequence", "global_batch", "accumulated", "runs", "ran", "epoch_steps", "warmup", "dataset", "parallel"),
-    *("clip", "loss_scale", "optimizer", "data", "params", "image_size", "throttled", "listed"),
-)
 #: a first column of numbers that are no devices
 STEPS = re.compile(
     r"step|iter|epoch|pass\b|time|seed|run|thread|layer|\bid\b|date|year|version|rank|p-?server|parameter server",
@@ -47,10 +45,6 @@ STEPS = re.compile(
 UNCLIPPED = re.compile(r"w/o clip|without (gradient )?clip|no clip", re.IGNORECASE)
 #: a heading of MLPerf's summary.csv, whose figures are minutes
 MLPERF = re.compile(r"accelerators_(count|per_node)|host_processors?_\w+")
-#: of a column that tells one row from the others, and nothing of what was measured
-ENTRY = re.compile(r"(public |submission |run |entry |row )?(id|entry|index|key|no\.?|#)")
-#: a list of devices
-IDS = re.compile(r"\[?\d{1,2}(, ?\d{1,2})+\]?")
 #: of a heading and its cell, that it is scaling in per cent, and the most that an efficiency has
 WHOLE = 115.0
 PERCENT = re.compile(r"\bscal(ing|ability)\b.*(%|percent|pct)")

@@ -173,6 +173,19 @@ def found(folder: Path, files: dict[str, str]) -> set[str]:
             {"r.md": sizes("Images over time of steps 21-60.", g1=300.0, g2=590.0, g4=690.0), **LATE},
             {"not in the quoted log"},
         ),
+        (
+            {
+                "r.md": sizes(
+                    "60 steps, of which the first 20 are warm-up; steps 21-60 count.", g1=300.0, g2=590.0, g4=1150.0
+                ),
+                **LATE,
+            },
+            set(),
+        ),
+        (
+            {"r.md": sizes("100 steps, of which the first 20 are warm-up.", g1=300.0, g2=590.0, g4=1150.0), **LATE},
+            {"quoted log ends early"},
+        ),
         ({"summary.csv": "run,gpus,batch,mean_samples_per_sec\nbert_n4,4,32,412.8\n", "bert_n4.jsonl": LIST}, set()),
         (
             {"summary.csv": "run,gpus,batch,mean_samples_per_sec\nbert_n4,4,32,382.8\n", "bert_n4.jsonl": LIST},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from pathlib import Path
 
@@ -188,3 +189,32 @@ GPUs   Images/s
 """
     (table,) = tables.tables(text, ".rst")
     assert (table.head, table.rows) == (["GPUs", "Images/s (global)"], [(8, ["1", "1290.4"]), (9, ["8", "9734.8"])])
+
+
+def test_a_list_table_of_restructuredtext() -> None:
+    text = """\
+.. list-table:: Scaling
+   :header-rows: 1
+
+   * - GPUs
+     - Images/s,
+       global
+   * - 1
+     - 1290.4
+   * - 8
+     - 9734.8
+
+Below.
+"""
+    (table,) = tables.tables(text, ".rst")
+    assert (table.head, table.rows) == (["GPUs", "Images/s, global"], [(6, ["1", "1290.4"]), (7, ["8", "9734.8"])])
+
+
+def test_steps_before_those_that_are_timed_may_be_long(tmp_path: Path) -> None:
+    steps_ = [{"type": "step", "step": at, "step_time_s": 5.5 if at < 3 else 0.6} for at in range(1, 12)]
+    found = []
+    for first in (1, 3):
+        lines = [*steps_, {"type": "summary", "first_step": first, "last_step": 11, "samples_per_s": 200.0}]
+        (tmp_path / "w.jsonl").write_text("\n".join(map(json.dumps, lines)))
+        found.append([one.rule for one in audit(reading.file(tmp_path / "w.jsonl"))])
+    assert found == [["long step in a table"], []]
