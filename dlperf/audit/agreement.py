@@ -184,6 +184,24 @@ def precisions(subject: Subject) -> Iterator[Finding]:
                 yield of(one, WARNING, f"{like}, as the {count} other frameworks have", one.figure.precision)
 
 
+def precision_of_a_size(subject: Subject) -> Iterator[Finding]:
+    """Of one system on four numbers of devices or more, the one that is in another precision."""
+    for cells in subject.columns.values():
+        groups: dict[Hashable, list[Cell]] = {}
+        for one in cells:
+            figure = one.figure
+            if figure.quantity == "throughput" and one.number and one.size and figure.precision:
+                groups.setdefault((figure.model, figure.framework, figure.device, one.batch), []).append(one)
+        for several in groups.values():
+            kinds = Counter(WIDE.get(one.figure.precision, "half") for one in several)
+            (usual, count), *others = kinds.most_common()
+            once = len({one.size for one in several}) == len(several) == count + 1 > 3
+            if once and len(others) == 1:
+                odd = next(one for one in several if WIDE.get(one.figure.precision, "half") != usual)
+                like = next(one for one in several if one is not odd).figure.precision
+                yield of(odd, WARNING, f"{like}, as on {count} other numbers of devices", odd.figure.precision)
+
+
 #: precisions that are none of half the digits
 WIDE = {"fp32": "fp32", "tf32": "tf32"}
 
@@ -281,6 +299,13 @@ RULES = (
         ERROR,
         "none: units are equal or not; an error within one table",
         units_change,
+    ),
+    Rule(
+        "precision of one size",
+        "A system is in one precision on all numbers of devices of a table.",
+        WARNING,
+        "none: one of four or more has another than all others",
+        precision_of_a_size,
     ),
     Rule(
         "precisions differ",

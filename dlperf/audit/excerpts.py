@@ -5,8 +5,9 @@ from __future__ import annotations
 import html
 import re
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from dlperf.audit import headings, steps
 from dlperf.audit.tables import Table, plain
@@ -41,6 +42,8 @@ STEP_TIME = re.compile(
     rf"({NUMBER})\s*(ms)?",
     re.IGNORECASE,
 )
+#: seconds that have passed since the start
+ELAPSED = re.compile(r"\b(?:elapsed|since start|total time|wall)\W{1,3}(\d{1,9}(?:\.\d{1,9})?) ?s?\b", re.IGNORECASE)
 #: a number with its name
 NAMED = re.compile(
     r"(?P<name>\b[A-Za-z][\w.]{3,60})['\"]?\s{0,9}[:=]\s{0,9}(?P<number>\d{1,15}(?:\.\d{1,15})?)(?![\d.:])"
@@ -162,6 +165,8 @@ def _excerpt(line: int, above: str, block: Sequence[str]) -> Excerpt | None:
     if not rates:
         rates = [(at, int(row[0]), 1 / time) for at, row in rows if (time := _step_time(block[at - line]))] or bars
         units = {"time"} if rates else units
+    if not rates and (passed := _passed(rows, {at: block[at - line] for at, _ in rows})):
+        rates, units = passed, {"time"}
     rest = "\n".join(block[rows[-1][0] - line + 1 :]) if rows else ""
     return Excerpt(
         line=line,
@@ -212,6 +217,13 @@ def _rate(line: str) -> tuple[float, bool, str] | None:
             unit = found["unit"] or next((each[0] for each in re.finditer(UNIT, line, re.IGNORECASE)), "")
             return value, bool(found["total"]), unit.lower()
     return None
+
+
+def _passed(rows: Sequence[tuple[int, Sequence[str]]], lines: Mapping[int, str]) -> list[tuple[int, int, float]]:
+    """Steps a second from line to line, of a log whose lines tell how many seconds have passed since its start."""
+    told = [(at, int(row[0]), float(found[1])) for at, row in rows if (found := ELAPSED.search(lines[at][:2000]))]
+    ascend = all(a[1] < b[1] and a[2] < b[2] for a, b in pairwise(told))
+    return [(b[0], b[1], (b[1] - a[1]) / (b[2] - a[2])) for a, b in pairwise(told)] if ascend else []
 
 
 def _step_time(line: str) -> float:

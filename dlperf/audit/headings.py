@@ -184,7 +184,7 @@ NEUTRAL = frozenset(
         *("compared", "scaling", "all", "single", "multi", "node", "nodes", "gpu", "gpus"),
         *("device", "devices", "per", "appendix", "figure", "figures", "of", "the", "an", "and"),
         *("in", "on", "at", "with", "for", "by", "our", "we", "is", "are", "speed", "rate"),
-        *("headline", "main", "key", "full", "complete", "configuration", "configurations", "same", "run", "runs"),
+        *("headline", "main", "key", "full", "complete", "configuration", "configurations", "same", "runs"),
         *("published", "its", "log", "logs", "logged", "claimed", "reported", "stated", "printed"),
         *("computed", "mean", "average", "avg", "median", "batch", "size", "sizes", "pre"),
         *("pretraining", "number", "numbers", "total", "higher", "better", "sec", "second"),
@@ -202,6 +202,8 @@ _PER_NODE = re.compile(
 #: nodes by the devices of each, as clusters have them: 4x8
 _BY = re.compile(r"(\d{1,4}) ?[x×*] ?(1|2|4|8|16)")
 _NODES = re.compile(r"(?<![\w.])(\d+)\s*(?:nodes?|machines?|hosts?|servers?|instances?)\b", re.IGNORECASE)
+#: devices, and in brackets their nodes
+_OF_NODES = re.compile(r"(\d{1,7}) ?\(\s?(\d{1,6}) ?(?:nodes?|machines?|hosts?|servers?)\)", re.IGNORECASE)
 _WHOLE = re.compile(
     r"(?<![\w.])(?<![A-Za-z]-)(\d+)[ -]*(?:[x×*][ -]*)?"
     rf"(?:gpus?|devices?|cards?|accelerators?|chips?|tpus?|hpus?|trainers?|{DEVICES.pattern})(?![\w])",
@@ -340,6 +342,8 @@ def size(told: str) -> tuple[int | None, int | None]:
         return int(found[1]) or None, int(found[2]) or None
     if found := _BY.fullmatch(told.strip()):
         return int(found[1]) or None, int(found[1]) * int(found[2]) or None
+    if found := _OF_NODES.fullmatch(told.strip()):
+        return int(found[2]) or None, int(found[1]) or None
     nodes_ = int(found[1]) if (found := _NODES.search(told)) else None
     if found := _PER_NODE.search(told):
         return int(found[1]), int(found[1]) * int(found[2])

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 
 from dlperf.audit import steps
-from dlperf.audit.cells import Cell, Subject, counted, stated
+from dlperf.audit.cells import SECONDS, Cell, Subject, counted, stated
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, of
 from dlperf.audit.headings import STEP, normal
 from dlperf.audit.logged import CLOCK, SAMPLES, WARM, is_of_each, of_steps, parts
@@ -36,6 +36,26 @@ def rates(subject: Subject) -> Iterator[Finding]:
             yield of(one, ERROR, expected, f"{one.figure.printed}, the mean of their rates, {apart:+.1f} %")
         elif abs(apart) > 100 * NOISE:
             yield of(one, WARNING, expected, f"{one.figure.printed}, {apart:+.1f} %")
+
+
+def means(subject: Subject) -> Iterator[Finding]:
+    """A mean time of a step beside the times of steps, which is that of all, though a warm-up is left out."""
+    for one in subject.cells:
+        told = one.figure.options.get("listed", "")
+        skip = stated(one.figure.options.get("warmup", "")) or 0.0
+        unit = SECONDS.get(one.figure.unit)
+        if not told or not unit or not skip or not MEAN.search(normal(one.figure.column)) or not one.number:
+            continue
+        number, _, _, _, *totals = map(float, told.split())
+        if skip >= min(len(totals), number):
+            continue
+        every, right = (totals[int(each)] / (number - each) / unit for each in (0.0, skip))
+        if abs(one.number / every - 1) < NOISE / 4 and abs(right / every - 1) > NOISE:
+            expected = f"{right:,.5g}: the mean of the steps that are listed but for {skip:g}"
+            yield of(one, ERROR, expected, f"{one.figure.printed}, the mean of all {number:g}")
+
+
+MEAN = re.compile(r"^(mean|average|avg)\b.*\b(step|iter\w*|batch)\b")
 
 
 def pauses(subject: Subject) -> Iterator[Finding]:
@@ -188,6 +208,13 @@ RULES = (
         "arithmetic, within 0.5 %, of all steps or all but the first five; a mean of their rates within 0.1 %: an "
         "error; else more than 2 % as super-linear: a warning",
         rates,
+    ),
+    Rule(
+        "mean of listed steps",
+        "A mean time of steps is of those that are listed, but for a warm-up that is said to be left out.",
+        ERROR,
+        "arithmetic, within 0.5 %, of a warm-up of at most five steps; 2 % as super-linear",
+        means,
     ),
     Rule(
         "rate of listed windows",

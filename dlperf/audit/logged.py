@@ -87,17 +87,25 @@ def losses(subject: Subject) -> Iterator[Finding]:
                 yield of(known[-1], WARNING, expected, f"{last:.4g}, the mean of the last {third}")
     for cells in subject.tables.values():
         ended = any("loss" in _head(one) and LAST.search(_head(one)) for one in cells)
+        ends: list[tuple[float, float, Cell]] = []
         for row in _rows(cells) if ended else ():
             first, last = (
                 _only(row, re.compile(rf".*\b({words})\b.*loss.*|.*loss.*\b({words})\b.*")) for words in ENDS
             )
             at = next((one for one in row if LAST.search(_head(one)) and one.number == last), row[0])
-            if first and last >= first:
+            ends.append((first, last, at))
+        usual = (
+            statistics.median(last / first for first, last, _ in ends if first) if any(one[0] for one in ends) else 1.0
+        )
+        for first, last, at in ends:
+            if first and (last >= first or (usual < FALLEN and last > first * (1 - FALLS))):
                 yield of(at, WARNING, f"below {first:g}, the first", f"{last:g}")
 
 
 ENDS = "initial|first|start|starting|begin|beginning|before", "final|last|end|ending|after|finish"
 LAST = re.compile(rf"\b({ENDS[1]})\b")
+#: share of the first loss that most rows end at, where one that hardly falls is told
+FALLEN = 0.8
 
 
 def first_step(subject: Subject) -> Iterator[Finding]:

@@ -220,7 +220,10 @@ def slips(subject: Subject) -> Iterator[Finding]:
         if tables[0] == tables[1] or id(other) in told or again or not _is_one(one, other):
             continue
         apart = max(one.number, other.number) / min(one.number, other.number) - 1
-        if apart > NOISE and slipped(one.figure.printed, other.figure.printed):
+        moved = len({"".join(sorted(re.sub(r"\D", "", each.figure.printed))) for each in several}) == 1
+        plain = "." not in one.figure.printed  # of so few digits one may be another by chance
+        sure = moved and printed[tables[0]] & printed[tables[1]]
+        if (sure or (apart > NOISE and (moved or not plain))) and slipped(one.figure.printed, other.figure.printed):
             told.add(id(other))
             expected = f"{one.figure.printed}, as in {one.figure.table} ({one.where})"
             yield of(other, WARNING, expected, f"{other.figure.printed}, {100 * apart:.1f} % apart")

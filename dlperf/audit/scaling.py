@@ -75,12 +75,23 @@ def step(subject: Subject) -> Iterator[Finding]:
 
 
 def collapse(subject: Subject) -> Iterator[Finding]:
+    """Of two sizes that follow each other; else of the ends, where each device has as much to do on both."""
     for rates in _series(subject):
-        for before, one in pairwise(rates):
+        ends, pairs = (rates[0], rates[-1]), list(pairwise(rates))
+        found = [pair for pair in pairs if _collapses(*pair)]
+        share = COLLAPSE
+        if not found and len(pairs) > 1 and ends[0].batch == ends[1].batch and ends[0].batch[1]:
+            share = COLLAPSE / 2
+            found = [ends] if _collapses(*ends, share) else []
+        for before, one in found:
             gain, most = one.number / before.number, one.devices / before.devices
-            if 1 < gain < COLLAPSE * most and not STRONG.search(f"{one.figure.system} {one.figure.column}"):
-                expected = f"more than {COLLAPSE * most:g} times {_shown(before)} on {_devices(before)}"
-                yield of(one, WARNING, expected, f"{_shown(one)} on {_devices(one)}: {gain:.3g} times")
+            expected = f"more than {share * most:g} times {_shown(before)} on {_devices(before)}"
+            yield of(one, WARNING, expected, f"{_shown(one)} on {_devices(one)}: {gain:.3g} times")
+
+
+def _collapses(before: Cell, one: Cell, share: float = COLLAPSE) -> bool:
+    gain, most = one.number / before.number, one.devices / before.devices
+    return 1 < gain < share * most and not STRONG.search(f"{one.figure.system} {one.figure.column}")
 
 
 def slower(subject: Subject) -> Iterator[Finding]:
@@ -194,7 +205,8 @@ RULES = (
     ),
     Rule(
         "step far below proportional",
-        "From one number of devices to the next, a rate gains half of what they do or more.",
+        "From one number of devices to the next, a rate gains half of what they do or more; from the first to the last "
+        "a quarter, with as much to do on each.",
         WARNING,
         "of DLPerf's 42 columns (2020) one is below half, and its loader was behind",
         collapse,

@@ -97,6 +97,8 @@ class Read:
         named = "model" if mostly and NAMED.fullmatch(normal(head)) else headings.kind(head, mostly)
         if named == "devices" and len(cells) > 2 and cells == [str(number) for number in range(len(cells))]:
             return "label"  # which device it is of
+        if named == "estimator" and not any(map(estimators.statistic, cells)):
+            return "label"  # as a metric, which says what is measured
         if named == "devices" and any(IDS.fullmatch(one) for one in cells):
             return "label"  # which devices they are
         if named == "clip" and mostly and any((first_number(one) or 0.0) > 10 for one in cells):

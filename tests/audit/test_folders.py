@@ -69,6 +69,14 @@ def sizes(text: str, **rates: float) -> str:
     return f"VGG16, A100, TF32. {text}\n\n| gpus | batch | images/s |\n|---|---|---|\n{rows}"
 
 
+def elapsed(rate: float) -> str:
+    """A log that tells when a line was written alone."""
+    return "".join(
+        f"step {at}/100 loss {7 - at / 50:.3f} elapsed {at * 64 / rate + 0.5:.3f} s\n" for at in range(10, 101, 10)
+    )
+
+
+PASSED = {f"g{gpus}.log": elapsed(300.0) for gpus in (1, 2, 4)}
 SIZED = {"vgg_1.log": stepped(300.0), "vgg_2.log": stepped(590.0), "vgg_4.log": stepped(1150.0)}
 LATE = {
     "n1.log": stepped(300.0, 60, slow=20),
@@ -185,6 +193,11 @@ def found(folder: Path, files: dict[str, str]) -> set[str]:
         (
             {"r.md": sizes("100 steps, of which the first 20 are warm-up.", g1=300.0, g2=590.0, g4=1150.0), **LATE},
             {"quoted log ends early"},
+        ),
+        ({"r.md": sizes("", g1=300.0, g2=600.0, g4=1200.0), **PASSED}, set()),
+        (
+            {"r.md": sizes("", g1=300.0, g2=560.0, g4=1200.0), **PASSED},
+            {"not in the quoted log", "step beyond proportional"},
         ),
         ({"summary.csv": "run,gpus,batch,mean_samples_per_sec\nbert_n4,4,32,412.8\n", "bert_n4.jsonl": LIST}, set()),
         (
