@@ -85,7 +85,8 @@ def two_rates(subject: Subject) -> Iterator[Finding]:
                 steps = [one.figure.options["step"] for one in (a, b) if "step" in one.figure.options]
                 kinds = {kind(one.figure.column) for one in (a, b)}
                 same = len(set(steps)) < 2 and (len(kinds) == 1 or "" in kinds)
-                if a.figure.column != b.figure.column and same and not estimators_differ(a, b) and _apart(a, b):
+                heads = {re.sub(r" \(\d+\)$", "", one.figure.column) for one in (a, b)}  # of one name: each a system's
+                if len(heads) > 1 and same and not estimators_differ(a, b) and _apart(a, b):
                     expected = f"{a.figure.printed}, as “{a.figure.column}” has"
                     yield of(b, WARNING, expected, f"{b.figure.printed}, {100 * _apart(a, b):.1f} % apart")
 

@@ -146,7 +146,8 @@ def _along(cells: Sequence[Cell]) -> Iterator[Group]:
         names = {rest(one.figure.column) for one in runs} - {""}
         for one in row:
             what = kind(one.figure.column)
-            if not what or COLUMN.search(normal(one.figure.column)) or one.value is None:
+            counts = what in ("least", "most") and OF_RUNS.search(normal(one.figure.column))  # how many there must be
+            if not what or counts or COLUMN.search(normal(one.figure.column)) or one.value is None:
                 continue
             name = rest(one.figure.column)
             mine = [run for run in runs if rest(run.figure.column) == name] if len(names) > 1 else runs
@@ -157,6 +158,7 @@ def _along(cells: Sequence[Cell]) -> Iterator[Group]:
                 yield what, one, mine, True
 
 
+OF_RUNS = re.compile(r"\b(runs|repeats|trials)\b")
 #: what a column of averages may be called, where runs have their number alone
 AS_RUNS = re.compile(
     r"throughput|rate|speed|(images?|imgs?|samples?|sequences?|seqs?|sentences?|tokens?) (per |/ ?)?s(ec(ond)?s?)?|"

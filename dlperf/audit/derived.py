@@ -17,6 +17,8 @@ from dlperf.figures.published import PRECISIONS
 IMAGENET = 1_281_167
 #: rows within which a swapped cell is looked for
 NEAR = 5
+#: below which an efficiency in whole per cent is none
+FEW = 20
 #: above what its epochs take at the printed rate a time has something else in it; below it cannot be
 LONGER = 0.25
 
@@ -173,6 +175,9 @@ def efficiency(subject: Subject) -> Iterator[Finding]:
         figure = one.figure
         if id(one) in known or one.value is None or figure.options.get("over", "1_device") in (*PRECISIONS, "column"):
             continue
+        whole = "%" not in figure.printed + figure.unit and not one.decimals and one.number < FEW
+        if figure.quantity == "efficiency" and whole:
+            continue  # neither a share nor per cent: another column's heading
         if figure.quantity == "efficiency":
             most, value = percent(one), one.low
         elif figure.quantity == "speedup" and one.devices > 1 and not compared(figure.column):

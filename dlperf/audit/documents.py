@@ -61,11 +61,11 @@ def quoted(subject: Subject) -> Iterator[Finding]:
         found.setdefault(id(mine[0]), (mine[0], []))[1].append(one)
     for cell, logs in found.values():
         off, (low, high) = _off(cell, logs), _span(logs)
-        if NOISE < off < OTHER - 1:
-            total = len(logs) == 1 and logs[0].total is not None
+        total = len(logs) == 1 and logs[0].total is not None
+        if (NOISE / 4 if total and logs[0].file else NOISE) < off < OTHER - 1:
             between = f"{low:,.6g}" if total else f"{low:,.6g} to {high:,.6g}"
             expected = f"{between}, as its log in {logs[0].at(_line(logs[0]))} has"
-            severity = ERROR if total or off > LINES else WARNING
+            severity = ERROR if (total and off > NOISE) or off > LINES else WARNING
             yield of(cell, severity, expected, f"{cell.figure.printed}, {100 * off:.1f} % apart")
 
 

@@ -16,7 +16,7 @@ from dlperf.audit.tables import Table, plain
 PROSE = 50_000
 NUMBER = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?"
 _COUNTED = r"(?:images?|imgs?|samples?|sentences?|sequences?|seqs?|tokens?|tok|words?|examples?)"
-UNIT = rf"{_COUNTED}\s?(?:/|per)\s?s(?:ec(?:ond)?)?\b"
+UNIT = rf"{_COUNTED}\s?(?:/|per)\s?s(?:ec(?:ond)?)?\b(?:\s?(?:/|per)\s?(?:gpu|device|chip|worker|rank)\b)?"
 _NAME = r"\b(?:[\w.]*throughput|[\w.]*ips|speed)\b"
 RATE = re.compile(
     rf"(?P<total>total\s+)?(?:(?P<unit>{UNIT})|(?P<name>{_NAME}))(?P<sign>\s*[:=]\s*|\s+)?(?P<after>{NUMBER})?", re.I
@@ -27,6 +27,8 @@ NOW = re.compile(r"\b(?:CurrSamplesPerSec=|train\.total_ips[\"']?: ?)(\d{1,12}(?
 BAR = re.compile(r"\b100%.{0,200}?\b(\d{1,9})/\1 \[[^\]]{0,40}?, {0,9}(\d{1,9}(?:\.\d{1,9})?)it/s")
 #: of the last line of a Hugging Face Trainer
 OF_ALL = re.compile(r"\btrain_(samples|tokens)_per_second['\"]?\s{0,9}[:=]\s{0,9}(\d{1,12}(?:\.\d{1,12})?)")
+#: of Horovod's synthetic benchmarks, after lines that have rates of one device
+ON_ALL = re.compile(rf"\btotal ({UNIT}) on \d{{1,6}} [^:\n]{{1,20}}: {{0,9}}({NUMBER})", re.IGNORECASE)
 #: of lines with rates, in small letters: one of these is in each
 HINTS = ("/s", "/ s", "per s", "pers", "per_s", "ips", "throughput", "speed")
 #: lines at either end of a log whose rates are looked at
@@ -208,6 +210,8 @@ def _rate(line: str) -> tuple[float, bool, str] | None:
         return float(whole[2]), True, f"{whole[1]}/s"
     if ("persec" in low or "total_ips" in low) and (now := NOW.search(line[:2000])):
         return float(now[1]), False, "samples/s"
+    if "total" in low and (whole := ON_ALL.search(line[:2000])):
+        return float(whole[2].replace(",", "")), True, whole[1].lower()
     for found in RATE.finditer(line[:2000]):
         before = BEFORE.search(line[: found.start()])
         free = before and (not before["word"] or OF_RATES.fullmatch(before["word"]) or before["word"][-1] in "./")

@@ -185,3 +185,21 @@ def sequence(told: str) -> str:
     """The tokens of a row that a text tells."""
     found = LENGTH.search(told)
     return found[1] if found else ""
+
+
+#: of a heading and its cell, that it is scaling in per cent, and the most that an efficiency has
+WHOLE = 115.0
+PERCENT = re.compile(r"\bscal(ing|ability)\b.*(%|percent|pct)")
+
+
+def scaled(table: Table) -> set[int]:
+    """Columns of scaling in per cent, or of shares, which are all at most WHOLE: efficiencies, and no speedups."""
+    found = set()
+    for at, head in enumerate(table.head):
+        cells = [row[at] for _, row in table.rows if first_number(row[at]) is not None]
+        most = max((first_number(cell) or 0.0 for cell in cells), default=0.0)
+        told = all(PERCENT.search(f"{normal(head)} {cell}") for cell in cells)
+        shares = len(cells) > 1 and most <= WHOLE / 100 and re.search(r"\bscaling\b", normal(head))
+        if cells and ((told and most <= WHOLE) or shares):
+            found.add(at)
+    return found

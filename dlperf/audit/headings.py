@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from dlperf.audit.estimators import ESTIMATED
+from dlperf.audit.neutral import NEUTRAL
 
 #: a file has few headings and labels, and many cells
 cache = lru_cache(maxsize=2**14)
@@ -33,7 +34,7 @@ NUMBERS = (
     ("parallel", r"^(dp|data ?-?parallel( size| degree)?|dp size)$"),
     ("devices", rf"^({_COUNT})*n?{_DEVICES}( num| number| count| used| total|s? \(total\)| ?#)?$|^world ?-?size$"),
     ("warmup", r"warm-? ?up( steps| iter\w*| batches)?$|^(skipped|ignored|discarded)( steps| iter\w*)?$"),
-    ("from_step", r"^(first|start|begin|measured from|from) step$"),
+    ("from_step", r"^(first|start|begin|measured from|from)( timed| measured)? step$"),
     ("epoch_steps", r"(steps|iterations|iters|batches) ?(per|in an?|/) ?epoch|epoch (steps|length)"),
     ("dataset", r"data ?-?set size|(images|samples|examples|records) (in|of|per) (the )?(data ?set|epoch)"),
     (
@@ -165,6 +166,9 @@ DEVICES = re.compile(
     r"(?:[- ]?(?:SXM\d?|PCIe?|NVL))?(?:[- ]?\d{2,3} ?GB?\b)?(?: HBM\d\w?)?",
     re.IGNORECASE,
 )
+_CARDS = re.compile(rf"\b[dh]gx\b|\bnvidia\b|{DEVICES.pattern}", re.IGNORECASE)
+#: kinds that count these
+COUNTS = ("per_node", "nodes", "devices")
 FRAMEWORKS = (
     ("pytorch", r"py ?torch|\btorch"),
     ("tensorflow", r"tensor ?flow|\btf ?[12](\.\d+)?\b|\btf\b"),
@@ -174,23 +178,6 @@ FRAMEWORKS = (
     ("jax", r"\bjax\b|\bflax\b"),
     ("mindspore", r"mindspore"),
     ("keras", r"\bkeras\b"),
-)
-#: of a page's words those that make no table another: "summary of results"
-NEUTRAL = frozenset(
-    [
-        *("results", "result", "summary", "summarized", "overview", "detail", "details"),
-        *("detailed", "throughput", "throughputs", "performance", "benchmark", "benchmarks"),
-        *("benchmarking", "training", "train", "table", "tables", "comparison", "compare"),
-        *("compared", "scaling", "all", "single", "multi", "node", "nodes", "gpu", "gpus"),
-        *("device", "devices", "per", "appendix", "figure", "figures", "of", "the", "an", "and"),
-        *("in", "on", "at", "with", "for", "by", "our", "we", "is", "are", "speed", "rate"),
-        *("headline", "main", "key", "full", "complete", "configuration", "configurations", "same", "runs"),
-        *("published", "its", "log", "logs", "logged", "claimed", "reported", "stated", "printed"),
-        *("computed", "mean", "average", "avg", "median", "batch", "size", "sizes", "pre"),
-        *("pretraining", "number", "numbers", "total", "higher", "better", "sec", "second"),
-        *("seconds", "using", "used", "as", "model", "models", "images", "image", "synthetic"),
-        *("data", "measured", "each", "framework", "frameworks", "system", "systems", "efficiency", "speedup"),
-    ]
 )
 _N_C = re.compile(r"\bN(\d+)C(\d+)\b")  # nodes and all cards, as PaddlePaddle writes them
 SIZE = re.compile(r"(\d+)\s*n(?:odes?)?\s*[x_\- ]*\s*(\d+)\s*([gd])(?:pus?|evices?)?", re.IGNORECASE)
@@ -248,6 +235,13 @@ def kind(head: str, numbers: bool) -> str:
     """What a column is, of numbers or of words; empty where its heading does not tell."""
     told = re.sub(r"\s*[(\[][^)\]]*[)\]]$", "", normal(head)) or normal(head)
     either = [one for one in WORDS if one[0] in ("clip", "loss_scale")]
+    bare = " ".join(_CARDS.sub(" ", told).split())
+    if (
+        numbers
+        and bare != told
+        and (of_cards := [name for name, one in NUMBERS if name in COUNTS and re.search(one, bare)])
+    ):
+        return of_cards[0]  # H100 GPUs, DGX A100 nodes
     return next((name for name, pattern in ([*NUMBERS, *either] if numbers else WORDS) if re.search(pattern, told)), "")
 
 

@@ -60,7 +60,8 @@ MEAN = re.compile(r"^(mean|average|avg)\b.*\b(step|iter\w*|batch)\b")
 
 def pauses(subject: Subject) -> Iterator[Finding]:
     for one, (_, _, at, times, _) in _listed(subject):
-        if at:
+        left = (stated(one.figure.options.get(key, "")) or 0.0 for key in ("warmup", "from_step"))
+        if at > max(left):
             expected = f"steps of at most {PAUSE:g} times their median, after the first"
             yield of(one, WARNING, expected, f"step {at:g} of the list takes {times:.3g} times as long")
 

@@ -12,6 +12,7 @@ from dlperf.audit.agreement import configuration, configurations
 from dlperf.audit.beside import may_be_of
 from dlperf.audit.cells import SECONDS, Cell, Subject, counted
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, of
+from dlperf.audit.neutral import NEUTRAL
 
 #: cells that two tables have in common by chance: of three digits one in 900
 LEAST_CELLS, LEAST_DIGITS = 4, 3
@@ -102,7 +103,7 @@ def _laid_out_alike(pairs: Sequence[tuple[Cell, Cell]]) -> bool:
     a, b = pairs[0]
     words = [{*re.findall(r"[^\W\d_]+", one.figure.system)} for one in (a, b)]
     alike = all((a.figure.row, a.figure.column) == (b.figure.row, b.figure.column) for a, b in pairs)
-    return alike and bool((words[0] ^ words[1]) - headings.NEUTRAL)
+    return alike and bool((words[0] ^ words[1]) - NEUTRAL)
 
 
 def repeated_digits(subject: Subject) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from dlperf.audit.agreement import estimators_differ
 from dlperf.audit.beside import may_be_of
 from dlperf.audit.cells import SECONDS, Cell, Subject, counted, series
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, of
+from dlperf.audit.neutral import NEUTRAL
 from dlperf.audit.scaling import NOISE
 from dlperf.figures.published import number
 
@@ -287,7 +288,7 @@ def _is_one(a: Cell, b: Cell) -> bool:
     """Whether both tell of one thing by a name, and one of them of no other."""
     one, other = a.figure, b.figure
     named = (one.model and one.model == other.model) or (one.framework and one.framework == other.framework)
-    words = [{*re.findall(r"[a-z0-9.+]+", each.system.lower())} - headings.NEUTRAL for each in (one, other)]
+    words = [{*re.findall(r"[a-z0-9.+]+", each.system.lower())} - NEUTRAL for each in (one, other)]
     inside = words[0] <= words[1] or words[1] <= words[0]
     return inside and bool(named or (words[0] & words[1])) and _may_be(a, b)
 

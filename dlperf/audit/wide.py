@@ -18,6 +18,7 @@ from dlperf.audit.fields import (
     first_number,
     number_of,
     pair,
+    scaled,
     sequence,
     size_of,
     titled,
@@ -45,9 +46,8 @@ STEPS = re.compile(
 UNCLIPPED = re.compile(r"w/o clip|without (gradient )?clip|no clip", re.IGNORECASE)
 #: a heading of MLPerf's summary.csv, whose figures are minutes
 MLPERF = re.compile(r"accelerators_(count|per_node)|host_processors?_\w+")
-#: of a heading and its cell, that it is scaling in per cent, and the most that an efficiency has
-WHOLE = 115.0
-PERCENT = re.compile(r"\bscal(ing|ability)\b.*(%|percent|pct)")
+#: of a page, that parts of a model are on several devices
+SPLIT = re.compile(r"\b(TP|PP) ?= ?([2-9]|\d\d)|\b(tensor|pipeline)[- ]parallel", re.IGNORECASE)
 #: a cell of which nothing was measured
 BLANK = re.compile(r"[-–—/.?]*|n\.?/?a\.?|oom|tbd", re.IGNORECASE)
 
@@ -118,6 +118,17 @@ class Read:
         return "figure" if clocks or (at and numbers and headings.quantity(head)) else "label"
 
     @cached_property
+    def columns(self) -> list[str]:
+        """Their headings, with a number behind each that another column of figures has before it: each is a system's
+        of its own then."""
+        seen: dict[str, int] = {}
+        made = []
+        for head, kind in zip(self.table.head, self.kinds, strict=True):
+            seen[head] = seen.get(head, 0) + (kind == "figure")
+            made.append(f"{head} ({seen[head]})" if kind == "figure" and seen[head] > 1 else head)
+        return made
+
+    @cached_property
     def label(self) -> str:
         return " | ".join(self.table.head[at] for at in self.labels)
 
@@ -154,14 +165,7 @@ class Read:
 
     @cached_property
     def scaled(self) -> set[int]:
-        """Columns of scaling in per cent, of which all is at most WHOLE: efficiencies, and no speedups."""
-        found = set()
-        for at, head in enumerate(self.table.head):
-            cells = [row[at] for _, row in self.table.rows[:MOST] if first_number(row[at]) is not None]
-            told = cells and all(PERCENT.search(f"{normal(head)} {cell}") for cell in cells)
-            if told and max(first_number(cell) or 0.0 for cell in cells) <= WHOLE:
-                found.add(at)
-        return found
+        return scaled(self.table)
 
     @cached_property
     def pairs(self) -> set[int]:
@@ -210,7 +214,9 @@ class Read:
     def sharded(self) -> bool:
         """Whether the parts of a model share a batch, and how many copies there are is not told."""
         parts = re.compile(r"(tensor|pipeline|model|expert)\W*parallel|^(tp|pp|mp|ep)$")
-        return any(parts.search(normal(head)) for head in self.table.head) and "parallel" not in self.kinds
+        told = SPLIT.search(" ".join([self.table.title, *self.table.notes]))
+        split = told or any(parts.search(normal(head)) for head in self.table.head)
+        return bool(split) and "parallel" not in self.kinds
 
     def figures(self) -> Iterator[Figure]:
         seen: dict[str, int] = {}
@@ -311,7 +317,7 @@ class Read:
         return Figure(
             table=self.id,
             row=label,
-            column=head,
+            column=self.columns[at],
             printed=printed,
             quantity=quantity,
             unit=unit_of(quantity, head, printed, told.get("unit", "") or told["label"], self.unit),

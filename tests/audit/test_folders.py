@@ -76,6 +76,9 @@ def elapsed(rate: float) -> str:
     )
 
 
+HOROVOD_FILE = "horovod_2.txt"
+HOROVOD = "Running benchmark...\n" + "".join(f"Iter #{at}: {257.5 + at % 3:.1f} img/sec per GPU\n" for at in range(10))
+HOROVOD += "Img/sec per GPU: 257.5 +-1.2\nTotal img/sec on 2 GPU(s): 515.0 +-2.4\n"
 PASSED = {f"g{gpus}.log": elapsed(300.0) for gpus in (1, 2, 4)}
 SIZED = {"vgg_1.log": stepped(300.0), "vgg_2.log": stepped(590.0), "vgg_4.log": stepped(1150.0)}
 LATE = {
@@ -198,6 +201,11 @@ def found(folder: Path, files: dict[str, str]) -> set[str]:
         (
             {"r.md": sizes("", g1=300.0, g2=560.0, g4=1200.0), **PASSED},
             {"not in the quoted log", "step beyond proportional"},
+        ),
+        ({"r.csv": f"log,gpus,batch,total_img_sec\n{HOROVOD_FILE},2,32,515.0\n", HOROVOD_FILE: HOROVOD}, set()),
+        (
+            {"r.csv": f"log,gpus,batch,total_img_sec\n{HOROVOD_FILE},2,32,551.0\n", HOROVOD_FILE: HOROVOD},
+            {"not in the quoted log"},
         ),
         ({"summary.csv": "run,gpus,batch,mean_samples_per_sec\nbert_n4,4,32,412.8\n", "bert_n4.jsonl": LIST}, set()),
         (

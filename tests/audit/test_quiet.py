@@ -63,6 +63,24 @@ H100, bf16, sequence length 4096, micro batch 4, gradient accumulation 8.
 <table><tr><th>PServer Count</th><th>3</th><th>6</th><th>10</th></tr>
 <tr><td>PaddlePaddle v2</td><td>593.4</td><td>791.3</td><td>729.7</td></tr></table>
 """,
+    "shares as scaling.md": """\
+| GPUs | images/s | scaling |
+|---|---|---|
+| 1 | 371.2 | 1.000 |
+| 2 | 716.4 | 0.965 |
+| 4 | 1410.6 | 0.950 |
+""",
+    "columns of two systems.md": """\
+| GPUs | images/s | images/s |
+|---|---|---|
+| 1 | 21.16 | 43.2 |
+| 2 | 41.23 | 85.0 |
+""",
+    "how many runs there must be.json": """\
+{"min_runs": 3, "model": "resnet50", "series": [
+ {"gpus": 1, "runs": [371.0, 372.5, 371.9], "median_images_per_sec": 371.9},
+ {"gpus": 8, "runs": [2871.0, 2872.5, 2871.9], "median_images_per_sec": 2871.9}]}
+""",
     "tokens in the time of a step.md": """\
 | GPUs | Global batch | Seq length | ms/iteration | tokens/s |
 |---|---|---|---|---|
