@@ -189,6 +189,7 @@ def sequence(told: str) -> str:
 
 #: of a heading and its cell, that it is scaling in per cent, and the most that an efficiency has
 WHOLE = 115.0
+SCALING = re.compile(r"\bscal(ing|ability)\b")
 PERCENT = re.compile(r"\bscal(ing|ability)\b.*(%|percent|pct)")
 
 
@@ -196,10 +197,12 @@ def scaled(table: Table) -> set[int]:
     """Columns of scaling in per cent, or of shares, which are all at most WHOLE: efficiencies, and no speedups."""
     found = set()
     for at, head in enumerate(table.head):
+        if not SCALING.search(normal(head)):
+            continue
         cells = [row[at] for _, row in table.rows if first_number(row[at]) is not None]
         most = max((first_number(cell) or 0.0 for cell in cells), default=0.0)
         told = all(PERCENT.search(f"{normal(head)} {cell}") for cell in cells)
-        shares = len(cells) > 1 and most <= WHOLE / 100 and re.search(r"\bscaling\b", normal(head))
+        shares = len(cells) > 1 and most <= WHOLE / 100
         if cells and ((told and most <= WHOLE) or shares):
             found.add(at)
     return found

@@ -26,7 +26,10 @@ def products(subject: Subject) -> Iterator[Finding]:
         rows: dict[str, list[Cell]] = {}
         for one in cells:
             rows.setdefault(one.figure.row, []).append(one)
-        for what, left, right in FORMULAS:
+        heads = {normal(one.figure.column) for one in cells}
+        for what, needs, left, right in FORMULAS:
+            if not any(map(needs.search, heads)):
+                continue
             found: list[tuple[Cell, float, float, float]] = []
             for row in rows.values():
                 (product, number), other = left(row), right(row)
@@ -192,18 +195,20 @@ def _counting(row: Row, what: str) -> Cell | None:
     return found[0] if len(found) == 1 else None
 
 
+#: of a heading, that its rates count steps, or tokens
+OF_STEPS, OF_TOKENS = re.compile(r"\b(steps?|it|iter\w*|batches)\b"), re.compile(r"\bto?k(en)?s?\b|words?")
 HF = "train_samples times epochs, over train_runtime"
-#: in words, the cell that is a product, and the product
-FORMULAS: Sequence[tuple[str, Callable[[Row], tuple[Cell | None, float]], Callable[[Row], float]]] = (
-    ("steps times the global batch", _samples, _in_steps),
-    ("steps a second times the global batch", _per_second, _in_a_second),
-    ("steps times the global batch, over the seconds", _of_rate, _in_steps),
-    ("devices times the time to train", _device_hours, _devices_by_time),
-    ("samples of an epoch, as most rows have them at their rates", _of_an_epoch, _one),
-    ("samples of a step, as most rows have them at their rates", _of_a_step, _batch),
-    ("samples in a second times their tokens", _of_tokens, _in_rows),
-    ("samples, as printed, that the rate is of in the time to train", _in_the_time, _printed_samples),
-    (HF, _per_second, _in_the_runtime),
+#: in words, what a heading must be, the cell that is a product, and the product
+FORMULAS: Sequence[tuple[str, re.Pattern[str], Callable[[Row], tuple[Cell | None, float]], Callable[[Row], float]]] = (
+    ("steps times the global batch", SAMPLES, _samples, _in_steps),
+    ("steps a second times the global batch", OF_STEPS, _per_second, _in_a_second),
+    ("steps times the global batch, over the seconds", TIMED, _of_rate, _in_steps),
+    ("devices times the time to train", OF_ALL, _device_hours, _devices_by_time),
+    ("samples of an epoch, as most rows have them at their rates", EPOCH, _of_an_epoch, _one),
+    ("samples of a step, as most rows have them at their rates", STEP, _of_a_step, _batch),
+    ("samples in a second times their tokens", OF_TOKENS, _of_tokens, _in_rows),
+    ("samples, as printed, that the rate is of in the time to train", SAMPLES, _in_the_time, _printed_samples),
+    (HF, SAMPLED, _per_second, _in_the_runtime),
 )
 
 RULES = (
