@@ -208,7 +208,8 @@ class Subject:
 
     @cached_property
     def rates(self) -> Sequence[Cell]:
-        return [one for one in self.cells if one.figure.quantity == "throughput" and one.value is not None]
+        """Above 0: others are none, see dlperf.audit.peak, and nothing is computed with them."""
+        return [one for one in self.cells if one.figure.quantity == "throughput" and one.number > 0]
 
     @cached_property
     def same_batch(self) -> Sequence[Sequence[Cell]]:

@@ -123,7 +123,7 @@ def _parts(cell: Cell, rates: Sequence[float]) -> list[tuple[int, int]]:
 
 def _timed(subject: Subject, log: Excerpt, sizes: Mapping[str, int]) -> Iterator[Finding]:
     """The only rate of its size, of a known batch, against the times of a log's steps."""
-    mine = _of_size([one for one in subject.rates if one.number > 0], log, sizes)
+    mine = _of_size(list(subject.rates), log, sizes)
     batch = _in_a_step(mine[0]) if len({one.figure.row for one in mine}) == 1 else None
     if not batch:
         return
@@ -156,7 +156,7 @@ def _rates(subject: Subject, one: Excerpt) -> list[Cell]:
     mine = counted(one.unit) if one.unit else ""
     units = {cell.figure.unit for cell in subject.rates}
     alike = {unit for unit in units if not mine or counted(unit) in (mine, "", unit.strip())}
-    return [cell for cell in subject.rates if cell.number > 0 and cell.figure.unit in alike]
+    return [cell for cell in subject.rates if cell.figure.unit in alike]
 
 
 def _sizes(subject: Subject) -> dict[str, int]:
@@ -189,7 +189,7 @@ def _of_windows(subject: Subject, sizes: Mapping[str, int]) -> Iterator[Finding]
         gaps = {b - a for (_, a, _), (_, b, _) in pairwise(log.rates)}
         if log.read or log.file not in sizes or len(gaps) != 1:
             continue
-        told = _rates(subject, log) if log.unit != "time" else [one for one in subject.rates if one.number > 0]
+        told = _rates(subject, log) if log.unit != "time" else list(subject.rates)
         mine = _of_size(told, log, sizes)
         each = max(gaps)  # steps of a line, which begin before the one that it names
         if len(log.rates) > LEAST_LINES and len(mine) == 1 and not log.total:

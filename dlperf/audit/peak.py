@@ -116,11 +116,11 @@ def labelled_fp32(subject: Subject) -> Iterator[Finding]:
 
 def no_rate(subject: Subject) -> Iterator[Finding]:
     """Not a whole 0 beside another rate of its row: less than 1 may have been cut."""
-    above = {(one.figure.table, one.figure.row) for one in subject.rates if one.number > 0}
+    above = {(one.figure.table, one.figure.row) for one in subject.rates}
     found: dict[str, list[Cell]] = {}
-    for one in subject.rates:
+    for one in subject.cells:
         cut = one.ulp >= 1 and (one.figure.table, one.figure.row) in above
-        if one.value is not None and one.number <= 0 and not cut:
+        if one.figure.quantity == "throughput" and one.value is not None and one.number <= 0 and not cut:
             found.setdefault(one.figure.table, []).append(one)
     for cells in found.values():
         yield from merged(cells, WARNING, "a rate above 0, or a blank where none was measured", cells[0].figure.printed)

@@ -57,7 +57,7 @@ def _labelled(subject: Subject) -> Iterator[Line]:
     """Columns of rates by framework, or by the names of rows, where these and the number of devices tell all apart."""
     columns: dict[Hashable, list[Cell]] = {}
     for one in subject.rates:
-        if not one.of_log and one.number > 0:
+        if not one.of_log:
             columns.setdefault((one.figure.table, one.figure.column), []).append(one)
     for cells in columns.values():
         frameworks = all(one.figure.framework for one in cells)

@@ -102,8 +102,7 @@ def in_the_text(subject: Subject) -> Iterator[Finding]:
         return
     sizes: dict[int, list[Cell]] = {}
     for one in subject.rates:
-        if one.number > 0:
-            sizes.setdefault(one.devices, []).append(one)
+        sizes.setdefault(one.devices, []).append(one)
     known = sorted(one.number for one in subject.rates)
     for sentence in re.split(r"[.;!?]\s|\n", subject.prose):
         found = list(RATE.finditer(sentence))
