@@ -34,7 +34,7 @@ NUMBERS = (
     ("parallel", r"^(dp|data ?-?parallel( size| degree)?|dp size)$"),
     ("devices", rf"^({_COUNT})*n?{_DEVICES}( num| number| count| used| total|s? \(total\)| ?#)?$|^world ?-?size$"),
     ("warmup", r"warm-? ?up( steps| iter\w*| batches)?$|^(skipped|ignored|discarded)( steps| iter\w*)?$"),
-    ("from_step", r"^(first|start|begin|measured from|from)( timed| measured)? step$"),
+    ("from_step", r"^(first timed|first measured|first|start|begin|measured from|from) step$"),
     ("epoch_steps", r"(steps|iterations|iters|batches) ?(per|in an?|/) ?epoch|epoch (steps|length)"),
     ("dataset", r"data ?-?set size|(images|samples|examples|records) (in|of|per) (the )?(data ?set|epoch)"),
     (
@@ -234,6 +234,8 @@ def normal(head: str) -> str:
 def kind(head: str, numbers: bool) -> str:
     """What a column is, of numbers or of words; empty where its heading does not tell."""
     told = re.sub(r"\s*[(\[][^)\]]*[)\]]$", "", normal(head)) or normal(head)
+    if told == "first step" and told != normal(head):
+        return ""  # its seconds
     either = [one for one in WORDS if one[0] in ("clip", "loss_scale")]
     bare = " ".join(_CARDS.sub(" ", told).split())
     if (

@@ -95,10 +95,11 @@ def window(subject: Subject) -> Iterator[Finding]:
         if claimed and held and size[0] == "global" and size[1] and claimed * size[1] > held:
             expected = f"{claimed:g} steps within the {held:,.0f} samples of an epoch"
             yield of(one, WARNING, expected, f"{claimed:g} steps of {size[1]:g}: {claimed * size[1] / held:.2g} epochs")
-        begin, warm = (stated(options.get(key, "")) for key in ("from_step", "warmup"))
+        told = [options.get(key, "") for key in ("from_step", "warmup")]  # in whole steps, where seconds may be printed
+        begin, warm = (stated(each) if each.isdecimal() else None for each in told)
         if begin is not None and warm and begin < warm:
             yield of(one, WARNING, f"steps after a warm-up of {warm:g}", f"steps from number {begin:g} on")
-        if warm == 0:
+        if stated(options.get("warmup", "")) == 0:
             yield of(one, WARNING, "steps of a warm-up that are left out", "none left out")
         if options.get("step") == "1" and options.get("key") == "tracked_stats":
             yield of(one, WARNING, "an epoch after the first", "the first epoch, with the start of the pipeline")
