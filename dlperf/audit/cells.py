@@ -59,8 +59,10 @@ SLOW = {"minute": ("min", "minute", "minutes"), "hour": ("h", "hour", "hours")}
 FEW = 100
 #: digits that a float holds, and what no figure is larger than
 SHARPEST, LARGEST = 15, 1e18
-SECONDS = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "seconds": 1.0, "min": 60.0, "minutes": 60.0, "h": 3600.0, "hours": 3600.0}
-SECONDS["days"] = 86400.0
+SECONDS = {
+    **{"ms": 1e-3, "s": 1.0, "sec": 1.0, "seconds": 1.0, "min": 60.0, "minutes": 60.0},
+    **{"h": 3600.0, "hours": 3600.0, "days": 86400.0},
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -312,6 +314,11 @@ def _rows(comparison: Comparison, name: str) -> Iterator[Cell]:
         if found.low is not None and found.high is not None:
             made = replace(made, value=found.centre, low=found.low, high=found.high)
         yield replace(made, runs=len(summary.done) if job.traits.run else None)
+
+
+def outside(one: Cell, low: float, high: float) -> float:
+    """By which share a rate lies below or above two others, by its digits; 0 of one between them."""
+    return max(low / one.high, one.low / high, 1.0) - 1
 
 
 @lru_cache(maxsize=2**12)

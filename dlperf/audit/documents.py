@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, combinations, pairwise
 
 from dlperf.audit import headings, steps
-from dlperf.audit.cells import Cell, Subject, counted, stated
+from dlperf.audit.cells import Cell, Subject, counted, outside, stated
 from dlperf.audit.claims import NUMBER, WINDOW, claims, runs_of, steps_of, window
 from dlperf.audit.excerpts import Excerpt, steady
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, of
@@ -129,7 +129,7 @@ def _timed(subject: Subject, log: Excerpt, sizes: Mapping[str, int]) -> Iterator
         return
     one = mine[0]
     each = [rate * batch for _, _, rate in steady(log)]
-    off = max(min(each) / one.high, one.low / max(each), 1.0) - 1
+    off = outside(one, min(each), max(each))
     if LINES < off < (OTHER_SIZE if log.file in sizes else OTHER) - 1:
         expected = f"{min(each):,.6g} to {max(each):,.6g}: {batch:g} over the times in {log.at(log.line)} and below"
         yield of(one, WARNING, expected, f"{one.figure.printed}, {100 * off:.1f} % apart")
@@ -205,7 +205,7 @@ def _of_windows(subject: Subject, sizes: Mapping[str, int]) -> Iterator[Finding]
                 yield of(mine[0], WARNING, f"{mine[0].figure.precision}, as stated", f"{log.precision} in {log.file}")
     for cell, totals in held.values():
         low, high = (least(totals, key=lambda one: one[0]) for least in (min, max))
-        off = max(low[0] / cell.high, cell.low / high[0], 1.0) - 1 if totals and cell.low > 0 else 0.0
+        off = outside(cell, low[0], high[0]) if totals and cell.low > 0 else 0.0
         if NOISE < off < OTHER_SIZE - 1 and not cell.figure.options.get("steps"):
             near = low if cell.number < low[0] else high
             steps_ = f"steps {since} to {until}" if until else "its steps"
@@ -253,8 +253,7 @@ def _span(logs: Sequence[Excerpt]) -> tuple[float, float]:
 
 def _off(cell: Cell, logs: Sequence[Excerpt]) -> float:
     """By which share a figure lies outside of logs."""
-    low, high = _span(logs)
-    return max(low / cell.high, cell.low / high, 1.0) - 1
+    return outside(cell, *_span(logs))
 
 
 def windows(subject: Subject) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 
 from dlperf.audit import steps
-from dlperf.audit.cells import SECONDS, Cell, Subject, counted, stated
+from dlperf.audit.cells import SECONDS, Cell, Subject, counted, outside, stated
 from dlperf.audit.findings import ERROR, WARNING, Finding, Rule, of
 from dlperf.audit.headings import STEP, normal
 from dlperf.audit.logged import CLOCK, SAMPLES, WARM, is_of_each, of_steps, parts
@@ -182,7 +182,7 @@ def named(subject: Subject) -> Iterator[Finding]:
         totals = [statistics.harmonic_mean(each[skip:]) for skip in (0, 1, 2, 5, 10) if skip + LEAST <= len(each)]
         if totals and one.low > 0:
             made = [*totals, statistics.median(each)]
-            apart = max(min(made) / one.high, one.low / max(made), 1.0) - 1
+            apart = outside(one, min(made), max(made))
             if apart > NOISE:
                 expected = f"{totals[0]:,.6g}: samples over seconds of the {len(each)} steps of its file"
                 yield of(one, ERROR, expected, f"{one.figure.printed}, {100 * apart:.1f} % apart")
