@@ -1,4 +1,5 @@
-"""ResNet-50 of gluon's model zoo, trained as GluonCV's train_imagenet.py does: hybridized, gluon.Trainer."""
+"""ResNet-50 of gluon's model zoo with the strides of v1.5, trained as GluonCV's train_imagenet.py does: hybridized,
+gluon.Trainer."""
 
 import mxnet as mx
 from mxnet import autograd, gluon, nd
@@ -18,8 +19,18 @@ def versions():
 def build(job, ranks):
     if job.precision == "amp_bf16":
         amp.init(target_dtype="bfloat16")
-    note = "plain is ResNet v1, 6 % fewer FLOPs"
-    return Trainer(job, ranks, vision.resnet50_v1(classes=1000), resnet.optimizer(job.batch_size), prepare, note)
+    note = "plain is the zoo's v1, its strides moved to the 3x3, as in v1.5"
+    return Trainer(job, ranks, network(), resnet.optimizer(job.batch_size), prepare, note)
+
+
+def network():
+    """The zoo has v1 alone, whose 1x1 convolutions have the strides: 6 % fewer FLOPs."""
+    made = vision.resnet50_v1(classes=1000)
+    for stage in made.features:
+        if isinstance(stage, gluon.nn.HybridSequential):
+            first, _, _, second, *_ = stage[0].body
+            first._kwargs["stride"], second._kwargs["stride"] = second._kwargs["stride"], first._kwargs["stride"]
+    return made
 
 
 class Trainer:
