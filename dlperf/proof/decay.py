@@ -10,9 +10,10 @@ tells the share where rounding is a thousand times larger than what decay does t
 it is taken from those. It is given as a share of what the model's decay does to a weight by itself: 0 where two decay
 alike, 1 where one does not decay at all, or decays what does not decay.
 
-What points anywhere has a part along w, too, by chance: of n values with a standard deviation of |b - a| |w| / sqrt(n).
-Only what is beyond CHANCE of them counts. In VGG16, whose decay is the smallest beside its gradients, one of them was
-0.6 to 0.8 of the model's decay in float32, and six frameworks were off by 0.2 to 1.4: there decay is seen in float64.
+What points anywhere has a part along w, too, by chance: of n values, with r the rest of b - a, one with a standard
+deviation of |r| |w| / sqrt(n). Only what is beyond CHANCE of them counts. In VGG16, whose decay is the smallest beside
+its gradients, one of them was 0.6 to 0.8 of the model's decay in float32, and six frameworks were off by 0.2 to 1.4:
+there decay is seen in float64.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def off(ours: Sketches, theirs: Sketches, of: Trajectory) -> dict[str, float]:
             apart = {name: theirs[f"change/{name}"] - ours[f"change/{name}"] for name in names}
             along = sum(float((part * starts[name]).sum()) for name, part in apart.items())
             far = sum(float((part * part).sum()) for part in apart.values())
-            chance = math.sqrt(far * square / sum(part.size for part in apart.values()))
+            rest = max(0.0, far - along**2 / square)
+            chance = math.sqrt(rest * square / sum(part.size for part in apart.values()))
             found[group] = max(0.0, abs(along) - CHANCE * chance) / square / whole
     return found
 
