@@ -14,6 +14,10 @@ STATISTICS = frozenset(["running_mean", "running_var", "idle_mean"])
 #: kinds that the work leaves open: biases that BatchNorm takes away again, whose gradients are rounding alone, which
 #: Adam makes as large as any; and the running means that have these biases in them
 IDLE = frozenset(["idle_bias", "idle_mean"])
+#: values that `initial` draws at once
+BLOCK = 2**20
+#: all rows of a tensor
+ALL = slice(None)
 
 
 #: see `Parameter.init`
@@ -87,24 +91,36 @@ def count(parameters: Iterable[Parameter]) -> int:
     return sum(parameter.size for parameter in parameters if parameter.trained)
 
 
-def initial(parameter: Parameter, seed: int, dtype: str = "float32") -> "NDArray[Any]":
-    """The initial value of one parameter, the same in every framework and numpy.
+def initial(parameter: Parameter, seed: int, dtype: str = "float32", rows: slice = ALL) -> "NDArray[Any]":
+    """The initial value of one parameter, the same in every framework and numpy; or some rows of it, ascending, which
+    take no more memory than these.
 
     Depends on the seed and the name only, not on the order in which tensors are made; RandomState is frozen by
     numpy (NEP 19), so old and new versions give the same numbers.
     """
     import numpy
 
+    chosen = range(*rows.indices(parameter.shape[0]))
+    shape = (len(chosen), *parameter.shape[1:])
     if isinstance(parameter.init, str):
-        return numpy.full(parameter.shape, {"zeros": 0, "ones": 1}[parameter.init], dtype)
+        return numpy.full(shape, {"zeros": 0, "ones": 1}[parameter.init], dtype)
     random = random_state(seed, parameter.name)
-    values = random.standard_normal(parameter.size)
+    width = parameter.size // parameter.shape[0]
+    found, filled, block = numpy.empty((len(chosen), width), dtype), 0, max(1, BLOCK // width)
     mean, deviation = parameter.init if isinstance(parameter.init, tuple) else (0.0, parameter.init)
-    values *= deviation
-    if mean:
-        values += mean
-    # float32 first, so that a float64 run starts from exactly the numbers of a float32 run
-    return values.astype("float32").astype(dtype).reshape(parameter.shape)
+    for start in range(
+        0, chosen.stop, block
+    ):  # the generator goes on where it was: of blocks it draws what it would of all
+        values = random.standard_normal((min(block, parameter.shape[0] - start), width))
+        values *= deviation
+        if mean:
+            values += mean
+        ahead = chosen.start - start
+        mine = values[ahead if ahead > 0 else ahead % chosen.step : chosen.stop - start : chosen.step]
+        # float32 first, so that a float64 run starts from exactly the numbers of a float32 run
+        found[filled : filled + len(mine)] = mine.astype("float32")
+        filled += len(mine)
+    return found.reshape(shape)
 
 
 def places(name: str, size: int, most: int) -> "Union[slice, NDArray[Any]]":
