@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from dlperf import models
 from dlperf.adapters import gpu
-from dlperf.adapters.api import Job, Unsupported
+from dlperf.adapters.api import Job, Sparse, Unsupported
 from dlperf.adapters.ranks import Ranks
 from dlperf.models.batches import Batches
 from dlperf.models.parameters import Parameter
@@ -35,6 +35,18 @@ def parameter_groups(network: Any, job: Job, weight_decay: float) -> "List[Dict[
 def logits(job: Job) -> Dict[str, Tuple[int, ...]]:
     """The outputs of the job's model, by name: their shapes without the batch axis."""
     return dict(models.family(job.model).logits(models.config(job.model)))
+
+
+def summed(rows: Any, gradients: Any) -> Sparse:
+    """The gradient of a table of which rows were looked up, some of them more than once. rows: int, any shape;
+    gradients: of each of them, (*rows.shape, width)."""
+    import numpy
+
+    found, places = numpy.unique(rows, return_inverse=True)
+    gradients = numpy.reshape(gradients, (places.size, -1))
+    values = numpy.zeros((len(found), gradients.shape[1]), gradients.dtype)
+    numpy.add.at(values, places.reshape(-1), gradients)
+    return Sparse(found.astype("int64"), values)
 
 
 def need_gpu(build: str, has_cuda: bool, count: Callable[[], int], ranks: Ranks) -> None:

@@ -18,7 +18,7 @@ from dlperf import models
 from dlperf.adapters import api, base, libraries
 from dlperf.adapters.api import WIDTH, Job, Sparse, Trainer
 from dlperf.adapters.ranks import Ranks
-from dlperf.models.parameters import initial, places, random_state
+from dlperf.models.parameters import ALL, Parameter, initial, places, random_state
 
 Tensor = TypeVar("Tensor", bound=Union[numpy.ndarray, Sparse])
 Sketches = Dict[str, numpy.ndarray]
@@ -146,14 +146,29 @@ def samples(trainer: Trainer, job: Job) -> Sketches:
     expected = {name: parameter.shape for name, parameter in parameters.items()}
     found, most = {}, api.samples(job.model)
     for name, value in _checked("parameters", trainer.parameters(), expected, job.precision):
-        if isinstance(value, Sparse):
-            value = _whole(value, expected[name], initial(parameters[name], job.seed))
-        found[name] = _some(name, value, most)
+        found[name] = _some(name, _busy(value, parameters[name], job), most)
     trained = {name: parameter.shape for name, parameter in parameters.items() if parameter.trained}
     for moment, pairs in trainer.moments().items():
         for name, value in _checked(f"moments: {moment}", pairs, trained, job.precision):
             found[f"{moment}/{name}"] = _some(name, value, most)
     return found
+
+
+def _busy(value: Union[numpy.ndarray, Sparse], parameter: Parameter, job: Job) -> numpy.ndarray:
+    """Of a table the rows that are looked up most, where the family says so: nearly all others have not changed."""
+    most = getattr(models.family(job.model), "BUSY", parameter.shape[0])
+    if not isinstance(value, Sparse):
+        return value[:most]
+    count = int(numpy.searchsorted(value.rows, most))
+    return _filled(Sparse(value.rows[:count], value.values[:count]), parameter, job, slice(most))
+
+
+def _filled(value: Union[numpy.ndarray, Sparse], parameter: Parameter, job: Job, rows: slice = ALL) -> numpy.ndarray:
+    """With the rows that were not given, which are as they were at the start. rows: those of the result."""
+    if not isinstance(value, Sparse):
+        return value
+    start = initial(parameter, job.seed, str(value.values.dtype), rows)
+    return _whole(value, start.shape, start)
 
 
 def _some(name: str, value: Any, most: int) -> numpy.ndarray:
@@ -170,12 +185,13 @@ def audit(trainer: Trainer, job: Job, folder: str) -> float:
     loss of the second. WEIGHTS has each tensor whole, as the second step starts from it, one written after the other,
     since all of them may be as large as the memory that is left. AUDIT has "<n>/<name>": samples after n of the two
     steps, n = 0, 1, 2."""
+    parameters = {parameter.name: parameter for parameter in base.parameters(job)}
     parts = [samples(trainer, job)]
     trainer.step()
     trainer.wait()
     with zipfile.ZipFile(os.path.join(folder, WEIGHTS), "w") as file:
         for name, value in trainer.parameters():
-            _put(file, name, numpy.asarray(value))
+            _put(file, name, numpy.asarray(_filled(value, parameters[name], job)))
     parts.append(samples(trainer, job))
     loss = trainer.step()
     trainer.wait()
