@@ -166,6 +166,7 @@ class Trainer(Protocol):
     gradient_bytes: with several ranks, bytes that one hands over in each step to be averaged.
     input_seconds: seconds that `step` has waited for its batches so far, of `time.perf_counter`; None where they are on
         the device already, or are taken from memory.
+    pushes: optional, with servers: how many messages to one of them this worker has sent that change parameters.
     """
 
     parameter_count: int
@@ -238,11 +239,14 @@ class ModelModule(Protocol):
         """Optional, and called on a GPU alone: likewise, what reads `count` values of float32 on the device and writes
         as many."""
 
-    def serve(self, job: Job, ranks: "Ranks") -> None:
+    def serve(self, job: Job, ranks: "Ranks") -> "Optional[Mapping[str, Any]]":
         """Optional, for parameter servers: what a process whose `ranks.role` is "server" runs in place of `build`,
         until the workers have left: `ranks.workers` and `ranks.servers` say where all are. Workers and servers are
         counted apart, each from 0; only workers train and are timed. One that has not ended GRACE seconds of
-        dlperf.adapters.spawn after the last worker is ended."""
+        dlperf.adapters.spawn after the last worker is ended.
+
+        Returns what it knows of: pushes, how many it applied, which must be as many as the workers' Trainer.pushes;
+        stale: how many updates it applied between a worker's pull and its push -> how often, as {"0": 100, "1": 7}."""
 
     def pixels(self, job: Job) -> "Iterable[Tuple[ndarray, int]]":
         """Where the family's INPUT is "photos". Each image of the data folder once, with its label (from 0), in any

@@ -21,13 +21,14 @@ clock, so that the same lines time every framework, and writes one JSON object p
              why there is none
     input    with a loader: samples, seconds of this rank's loader alone
     traced, trajectory   in place of steps and windows, for checking: steps so far; see dlperf.adapters.trace
-    end      peak_memory_bytes, peak_device_memory_bytes, cpu_seconds, seconds
+    end      peak_memory_bytes, peak_device_memory_bytes, cpu_seconds, seconds; with servers also pushes
     failed   kind (crash | out_of_memory | nan | unsupported | wrong_tensor | lost | port_taken), message, traceback
 
 Beside it, the first rank of each node has the GPUs sampled: gpu.rank<N>.jsonl, see dlperf.adapters.nvml.
 
 A stream that does not close with `end` is a failed run. A parameter server's, events.server<N>.jsonl, has `start`,
-`met`, `imported` and `end` alone, the last without device memory.
+`met`, `imported` and `end` alone, the last without device memory, and with what dlperf.adapters.api.ModelModule.serve
+returns.
 """
 
 import contextlib
@@ -133,12 +134,13 @@ def run(request: Dict[str, Any], job: Job, place: ranks.Ranks, events: Events, f
         _write_pixels(module, job, folder)
         return
     if place.role == "server":
-        module.serve(job, place)
+        told = module.serve(job, place) or {}
         events.write(
             "end",
             peak_memory_bytes=probe.peak_memory_bytes(),
             cpu_seconds=_cpu_seconds(),
             seconds=time.perf_counter() - began,
+            **told,
         )
         return
     if place.world_size > 1:
@@ -178,8 +180,10 @@ def run(request: Dict[str, Any], job: Job, place: ranks.Ranks, events: Events, f
     if job.device == "cuda" and not job.trace_steps and hasattr(module, "product"):
         _product(module, job, events)  # now, when it takes nothing from the run: neither its memory nor its clocks
     trainer.close()
+    pushes = getattr(trainer, "pushes", None)
     events.write(
         "end",
+        **({} if pushes is None else {"pushes": pushes}),
         peak_memory_bytes=max(probe.peak_memory_bytes(), 0 if job.trace_steps else states.peak_memory_bytes) + loaders,
         peak_device_memory_bytes=device_memory or None,
         cpu_seconds=_cpu_seconds(),

@@ -187,12 +187,12 @@ class Record:
     gradient_bytes that one hands over in each step; all_reduce_bytes, all_reduce_seconds of a probe outside of the
     windows. input: samples and seconds of the loader alone, without training, over all ranks. kernels: what the
     adapter says of its wheel's on that CPU, "kernels" and "why", see dlperf.adapters.cpu. product: what the
-    worker's event of this name has: seconds of matrix products and of a copy of memory; on
-    several hosts also the rank with the slowest product, and its share of the FLOP/s of the fastest's. not_sampled: why
-    nobody knows the conditions of its GPUs; empty where they are known, and on a CPU. work: what
-    dlperf.proof.references says of it, and dlperf.proof.audit of one run of a row. stages: where its seconds went, see
-    dlperf.runs.stages. code: digest of what its workers ran, see dlperf.runs.bundle; empty for scripts that are not
-    ours, and in older records. servers: where each parameter server was, and what it used.
+    worker's event of this name has: seconds of matrix products and of a copy of memory; on several hosts also the rank
+    with the slowest product, and its share of the FLOP/s of the fastest's. not_sampled: why nobody knows the conditions
+    of its GPUs; empty where they are known, and on a CPU. work: what dlperf.proof.references says of it, and
+    dlperf.proof.audit of one run of a row. stages: where its seconds went, see dlperf.runs.stages. code: digest of what
+    its workers ran, see dlperf.runs.bundle; empty for scripts that are not ours, and in older records. servers: of each
+    its host, what it used, pushes it applied; stale_median, stale_95: updates between a worker's pull and its push.
     """
 
     job: Job

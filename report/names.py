@@ -33,6 +33,7 @@ STATUSES = {
     "no_figures": "no figures in its log",
     "machine": "this machine could not run it",
     "bad_event": "told something that cannot be",
+    "lost_push": "pushes to its servers were lost, or applied twice",
     "ranks_differ": "the ranks ended up with different weights",
 }
 
@@ -65,6 +66,8 @@ MEANINGS = {
     "openblas": "Whose OpenBLAS multiplies, where a framework can be given another.",
     "weight_decay": "Share of a weight that is taken off it, times the learning rate.",
     "device_memory": "What the column of device memory counts: not the same in all frameworks.",
+    "server_dtype": "In what parameter servers keep the parameters.",
+    "overlap": "What of the next step goes on during a step, with parameter servers.",
     "communication": "What averages gradients over the ranks, and by which transport.",
 }
 

@@ -11,10 +11,19 @@ from dlperf.report import names, text
 from dlperf.report.shape import Column, Row, Table
 from dlperf.schema import Record
 
-COLUMNS = ("servers", "workers", "CPU of a server (s)", "CPU cores busy, a server", "peak memory of a server (GiB)")
+COLUMNS = (
+    "servers",
+    "workers",
+    "CPU of a server (s)",
+    "CPU cores busy, a server",
+    "peak memory of a server (GiB)",
+    "staleness, median",
+    "staleness, 95 %",
+)
 ABOUT = (
     "Medians of runs, in each of the server that used most, over its whole life: it also starts, and waits for "
-    "workers. CPU time and memory of other tables are of workers alone."
+    "workers. CPU time and memory of other tables are of workers alone. Staleness: updates that a server applied "
+    "between a worker's pull and its push, where the system counts them."
 )
 
 
@@ -34,7 +43,13 @@ def _row(summary: Summary) -> Row:
     used, memory = (median(_most(record, name) for record in runs) for name in ("cpu_seconds", "peak_memory_bytes"))
     sizes = (f"{job.servers:,}", f"{job.world_size:,}")
     shown = (text.number(used, 2), text.number(busy, 2), text.gibibytes(math.floor(memory)))
-    return Row((names.system(job), job.ps_mode, *sizes, *shown))
+    stale = (_stale(runs, name) for name in ("stale_median", "stale_95"))
+    return Row((names.system(job), job.ps_mode, *sizes, *shown, *stale))
+
+
+def _stale(runs: Sequence[Record], name: str) -> str:
+    counted = [_most(record, name) for record in runs if all(name in one for one in record.servers)]
+    return f"{median(counted):g}" if counted else text.NONE
 
 
 def _most(record: Record, name: str, over: str = "") -> float:

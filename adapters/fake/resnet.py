@@ -64,6 +64,8 @@ def serve(job, ranks):
                     misbehave(job.options["behave"])
     if job.options.get("behave") == "stays":
         time.sleep(1000)
+    applied = pushes - (concerned and job.options.get("behave") == "lost_push")
+    return {"pushes": applied, "stale": {"0": applied - 1, "3": 1}}
 
 
 def misbehave(how):
@@ -146,6 +148,7 @@ class Trainer:
             self._other = socket.create_server((ranks.addresses[ranks.rank], ranks.ports[ranks.rank]))
         self._sleep = time.sleep
         self._star = Star(ranks) if ranks.world_size > 1 else None
+        self.pushes = 0 if ranks.servers else None
         self._servers = [Star.reach(*end.rsplit(":", 1)) for end in ranks.servers]
         self._done_at = time.perf_counter()
         self._steps = 0
@@ -172,6 +175,7 @@ class Trainer:
         for server in self._servers:
             server.sendall(struct.pack("d", 1.0))
             Star.receive(server)
+            self.pushes += 1
         self._done_at = max(self._done_at, time.perf_counter()) + self._seconds
         if self._steps > self._job.warmup_steps:
             self._misbehave()

@@ -370,15 +370,8 @@ def recorded(job: Job, repeat: int, command: str, environment: Mapping[str, str]
         not_sampled=str(stream.sampled.get("not_sampled", "")) if job.device == "cuda" else "",
         stages=stages(stream, outcome.seconds),
         failure=outcome.failure or no_rate(stream.windows),
-        servers=tuple(_server(one) for one in stream.servers if one.end),
+        servers=tuple(one.used for one in stream.servers if one.end),
     )
-
-
-def _server(stream: Stream) -> dict[str, str | int | float]:
-    """See Record.servers."""
-    ended = stream.end or {}
-    told = {key: ended[key] for key in ("seconds", "cpu_seconds", "peak_memory_bytes") if key in ended}
-    return {"host": stream.host, **told}
 
 
 def _row(job: Job) -> str:

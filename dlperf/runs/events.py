@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from statistics import fmean
 from typing import Any
 
@@ -82,8 +83,10 @@ class Stream:
         for number, server in enumerate(self.servers):
             if server.failed is not None and (told := server.failure):
                 return replace(told, message=f"server {number}: {told.message}")
-        if self.ranks:
-            return self._of_ranks() or self._bad
+        failure = (self._of_ranks() or self._bad) if self.ranks else self._of_one()
+        return failure or self._uncounted()
+
+    def _of_one(self) -> Failure | None:
         if self.failed is not None:
             lines = str(self.failed.get("traceback", "")).strip().splitlines()
             return Failure(
@@ -94,6 +97,21 @@ class Stream:
         if self.end is None or not (self.windows or self.trajectory or self.states):
             return Failure("crash", "the worker exited without reporting an error")
         return None
+
+    def _uncounted(self) -> Failure | None:
+        """Whether servers that count have applied as many pushes as workers have sent."""
+        counts = [one.end.get("pushes") if one.end else None for one in self.servers]
+        sent, applied = (self.end or {}).get("pushes"), [one for one in counts if one is not None]
+        if sent is None or len(applied) < len(counts) or not counts or sum(applied) == sent:
+            return None
+        return Failure("lost_push", f"the workers sent {sent:,} pushes, and the servers applied {sum(applied):,}")
+
+    @property
+    def used(self) -> dict[str, str | int | float]:
+        """Of a parameter server, see Record.servers."""
+        ended = self.end or {}
+        told = {key: ended[key] for key in ("seconds", "cpu_seconds", "peak_memory_bytes", "pushes") if key in ended}
+        return {"host": self.host, **told, **_stale(ended.get("stale", {}))}
 
     @property
     def _bad(self) -> Failure | None:
@@ -210,10 +228,18 @@ def read_job(folder: messages.Folder, world_size: int, windows: int = 0, servers
     first = ranks[0]
     alone = replace(first, windows=tuple(_window((window,), True, first.hosts) for window in first.windows))
     found = merged(ranks) if world_size > 1 else alone
-    found = replace(found, servers=tuple(read(folder / f"events.server{number}.jsonl") for number in range(servers)))
+    if servers:
+        told = tuple(read(folder / f"events.server{number}.jsonl") for number in range(servers))
+        found = replace(found, servers=told, windows=tuple(map(_without_others, found.windows)))
     if found.end is None or len(found.windows) >= windows or found.bad_line:
         return found
     return replace(found, bad_line=f"it ended after {len(found.windows)} of {windows} windows")
+
+
+def _without_others(window: Window) -> Window:
+    """Beside parameter servers, whose time in a window nobody knows, that of other processes is not known either."""
+    known = {name: value for name, value in window.conditions.items() if name != "cpu_others_share"}
+    return replace(window, conditions=known)
 
 
 def _of_rank(folder: messages.Folder, rank: int) -> Stream:
@@ -244,10 +270,26 @@ def merged(ranks: Sequence[Stream]) -> Stream:
         input=_loaders([stream.input for stream in ranks if stream.input]),
         product={**first.product, **_apart(ranks)},
         windows=tuple(_window(each, len(cards) == len(ranks), hosts) for each in zip(*per_rank, strict=False)),
-        end={**ended[0], **{k: v for peak in peaks for k, v in _largest(peak, ended).items()}}
+        end={**ended[0], **{k: v for peak in peaks for k, v in _largest(peak, ended).items()}, **_pushes(ended)}
         if len(ended) == len(ranks)
         else None,
     )
+
+
+def _stale(counted: Mapping[str, int]) -> dict[str, int]:
+    """How many updates were between a pull and its push: the median, and what 95 % of pushes are not beyond. counted:
+    so many, how often."""
+    each, found = sorted((int(updates), often) for updates, often in counted.items() if updates.isdecimal()), {}
+    for name, share in (("stale_median", 0.5), ("stale_95", 0.95)) if each else ():
+        most = share * sum(often for _, often in each)
+        sums = accumulate(often for _, often in each)
+        found[name] = next(updates for (updates, _), so_far in zip(each, sums, strict=True) if so_far >= most)
+    return found
+
+
+def _pushes(ended: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    told = [one["pushes"] for one in ended if "pushes" in one]
+    return {"pushes": sum(told)} if told else {}
 
 
 def _apart(ranks: Sequence[Stream]) -> dict[str, Any]:

@@ -146,6 +146,8 @@ class End(Event, total=False):
     peak_device_memory_bytes: Count | None
     cpu_seconds: Seconds
     seconds: Seconds
+    pushes: Count
+    stale: dict[Text, Count]
 
 
 class Failed(Event, total=False):

@@ -1,6 +1,7 @@
 """Parameter servers: where they and their workers are, what a comparison makes of them, and what is left of them."""
 
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -47,7 +48,11 @@ def test_rows_with_servers_tell_what_these_used(tmp_path):
     (record,) = records(tmp_path / "out")
     folder = tmp_path / "out" / record.folder
     assert record.windows[0].samples == 2 * record.job.batch_size * record.windows[0].steps
-    assert [set(one) for one in record.servers] == [{"host", "seconds", "cpu_seconds", "peak_memory_bytes"}] * 2
+    used = {"host", "seconds", "cpu_seconds", "peak_memory_bytes"}
+    assert [set(one) for one in record.servers] == [used | {"pushes", "stale_median", "stale_95"}] * 2
+    first, second = ((one["pushes"], one["stale_median"], one["stale_95"]) for one in record.servers)
+    assert first == second
+    assert (first[0] % 2, *first[1:]) == (0, 0, 3)
     assert record.effective["communication"] == "parameter servers (async)"
     assert not record.communication, "there is no all-reduce to probe"
     told = [json.loads(line)["event"] for line in (folder / "events.server1.jsonl").read_text().splitlines()]
@@ -78,6 +83,22 @@ def test_a_fault_of_a_server_is_a_row_that_names_it(tmp_path, behave):
     kind, message = FAULTS[behave]
     assert (record.failure.kind, record.failure.message) == (kind, message.format(host=record.hosts[0]))
     assert not left_behind(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_push_that_a_server_did_not_apply_is_a_failed_row(tmp_path):
+    compare(tmp_path, "--workers", 2, "--set", "behave=lost_push", "--set", "rank=server0")
+    (record,) = records(tmp_path / "out")
+    assert record.failure.kind == "lost_push"
+    sent, applied = map(int, re.findall(r"\d+", record.failure.message))
+    assert (sent % 2, sent - applied) == (0, 1)
+
+
+def test_staleness_is_a_median_and_what_95_percent_are_not_beyond(tmp_path):
+    lines = [{"event": "end", "time": 1.0, "pushes": 100, "stale": {"0": 40, "2": 54, "7": 6}}]
+    (tmp_path / "events.server0.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    used = events.read(tmp_path / "events.server0.jsonl").used
+    assert (used["pushes"], used["stale_median"], used["stale_95"]) == (100, 2, 7)
 
 
 @pytest.mark.slow
