@@ -186,7 +186,10 @@ def _agree(a: Evidence, b: Evidence, measure: _Measure, bars: Bars) -> bool:
 
 
 def _bars_of(a: Evidence, b: Evidence, bars: Bars) -> Bars:
-    """The bars of a pair: wider for running statistics where a kernel of one of the two has no float64 for them."""
+    """The bars of a pair: wider for running statistics where a kernel of one of the two has no float64 for them, and
+    those of float32 where the servers of one of them have nothing else."""
+    if _single(a) or _single(b):
+        return bars_for(replace(a.trajectory, precision="fp32")) or bars
     if bars.statistic is None or not (_narrow_decay(a) or _narrow_decay(b)):
         return bars
     return replace(bars, statistic=max(bars.statistic, decay_error(a.trajectory)))
@@ -364,6 +367,11 @@ def _narrow_decay(one: Evidence) -> bool:
     return one.trajectory.effective.get("bn_decay", "").endswith(NARROW)
 
 
+def _single(one: Evidence) -> bool:
+    """Whether its parameter servers keep float32, whatever they are given."""
+    return one.trajectory.precision == "fp64" and one.trajectory.effective.get("server_dtype") == "float32"
+
+
 def decay_error(trajectory: Trajectory) -> float:
     """How far running statistics may be off after T steps if the share kept is d' = float32(0.9) in place of d = 0.9.
 
@@ -374,8 +382,10 @@ def decay_error(trajectory: Trajectory) -> float:
 
 
 def _said_of_narrow(one: Evidence) -> tuple[str, ...]:
-    """In float64: the constants that kernels hold as float32."""
+    """In float64: the constants that kernels hold as float32, or all that servers do."""
     trajectory = one.trajectory
+    if _single(one):
+        return ("its servers keep float32, in float64 too: it is held to the bars of float32",)
     held = [f"{key} = {value}" for key, value in trajectory.effective.items() if value.endswith(NARROW)]
     if trajectory.precision != "fp64" or not held:
         return ()
