@@ -102,7 +102,8 @@ def _cpu_table(adapters: Iterable[Adapter]) -> str:
         "What the wheels that dlperf installs compute matrix products and convolutions with. *native*: their own",
         "kernels for the precision. *emulated*: their own, which convert to float32 and back. *reference*: a plain",
         "loop of last resort, which runs with `--allow-reference` only. *none*: it fails. –: the framework has no such",
-        f"precision on a CPU. Several words are for {', '.join(models.FAMILIES)}. `amp` is bfloat16 on a CPU.",
+        f"precision on a CPU. Several words are for {', '.join(models.FAMILIES)},",
+        "as far as they have the precision. `amp` is bfloat16 on a CPU.",
         "What was run, and what was read in the libraries' source, stands beside each entry in adapter.toml; on Arm,",
         "PyTorch was only read.",
         "",
@@ -197,10 +198,11 @@ def _gpu_rows(adapters: Mapping[str, Adapter], gpus: tuple[gpu.Gpu, ...]) -> lis
 
 
 def _cell(adapter: Adapter, precision: str, found: frozenset[str] | None) -> str:
-    """One word for all its families, or one for each where they differ."""
+    """One word for all its families that have this precision, or one for each where they differ."""
     if found is None:
         return "unknown"
     cells = [kernels(adapter, family, precision, found) for family in adapter.families]
+    cells = [one for one in cells if one != NOT_SUPPORTED] or [NOT_SUPPORTED]
     return " / ".join(cells if len(set(cells)) > 1 else cells[:1])
 
 
