@@ -20,6 +20,17 @@ class SGD:
             weights[name] -= self._recipe.learning_rate * self._velocity[name]
 
 
+class RowsSGD:
+    """As dlperf.models.word2vec.Optimizer says; gradients are Sparse."""
+
+    def __init__(self, recipe):
+        self._recipe, self.moments = recipe, {}
+
+    def __call__(self, weights, gradients, step):
+        for name, g in gradients.items():
+            weights[name][g.rows] -= self._recipe.learning_rate * g.values
+
+
 class AdamW:
     """As dlperf.models.bert.Optimizer says."""
 

@@ -1,5 +1,6 @@
 """What all networks share in NumPy: layers with their gradients written out, and the trainer."""
 
+import copy
 import functools
 
 import numpy
@@ -184,7 +185,7 @@ class Trainer(base.Trainer):
         loss, self._logits = self._network.step(batch)
         gradients = self._network.parts()
         if self._job.trace_steps:
-            self._gradients = {name: gradient.copy() for name, gradient in gradients.items()}
+            self._gradients = copy.deepcopy(gradients)  # some updates change them
         self._update(self._network.weights, gradients, self._steps + 1)
         return loss
 

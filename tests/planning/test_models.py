@@ -27,6 +27,7 @@ TRAINED = {
     "gpt2": 124_439_808,
     "transformer": 61_362_176,
     "transformer_big": 210_808_832,
+    "word2vec": 212_784_651,
 }
 
 
@@ -38,7 +39,7 @@ def altered(**changes):
 
 
 def test_families_are_found_in_the_order_of_rows():
-    assert list(models.FAMILIES) == ["resnet", "bert", "gpt", "transformer", "vgg", "vgg_cifar"]
+    assert list(models.FAMILIES) == ["resnet", "bert", "gpt", "transformer", "vgg", "vgg_cifar", "word2vec"]
     assert models.PROBLEMS == []
 
 
@@ -49,14 +50,16 @@ def test_a_model_has_the_published_number_of_parameters(model, trained):
 
 def test_readme_lists_the_models():
     page = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
-    frameworks = [name for name, adapter in reader.adapters().items() if adapter.default]
+    titles = {name: adapter.title for name, adapter in reader.adapters().items() if adapter.default}
     for row in list_.listed_models(reader.adapters()):
-        assert row["frameworks"] == frameworks
-        one, work = row["sample"], f"{row['gigaflops']:,.10g}"
-        of = f"{work} GFLOP {'an' if one[0] in 'aeiou' else 'a'} {one}"
+        one, work = row["sample"], f"{row['gigaflops']:,.10g} GFLOP"
+        if row["gigaflops"] < 1e-3:
+            work = f"{1e6 * row['gigaflops']:.3g} kFLOP"
+        of = f"{work} {'an' if one[0] in 'aeiou' else 'a'} {one}"
         cells = [f"`{row['model']}`", row["title"], f"{row['parameters']:,}", of, str(row["batch_size_on_cpu"])]
         (line,) = (one for one in page if one.startswith(f"| {' | '.join(cells)} | "))
-        assert line.endswith(" | all six |")
+        several = [titles[name] for name in row["frameworks"]]
+        assert line.endswith(f" | {'all six' if len(several) == len(titles) else ', '.join(several)} |")
 
 
 def test_a_row_of_text_counts_by_its_tokens():
@@ -69,6 +72,23 @@ def test_revealing_weights_are_other_values_of_the_same_tensors(model):
     usual, revealing = family.parameters(config), family.revealing(config)
     assert [one._replace(init=0.0) for one in revealing] == [one._replace(init=0.0) for one in usual]
     assert not {one.init for one in revealing if one.trained} & {"zeros", "ones"}
+
+
+@pytest.mark.parametrize("rows", [slice(10), slice(1, None, 2), slice(5, 900, 3), slice(999, None), slice(2000)])
+def test_some_rows_of_a_tensor_are_those_of_the_whole(rows, monkeypatch):
+    monkeypatch.setattr("dlperf.models.parameters.BLOCK", 50)
+    table = Parameter("table", (1000, 7), "embedding", (1.0, 0.3))
+    assert (initial(table, 3, "float64", rows) == initial(table, 3, "float64")[rows]).all()
+
+
+def test_words_are_as_frequent_as_zipf_has_them():
+    family, config = models.family("word2vec_tiny"), models.config("word2vec_tiny")
+    batch = family.batch(config, 20_000, 1, 0)
+    counts = [(batch["words"] == word).mean() for word in range(4)]
+    assert counts == pytest.approx([counts[0] / (1 + word) for word in range(4)], rel=0.1)
+    assert (batch["negatives"] == batch["negatives"][0]).all()
+    apart = family.batch(config._replace(shared=False), 20_000, 1, 0)["negatives"]
+    assert (apart == 0).mean() == pytest.approx(1 / sum(k**-0.75 for k in range(1, 601)), rel=0.05)
 
 
 def test_a_value_may_have_a_mean_and_a_deviation():
