@@ -15,6 +15,11 @@ def sgd(job, network, recipe):
     return torch.optim.SGD(groups, fused=True, **settings)
 
 
+def sparse_sgd(network, recipe):
+    """As dlperf.models.word2vec.Optimizer says, of gradients that have some rows of a table alone."""
+    return torch.optim.SGD(network.parameters(), lr=recipe.learning_rate, fused=False)
+
+
 def adamw(job, network, recipe):
     """As dlperf.models.bert.Optimizer says, but for clipping."""
     groups = parameter_groups(network, job, recipe.weight_decay)

@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn.attention import SDPBackend
 
 from dlperf.adapters import base
+from dlperf.adapters.api import Sparse
 from dlperf.adapters.pytorch import asked, communication, graphs, linear
 from dlperf.adapters.pytorch.optimizers import clip, clips, divisor, kernel
 from dlperf.models.parameters import initial
@@ -70,7 +71,7 @@ def configure(job, ranks):
     if device.type == "cuda":
         base.need_gpu(f"torch {torch.__version__}", torch.version.cuda is not None, torch.cuda.device_count, ranks)
         torch.cuda.set_device(device)
-    if ranks.world_size > 1:
+    if ranks.world_size > 1 and not job.servers:
         communication.join(job, ranks, device)
     return device
 
@@ -240,7 +241,11 @@ class Trainer(base.Trainer):
     def gradients(self):
         names = {weight: name for name, weight in self._network.named_parameters()}
         for weight, gradient in zip(self._weights, self._gradients):
-            yield names[weight], gradient.cpu().contiguous().numpy()
+            if gradient.is_sparse:
+                rows = gradient.cpu().coalesce()
+                yield names[weight], Sparse(rows.indices()[0].numpy(), rows.values().numpy())
+            else:
+                yield names[weight], gradient.cpu().contiguous().numpy()
 
     def moments(self):
         return {moment: self._state(key) for moment, key in MOMENTS.items() if self._keeps(key)}
