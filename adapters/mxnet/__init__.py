@@ -18,3 +18,6 @@ if "amx_bf16" in (cpu.flags() or ()) and not ctypes.CDLL(None).syscall(158, 0x10
     # oneDNN 2.4.4 uses AMX only if told, and does not ask Linux for it: arch_prctl(ARCH_REQ_XCOMP_PERM,
     # XFEATURE_XTILEDATA). Without AMX its bfloat16 kernels are no faster than its float32 ones, or half as fast
     os.environ.setdefault("DNNL_MAX_CPU_ISA", "AVX512_CORE_AMX")
+if os.environ.get("DLPERF_ROLE") == "server":
+    # a parameter server waits for each of its operations anyway, see communication.start
+    os.environ.setdefault("MXNET_ENGINE_TYPE", "NaiveEngine")

@@ -8,6 +8,7 @@ import threading
 
 import mxnet as mx
 from mxnet import nd
+from mxnet.kvstore.kvstore_server import KVStoreServer
 
 from dlperf.adapters import horovod
 from dlperf.adapters.ranks import await_port
@@ -110,12 +111,10 @@ class KVStore(OneRank):
         """
         self._store._barrier()
         self._leaving = True
-        leave = threading.Thread(target=self._free, daemon=True)
-        leave.start()
-        leave.join(SECONDS_TO_LEAVE)
+        left = leave(self._free)
         for _, helper in self._helpers:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                helper.wait(SECONDS_TO_LEAVE if not leave.is_alive() else 0)
+                helper.wait(SECONDS_TO_LEAVE if left else 0)
             helper.kill()
 
     def _free(self):
@@ -127,6 +126,14 @@ class KVStore(OneRank):
         if not self._leaving:
             print(f"the {role} of MXNet's KVStore ended with exit code {code}", file=sys.stderr, flush=True)
             os._exit(1)
+
+
+def leave(free):
+    """Call what frees a KVStore. Returns whether it came back in time."""
+    leaving = threading.Thread(target=free, daemon=True)
+    leaving.start()
+    leaving.join(SECONDS_TO_LEAVE)
+    return not leaving.is_alive()
 
 
 def start(ranks):
@@ -157,6 +164,55 @@ def start(ranks):
 def give_up():
     print("MXNet's KVStore did not come together in time", file=sys.stderr, flush=True)
     os._exit(1)
+
+
+def store(job, ranks):
+    """The KVStore of a row: of this process, or of its parameter servers."""
+    if not job.servers:
+        return mx.kv.create("local")
+    _place(ranks, "worker")
+    late = threading.Timer(min(job.meeting_seconds, SECONDS_TO_MEET), give_up)
+    late.daemon = True
+    late.start()
+    made = mx.kv.create(f"dist_{job.ps_mode}")
+    late.cancel()
+    return made
+
+
+def serve(job, ranks):
+    """A parameter server until the workers have left. The first one has the scheduler, where all meet, as its child."""
+    _place(ranks, "server")
+    scheduler = None
+    if ranks.rank == 0:
+        environment = dict(os.environ, DMLC_ROLE="scheduler")
+        scheduler = subprocess.Popen([sys.executable, "-c", HELPER], env=environment)
+    await_port(*_scheduler(ranks), SECONDS_TO_MEET)
+    KVStoreServer(mx.kv.create("dist")).run()
+    if scheduler:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            scheduler.wait(SECONDS_TO_LEAVE)
+        scheduler.kill()
+
+
+def _scheduler(ranks):
+    address, _, port = ranks.servers[0].rpartition(":")
+    return address, int(port)
+
+
+def _place(ranks, role):
+    """What ps-lite reads."""
+    address, port = _scheduler(ranks)
+    own = (ranks.servers if role == "server" else ranks.workers)[ranks.rank]
+    os.environ.update(
+        DMLC_ROLE=role,
+        DMLC_PS_ROOT_URI=address,
+        DMLC_PS_ROOT_PORT=str(port),
+        DMLC_NODE_HOST=own.rpartition(":")[0],
+        DMLC_NUM_WORKER=str(len(ranks.workers)),
+        DMLC_NUM_SERVER=str(len(ranks.servers)),
+        # tables of fewer values go to one server whole, and the others die of having none of their rows
+        MXNET_KVSTORE_BIGARRAY_BOUND="1",
+    )
 
 
 class Horovod(OneRank):
