@@ -30,6 +30,21 @@ class SGD:
             )
 
 
+class RowsSGD:
+    """w -= learning_rate * g, of the rows that a gradient has."""
+
+    def __init__(self, job, weights, recipe):
+        self._rate = recipe.learning_rate
+        self._weights, _ = trained(job, weights)
+
+    def moments(self):
+        return {}
+
+    def apply(self, gradients, finite):
+        for weight, gradient in zip(self._weights, gradients):
+            weight.scatter_sub(tf.IndexedSlices(self._rate * gradient.values, gradient.indices))
+
+
 class AdamW:
     """Adam with bias correction and decoupled weight decay.
 
