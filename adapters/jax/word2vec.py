@@ -1,0 +1,88 @@
+"""Word2Vec in JAX: one jitted step with donated tables, of which it reads and changes the rows of a batch alone."""
+
+import jax
+import jax.numpy as jnp
+
+from dlperf import models
+from dlperf.adapters import base
+from dlperf.adapters.api import Unsupported
+from dlperf.adapters.jax import runtime
+from dlperf.adapters.jax.runtime import copy, product, versions
+from dlperf.models import word2vec
+
+__all__ = ["Network", "build", "copy", "product", "versions"]
+
+
+def build(job, ranks):
+    if ranks.world_size > 1:
+        raise Unsupported("Word2Vec in JAX trains in one process so far: gradients of rows are not added up over ranks")
+    runtime.configure(job, ranks)
+    network = Network(models.config(job.model))
+    recipe = word2vec.optimizer(job.batch_size)
+    return Trainer(job, ranks, network, loss, Rows(recipe), runtime.Feed(job, ranks), {"tables": "rows of a batch"})
+
+
+def loss(network, rows):
+    logits = network(rows)
+    of_negatives = jax.nn.softplus(logits[:, 1:]).sum(1)
+    return (jax.nn.softplus(-logits[:, 0]) + of_negatives).mean(), logits
+
+
+class Network:
+    """Over rows that were looked up. Names are the canonical ones of dlperf.models.word2vec."""
+
+    def __init__(self, config):
+        self.config = config
+        self.shapes, self.compute_dtype = {}, None
+
+    def looked_up(self, batch):
+        """The rows that a batch needs, by table."""
+        negatives = batch["negatives"][0] if self.config.shared else batch["negatives"].reshape(-1)
+        contexts = jnp.concatenate([batch["contexts"], negatives])
+        return {"emb.weight": batch["words"], "emb_w.weight": contexts, "emb_b.weight": contexts}
+
+    def __call__(self, rows):
+        h, w, b = (rows[f"{name}.weight"] for name in ("emb", "emb_w", "emb_b"))
+        count, width = h.shape
+        own = (h * w[:count]).sum(1, keepdims=True) + b[:count]
+        others, biases = w[count:], b[count:]
+        if self.config.shared:
+            others = h @ others.T + biases.T
+        else:
+            others = jnp.einsum("nd,nkd->nk", h, others.reshape(count, -1, width)) + biases.reshape(count, -1)
+        logits = jnp.concatenate([own, others], 1)
+        self.compute_dtype = logits.dtype
+        self.shapes.update(logits=logits.shape[1:], negatives=() if self.config.shared else (self.config.negatives,))
+        return logits
+
+
+class Rows:
+    """As dlperf.models.word2vec.Optimizer says, of some rows of each table."""
+
+    kernel = "SGD of rows, written in JAX (compiled into the step)"
+
+    def __init__(self, recipe):
+        self._rate = recipe.learning_rate
+
+    def initial(self, weights):
+        return {}
+
+    def update(self, weights, chosen, gradients):
+        return {name: table.at[chosen[name]].add(-self._rate * gradients[name]) for name, table in weights.items()}
+
+
+class Trainer(runtime.Trainer):
+    """JAX's gradient of a lookup is a whole table of zeros and some rows; so it is taken of what was looked up."""
+
+    def _train(self, state, batch):
+        chosen = self._network.looked_up(batch)
+        rows = {name: table[chosen[name]] for name, table in state["weights"].items()}
+        (loss, logits), gradients = jax.value_and_grad(lambda rows: self._loss(self._network, rows), has_aux=True)(rows)
+        with jax.named_scope("optimizer"):
+            weights = self._optimizer.update(state["weights"], chosen, gradients)
+        new = {**state, "weights": weights, "step": state["step"] + 1}
+        return new, (loss, (logits,), (chosen, gradients)) if self._job.trace_steps else loss
+
+    def gradients(self):
+        chosen, gradients = self._traced[1]
+        return ((name, base.summed(chosen[name], gradients[name])) for name in gradients)
