@@ -52,11 +52,11 @@ def seen(request, environment, evidence, tmp_path_factory):
         for change in case[framework]:
             alter(root / str(number) / "code" / "dlperf" / "adapters" / framework / change["file"], change)
         certifier = Certifier(root / str(number), SPEC, print)
-        return certifier.run(asked(framework, *whole(case)), environment(framework), threads=1)
+        return certifier.run(asked(framework, *whole(case), **apart(case)), environment(framework), threads=1)
 
     with ThreadPoolExecutor(2) as pool:
-        for wanted in {(framework, *whole(case)) for (_, framework), case in cases.items()}:
-            pool.submit(evidence, *wanted)
+        for (_, framework), case in cases.items():
+            pool.submit(evidence, framework, *whole(case), **apart(case))
         found = pool.map(altered, range(len(cases)), cases)
         yield dict(zip(cases, found, strict=True))
     shutil.rmtree(root)
@@ -88,6 +88,20 @@ def whole(case):
     return case.get("model", f"{case['family']}_tiny"), case.get("ranks", 1)
 
 
+def apart(case):
+    """Its parameter servers."""
+    return {"servers": 1, "mode": case["mode"]} if "mode" in case else {}
+
+
+def alone(case):
+    """Whether one process trains."""
+    return not {"ranks", "mode"} & case.keys()
+
+
+def trains(framework, case, precision):
+    return ADAPTERS[framework].support_of(case["family"], "cpu", precision, "synthetic").status == "yes"
+
+
 def changes(name, framework):
     return tuple(tuple(change.items()) for change in CASES[name, framework][framework])
 
@@ -100,7 +114,8 @@ def alter(path, change):
 
 @pytest.mark.parametrize(("name", "framework"), TRIED)
 def test_a_deviation_is_caught(name, framework, seen, evidence):
-    plain, altered = evidence(framework, *whole(CASES[name, framework])), seen[name, framework]
+    case = CASES[name, framework]
+    plain, altered = evidence(framework, *whole(case), **apart(case)), seen[name, framework]
     assert plain.trajectory.failure is None
     assert altered.trajectory.failure is None or altered.trajectory.failure.kind == "ranks_differ"
     reference = replace(plain, trajectory=replace(plain.trajectory, system=REFERENCE))
@@ -114,7 +129,7 @@ MEASURED = [
     pytest.param(name, framework, precision, id=f"{name}, {framework}, {precision}")
     for (name, framework), case in CASES.items()
     for precision in ("fp32", "amp_bf16")
-    if framework != "mxnet" and "ranks" not in case
+    if framework != "mxnet" and alone(case) and trains(framework, case, precision)
 ]
 
 
@@ -166,8 +181,11 @@ def test_the_table_of_what_is_caught(certified, request, capsys):
     """Of PyTorch's deviations: how many times as far off as the bar of the check that shows it best."""
     lines = [f"{'deviation':40}" + "".join(f"{title:>28}" for title in ("float64", "float32", "bfloat16"))]
     for name, framework in CASES:
-        if framework == "pytorch" and "ranks" not in CASES[name, framework]:
-            found = (over(certified(name, framework, one)) for one in ("fp64", "fp32", "amp_bf16"))
+        if framework == "pytorch" and alone(CASES[name, framework]):
+            found = (
+                over(certified(name, framework, one)) if trains(framework, CASES[name, framework], one) else "-"
+                for one in ("fp64", "fp32", "amp_bf16")
+            )
             lines.append(f"{name:40}" + "".join(f"{told:>28}" for told in found))
     table = "\n".join(lines) + "\n"
     with capsys.disabled():

@@ -30,6 +30,7 @@ ORACLES = {
     "vgg16": (Path(reader.adapters()["paddle"].folder), "oracle_paddle.py"),
     "se_resnet50_check": (HERE.parent / "bench" / "mxnet_plain", "oracle_se.py"),  # GluonCV
     "se_resnext50_check": (HERE.parent / "bench" / "mxnet_plain", "oracle_se.py"),
+    "word2vec_check": (Path(reader.adapters()["tensorflow"].folder), "oracle_word2vec.py"),  # tf.nn.nce_loss
 }
 
 

@@ -14,11 +14,16 @@ ADAPTERS = reader.adapters()
 SPEC = Spec((), (), (), "cpu", "venv", PROTOCOLS["quick"], timeout=300, allow_reference=True)
 
 
-def asked(framework: str, model: str, ranks: int, *settings: str, precision: str = "fp64") -> Asked:
-    """The first trajectory that proves a row: by so many ranks on one node. settings: as --set takes them."""
+def asked(
+    framework: str, model: str, ranks: int, *settings: str, precision: str = "fp64", servers: int = 0, mode: str = ""
+) -> Asked:
+    """The first trajectory that proves a row: by so many ranks on one node, with so many parameter servers. settings:
+    as --set takes them."""
     words = {"model": model, "precision": precision, "frameworks": framework, "device": "cpu", "env": "venv"}
     rest = {**dict.fromkeys(["protocol", "compile", "timeout", "seed", "threads"]), "allow_reference": True}
     places = {"nproc_per_node": str(ranks), "set": list(settings) or None}
+    if servers:
+        places.update(parallelism="parameter-server", servers=str(servers), ps_mode=mode)
     arguments = {**words, **rest, **places, "data": "synthetic", "dry_run": False}
     (job,) = from_spec(from_arguments(arguments, ADAPTERS, ("fp64", *ASKED)), ADAPTERS).jobs
     return replace(trajectories(job)[0], ranks=ranks)

@@ -1,0 +1,42 @@
+"""Parameter servers do the work of one process: in float64, for every framework that has them, by the proofs that their
+rows need."""
+
+from dataclasses import replace
+
+import pytest
+from trajectories import ADAPTERS
+
+from dlperf.adapters.api import PS_MODES
+from dlperf.proof import judge
+from dlperf.proof.judge import REFERENCE
+
+pytestmark = pytest.mark.framework
+
+SYSTEMS = [
+    (name, mode)
+    for name, adapter in ADAPTERS.items()
+    for mode in PS_MODES
+    if adapter.default and adapter.servers_of("word2vec", "cpu", mode).status == "yes"
+]
+
+
+def as_reference(evidence):
+    return replace(evidence, trajectory=replace(evidence.trajectory, system=REFERENCE))
+
+
+@pytest.mark.parametrize(("framework", "mode"), SYSTEMS)
+def test_a_worker_and_a_server_compute_what_one_process_does(framework, mode, evidence):
+    """Drained after each step."""
+    apart, alone = evidence(framework, "word2vec_tiny", 1, servers=1, mode=mode), evidence("jax", "word2vec_tiny", 1)
+    assert apart.trajectory.failure is None, apart.trajectory.failure
+    (certificate,) = judge.judge([apart], as_reference(alone))
+    assert certificate.verdict == "same", certificate.why
+    assert apart.trajectory.effective["communication"].startswith(f"parameter servers ({mode})")
+
+
+@pytest.mark.parametrize("framework", [name for name, mode in SYSTEMS if mode == "sync"])
+def test_workers_in_step_do_the_work_of_one(framework, evidence):
+    together = evidence(framework, "word2vec_tiny", 2, servers=2, mode="sync")
+    assert together.trajectory.failure is None, together.trajectory.failure
+    (certificate,) = judge.judge([together], as_reference(evidence("jax", "word2vec_tiny", 1)))
+    assert certificate.verdict == "same", certificate.why
