@@ -15,7 +15,8 @@ def asked(graph, job):
     parts = [definition.node, *(function.node_def for function in definition.library.function)]
     nodes = [node for part in parts for node in part]
     ops = {node.op for node in nodes}
-    found = {"optimizer": ", ".join(sorted(op for op in ops if op.startswith("ResourceApply")))}
+    updates = ("ResourceApply", "ResourceScatter")  # of whole tensors, of rows
+    found = {"optimizer": ", ".join(sorted(op for op in ops if op.startswith(updates)))}
     told = models.family(job.model).EFFECTIVE
     if "dropout" in told:
         found["dropout"] = ", ".join(sorted({rate for part in parts for rate in rates(part)})) or "0.0"

@@ -89,6 +89,7 @@ class Trainer(base.Trainer):
         with self._session.graph.as_default(), tf.device(f"/job:worker/task:{ranks.rank}/cpu:0"):
             self._tables()
             self._build(loss, looked_up)
+            self._reach(job.meeting_seconds)
             self._start()
         self.effective.update(
             compile="graph (grappler)",
@@ -158,6 +159,22 @@ class Trainer(base.Trainer):
                 behind = tf.minimum(updates - 1 - seen[server], MOST_STALE)
                 pushed.append(v1.scatter_add(counts.stale, behind, tf.ones((), tf.int64)))
         return pushed
+
+    def _reach(self, seconds):
+        """Return when each server reaches this worker. One that tried before there was something to reach waits before
+        it tries again, and what is asked of it until then fails."""
+        sent, answers = v1.placeholder(tf.int32, ()), []
+        for server in range(len(self._counts)):
+            with _on(server):
+                answers.append(sent + 1)
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                return self._session.run(answers, {sent: 0})
+            except tf.errors.UnavailableError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
 
     def _start(self):
         """Worker 0 gives the servers the initial values; the others wait."""
