@@ -38,11 +38,18 @@ class Asked:
     @property
     def name(self) -> str:
         """A file name, unique among the trajectories of a comparison."""
-        return file_name(f"{self.model}-{self.precision}-{self.job.system}{of_ranks('-{}ranks', self.ranks)}")
+        apart = f"-{self.servers}s-{self.job.ps_mode}" if self.servers else ""
+        return file_name(f"{self.model}-{self.precision}-{self.job.system}{apart}{of_ranks('-{}ranks', self.ranks)}")
 
     @property
     def title(self) -> str:
-        return f"{self.job.system}: {self.model}, {self.precision}{of_ranks(', {} ranks', self.ranks)}"
+        apart = f", {self.job.ps_mode}" if self.servers else ""
+        return f"{self.job.system}: {self.model}, {self.precision}{apart}{of_ranks(', {} ranks', self.ranks)}"
+
+    @property
+    def servers(self) -> int:
+        """Parameter servers: one beside one rank, if the row has any."""
+        return min(self.job.servers, 1) if self.ranks == 1 else self.job.servers
 
     @property
     def steps(self) -> int:
@@ -51,7 +58,7 @@ class Asked:
     @property
     def run(self) -> Job:
         """The job that makes it, on synthetic input. Ranks are placed as in the row: on one node if it has several
-        there, else on several nodes. One rank has one parameter server, if the row has any."""
+        there, else on several nodes."""
         nnodes = 1 if self.job.nproc_per_node >= self.ranks else self.ranks
         return replace(
             self.job,
@@ -62,14 +69,14 @@ class Asked:
             nnodes=nnodes,
             nproc_per_node=self.ranks // nnodes,
             launcher=self.job.launcher if self.ranks > 1 else "local",
-            servers=min(self.job.servers, 1) if self.ranks == 1 else self.job.servers,
+            servers=self.servers,
         )
 
     @property
     def pool(self) -> tuple[object, ...]:
         """What must be the same for two trajectories to be compared."""
         work = tuple(sorted(work_options(self.job).items()))
-        return self.model, self.precision, self.job.device, work, self.ranks
+        return self.model, self.precision, self.job.device, work, self.ranks, self.servers, self.job.ps_mode
 
 
 def of_ranks(text: str, ranks: int) -> str:

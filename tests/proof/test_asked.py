@@ -34,6 +34,16 @@ def test_ranks_share_the_rows_of_one() -> None:
     assert (one.run.batch_size, job_of("pytorch", "bert_tiny", 2, precision="fp64").run.batch_size) == (4, 2)
 
 
+def test_each_mode_and_number_of_parameter_servers_has_a_proof_of_its_own() -> None:
+    """A comparison keeps them by name, and judges those of one pool by the names of their systems."""
+    rows = [job_of("pytorch", "word2vec_tiny", 2, servers=n, mode=how) for n in (1, 2) for how in ("sync", "async")]
+    assert len({one.name for one in rows}) == len({one.pool for one in rows}) == 4
+    assert [one.run.servers for one in rows] == [1, 1, 2, 2]
+    single = [dataclasses.replace(one, ranks=1) for one in rows]
+    assert len({one.name for one in single}) == 2
+    assert {one.run.servers for one in single} == {1}
+
+
 def test_float64_takes_twice_the_memory_of_float32() -> None:
     double, single = (asked.Asked(job_of("pytorch", "bert_tiny", 1).job, "bert_base", one) for one in ("fp64", "fp32"))
     fixed = asked.BESIDES
