@@ -55,11 +55,7 @@ class KVStore(OneRank):
         for role, helper in self._helpers:
             threading.Thread(target=self._watch, args=(role, helper), daemon=True).start()
         os.environ["DMLC_ROLE"] = "worker"
-        late = threading.Timer(min(job.meeting_seconds, SECONDS_TO_MEET), give_up)
-        late.daemon = True
-        late.start()
-        self._store = mx.kv.create("dist_device_sync" if job.device == "cuda" else "dist_sync")
-        late.cancel()
+        self._store = create("dist_device_sync" if job.device == "cuda" else "dist_sync", job)
         self._keys = list(range(len(gradients)))
         for key, gradient in zip(self._keys, gradients):
             self._store.init(key, nd.zeros((ranks.world_size, 2, gradient.size)) if self._exact else gradient)
@@ -171,10 +167,15 @@ def store(job, ranks):
     if not job.servers:
         return mx.kv.create("local")
     _place(ranks, "worker")
+    return create(f"dist_{job.ps_mode}", job)
+
+
+def create(kind, job):
+    """A KVStore of several processes, or the end of this one if they do not come together in time."""
     late = threading.Timer(min(job.meeting_seconds, SECONDS_TO_MEET), give_up)
     late.daemon = True
     late.start()
-    made = mx.kv.create(f"dist_{job.ps_mode}")
+    made = mx.kv.create(kind)
     late.cancel()
     return made
 

@@ -26,7 +26,7 @@ def build(job, ranks):
 
 
 def serve(job, ranks):
-    servers.serve(job, ranks, word2vec.optimizer(job.batch_size).learning_rate)
+    return servers.serve(job, ranks, word2vec.optimizer(job.batch_size).learning_rate)
 
 
 def loss(network, batch):

@@ -5,7 +5,6 @@ It is what TensorFlow's scripts of 2019 did, on tf.compat.v1. tf.distribute.Para
 the same servers and no worker of its own: one coordinator hands out the steps of all.
 """
 
-import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -38,7 +37,6 @@ def serve(job, ranks):
 
 def _server(job, ranks):
     """This process's part of the cluster."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     cluster = tf.train.ClusterSpec({"ps": list(ranks.servers), "worker": list(ranks.workers)})
     name = "ps" if ranks.role == "server" else "worker"
     threads = v1.ConfigProto(
@@ -116,8 +114,7 @@ class Trainer(base.Trainer):
     def _build(self, loss, looked_up):
         batch = self._feed[0]
         self._inputs = {name: v1.placeholder(tf.int32, array.shape) for name, array in batch.items()}
-        with tf.control_dependencies([]):
-            seen = [tf.identity(one.updates) for one in self._counts]
+        seen = [tf.identity(one.updates) for one in self._counts]
         chosen, rows, where = looked_up(self._network.config, self._inputs), {}, {}
         with tf.control_dependencies(seen):
             for name, ids in chosen.items():

@@ -12,12 +12,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from trajectories import ADAPTERS, SPEC, asked
+from trajectories import ADAPTERS, SPEC, as_reference, asked
 
 from dlperf.proof import judge, low
 from dlperf.proof.bars import bars_for
 from dlperf.proof.certify import Certifier
-from dlperf.proof.judge import REFERENCE
 from dlperf.proof.published import moved
 from dlperf.proof.published import reference as published
 from dlperf.runs import bundle
@@ -119,8 +118,7 @@ def test_a_deviation_is_caught(name, framework, seen, evidence):
     plain, altered = evidence(framework, *whole(case), **apart(case)), seen[name, framework]
     assert plain.trajectory.failure is None
     assert altered.trajectory.failure is None or altered.trajectory.failure.kind == "ranks_differ"
-    reference = replace(plain, trajectory=replace(plain.trajectory, system=REFERENCE))
-    (certificate,) = judge.judge([altered], reference)
+    (certificate,) = judge.judge([altered], as_reference(plain))
     assert certificate.verdict == "different", certificate.differences
     print(certificate.why)
 
@@ -146,8 +144,7 @@ def certified(trained):
             exact, single = (trained(framework, model, one) for one in ("fp64", "fp32"))
             return low.judge(altered, exact, single, moved(altered.trajectory))
         plain = trained(framework, model, precision)
-        reference = replace(plain, trajectory=replace(plain.trajectory, system=REFERENCE))
-        return judge.judge([altered], reference)[0]
+        return judge.judge([altered], as_reference(plain))[0]
 
     return certified
 

@@ -13,12 +13,11 @@ from pathlib import Path
 
 import numpy
 import pytest
-from trajectories import ADAPTERS
+from trajectories import ADAPTERS, as_reference
 
 from dlperf.proof import certificates, judge
 from dlperf.proof import published as published_
 from dlperf.proof.asked import BATCH_SIZE, SEED
-from dlperf.proof.judge import REFERENCE
 from dlperf.runs import bundle
 
 pytestmark = pytest.mark.framework
@@ -47,10 +46,6 @@ def run(environment, evidence):
         return evidence(framework, *which, **more)
 
     return run
-
-
-def as_reference(evidence):
-    return replace(evidence, trajectory=replace(evidence.trajectory, system=REFERENCE))
 
 
 @pytest.mark.parametrize(("model", "ranks"), CASES)

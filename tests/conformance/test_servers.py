@@ -1,14 +1,11 @@
 """Parameter servers do the work of one process: in float64, for every framework that has them, by the proofs that their
 rows need."""
 
-from dataclasses import replace
-
 import pytest
-from trajectories import ADAPTERS
+from trajectories import ADAPTERS, as_reference
 
 from dlperf.adapters.api import PS_MODES
 from dlperf.proof import judge
-from dlperf.proof.judge import REFERENCE
 
 pytestmark = pytest.mark.framework
 
@@ -18,10 +15,6 @@ SYSTEMS = [
     for mode in PS_MODES
     if adapter.default and adapter.servers_of("word2vec", "cpu", mode).status == "yes"
 ]
-
-
-def as_reference(evidence):
-    return replace(evidence, trajectory=replace(evidence.trajectory, system=REFERENCE))
 
 
 @pytest.mark.parametrize(("framework", "mode"), SYSTEMS)

@@ -8,6 +8,7 @@ from dlperf.planning.plan import from_spec
 from dlperf.planning.spec import PROTOCOLS, Spec
 from dlperf.precision import ASKED
 from dlperf.proof.asked import Asked, trajectories
+from dlperf.proof.judge import REFERENCE, Evidence
 
 ADAPTERS = reader.adapters()
 #: what a Certifier asks of a comparison
@@ -27,3 +28,8 @@ def asked(
     arguments = {**words, **rest, **places, "data": "synthetic", "dry_run": False}
     (job,) = from_spec(from_arguments(arguments, ADAPTERS, ("fp64", *ASKED)), ADAPTERS).jobs
     return replace(trajectories(job)[0], ranks=ranks)
+
+
+def as_reference(evidence: Evidence) -> Evidence:
+    """As what others are held against."""
+    return replace(evidence, trajectory=replace(evidence.trajectory, system=REFERENCE))
