@@ -43,12 +43,20 @@ def test_more_pairs_of_nodes_and_ranks_than_anyone_reads_are_refused():
     assert any("they make 10,201 rows of each system" in one for one in said)
 
 
+@pytest.fixture
+def slurm(monkeypatch):
+    """Its commands are on PATH, wherever this runs."""
+    which = checks.shutil.which
+    monkeypatch.setattr(checks.shutil, "which", lambda one: one if one.startswith("s") else which(one))
+
+
 def sizes(*words):
     made = planned("-f", "pytorch", "-m", "bert", *words)
     assert not made.skips
     return [(job.nnodes, job.world_size, job.batch_size) for job in made.jobs]
 
 
+@pytest.mark.usefixtures("slurm")
 def test_a_sweep_varies_one_factor_while_the_other_is_as_flags_have_it_or_crosses_them():
     both = ("--sweep", "batch-size=2,8", "--sweep", "workers=1,2")
     assert sizes(*both[:2]) == [(1, 1, 2), (1, 1, 8)]
@@ -92,6 +100,7 @@ def test_a_sweep_varies_one_factor_while_the_other_is_as_flags_have_it_or_crosse
         (["--workers", "3", "--nnodes", "2", "--launcher", "slurm"], "--workers 3: they are not as many on each of 2"),
     ],
 )
+@pytest.mark.usefixtures("slurm")
 def test_a_sweep_or_servers_that_cannot_be_is_one_message(words, said):
     (found,) = problems(*words)
     assert said in found
