@@ -150,7 +150,7 @@ def samples(trainer: Trainer, job: Job) -> Sketches:
     trained = {name: parameter.shape for name, parameter in parameters.items() if parameter.trained}
     for moment, pairs in trainer.moments().items():
         for name, value in _checked(f"moments: {moment}", pairs, trained, job.precision):
-            found[f"{moment}/{name}"] = _some(name, value, most)
+            found[f"{moment}/{name}"] = _some(name, _busy(value, parameters[name]._replace(init="zeros"), job), most)
     return found
 
 

@@ -21,6 +21,7 @@ import math
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from dlperf.models.parameters import Init, Parameter, random_state
+from dlperf.models.zipf import zipf
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,6 +82,11 @@ def optimizer(global_batch_size: int) -> Optimizer:
     return Optimizer()
 
 
+def rates(config: Config, recipe: Optimizer) -> Dict[str, float]:
+    """The learning rate of each tensor."""
+    return {one.name: recipe.learning_rate for one in parameters(config)}
+
+
 def parameters(config: Config) -> List[Parameter]:
     """Every tensor, in the order of the forward pass. 212,784,651 trained values with 354,051 words.
 
@@ -109,21 +115,11 @@ def batch(config: Config, batch_size: int, seed: int, index: int) -> "Dict[str, 
     import numpy
 
     random = random_state(seed, f"word2vec batch {index}")
-    words, contexts = (_zipf(config.vocabulary, EXPONENT, random.random_sample(batch_size)) for _ in range(2))
+    words, contexts = (zipf(config.vocabulary, EXPONENT, random.random_sample(batch_size)) for _ in range(2))
     draws = (1 if config.shared else batch_size, config.negatives)
-    negatives = _zipf(config.vocabulary, OF_NEGATIVES, random.random_sample(draws))
+    negatives = zipf(config.vocabulary, OF_NEGATIVES, random.random_sample(draws))
     whole = numpy.ascontiguousarray(numpy.broadcast_to(negatives, (batch_size, config.negatives)))
     return {"words": words, "contexts": contexts, "negatives": whole}
-
-
-def _zipf(count: int, exponent: float, draws: "NDArray[Any]") -> "NDArray[Any]":
-    """Numbers from 0, of which the k-th is drawn with a probability proportional to k^-exponent: int32, one for each
-    draw, which is between 0 and 1."""
-    import numpy
-
-    sums = numpy.cumsum(numpy.arange(1, count + 1, dtype="float64") ** -exponent)
-    found: NDArray[Any] = numpy.searchsorted(sums, draws * sums[-1], side="right").astype("int32")
-    return found
 
 
 def logits(config: Config) -> Dict[str, Tuple[int, ...]]:

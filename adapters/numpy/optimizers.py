@@ -2,6 +2,8 @@
 
 import numpy
 
+from dlperf.adapters import base
+from dlperf.adapters.api import Sparse
 from dlperf.adapters.numpy import runtime
 
 
@@ -21,14 +23,42 @@ class SGD:
 
 
 class RowsSGD:
-    """As dlperf.models.word2vec.Optimizer says; gradients are Sparse."""
+    """w = w - rate * g. rates: of each tensor. Gradients may be Sparse."""
 
-    def __init__(self, recipe):
-        self._recipe, self.moments = recipe, {}
+    def __init__(self, rates):
+        self._rates, self.moments = rates, {}
 
     def __call__(self, weights, gradients, step):
         for name, g in gradients.items():
-            weights[name][g.rows] -= self._recipe.learning_rate * g.values
+            rows, values = of_rows(g)
+            weights[name][rows] -= weights[name].dtype.type(self._rates[name]) * values
+
+
+class LazyAdam:
+    """As dlperf.models.ctr_dnn.Optimizer says. Gradients may be Sparse."""
+
+    def __init__(self, job, recipe):
+        self._recipe = recipe
+        tensors = [(one.name, one.shape) for one in base.parameters(job)]
+        self.moments = {
+            moment: {name: numpy.zeros(shape, job.weights_dtype) for name, shape in tensors}
+            for moment in ("mean", "square")
+        }
+
+    def __call__(self, weights, gradients, step):
+        r = self._recipe
+        for name, gradient in gradients.items():
+            rows, g = of_rows(gradient)
+            means, squares = (held[name] for held in self.moments.values())
+            m = means[rows] = r.beta1 * means[rows] + (1 - r.beta1) * g
+            v = squares[rows] = r.beta2 * squares[rows] + (1 - r.beta2) * g * g
+            change = m / (1 - r.beta1**step) / (numpy.sqrt(v / (1 - r.beta2**step)) + r.eps)
+            weights[name][rows] -= r.learning_rate * change
+
+
+def of_rows(gradient):
+    """The rows that a gradient has, and its values of these."""
+    return (gradient.rows, gradient.values) if isinstance(gradient, Sparse) else (slice(None), gradient)
 
 
 class AdamW:

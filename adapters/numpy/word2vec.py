@@ -14,10 +14,9 @@ __all__ = ["Network", "build", "product", "versions"]
 
 def build(job, ranks):
     runtime.configure(job, ranks)
-    network = Network(job, models.config(job.model))
-    return runtime.Trainer(
-        job, ranks, network, RowsSGD(word2vec.optimizer(job.batch_size)), {"tables": "rows of a batch"}
-    )
+    config = models.config(job.model)
+    rates = word2vec.rates(config, word2vec.optimizer(job.batch_size))
+    return runtime.Trainer(job, ranks, Network(job, config), RowsSGD(rates), {"tables": "rows of a batch"})
 
 
 def loss(logits, batch):

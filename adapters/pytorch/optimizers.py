@@ -15,9 +15,45 @@ def sgd(job, network, recipe):
     return torch.optim.SGD(groups, fused=True, **settings)
 
 
-def sparse_sgd(network, recipe):
-    """As dlperf.models.word2vec.Optimizer says, of gradients that have some rows of a table alone."""
-    return torch.optim.SGD(network.parameters(), lr=recipe.learning_rate, fused=False)
+def sparse_sgd(network, rates):
+    """w = w - rate * g. rates: of each tensor. Gradients may have some rows of a table alone."""
+    groups = [{"params": [weight], "lr": rates[name]} for name, weight in network.named_parameters()]
+    return torch.optim.SGD(groups, fused=False)
+
+
+class LazyAdam(torch.optim.AdamW):
+    """As dlperf.models.ctr_dnn.Optimizer says: of dense layers PyTorch's fused Adam, of tables the rows of a step."""
+
+    kernel = "torch.optim.AdamW (fused=True), and of rows our own of PyTorch's operations"
+
+    def __init__(self, network, recipe):
+        self._recipe, self._steps = recipe, 0
+        self._tables = [one.weight for one in network.modules() if isinstance(one, torch.nn.Embedding)]
+        settings = {"lr": recipe.learning_rate, "betas": (recipe.beta1, recipe.beta2), "eps": recipe.eps}
+        super().__init__(network.parameters(), weight_decay=recipe.weight_decay, fused=True, **settings)
+        for table in self._tables:
+            self.state[table] = {"exp_avg": torch.zeros_like(table), "exp_avg_sq": torch.zeros_like(table)}
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        sparse = [table.grad.coalesce() for table in self._tables]
+        for table in self._tables:
+            table.grad = None  # Adam's own step refuses gradients of rows
+        super().step()
+        self._steps += 1
+        for table, gradient in zip(self._tables, sparse):
+            held = self.state[table]
+            rows, values = gradient.indices()[0], gradient.values()
+            lazy_adam(self._recipe, self._steps, table, held["exp_avg"], held["exp_avg_sq"], rows, values)
+
+
+def lazy_adam(recipe, step, table, mean, square, rows, gradient):
+    """The step-th update of some rows, each once, and of their moments, in place."""
+    m = mean[rows].lerp_(gradient, 1 - recipe.beta1)
+    v = square[rows].mul_(recipe.beta2).addcmul_(gradient, gradient, value=1 - recipe.beta2)
+    mean[rows], square[rows] = m, v
+    scale = v.div(1 - recipe.beta2**step).sqrt_().add_(recipe.eps)
+    table.index_add_(0, rows, m.div_(scale), alpha=-recipe.learning_rate / (1 - recipe.beta1**step))
 
 
 def adamw(job, network, recipe):
@@ -42,6 +78,8 @@ def apex(job):
 
 def kernel(optimizer):
     """What updates the weights, in words."""
+    if isinstance(optimizer, LazyAdam):
+        return optimizer.kernel
     name = type(optimizer).__name__
     if type(optimizer).__module__.startswith("apex"):
         return f"apex.optimizers.{name}"

@@ -21,16 +21,17 @@ def build(job, ranks):
     network = Network(config)
     network.to(device=device, dtype=getattr(torch, job.weights_dtype))
     runtime.load(network, job)
-    optimizer = optimizers.sparse_sgd(network, recipe)
+    optimizer = optimizers.sparse_sgd(network, word2vec.rates(config, recipe))
     return runtime.Trainer(job, ranks, network, loss, optimizer, feed, {"tables": "rows of a batch"})
 
 
 def serve(job, ranks):
-    return servers.serve(job, ranks, word2vec.optimizer(job.batch_size).learning_rate)
+    rates = word2vec.rates(models.config(job.model), word2vec.optimizer(job.batch_size))
+    return servers.serve(job, ranks, servers.SGD(rates))
 
 
-def loss(network, batch):
-    logits = network(batch)
+def loss(network, *batch):
+    logits = network(*batch)
     of_negatives = F.softplus(logits[:, 1:]).sum(1)
     return (F.softplus(-logits[:, 0]) + of_negatives).mean(), (logits,)
 
@@ -51,7 +52,7 @@ class Looked(nn.Module):
         self.config = config
         self.shapes, self.compute_dtype = {}, None
 
-    def forward(self, rows):
+    def forward(self, batch, rows):
         h, w, b = (rows[f"{name}.weight"] for name in ("emb", "emb_w", "emb_b"))
         count = len(h)
         own = (h * w[:count]).sum(1, keepdim=True) + b[:count]
@@ -80,4 +81,4 @@ class Network(Looked):
     def forward(self, batch):
         tables = {"emb.weight": self.emb, "emb_w.weight": self.emb_w, "emb_b.weight": self.emb_b}
         chosen = looked_up(self.config, batch)
-        return super().forward({name: table(chosen[name]) for name, table in tables.items()})
+        return super().forward(batch, {name: table(chosen[name]) for name, table in tables.items()})
