@@ -174,12 +174,15 @@ def audited(
 def audited_gradient(run: Marks, reference: Reference, beta1: float) -> Iterator[str]:
     """Of Adam, whose update is as large as its learning rate whatever the gradient is: the gradient of the step that is
     audited, by its means before and after it, against those of the reference's, which begins with a mean of zero. With
-    dropout, all three have other masks. run, reference: as in `audited`."""
+    dropout, all three have other masks. Where a mean is as it was there was no gradient: of rows that a step did not look
+    up "lazy" Adam leaves it. run, reference: as in `audited`."""
 
     def gradient(marks: Marks, steps: int) -> Tensors:
-        after, before = marks.moments[steps]["mean"], marks.moments.get(steps - 1)
-        decayed = {name: beta1 * before["mean"][name] if before else 0.0 for name in after}
-        return {name: (after[name] - decayed[name]) / (1 - beta1) for name in after}
+        after, told = marks.moments[steps]["mean"], marks.moments.get(steps - 1)
+        before = told["mean"] if told else dict.fromkeys(after, 0.0)
+        return {
+            name: (mean != before[name]) * (mean - beta1 * before[name]) / (1 - beta1) for name, mean in after.items()
+        }
 
     ours, theirs, other = gradient(run, 2), gradient(reference.first, 1), gradient(reference.second, 1)
     longer = norm(ours.values()) / math.sqrt(norm(theirs.values()) * norm(other.values())) or 1.0

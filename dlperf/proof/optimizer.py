@@ -21,7 +21,7 @@ median of how far the reference's two runs are apart; what is beyond three of it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     Tensors = Mapping[str, "NDArray[numpy.float64]"]
     Moments = Mapping[str, Tensors]
 
+#: of Adam
+MOMENTS = ("mean", "square")
 #: how far squares may be from what they must be, as a share of a tensor's: 1 - 0.999 in float32 is 4.7e-5 off
 SQUARES = 2e-4
 #: how far off the learning rate may be, as a share of it; seen 1.3e-5
@@ -62,9 +64,12 @@ def faults(
     decayed: Mapping[str, bool],
     recipe: Any,
     since: int = 0,
+    tables: Collection[str] = (),
 ) -> Iterator[str]:
     """What is otherwise in the first update that is, in words. states, moments ("mean" and "square"): by steps, of each
-    tensor. decayed: of each that is trained, whether it decays. recipe: the constants. since: steps made before."""
+    tensor. decayed: of each that is trained, whether it decays. recipe: the constants. since: steps made before.
+    tables: names of those of which a step updates some rows alone, as "lazy" Adam does, and leaves all others, and
+    their moments, as they are."""
     for before, after in pairwise(sorted(states)):
         if after > before + 1:
             continue
@@ -73,9 +78,14 @@ def faults(
             return
         zero = {name: 0.0 * states[before][name] for name in decayed}
         old = moments[before] if since + before else {"mean": zero, "square": zero}
-        fault = _squares(old, moments[after], decayed, recipe) or _update(
-            states[before], states[after], moments[after], decayed, recipe, since + after
-        )
+        parts = [states[before], states[after], *(one[key] for one in (old, moments[after]) for key in MOMENTS)]
+        for name in tables:
+            first, second, *held = (one[name] for one in parts)
+            moved = (first != second) | (held[0] != held[2]) | (held[1] != held[3])
+            parts = [{**one, name: one[name][moved]} for one in parts]
+        first, second, *held = parts
+        old, new = (dict(zip(MOMENTS, two, strict=True)) for two in (held[:2], held[2:]))
+        fault = _squares(old, new, decayed, recipe) or _update(first, second, new, decayed, recipe, since + after)
         if fault:
             yield f"from step {since + before} to {since + after} {fault}"
             return
@@ -119,7 +129,7 @@ def _update(before: Tensors, after: Tensors, new: Moments, decayed: Mapping[str,
     if not abs(spared) <= DECAY:
         return f"what must not decay did, by {spared:.2g} of what decays"
     for name, found in off.items():
-        left = float(numpy.sqrt(numpy.mean((found - shares @ directions[name]) ** 2)))
+        left = float(numpy.sqrt(numpy.mean((found - shares @ directions[name]) ** 2))) if found.size else 0.0
         if not left <= ROUNDINGS:
             return f"{name} was updated otherwise than Adam does: off by {left:.2g} times its rounding"
     return ""

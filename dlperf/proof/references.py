@@ -284,10 +284,17 @@ def decayed(job: Job) -> dict[str, bool]:
     return {one.name: one.decayed for one in parameters if one.trained and one.settled}
 
 
+def tables(job: Job) -> list[str]:
+    """Names of the tables of which a step updates the rows that it looks up alone."""
+    family = models.family(job.model)
+    of_rows = hasattr(family, "BUSY")
+    return [one.name for one in family.parameters(models.config(job.model)) if of_rows and one.kind == "embedding"]
+
+
 def adam_faults(job: Job, told: Marks, since: int = 0) -> Iterator[str]:
     """See `optimizer.faults`. since: steps before. In float16 a loss scale skips steps, and how many is not known."""
     if is_adam(job) and job.precision != "amp_fp16":
-        yield from optimizer.faults(told.states, told.moments, decayed(job), recipe(job), since)
+        yield from optimizer.faults(told.states, told.moments, decayed(job), recipe(job), since, tables(job))
 
 
 def sgd_faults(job: Job, told: Marks, held: Reference | None) -> Iterator[str]:

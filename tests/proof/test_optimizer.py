@@ -15,8 +15,11 @@ RIGHT, STEPS, SIZE = Optimizer(), 4, 127
 DECAYED = {"dense": True, "scale": False, "rows": True}
 
 
-def adam(states: list[Any], step: int, r: Optimizer, decayed: dict[str, bool] = DECAYED, skip: str = "") -> None:
-    """A step in float32, on gradients that no loss has."""
+def adam(
+    states: list[Any], step: int, r: Optimizer, decayed: dict[str, bool] = DECAYED, skip: str = "", still: int = SIZE
+) -> None:
+    """A step in float32, on gradients that no loss has. still: of "rows", values from which on lazy Adam changes
+    nothing."""
     source, (weights, moments) = numpy.random.default_rng(step), states[-1]
     after: dict[str, Any] = {}
     means, squares = {}, {}
@@ -31,13 +34,16 @@ def adam(states: list[Any], step: int, r: Optimizer, decayed: dict[str, bool] = 
             means[name] / numpy.float32(1 - r.beta1**step) / root + decayed[name] * numpy.float32(r.weight_decay) * w
         )
         after[name] = w - numpy.float32(r.learning_rate) * change * (name != skip)
+        if name == "rows":
+            for new, old in ((after, weights), (means, moments["mean"]), (squares, moments["square"])):
+                new[name][still:] = old[name][still:]
     states.append((after, {"mean": means, "square": squares}))
 
 
-def faults(since: int = 0, shown: int = STEPS + 1, **other: Any) -> list[str]:
+def faults(since: int = 0, shown: int = STEPS + 1, tables: tuple[str, ...] = (), **other: Any) -> list[str]:
     recipe, rest = RIGHT, {}
     for name, value in other.items():
-        rest |= {name: value} if name in ("decayed", "skip") else {}
+        rest |= {name: value} if name in ("decayed", "skip", "still") else {}
         recipe = recipe if name in rest else recipe._replace(**{name: value})
     start = numpy.random.default_rng(0)
     weights = {name: (0.02 * start.standard_normal(SIZE)).astype("float32") for name in DECAYED}
@@ -48,12 +54,22 @@ def faults(since: int = 0, shown: int = STEPS + 1, **other: Any) -> list[str]:
         adam(states, step, recipe, **rest)
     wide = [[{n: v.astype("float64") for n, v in one.items()} for one in (w, *m.values())] for w, m in states[since:]]
     found = {step: {"mean": mean, "square": square} for step, (_, mean, square) in enumerate(wide)}
-    return list(optimizer.faults(dict(enumerate(w for w, *_ in wide)), found, DECAYED, RIGHT, since))
+    return list(optimizer.faults(dict(enumerate(w for w, *_ in wide)), found, DECAYED, RIGHT, since, tables))
 
 
 @pytest.mark.parametrize("since", [0, 1, 130])
 def test_adam_of_any_gradients_is_right(since: int) -> None:
     assert faults(since) == []
+
+
+@pytest.mark.parametrize("since", [1, 130])
+def test_rows_that_a_step_leaves_as_they_are_take_no_part_in_it(since: int) -> None:
+    """Of tables alone; and what is left as it is keeps its moments, too. The step leaves half of the rows that have a
+    gradient, and all others."""
+    assert faults(since, tables=("rows",), still=5) == []
+    assert faults(since, tables=("rows",)) == []
+    assert len(faults(since, still=5)) == 1
+    assert len(faults(since, tables=("rows",), skip="rows", still=5)) == 1
 
 
 @pytest.mark.parametrize("since", [0, 130])
