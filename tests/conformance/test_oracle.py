@@ -30,6 +30,8 @@ ORACLES = {
     "vgg16": (Path(reader.adapters()["paddle"].folder), "oracle_paddle.py"),
     "se_resnet50_check": (HERE.parent / "bench" / "mxnet_plain", "oracle_se.py"),  # GluonCV
     "se_resnext50_check": (HERE.parent / "bench" / "mxnet_plain", "oracle_se.py"),
+    "simnet_bow_check": (Path(reader.adapters()["pytorch"].folder), "oracle_simnet_bow.py"),  # EmbeddingBag
+    "ctr_dnn_check": (Path(reader.adapters()["tensorflow"].folder), "oracle_ctr_dnn.py"),  # Keras
     "word2vec_check": (Path(reader.adapters()["tensorflow"].folder), "oracle_word2vec.py"),  # tf.nn.nce_loss
 }
 
