@@ -9,27 +9,31 @@ from dlperf.proof import judge
 
 pytestmark = pytest.mark.framework
 
+FAMILIES = ("word2vec", "simnet_bow", "ctr_dnn")
 SYSTEMS = [
-    (name, mode)
+    (name, family, mode)
     for name, adapter in ADAPTERS.items()
+    for family in FAMILIES
     for mode in PS_MODES
-    if adapter.default and adapter.servers_of("word2vec", "cpu", mode).status == "yes"
+    if adapter.default and adapter.servers_of(family, "cpu", mode).status == "yes"
 ]
 
 
-@pytest.mark.parametrize(("framework", "mode"), SYSTEMS)
-def test_a_worker_and_a_server_compute_what_one_process_does(framework, mode, evidence):
+@pytest.mark.parametrize(("framework", "family", "mode"), SYSTEMS)
+def test_a_worker_and_a_server_compute_what_one_process_does(framework, family, mode, evidence):
     """Drained after each step."""
-    apart, alone = evidence(framework, "word2vec_tiny", 1, servers=1, mode=mode), evidence("jax", "word2vec_tiny", 1)
+    model = f"{family}_tiny"
+    apart, alone = evidence(framework, model, 1, servers=1, mode=mode), evidence("jax", model, 1)
     assert apart.trajectory.failure is None, apart.trajectory.failure
     (certificate,) = judge.judge([apart], as_reference(alone))
     assert certificate.verdict == "same", certificate.why
     assert apart.trajectory.effective["communication"].startswith(f"parameter servers ({mode})")
 
 
-@pytest.mark.parametrize("framework", [name for name, mode in SYSTEMS if mode == "sync"])
-def test_workers_in_step_do_the_work_of_one(framework, evidence):
-    together = evidence(framework, "word2vec_tiny", 2, servers=2, mode="sync")
+@pytest.mark.parametrize(("framework", "family"), [(name, family) for name, family, mode in SYSTEMS if mode == "sync"])
+def test_workers_in_step_do_the_work_of_one(framework, family, evidence):
+    model = f"{family}_tiny"
+    together = evidence(framework, model, 2, servers=2, mode="sync")
     assert together.trajectory.failure is None, together.trajectory.failure
-    (certificate,) = judge.judge([together], as_reference(evidence("jax", "word2vec_tiny", 1)))
+    (certificate,) = judge.judge([together], as_reference(evidence("jax", model, 1)))
     assert certificate.verdict == "same", certificate.why
