@@ -26,7 +26,7 @@ def build(job, ranks):
 
 
 def serve(job, ranks):
-    return servers.serve(job, ranks, servers.LazyAdam(ctr_dnn.optimizer(job.batch_size)))
+    return servers.serve(job, ranks, servers.Adam(ctr_dnn.optimizer(job.batch_size)))
 
 
 def loss(network, batch, *rows):

@@ -125,6 +125,11 @@ class Feed(base.Feed):
         return tensor
 
 
+def autocast(job, device):
+    """What makes large products of 16 bits, where they are asked for."""
+    return torch.autocast(device, DTYPES[job.precision]) if job.mixed else contextlib.nullcontext()
+
+
 class Replica(nn.Module):
     """A network and its loss as one module, which DistributedDataParallel and torch.compile follow. Its outputs are the
     loss alone, or with trace_steps the logits too."""
@@ -179,7 +184,7 @@ class Trainer(base.Trainer):
         """Loss, logits and gradients; the last two with trace_steps alone."""
         job = self._job
         logits, gradients = (), []
-        with self._autocast():
+        with autocast(job, self._device.type):
             loss = self._replica(batch)
             if job.trace_steps:
                 loss, logits = loss
@@ -202,11 +207,6 @@ class Trainer(base.Trainer):
         self._scaler.update()
         self._optimizer.zero_grad()  # sets them to None
         return loss.detach(), logits, gradients
-
-    def _autocast(self):
-        if not self._job.mixed:
-            return contextlib.nullcontext()
-        return torch.autocast(self._device.type, DTYPES[self._job.precision])
 
     def _observe(self, batch):
         self.shapes = self._network.shapes

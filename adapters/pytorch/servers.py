@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.distributed import TCPStore, rpc
+from torch.func import functional_call
 
 from dlperf.adapters import base
 from dlperf.adapters.api import Sparse
-from dlperf.adapters.pytorch import optimizers
+from dlperf.adapters.pytorch import optimizers, runtime
 from dlperf.adapters.ranks import interface
 from dlperf.models.parameters import count, initial
 
@@ -72,7 +73,7 @@ class SGD:
         tensor.index_add_(0, rows, gradient, alpha=-self._rates[name])
 
 
-class LazyAdam:
+class Adam:
     """As dlperf.models.ctr_dnn.Optimizer says, of the rows that a push has. moments: "mean" and "square", by tensor."""
 
     kernel = "Adam on the servers, of the rows of a push"
@@ -90,7 +91,7 @@ class LazyAdam:
 
 
 class Shard:
-    """What one server keeps: its rows of each tensor. update: a SGD or LazyAdam. workers: how many push.
+    """What one server keeps: its rows of each tensor. update: a SGD or an Adam. workers: how many push.
 
     updates: how many were applied. waiting: of sync, what workers have pushed for the next one: worker -> push, future.
     stale: how many updates were applied between a worker's pull and its push -> how often.
@@ -99,7 +100,9 @@ class Shard:
     def __init__(self, job, ranks, update):
         own = slice(ranks.rank, None, len(ranks.servers))
         self.tables = {
-            one.name: torch.from_numpy(initial(one, job.seed, job.weights_dtype, own)) for one in base.parameters(job)
+            one.name: torch.from_numpy(initial(one, job.seed, job.weights_dtype, own))
+            for one in base.parameters(job)
+            if one.trained
         }
         update.start(self.tables)
         self.touched = {name: torch.zeros(len(table), dtype=torch.bool) for name, table in self.tables.items()}
@@ -189,7 +192,7 @@ def optimizer():
 
 
 def serve(job, ranks, update):
-    """See dlperf.adapters.api.ModelModule. update: a SGD or LazyAdam."""
+    """See dlperf.adapters.api.ModelModule. update: a SGD or an Adam."""
     global SHARD
     torch.set_num_threads(job.threads)
     SHARD = Shard(job, ranks, update)
@@ -213,7 +216,7 @@ class Tables:
     def __init__(self, job, ranks, tables):
         self._sync, self._worker, self.pushes = job.ps_mode == "sync", ranks.rank, 0
         self._names = [f"server{number}" for number in range(len(ranks.servers))]
-        shapes = {one.name: one.shape for one in base.parameters(job)}
+        shapes = {one.name: one.shape for one in base.parameters(job) if one.trained}
         self._whole = {name: torch.arange(shape[0]) for name, shape in shapes.items() if name not in tables}
         self._parts = [self._part(self._whole, number) for number in range(len(self._names))]
         self.close = Meeting(job, ranks).leave
@@ -272,19 +275,31 @@ class Tables:
         return {moment: self.touched(moment) for moment in self._moments}
 
 
+def whole(job, loss):
+    """A loss over pulled tensors, of a network and a loss that know none. loss: network, batch -> scalar, logits."""
+
+    def of_values(network, batch, values):
+        replica = runtime.Replica(network, loss, traced=True)
+        with runtime.autocast(job, "cpu"):
+            return functional_call(replica, {f"network.{name}": one for name, one in values.items()}, (batch,))
+
+    return of_values
+
+
 class Trainer(base.Trainer):
     """A worker. network: over rows, as dlperf.adapters.pytorch.word2vec.Looked. loss: network, batch, rows -> scalar,
-    logits. looked_up: config, batch -> rows by table; all other tensors are pulled whole. With async the rows of the next batch are pulled while this one is
+    logits. looked_up: config, batch -> rows by table; all other tensors are pulled whole. Statistics are its own. With async the rows of the next batch are pulled while this one is
     trained on, so that they lack its push; where steps are checked, nothing overlaps."""
 
     def __init__(self, job, ranks, network, loss, feed, looked_up, effective):
         super().__init__(job, feed, effective)
         self._network, self._loss, self._looked_up, self._workers = network, loss, looked_up, len(ranks.workers)
-        self._tables = Tables(job, ranks, looked_up(network.config, feed[0]))
+        self._tables = Tables(job, ranks, looked_up(network.config, feed[0]) if looked_up else ())
         self._ahead = job.ps_mode == "async" and not job.trace_steps
         self._next, self._sent, self._logits, self._gradients = None, [], (), {}
         self.parameter_count = count(base.parameters(job))
         self.gradient_bytes = 0
+        self._statistics = {one.name for one in base.parameters(job) if not one.trained}
         self.effective.update(
             compile="none",
             threads=str(torch.get_num_threads()),
@@ -298,7 +313,11 @@ class Trainer(base.Trainer):
         """Messages that it has sent: one to each server in each step."""
         return self._tables.pushes
 
-    def _ask(self, batch):
+    def _ask(self, step):
+        """Rows for a step, and where among them those of its batch are."""
+        if not self._looked_up:  # and a loader's next batch is not to be taken
+            return self._tables.ask({}), {}
+        batch = self._feed[step]
         found = {
             name: torch.unique(rows.long(), return_inverse=True)
             for name, rows in self._looked_up(self._network.config, batch).items()
@@ -307,10 +326,10 @@ class Trainer(base.Trainer):
         return pulled, {name: places for name, (_, places) in found.items()}
 
     def _step(self, batch):
-        pulled, places = self._next or self._ask(batch)
+        pulled, places = self._next or self._ask(self._steps)
         values, seen = self._tables.get(pulled)
         if self._ahead:
-            self._next = self._ask(self._feed[self._steps + 1])
+            self._next = self._ask(self._steps + 1)
         for tensor in values.values():
             tensor.requires_grad_()
         rows = {name: torch.nn.functional.embedding(at, values[name]) for name, at in places.items()}
@@ -341,7 +360,10 @@ class Trainer(base.Trainer):
         return self._tables.meet
 
     def parameters(self):
-        return self._tables.touched()
+        yield from self._tables.touched()
+        for name, statistic in self._network.named_buffers():
+            if name in self._statistics:
+                yield name, statistic.numpy()
 
     def moments(self):
         return self._tables.moments()

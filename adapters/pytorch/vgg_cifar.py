@@ -5,13 +5,13 @@ import torch.nn.functional as F
 from torch import nn
 
 from dlperf import models
-from dlperf.adapters.pytorch import masks, optimizers, runtime
+from dlperf.adapters.pytorch import masks, optimizers, runtime, servers
 from dlperf.adapters.pytorch.photos import Loader, pixels
 from dlperf.adapters.pytorch.resnet import LAYOUTS, norm
 from dlperf.adapters.pytorch.runtime import copy, product, versions
 from dlperf.models import vgg, vgg_cifar
 
-__all__ = ["Network", "build", "copy", "loss", "pixels", "product", "versions"]
+__all__ = ["Network", "build", "copy", "loss", "pixels", "product", "serve", "versions"]
 
 
 def build(job, ranks):
@@ -20,13 +20,19 @@ def build(job, ranks):
     network = Network(models.config(job.model), job.dropout, drop or F.dropout)
     network.to(device=device, dtype=getattr(torch, job.weights_dtype), memory_format=layout)
     runtime.load(network, job)
-    optimizer = optimizers.adamw(job, network, vgg_cifar.optimizer(job.batch_size * ranks.world_size))
     feed = (runtime.Feed if job.input == "synthetic" else Loader)(job, ranks, device, layout)
     effective = {
         "layout": "NHWC" if network.conv1_2.weight.is_contiguous(memory_format=torch.channels_last) else "NCHW",
         "masks": masks.words(drop),
     }
+    if job.servers:
+        return servers.Trainer(job, ranks, network, servers.whole(job, loss), feed, None, effective)
+    optimizer = optimizers.adamw(job, network, vgg_cifar.optimizer(job.batch_size * ranks.world_size))
     return runtime.Trainer(job, ranks, network, loss, optimizer, feed, effective)
+
+
+def serve(job, ranks):
+    return servers.serve(job, ranks, servers.Adam(vgg_cifar.optimizer(job.batch_size)))
 
 
 def loss(network, batch):
