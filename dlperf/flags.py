@@ -82,11 +82,11 @@ SPEC = (
 )
 SIZE = (
     "instead of both: sizes as reports have them, each a row: 1n1d,1n8d,2n16d (2 nodes with 16 devices together); "
-    "1n8d-b64 has a batch of 64 per device"
+    "1n8d-b64 has a batch of 64 per device, 1n2d+2s two parameter servers"
 )
 SWEEP = (
-    "a row for each value of batch-size or workers (ranks on all nodes together): batch-size=32,64; given again, one "
-    "after the other, while all else is as other flags have it"
+    "a row for each value of batch-size, workers (ranks on all nodes together) or servers: batch-size=32,64; given "
+    "again, one after the other, while all else is as other flags have it"
 )
 PARALLELISM = "data (default): each rank has all parameters; parameter-server: servers have them, and workers train"
 SERVERS = "parameter servers, on all nodes together; several with commas, each a row; default with them: 1"

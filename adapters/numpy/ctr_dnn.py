@@ -16,9 +16,7 @@ __all__ = ["Network", "build", "loss", "product", "versions"]
 def build(job, ranks):
     runtime.configure(job, ranks)
     update = LazyAdam(job, ctr_dnn.optimizer(job.batch_size))
-    return runtime.Trainer(
-        job, ranks, Network(job, models.config(job.model)), update, {"tables": "rows of a batch"}
-    )
+    return runtime.Trainer(job, ranks, Network(job, models.config(job.model)), update, {"tables": "rows of a batch"})
 
 
 def loss(logits, batch):

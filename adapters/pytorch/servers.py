@@ -1,5 +1,5 @@
-"""Parameter servers for PyTorch, over torch.distributed.rpc: row r of each tensor is on server r % servers, which updates
-it. PyTorch itself has none."""
+"""Parameter servers for PyTorch, over torch.distributed.rpc: row r of each tensor is on server r % servers, which
+updates it. PyTorch itself has none."""
 
 import collections
 import os
@@ -28,7 +28,9 @@ class Meeting:
     def __init__(self, job, ranks):
         server, place = ranks.role == "server", ranks.rank
         ends = ranks.servers if server else ranks.workers
-        network = interface(ends[place].rpartition(":")[0])  # else TensorPipe takes what the host's own name resolves to
+        network = interface(
+            ends[place].rpartition(":")[0]
+        )  # else TensorPipe takes what the host's own name resolves to
         for name in ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME"):
             if network:
                 os.environ.setdefault(name, network)
@@ -61,10 +63,9 @@ class SGD:
     """w = w - rate * g. rates: of each tensor."""
 
     kernel = "SGD on the servers, by index_add_"
-    moments = {}
 
     def __init__(self, rates):
-        self._rates = rates
+        self._rates, self.moments = rates, {}
 
     def start(self, tensors):
         pass
@@ -210,8 +211,8 @@ class Pulled(NamedTuple):
 
 
 class Tables:
-    """The tensors of all servers, as a worker has them. tables: names of those of which a step looks up rows; the others
-    come whole."""
+    """The tensors of all servers, as a worker has them. tables: names of those of which a step looks up rows; the
+    others come whole."""
 
     def __init__(self, job, ranks, tables):
         self._sync, self._worker, self.pushes = job.ps_mode == "sync", ranks.rank, 0
@@ -288,8 +289,10 @@ def whole(job, loss):
 
 class Trainer(base.Trainer):
     """A worker. network: over rows, as dlperf.adapters.pytorch.word2vec.Looked. loss: network, batch, rows -> scalar,
-    logits. looked_up: config, batch -> rows by table; all other tensors are pulled whole. Statistics are its own. With async the rows of the next batch are pulled while this one is
-    trained on, so that they lack its push; where steps are checked, nothing overlaps."""
+    logits. looked_up: config, batch -> rows by table; all other tensors are pulled whole. Statistics are its own.
+
+    With async the rows of the next batch are pulled while this one is trained on, so that they lack its push; where
+    steps are checked, nothing overlaps."""
 
     def __init__(self, job, ranks, network, loss, feed, looked_up, effective):
         super().__init__(job, feed, effective)

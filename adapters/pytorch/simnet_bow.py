@@ -61,7 +61,11 @@ class Looked(nn.Module):
         )
         cosines = torch.stack([F.cosine_similarity(query, one) for one in (title, other)], 1)
         self.compute_dtype = query.dtype
-        self.shapes = {"cosines": tuple(cosines.shape[1:]), "query": (texts[0].shape[1],), "title": (texts[1].shape[1],)}
+        self.shapes = {
+            "cosines": tuple(cosines.shape[1:]),
+            "query": (texts[0].shape[1],),
+            "title": (texts[1].shape[1],),
+        }
         return cosines
 
 

@@ -62,8 +62,9 @@ def options(spec: Spec) -> dict[str, object]:
     return {name: value for name, value in asked.items() if value is not None and not _empty(value)}
 
 
-def _size(nodes: int, ranks: int, batch_size: int) -> str:
-    return f"{nodes}n{nodes * ranks}d" + (f"-b{batch_size}" if batch_size else "")
+def _size(nodes: int, ranks: int, batch_size: int, servers: int) -> str:
+    of_servers = f"+{servers}s" if servers else ""
+    return f"{nodes}n{nodes * ranks}d{of_servers}" + (f"-b{batch_size}" if batch_size else "")
 
 
 def _empty(value: object) -> bool:

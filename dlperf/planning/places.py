@@ -20,10 +20,12 @@ from dlperf.planning.hosts import Host
 ROWS = 10_000
 
 
-#: nodes, ranks on each, and a batch size, 0 for the one of all rows
-Size = tuple[int, int, int]
+#: nodes, ranks on each, and a batch size and a number of parameter servers, 0 for those of all rows
+Size = tuple[int, int, int, int]
 #: what --sweep takes, and the largest value
-SWEPT = {"batch-size": MOST["batch_size"], "workers": MOST["workers"]}
+SWEPT = {"batch-size": MOST["batch_size"], "workers": MOST["workers"], "servers": MOST["servers"]}
+#: of what a size has, what is counted
+LIMITED = ("nnodes", "nproc_per_node", "servers")
 PARALLELISM = ("data", "parameter-server")
 
 
@@ -35,8 +37,9 @@ class Places(Arguments):
         """Where ranks go: nodes, ranks on each, hosts, launcher. run: whether any framework is run."""
         hosts = self.hosts()
         sized = self.sweep(hosts) or self.workers(hosts) or self.sizes()
-        sizes = tuple((nodes, ranks) for nodes, ranks, _ in sized)
-        batches = tuple(batch for _, _, batch in sized)
+        sizes = tuple((nodes, ranks) for nodes, ranks, _, _ in sized)
+        batches = tuple(batch for _, _, batch, _ in sized)
+        of_sizes = tuple(servers for *_, servers in sized)
         nnodes = tuple(dict.fromkeys(nodes for nodes, _ in sizes)) or self.counts("nnodes", (len(hosts) or 1,))
         nproc = tuple(dict.fromkeys(ranks for _, ranks in sizes)) or self.counts("nproc_per_node", (1,))
         if len(nnodes) * len(nproc) > ROWS:
@@ -50,9 +53,10 @@ class Places(Arguments):
                 "nproc_per_node", max(nproc), f"{name} has slots for {slots}. Ask for fewer ranks on each node."
             )
         launcher = self.launcher(max(nnodes), hosts) if run else launchers.find("local")
-        servers, ps_modes = self.servers(nnodes, launcher)
+        servers, ps_modes = self.servers(nnodes, of_sizes, launcher)
         return {
             "servers": servers,
+            "servers_of_sizes": of_sizes if any(of_sizes) else (),
             "ps_modes": ps_modes,
             "nnodes": nnodes,
             "nproc_per_node": nproc,
@@ -64,20 +68,26 @@ class Places(Arguments):
             "allocation": self.allocation(launcher),
         }
 
-    def servers(self, nnodes: Sequence[int], launcher: Launcher) -> tuple[tuple[int, ...], tuple[str, ...]]:
-        """Numbers of parameter servers and their modes; none where each rank has all parameters."""
+    def servers(
+        self, nnodes: Sequence[int], of_sizes: Sequence[int], launcher: Launcher
+    ) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """Numbers of parameter servers and their modes; none where each rank has all parameters. of_sizes: those that
+        sizes have of their own, or 0."""
         parallelism = self.choice("parallelism", PARALLELISM) if self.arguments.get("parallelism") else "data"
         if parallelism == "data":
-            for name in ("servers", "ps_mode"):
-                if self.arguments.get(name):
+            most = max(of_sizes, default=0)
+            own = ("sweep", f"servers={most}") if self.arguments.get("sweep") else ("size", f"+{most}s")
+            given = [(name, self.arguments.get(name)) for name in ("servers", "ps_mode")]
+            for name, value in [*given, *([own] if most else [])]:
+                if value:
                     says = "there are no parameter servers. Add --parallelism parameter-server, or leave it out."
-                    self.problem(name, self.arguments[name], says)
+                    self.problem(name, value, says)
             return (), ()
         if not launcher.starts_servers:
             able = either([one.name for one in map(launchers.find, launchers.names()) if one.starts_servers])
             self.problem("launcher", launcher.name, f"it starts no parameter servers yet. Choose --launcher {able}.")
         servers = self.counts("servers", (1,))
-        for count in servers:
+        for count in {*servers, *filter(None, of_sizes)}:
             if any(count % nodes for nodes in nnodes):
                 nodes = either([str(one) for one in nnodes])
                 self.problem("servers", count, f"they are not as many on each of {nodes} nodes. Choose a multiple.")
@@ -85,21 +95,21 @@ class Places(Arguments):
         return servers, modes
 
     def sizes(self) -> tuple[Size, ...]:
-        """Those of --size 1n1d,1n8d,2n16d-b64, as reports have them."""
+        """Those of --size 1n1d,1n8d,2n16d-b64,1n2d+2s, as reports have them."""
         found = []
         for word in self.words("size"):
-            match = re.fullmatch(r"([0-9]{1,4})n([0-9]{1,7})d(?:-b([0-9]{1,8}))?", word)
-            nodes, devices, batch = (int(one or 0) for one in match.groups()) if match else (0, 0, 0)
-            if not nodes or not devices or devices % nodes or word.endswith("-b0"):
-                allowed = "1n8d for 8 devices on one node, 2n16d for 16 on two: as many on each; 1n8d-b64"
+            match = re.fullmatch(r"([0-9]{1,4})n([0-9]{1,7})d(?:\+([0-9]{1,4})s)?(?:-b([0-9]{1,8}))?", word)
+            nodes, devices, servers, batch = (int(one or 0) for one in match.groups()) if match else (0, 0, 0, 0)
+            if not nodes or not devices or devices % nodes or word.endswith("-b0") or "+0s" in word:
+                allowed = "1n8d for 8 devices on one node, 2n16d for 16 on two: as many on each; 1n8d-b64; 1n2d+2s"
                 self.wrong("size", word, allowed)
             elif batch > MOST["batch_size"]:
                 self.wrong("size", word, f"a batch that is {whole('batch_size')}")
-            elif nodes > MOST["nnodes"] or devices // nodes > MOST["nproc_per_node"]:
-                most = f"{MOST['nnodes']:,} nodes, and {MOST['nproc_per_node']:,} devices on each"
+            elif any(n > MOST[name] for name, n in zip(LIMITED, (nodes, devices // nodes, servers), strict=True)):
+                most = "{:,} nodes, {:,} devices on each, and {:,} servers".format(*(MOST[name] for name in LIMITED))
                 self.problem("size", word, f"there are at most {most}.")
             else:
-                found.append((nodes, devices // nodes, batch))
+                found.append((nodes, devices // nodes, batch, servers))
         for name in ("nnodes", "nproc_per_node"):
             if found and self.arguments.get(name):
                 self.problem(name, self.arguments[name], "--size is given too. Leave out one of them.")
@@ -113,7 +123,7 @@ class Places(Arguments):
             if self.arguments.get(name):
                 self.problem(name, self.arguments[name], "--workers is given too. Leave out one of them.")
         each = product(self.counts("nnodes", (len(hosts) or 1,)), self.counts("workers", (1,)))
-        return tuple(dict.fromkeys(self._with((nodes, 1, 0), "workers", count, "workers") for nodes, count in each))
+        return tuple(dict.fromkeys(self._with((nodes, 1, 0, 0), "workers", count, "workers") for nodes, count in each))
 
     def sweep(self, hosts: Sequence[Host]) -> tuple[Size, ...]:
         """Those of --sweep batch-size=32,64 --sweep workers=1,2: the values of one after those of the other, or each
@@ -128,7 +138,7 @@ class Places(Arguments):
         if self.arguments.get("size"):
             self.problem("sweep", "", "--size is given too. Leave out one of them.")
         each = (self.counts("nnodes", (len(hosts) or 1,)), self.counts("nproc_per_node", (1,)))
-        base = list(self.workers(hosts)) or [(nodes, ranks, 0) for nodes, ranks in product(*each)]
+        base = list(self.workers(hosts)) or [(nodes, ranks, 0, 0) for nodes, ranks in product(*each)]
         found = base if crossed else []
         for name, values in factors.items():
             swept = [self._with(size, name, value) for size in (found if crossed else base) for value in values]
@@ -141,7 +151,7 @@ class Places(Arguments):
             name, _, values = str(text).partition("=")
             numbers = [whole_number(one, most=SWEPT.get(name, 1)) for one in split(values)]
             if name not in SWEPT:
-                self.wrong("sweep", text, " or ".join(f"{one}=N,..." for one in SWEPT), did_you_mean(name, SWEPT))
+                self.wrong("sweep", text, either([f"{one}=N,..." for one in SWEPT]), did_you_mean(name, SWEPT))
             elif None in numbers or not numbers:
                 self.wrong("sweep", text, f"{name}= whole numbers from 1 to {SWEPT[name]:,}, with commas")
             elif name in found:
@@ -151,16 +161,18 @@ class Places(Arguments):
         return found
 
     def _with(self, size: Size, name: str, value: int, flag: str = "sweep") -> Size:
-        nodes, ranks, batch = size
+        nodes, ranks, batch, servers = size
         if name == "batch-size":
-            return nodes, ranks, value
+            return nodes, ranks, value, servers
+        if name == "servers":
+            return nodes, ranks, batch, value
         if value % nodes or value // nodes > MOST["nproc_per_node"]:
             says = f"they are not as many on each of {nodes} nodes. Choose multiples of {nodes}."
             most = f"there are at most {MOST['nproc_per_node']} on a node."
             given = f"workers={value}" if flag == "sweep" else value
             self.problem(flag, given, says if value % nodes else most)
             return size
-        return nodes, value // nodes, batch
+        return nodes, value // nodes, batch, servers
 
     def allocation(self, launcher: Launcher) -> str:
         """What one job of the engine's holds; empty for one that has none."""

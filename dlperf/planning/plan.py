@@ -51,12 +51,12 @@ def from_spec(spec: Spec, adapters: Mapping[str, Adapter], machine: str | None =
             if isinstance(row, Skip):
                 skips.setdefault((row.system, row.model, row.precision_asked), row)
                 continue
-            for size, servers, mode in product(spec.grid, spec.servers or (0,), spec.ps_modes or ("",)):
-                placed = _placed(spec, adapters[name], row, Place(*size, servers, mode))
+            for place in _places(spec):
+                placed = _placed(spec, adapters[name], row, place)
                 if isinstance(placed, Job):
                     jobs.setdefault(placed.id, placed)
                 else:
-                    key = (placed.system, placed.model, placed.precision_asked, *size[:2], placed.why)
+                    key = (placed.system, placed.model, placed.precision_asked, place.nnodes, place.nproc, placed.why)
                     skips.setdefault(key, placed)
     return Plan((*jobs.values(), *_duplicates(spec, jobs.values())), tuple(skips.values()))
 
@@ -89,6 +89,13 @@ class Place(NamedTuple):
     batch_size: int = 0
     servers: int = 0
     mode: str = ""
+
+
+def _places(spec: Spec) -> Iterator[Place]:
+    """Those of each row of a system."""
+    for *size, own in spec.grid:
+        for servers, mode in product((own,) if own else spec.servers or (0,), spec.ps_modes or ("",)):
+            yield Place(*size, servers, mode)
 
 
 def _placed(spec: Spec, adapter: Adapter, row: Job, place: Place) -> Job | Skip:

@@ -66,7 +66,8 @@ class Spec:
     the windows; of dlperf.why. turns: of two comparisons whose runs took turns in one session, block by block, what
     both have; of dlperf.diff --rerun. allocation: what one job of the launcher's holds, see Launcher.allocations.
     batches: of each of sizes its batch size, 0 for the one of all rows; empty where none has its own. servers:
-    numbers of parameter servers, each a row; empty where each rank has all parameters. ps_modes: of them, see
+    numbers of parameter servers, each a row; empty where each rank has all parameters. servers_of_sizes: of each of
+    sizes its own number of them, 0 for those of all rows; empty where none has its own. ps_modes: of them, see
     dlperf.adapters.api.
     """
 
@@ -111,17 +112,20 @@ class Spec:
     sizes: tuple[tuple[int, int], ...] = ()
     batches: tuple[int, ...] = ()
     servers: tuple[int, ...] = ()
+    servers_of_sizes: tuple[int, ...] = ()
     ps_modes: tuple[str, ...] = ()
 
     @property
-    def grid(self) -> tuple[tuple[int, int, int], ...]:
-        """Nodes, ranks on each and batch size, 0 for the one of all rows, of each row of a system."""
+    def grid(self) -> tuple[tuple[int, int, int, int], ...]:
+        """Of each row of a system nodes, ranks on each, and batch size and parameter servers, 0 for those of all
+        rows."""
         sizes = self.sizes or tuple(product(self.nnodes, self.nproc_per_node))
-        return tuple((*size, batch) for size, batch in zip_longest(sizes, self.batches, fillvalue=0))  # type: ignore[misc]
+        whole = zip_longest(sizes, self.batches, self.servers_of_sizes, fillvalue=0)
+        return tuple((*size, batch, servers) for size, batch, servers in whole)  # type: ignore[misc]
 
     @property
     def world_sizes(self) -> list[int]:
-        return sorted({nodes * devices for nodes, devices, _ in self.grid})
+        return sorted({nodes * devices for nodes, devices, *_ in self.grid})
 
 
 def spec_from(data: Mapping[str, Any]) -> Spec:

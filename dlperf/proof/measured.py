@@ -174,8 +174,8 @@ def audited(
 def audited_gradient(run: Marks, reference: Reference, beta1: float) -> Iterator[str]:
     """Of Adam, whose update is as large as its learning rate whatever the gradient is: the gradient of the step that is
     audited, by its means before and after it, against those of the reference's, which begins with a mean of zero. With
-    dropout, all three have other masks. Where a mean is as it was there was no gradient: of rows that a step did not look
-    up "lazy" Adam leaves it. run, reference: as in `audited`."""
+    dropout, all three have other masks. Where a mean is as it was there was no gradient: of rows that a step did not
+    look up "lazy" Adam leaves it. run, reference: as in `audited`."""
 
     def gradient(marks: Marks, steps: int) -> Tensors:
         after, told = marks.moments[steps]["mean"], marks.moments.get(steps - 1)

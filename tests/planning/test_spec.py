@@ -68,12 +68,21 @@ def test_a_sweep_varies_one_factor_while_the_other_is_as_flags_have_it_or_crosse
     assert parse("--sweep", "workers=1,4").threads == parse("--nproc-per-node", "4").threads
 
 
+def test_servers_are_swept_as_workers_are():
+    words = ("-f", "fake", "-m", "bert_tiny", "--parallelism", "parameter-server", "-b", "3", "--ps-mode", "async")
+    swept = [*words, "--sweep", "workers=1,2", "--sweep", "servers=2,4", "--sweep", "batch-size=8"]
+    rows = [(job.world_size, job.servers, job.batch_size) for job in planned(*swept, "--servers", "2").jobs]
+    assert rows == [(1, 2, 3), (2, 2, 3), (1, 4, 3), (1, 2, 8)]
+    rows = [(job.world_size, job.servers, job.batch_size) for job in planned(*words, "--size", "1n2d+3s-b8,1n1d").jobs]
+    assert rows == [(2, 3, 8), (1, 1, 3)]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (
             ["--sweep", "bach-size=4"],
-            "batch-size=N,... or workers=N,.... Did you mean 'batch-size'?",
+            "batch-size=N,..., workers=N,... or servers=N,.... Did you mean 'batch-size'?",
         ),
         (["--sweep", "batch-size=4,0"], "'batch-size=4,0' is not usable; allowed: batch-size= whole numbers from 1"),
         (["--sweep", "workers="], "'workers=' is not usable"),
@@ -91,6 +100,9 @@ def test_a_sweep_varies_one_factor_while_the_other_is_as_flags_have_it_or_crosse
         (["--sweep", "batch-size=1,4", "-m", "vgg16_cifar"], "--sweep 1: vgg16_cifar has a BatchNorm"),
         (["--crossed", "--sweep", "workers=2"], "it takes the values of one --sweep with those of another"),
         (["--size", "1n1d-b0"], "'1n1d-b0' is not usable"),
+        (["--sweep", "servers=2"], "--sweep servers=2: there are no parameter servers"),
+        (["--size", "1n1d+2s"], "--size +2s: there are no parameter servers"),
+        (["--size", "1n1d+0s", "--parallelism", "parameter-server"], "'1n1d+0s' is not usable"),
         (["--servers", "2"], "there are no parameter servers. Add --parallelism parameter-server"),
         (["--parallelism", "servers"], "allowed: data, parameter-server"),
         (["--parallelism", "parameter-server", "--servers", "0"], "whole numbers from 1 to 4,096"),
