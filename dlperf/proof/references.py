@@ -164,9 +164,10 @@ class References:
         if is_adam(job):
             eps = (1 - recipe(job).beta1) * recipe(job).eps
             changes = rounding.HALVES if job.precision.startswith("amp") else rounding.SIGNS
-        if revealing and not models.family(job.model).SMOOTH:
-            changes, means = rounding.kinked(changes), rounding.kinked(means)
-        return Reference(made[0], made[1], None if revealing else masks(job), changes, means, eps)
+        drawn = None if revealing else masks(job)
+        if not drawn and not models.family(job.model).SMOOTH:
+            changes, means = (rounding.kinked(bars, revealing) for bars in (changes, means))
+        return Reference(made[0], made[1], drawn, changes, means, eps)
 
     def _run(self, asked: Asked) -> Marks | str:
         """What a run wrote down, from the cache or made now; or why there is none."""

@@ -58,6 +58,15 @@ def test_a_run_that_trains_otherwise(change: dict[str, Any], says: str) -> None:
     assert says in fault(train(**{"noise": 1e-5, "seed": 3, **change}))
 
 
+def test_where_a_relu_decides_changes_are_as_far_off_as_one_value_moves_them() -> None:
+    """A thousandth; two hundredths are another learning rate."""
+    kinked = replace(ROUNDED, bars=rounding.kinked(rounding.CHANGES, revealing=False))
+    off = replace(train(1e-3, 3), losses={})
+    assert "off by" in fault(off)
+    assert fault(off, kinked) == ""
+    assert "off by" in fault(replace(train(1e-5, 3, rate=0.102), losses={}), kinked)
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
