@@ -11,6 +11,8 @@ from dlperf.proof import judge
 pytestmark = pytest.mark.framework
 
 FAMILIES = ("word2vec", "simnet_bow", "ctr_dnn", "vgg_cifar")
+#: which the two others show in part: SGD, and tensors that are pulled whole
+LONGER = ("simnet_bow", "vgg_cifar")
 SYSTEMS = [
     (name, family, mode)
     for name, adapter in ADAPTERS.items()
@@ -20,7 +22,11 @@ SYSTEMS = [
 ]
 
 
-@pytest.mark.parametrize(("framework", "family", "mode"), SYSTEMS)
+def marked(cases):
+    return [pytest.param(*case, marks=pytest.mark.long if case[1] in LONGER else []) for case in cases]
+
+
+@pytest.mark.parametrize(("framework", "family", "mode"), marked(SYSTEMS))
 def test_a_worker_and_a_server_compute_what_one_process_does(framework, family, mode, evidence):
     """Drained after each step."""
     model = f"{family}_tiny"
@@ -31,7 +37,7 @@ def test_a_worker_and_a_server_compute_what_one_process_does(framework, family, 
     assert apart.trajectory.effective["communication"].startswith(f"parameter servers ({mode})")
 
 
-@pytest.mark.parametrize(("framework", "family"), [(name, family) for name, family, mode in SYSTEMS if mode == "sync"])
+@pytest.mark.parametrize(("framework", "family"), marked(case[:2] for case in SYSTEMS if case[2] == "sync"))
 def test_workers_in_step_do_the_work_of_one(framework, family, evidence):
     model = f"{family}_tiny"
     together = evidence(framework, model, 2, servers=2, mode="sync")
