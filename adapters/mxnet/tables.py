@@ -40,6 +40,8 @@ class Trainer(base.Trainer):
         super().__init__(job, Feed(job, ranks), {"tables": "rows of a batch"})
         self._network, self._loss, self._ranks = network, loss, ranks
         recipe = word2vec.optimizer(job.batch_size * ranks.world_size)
+        # servers may keep float64 or not, as communication.KVStore._add_exactly says: so they are given float32
+        self._dtype = "float32" if job.servers else job.weights_dtype
         self._store = communication.store(job, ranks)
         workers = ranks.world_size if job.ps_mode == "sync" else 1  # a server adds up what they push
         self._store.set_optimizer(
@@ -59,32 +61,30 @@ class Trainer(base.Trainer):
         )
         if job.servers:
             self.effective["communication"] = f"parameter servers ({job.ps_mode}): KVStore {self._store.type}"
-            # whatever is asked for: as communication.KVStore._add_exactly says
-            self.effective["server_dtype"] = "float32"
+            self.effective["server_dtype"] = self._dtype
             self.effective["overlap"] = "rows of the next batch are pulled during a step" if self._ahead else "none"
 
     def _first(self, parameter):
         """The initial rows. Servers take those of the worker that the KVStore counts as its first. All of them are
         there, zeros too: a server of MXNet 1.9.1 dies of an array that has none."""
-        dtype = self._job.weights_dtype
         if self._store.rank:
-            return sparse.zeros("row_sparse", parameter.shape, dtype=dtype)
-        values = nd.array(initial(parameter, self._job.seed, dtype), dtype=dtype)
+            return sparse.zeros("row_sparse", parameter.shape, dtype=self._dtype)
+        values = nd.array(initial(parameter, self._job.seed, self._dtype), dtype=self._dtype)
         rows = nd.arange(parameter.shape[0], dtype="int64")
-        return sparse.row_sparse_array((values, rows), shape=parameter.shape, dtype=dtype)
+        return sparse.row_sparse_array((values, rows), shape=parameter.shape)
 
     def _ask(self, batch):
         ids, places, pulled = {}, {}, {}
         for name, rows in self._network.looked_up(batch).items():
             found, where = np.unique(rows, return_inverse=True)
             ids[name], places[name] = nd.array(found, dtype="int64"), nd.array(where, dtype="int32")
-            pulled[name] = sparse.zeros("row_sparse", self._tables[name].shape, dtype=self._job.weights_dtype)
+            pulled[name] = sparse.zeros("row_sparse", self._tables[name].shape, dtype=self._dtype)
             self._store.row_sparse_pull(name, out=pulled[name], row_ids=ids[name])
         return Lookup(ids, places, pulled)
 
     def _step(self, batch):
         asked = self._next or self._ask(batch)
-        rows = {name: one.data for name, one in asked.pulled.items()}
+        rows = {name: one.data.astype(self._job.weights_dtype, copy=False) for name, one in asked.pulled.items()}
         if self._ahead:
             self._next = self._ask(self._feed[self._steps + 1])
         for one in rows.values():
@@ -94,7 +94,8 @@ class Trainer(base.Trainer):
         loss.backward()
         for name, one in rows.items():
             shape = self._tables[name].shape
-            self._store.push(name, sparse.row_sparse_array((one.grad, asked.ids[name]), shape=shape))
+            gradient = one.grad.astype(self._dtype, copy=False)
+            self._store.push(name, sparse.row_sparse_array((gradient, asked.ids[name]), shape=shape))
         if self._job.trace_steps:
             self._logits = logits
             self._gradients = {name: (asked.ids[name], one.grad) for name, one in rows.items()}
@@ -121,10 +122,10 @@ class Trainer(base.Trainer):
 
     def parameters(self):
         for name, parameter in self._tables.items():
-            rows = sparse.zeros("row_sparse", parameter.shape, dtype=self._job.weights_dtype)
+            rows = sparse.zeros("row_sparse", parameter.shape, dtype=self._dtype)
             every = nd.arange(parameter.shape[0], dtype="int64")
             self._store.row_sparse_pull(name, out=rows, row_ids=every)
-            yield name, rows.data.asnumpy()
+            yield name, rows.data.asnumpy().astype(self._job.weights_dtype, copy=False)
 
     def logits(self):
         return ((name, value.asnumpy()) for name, value in zip(base.logits(self._job), self._logits))
