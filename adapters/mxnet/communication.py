@@ -188,11 +188,18 @@ def serve(job, ranks):
         environment = dict(os.environ, DMLC_ROLE="scheduler")
         scheduler = subprocess.Popen([sys.executable, "-c", HELPER], env=environment)
     await_port(*_scheduler(ranks), SECONDS_TO_MEET)
+    sys.unraisablehook = _end  # of an optimizer's error ctypes only prints what it says, and the server would go on
     KVStoreServer(mx.kv.create("dist")).run()
+    sys.unraisablehook = sys.__unraisablehook__
     if scheduler:
         with contextlib.suppress(subprocess.TimeoutExpired):
             scheduler.wait(SECONDS_TO_LEAVE)
         scheduler.kill()
+
+
+def _end(error):
+    sys.__unraisablehook__(error)
+    os._exit(1)
 
 
 def _scheduler(ranks):
@@ -211,8 +218,9 @@ def _place(ranks, role):
         DMLC_NODE_HOST=own.rpartition(":")[0],
         DMLC_NUM_WORKER=str(len(ranks.workers)),
         DMLC_NUM_SERVER=str(len(ranks.servers)),
-        # tables of fewer values go to one server whole, and the others die of having none of their rows
-        MXNET_KVSTORE_BIGARRAY_BOUND="1",
+        # tensors of fewer values go to one server whole. Of a table the others would die of having none of its rows; of
+        # biases with fewer values than there are servers some would be given none
+        MXNET_KVSTORE_BIGARRAY_BOUND=str(len(ranks.servers)),
     )
 
 
