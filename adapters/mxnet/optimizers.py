@@ -1,8 +1,29 @@
-"""SGD and AdamW of MXNet's fused kernels, or written out in float64, with clipping."""
+"""SGD and AdamW of MXNet's fused kernels, or written out in float64, with clipping; and those of a KVStore."""
 
+import mxnet as mx
+import numpy as np
 from mxnet import nd
 
 from dlperf.adapters.mxnet.runtime import pairs
+
+
+class RowsSGD(mx.optimizer.Optimizer):
+    """For a KVStore, which may send it to its servers: w = w - rate * g. rates: of each tensor, by name, in the order
+    of the KVStore's keys. Gradients may have some rows of a table alone.
+
+    kernels: what updates, in words, by type. moments: none."""
+
+    kernels, moments = dict.fromkeys(("float32", "float64"), "sgd_update (lazy)"), {}
+
+    def __init__(self, rates):
+        super().__init__(learning_rate=1.0, param_idx2name=dict(enumerate(rates)))
+        self.set_lr_mult(rates)
+
+    def update(self, index, weight, grad, state):
+        rate = self._get_lr(index)
+        if weight.dtype == np.float64:  # the kernel holds rates as float32
+            grad, rate = grad * rate, 1.0
+        nd.sgd_update(weight, grad, out=weight, lr=rate, rescale_grad=self.rescale_grad, lazy_update=True)
 
 
 class Optimizer:

@@ -1,24 +1,22 @@
-"""Tables in a KVStore of MXNet, here or on parameter servers: a step pulls the rows that it looks up, row_sparse, and
-pushes their gradients."""
+"""Tensors in a KVStore of MXNet, here or on parameter servers, whose optimizer updates them: of tables a step pulls the
+rows that it looks up, row_sparse, and pushes their gradients; all other tensors it pulls and pushes whole."""
 
 import ctypes
 from typing import Any, NamedTuple
 
-import mxnet as mx
 import numpy as np
 from mxnet import autograd, nd
 from mxnet.ndarray import sparse
 
 from dlperf.adapters import base
-from dlperf.adapters.api import Sparse
+from dlperf.adapters.api import Sparse, Unsupported
 from dlperf.adapters.mxnet import communication
-from dlperf.models import word2vec
 from dlperf.models.parameters import count, initial
 
 
 class Lookup(NamedTuple):
-    """What a batch needs. ids: by table, int64, ascending, each once. places: as Network has it. pulled: by table, the
-    row_sparse arrays that the KVStore fills."""
+    """What a batch needs. ids: by table, int64, ascending, each once. places: of each row that the network asked for,
+    where among these it is. pulled: by tensor, the arrays that the KVStore fills, of tables row_sparse."""
 
     ids: Any
     places: Any
@@ -26,38 +24,54 @@ class Lookup(NamedTuple):
 
 
 class Feed(base.Feed):
-    """Batches as NumPy has them: what a step hands to MXNet is made from them."""
+    """Batches whose integers are as NumPy has them: what a step looks rows up by."""
+
+    def __init__(self, job, ranks):
+        self._dtype = job.weights_dtype
+        super().__init__(job, ranks)
 
     def _tensor(self, array):
-        return array
+        return nd.array(array, dtype=self._dtype) if array.dtype.kind == "f" else array
 
 
 class Trainer(base.Trainer):
-    """With async the rows of the next batch are pulled before this one's gradients are pushed; where steps are checked,
-    nothing overlaps."""
+    """network: has `looked_up`: batch -> rows by table, in any order, some more than once; all other tensors come
+    whole. loss: network, batch, tensors by name, places as Lookup has them -> scalar, logits. optimizer: the KVStore's,
+    a RowsSGD or LazyAdam.
 
-    def __init__(self, job, ranks, network, loss):
+    With async the tensors for the next batch are pulled before this one's gradients are pushed; where steps are
+    checked, nothing overlaps."""
+
+    def __init__(self, job, ranks, network, loss, optimizer):
+        if ranks.world_size > 1 and not job.servers:
+            raise Unsupported(
+                f"{job.model} in MXNet has its tables in one process or on parameter servers: add --servers"
+            )
         super().__init__(job, Feed(job, ranks), {"tables": "rows of a batch"})
         self._network, self._loss, self._ranks = network, loss, ranks
-        recipe = word2vec.optimizer(job.batch_size * ranks.world_size)
         # servers may keep float64 or not, as communication.KVStore._add_exactly says: so they are given float32
         self._dtype = "float32" if job.servers else job.weights_dtype
+        self._tensors = {one.name: one for one in base.parameters(job)}
+        self._keys = {name: key for key, name in enumerate(self._tensors)}
+        self._tables = list(network.looked_up(self._feed[0]))
+        self._whole = [name for name in self._tensors if name not in self._tables]
         self._store = communication.store(job, ranks)
         workers = ranks.world_size if job.ps_mode == "sync" else 1  # a server adds up what they push
-        self._store.set_optimizer(
-            mx.optimizer.SGD(learning_rate=recipe.learning_rate, rescale_grad=1 / workers, lazy_update=True)
-        )
-        self._tables = {one.name: one for one in base.parameters(job)}
-        for name, parameter in self._tables.items():
-            self._store.init(name, self._first(parameter))
+        optimizer.rescale_grad = 1 / workers
+        self._store.set_optimizer(optimizer)
+        for name, parameter in self._tensors.items():
+            self._store.init(self._keys[name], self._first(parameter))
+        self._moments = optimizer.moments
+        for moment in self._moments:
+            self._keep(moment)
         self._ahead = job.ps_mode == "async" and not job.trace_steps
         self._next, self._logits, self._gradients = None, (), {}
-        self.parameter_count = count(self._tables.values())
+        self.parameter_count = count(self._tensors.values())
         self.gradient_bytes = 0
         self.effective.update(
             compile="none",
             threads=str(ctypes.CDLL("libgomp.so.1").omp_get_max_threads()),
-            optimizer="sgd_update (lazy) of the KVStore",
+            optimizer=f"{optimizer.kernels[self._dtype]} of the KVStore",
         )
         if job.servers:
             self.effective["communication"] = f"parameter servers ({job.ps_mode}): KVStore {self._store.type}"
@@ -65,42 +79,79 @@ class Trainer(base.Trainer):
             self.effective["overlap"] = "rows of the next batch are pulled during a step" if self._ahead else "none"
 
     def _first(self, parameter):
-        """The initial rows. Servers take those of the worker that the KVStore counts as its first. All of them are
-        there, zeros too: a server of MXNet 1.9.1 dies of an array that has none."""
+        """The initial values. Servers take those of the worker that the KVStore counts as its first. All rows of a
+        table are there, zeros too: a server of MXNet 1.9.1 dies of an array that has none."""
         if self._store.rank:
-            return sparse.zeros("row_sparse", parameter.shape, dtype=self._dtype)
+            stype = "row_sparse" if parameter.name in self._tables else "default"
+            return nd.zeros(parameter.shape, dtype=self._dtype, stype=stype)
         values = nd.array(initial(parameter, self._job.seed, self._dtype), dtype=self._dtype)
-        rows = nd.arange(parameter.shape[0], dtype="int64")
-        return sparse.row_sparse_array((values, rows), shape=parameter.shape)
+        if parameter.name not in self._tables:
+            return values
+        return sparse.row_sparse_array((values, nd.arange(parameter.shape[0], dtype="int64")), shape=parameter.shape)
+
+    def _keep(self, moment):
+        """Have the optimizer keep a moment as tensors of the KVStore, which workers can pull. It is shown each by a
+        push of zeros: of a table, in a row of each server."""
+        first, servers = self._moments[moment], max(1, self._job.servers)
+        for name, parameter in self._tensors.items():
+            key, shape = first + self._keys[name], parameter.shape
+            self._store.init(key, self._first(parameter._replace(init="zeros")))
+            if name in self._tables:
+                rows = nd.array([shape[0] * (2 * one + 1) // (2 * servers) for one in range(servers)], dtype="int64")
+                values = nd.zeros((servers, *shape[1:]), dtype=self._dtype)
+                self._store.push(key, sparse.row_sparse_array((values, rows), shape=shape))
+            else:
+                self._store.push(key, nd.zeros(shape, dtype=self._dtype))
+        self.wait()
 
     def _ask(self, batch):
         ids, places, pulled = {}, {}, {}
         for name, rows in self._network.looked_up(batch).items():
             found, where = np.unique(rows, return_inverse=True)
             ids[name], places[name] = nd.array(found, dtype="int64"), nd.array(where, dtype="int32")
-            pulled[name] = sparse.zeros("row_sparse", self._tables[name].shape, dtype=self._dtype)
-            self._store.row_sparse_pull(name, out=pulled[name], row_ids=ids[name])
+            pulled[name] = self._pull_rows(self._keys[name], self._tensors[name], ids[name])
+        for name in self._whole:
+            pulled[name] = self._pull(self._keys[name], self._tensors[name])
         return Lookup(ids, places, pulled)
+
+    def _pull_rows(self, key, parameter, ids):
+        pulled = sparse.zeros("row_sparse", parameter.shape, dtype=self._dtype)
+        self._store.row_sparse_pull(key, out=pulled, row_ids=ids)
+        return pulled
+
+    def _pull(self, key, parameter):
+        pulled = nd.empty(parameter.shape, dtype=self._dtype)
+        self._store.pull(key, out=pulled)
+        return pulled
+
+    def _values(self, pulled):
+        values = pulled.data if pulled.stype == "row_sparse" else pulled
+        return values.astype(self._job.weights_dtype, copy=False)
 
     def _step(self, batch):
         asked = self._next or self._ask(batch)
-        rows = {name: one.data.astype(self._job.weights_dtype, copy=False) for name, one in asked.pulled.items()}
+        values = {name: self._values(one) for name, one in asked.pulled.items()}
         if self._ahead:
             self._next = self._ask(self._feed[self._steps + 1])
-        for one in rows.values():
+        for one in values.values():
             one.attach_grad()
         with autograd.record():
-            loss, logits = self._loss(self._network, rows, asked.places)
+            loss, logits = self._loss(self._network, batch, values, asked.places)
         loss.backward()
-        for name, one in rows.items():
-            shape = self._tables[name].shape
-            gradient = one.grad.astype(self._dtype, copy=False)
-            self._store.push(name, sparse.row_sparse_array((gradient, asked.ids[name]), shape=shape))
+        gradients = {name: one.grad for name, one in values.items()}
+        self._push(asked.ids, gradients)
         if self._job.trace_steps:
-            self._logits = logits
-            self._gradients = {name: (asked.ids[name], one.grad) for name, one in rows.items()}
-        self.gradient_bytes = sum(one.size * one.dtype().itemsize for one in rows.values())
+            self._logits, self._gradients = logits, (asked.ids, gradients)
+        self.gradient_bytes = sum(one.size for one in values.values()) * np.dtype(self._dtype).itemsize
         return loss
+
+    def _push(self, ids, gradients):
+        """Whole ones first: to make a row_sparse array waits for its values."""
+        for name in [*self._whole, *self._tables]:
+            gradient = gradients[name].astype(self._dtype, copy=False)
+            if name in ids:
+                gradient = sparse.row_sparse_array((gradient, ids[name]), shape=self._tensors[name].shape)
+            self._store.push(self._keys[name], gradient)
 
     def _observe(self, batch):
         self.shapes = self._network.shapes
@@ -121,11 +172,20 @@ class Trainer(base.Trainer):
         return meet
 
     def parameters(self):
-        for name, parameter in self._tables.items():
-            rows = sparse.zeros("row_sparse", parameter.shape, dtype=self._dtype)
-            every = nd.arange(parameter.shape[0], dtype="int64")
-            self._store.row_sparse_pull(name, out=rows, row_ids=every)
-            yield name, rows.data.asnumpy().astype(self._job.weights_dtype, copy=False)
+        return self._all(first=0)
+
+    def moments(self):
+        return {moment: self._all(first) for moment, first in self._moments.items()}
+
+    def _all(self, first):
+        """All tensors with keys from `first` on, by name."""
+        for name, parameter in self._tensors.items():
+            key = first + self._keys[name]
+            if name in self._tables:
+                pulled = self._pull_rows(key, parameter, nd.arange(parameter.shape[0], dtype="int64"))
+            else:
+                pulled = self._pull(key, parameter)
+            yield name, self._values(pulled).asnumpy()
 
     def logits(self):
         return ((name, value.asnumpy()) for name, value in zip(base.logits(self._job), self._logits))
@@ -133,8 +193,10 @@ class Trainer(base.Trainer):
     def gradients(self):
         """A worker's own: of several, nobody has the mean but the servers."""
         if self._ranks.world_size > 1:
-            return iter(())
-        return ((name, Sparse(ids.asnumpy(), one.asnumpy())) for name, (ids, one) in self._gradients.items())
+            return
+        ids, gradients = self._gradients
+        for name, one in gradients.items():
+            yield name, Sparse(ids[name].asnumpy(), one.asnumpy()) if name in ids else one.asnumpy()
 
     def peak_memory(self):
         return None

@@ -5,26 +5,25 @@ import numpy as np
 from mxnet import nd
 
 from dlperf import models
-from dlperf.adapters.api import Unsupported
-from dlperf.adapters.mxnet import communication, runtime, tables
+from dlperf.adapters.mxnet import communication, optimizers, runtime, tables
 from dlperf.adapters.mxnet.runtime import copy, product, versions
+from dlperf.models import word2vec
 
 __all__ = ["Network", "build", "copy", "loss", "product", "serve", "versions"]
 
 
 def build(job, ranks):
-    if ranks.world_size > 1 and not job.servers:
-        raise Unsupported("Word2Vec in MXNet has its tables in one process or on parameter servers: add --servers")
     runtime.configure(job, ranks)
-    return tables.Trainer(job, ranks, Network(models.config(job.model)), loss)
+    config, recipe = models.config(job.model), word2vec.optimizer(job.batch_size * ranks.world_size)
+    return tables.Trainer(job, ranks, Network(config), loss, optimizers.RowsSGD(word2vec.rates(config, recipe)))
 
 
 def serve(job, ranks):
     communication.serve(job, ranks)
 
 
-def loss(network, rows, places):
-    logits = network(rows, places)
+def loss(network, batch, rows, places):
+    logits = network(batch, rows, places)
     of_negatives = softplus(nd.slice_axis(logits, axis=1, begin=1, end=None)).sum(axis=1)
     own = nd.slice_axis(logits, axis=1, begin=0, end=1).reshape(-1)
     return (softplus(-own) + of_negatives).mean(), (logits,)
@@ -35,7 +34,7 @@ def softplus(x):
 
 
 class Network:
-    """Over rows that were looked up: by table, each once. places: where among them those of each example are."""
+    """Over rows that were looked up: by table, each once. places: where among them those that `looked_up` names are."""
 
     def __init__(self, config):
         self.config = config
@@ -47,7 +46,7 @@ class Network:
         contexts = np.concatenate([batch["contexts"], negatives])
         return {"emb.weight": batch["words"], "emb_w.weight": contexts, "emb_b.weight": contexts}
 
-    def __call__(self, rows, places):
+    def __call__(self, batch, rows, places):
         h, w, b = (nd.take(rows[name], places[name]) for name in ("emb.weight", "emb_w.weight", "emb_b.weight"))
         size = h.shape[0]
         own = (h * w[:size]).sum(axis=1, keepdims=True) + b[:size]
