@@ -3,6 +3,7 @@
 import mxnet as mx
 import numpy as np
 from mxnet import nd
+from mxnet.ndarray import sparse
 
 from dlperf.adapters.mxnet.runtime import pairs
 
@@ -11,7 +12,7 @@ class RowsSGD(mx.optimizer.Optimizer):
     """For a KVStore, which may send it to its servers: w = w - rate * g. rates: of each tensor, by name, in the order
     of the KVStore's keys. Gradients may have some rows of a table alone.
 
-    kernels: what updates, in words, by type. moments: none."""
+    kernels: what updates, in words, by type. moments: none, see LazyAdam."""
 
     kernels, moments = dict.fromkeys(("float32", "float64"), "sgd_update (lazy)"), {}
 
@@ -24,6 +25,61 @@ class RowsSGD(mx.optimizer.Optimizer):
         if weight.dtype == np.float64:  # the kernel holds rates as float32
             grad, rate = grad * rate, 1.0
         nd.sgd_update(weight, grad, out=weight, lr=rate, rescale_grad=self.rescale_grad, lazy_update=True)
+
+
+class LazyAdam(mx.optimizer.Optimizer):
+    """Likewise, as dlperf.models.ctr_dnn.Optimizer says. count: of the tensors that it updates.
+
+    moments: "mean" and "square", which are tensors of the KVStore, too: nobody can read what an optimizer on a server
+    keeps by itself. Of the tensor with key k they have keys moments["mean"] + k and moments["square"] + k, and are kept
+    from the first push on, which changes nothing.
+
+    MXNet's own Adam adds epsilon to sqrt(v), where v has no correction, see AdamW. Steps are counted by key: with async
+    a server is not told of a push that has none of its rows. By Zipf's law that takes very many servers.
+    """
+
+    def __init__(self, recipe, count):
+        super().__init__(learning_rate=recipe.learning_rate)
+        self._recipe, self._count, self._kept = recipe, count, {}
+        self.kernels = {"float32": "adam_update (lazy)", "float64": "plain arithmetic (lazy)"}
+        self.moments = {"mean": count, "square": 2 * count}
+
+    def update(self, index, weight, grad, state):
+        if index >= self._count:
+            self._kept[index] = weight
+            return
+        self._update_count(index)
+        steps, recipe = self._index_update_count[index], self._recipe
+        c1, c2 = 1 - recipe.beta1**steps, 1 - recipe.beta2**steps
+        mean, square = (self._kept[first + index] for first in self.moments.values())
+        if weight.dtype == np.float64:
+            self._exactly(weight, grad, mean, square, c1, c2)
+            return
+        nd.adam_update(
+            weight,
+            grad,
+            mean,
+            square,
+            out=weight,
+            lr=self.lr * c2**0.5 / c1,
+            beta1=recipe.beta1,
+            beta2=recipe.beta2,
+            epsilon=recipe.eps * c2**0.5,
+            rescale_grad=self.rescale_grad,
+            lazy_update=True,
+        )
+
+    def _exactly(self, weight, grad, mean, square, c1, c2):
+        """For float64, in one process: the kernel holds its constants as float32."""
+        recipe, rows = self._recipe, grad.indices if grad.stype == "row_sparse" else None
+        g = grad if rows is None else grad.data
+        m, v = (one if rows is None else sparse.retain(one, rows).data for one in (mean, square))
+        less_m, less_v = (1 - recipe.beta1) * (m - g), (1 - recipe.beta2) * (v - g * g)
+        change = recipe.learning_rate * ((m - less_m) / c1 / (nd.sqrt((v - less_v) / c2) + recipe.eps))
+        for array, less in ((mean, less_m), (square, less_v), (weight, change)):
+            if rows is not None:
+                less = sparse.row_sparse_array((less, rows), shape=array.shape)
+            nd.sgd_update(array, less, out=array, lr=1.0, lazy_update=True)
 
 
 class Optimizer:
