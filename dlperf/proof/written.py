@@ -20,7 +20,9 @@ def marks(run: Path, job: Job, finite: bool = False) -> Marks:
     stream = events.read(run / EVENTS)
     windows = [(one.seconds, one.read_seconds) for one in stream.windows if one.read_seconds is not None]
     found, moments = states(run / STATES, job, finite)
-    return Marks(stream.losses, found, windows, moments)
+    # on servers that take pushes as they come the second step may train on what the first did
+    losses = {step: loss for step, loss in stream.losses.items() if step > 1 or job.ps_mode != "async"}
+    return Marks(losses, found, windows, moments)
 
 
 def states(
