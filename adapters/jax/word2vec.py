@@ -4,9 +4,8 @@ import jax
 import jax.numpy as jnp
 
 from dlperf import models
-from dlperf.adapters import base
 from dlperf.adapters.api import Unsupported
-from dlperf.adapters.jax import runtime
+from dlperf.adapters.jax import runtime, tables
 from dlperf.adapters.jax.runtime import copy, product, versions
 from dlperf.models import word2vec
 
@@ -19,7 +18,8 @@ def build(job, ranks):
     runtime.configure(job, ranks)
     network = Network(models.config(job.model))
     recipe = word2vec.optimizer(job.batch_size)
-    return Trainer(job, ranks, network, loss, Rows(recipe), runtime.Feed(job, ranks), {"tables": "rows of a batch"})
+    feed = runtime.Feed(job, ranks)
+    return tables.Trainer(job, ranks, network, loss, tables.SGD(recipe), feed, {"tables": "rows of a batch"})
 
 
 def loss(network, rows):
@@ -54,35 +54,3 @@ class Network:
         self.compute_dtype = logits.dtype
         self.shapes.update(logits=logits.shape[1:], negatives=() if self.config.shared else (self.config.negatives,))
         return logits
-
-
-class Rows:
-    """As dlperf.models.word2vec.Optimizer says, of some rows of each table."""
-
-    kernel = "SGD of rows, written in JAX (compiled into the step)"
-
-    def __init__(self, recipe):
-        self._rate = recipe.learning_rate
-
-    def initial(self, weights):
-        return {}
-
-    def update(self, weights, chosen, gradients):
-        return {name: table.at[chosen[name]].add(-self._rate * gradients[name]) for name, table in weights.items()}
-
-
-class Trainer(runtime.Trainer):
-    """JAX's gradient of a lookup is a whole table of zeros and some rows; so it is taken of what was looked up."""
-
-    def _train(self, state, batch):
-        chosen = self._network.looked_up(batch)
-        rows = {name: table[chosen[name]] for name, table in state["weights"].items()}
-        (loss, logits), gradients = jax.value_and_grad(lambda rows: self._loss(self._network, rows), has_aux=True)(rows)
-        with jax.named_scope("optimizer"):
-            weights = self._optimizer.update(state["weights"], chosen, gradients)
-        new = {**state, "weights": weights, "step": state["step"] + 1}
-        return new, (loss, (logits,), (chosen, gradients)) if self._job.trace_steps else loss
-
-    def gradients(self):
-        chosen, gradients = self._traced[1]
-        return ((name, base.summed(chosen[name], gradients[name])) for name in gradients)
