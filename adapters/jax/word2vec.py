@@ -4,28 +4,25 @@ import jax
 import jax.numpy as jnp
 
 from dlperf import models
-from dlperf.adapters.api import Unsupported
 from dlperf.adapters.jax import runtime, tables
 from dlperf.adapters.jax.runtime import copy, product, versions
 from dlperf.models import word2vec
 
-__all__ = ["Network", "build", "copy", "product", "versions"]
+__all__ = ["Network", "build", "copy", "loss", "product", "versions"]
 
 
 def build(job, ranks):
-    if ranks.world_size > 1:
-        raise Unsupported("Word2Vec in JAX trains in one process so far: gradients of rows are not added up over ranks")
-    runtime.configure(job, ranks)
+    tables.configure(job, ranks)
     network = Network(models.config(job.model))
-    recipe = word2vec.optimizer(job.batch_size)
+    optimizer = tables.SGD(word2vec.rates(network.config, word2vec.optimizer(job.batch_size)))
     feed = runtime.Feed(job, ranks)
-    return tables.Trainer(job, ranks, network, loss, tables.SGD(recipe), feed, {"tables": "rows of a batch"})
+    return tables.Trainer(job, ranks, network, loss, optimizer, feed, {"tables": "rows of a batch"})
 
 
-def loss(network, rows):
+def loss(network, batch, rows):
     logits = network(rows)
     of_negatives = jax.nn.softplus(logits[:, 1:]).sum(1)
-    return (jax.nn.softplus(-logits[:, 0]) + of_negatives).mean(), logits
+    return (jax.nn.softplus(-logits[:, 0]) + of_negatives).mean(), (logits,)
 
 
 class Network:
