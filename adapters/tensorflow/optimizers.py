@@ -31,18 +31,33 @@ class SGD:
 
 
 class RowsSGD:
-    """w -= learning_rate * g, of the rows that a gradient has."""
+    """w -= rate * g; of a table the rows that a gradient has. rates: of each tensor."""
 
-    def __init__(self, job, weights, recipe):
-        self._rate = recipe.learning_rate
+    def __init__(self, job, weights, rates):
         self._weights, _ = trained(job, weights)
+        self._rates = [rates[parameter.name] for parameter in base.parameters(job)]
 
     def moments(self):
         return {}
 
     def apply(self, gradients, finite):
-        for weight, gradient in zip(self._weights, gradients):
-            weight.scatter_sub(tf.IndexedSlices(self._rate * gradient.values, gradient.indices))
+        for weight, rate, gradient in zip(self._weights, self._rates, gradients):
+            if isinstance(gradient, tf.IndexedSlices):
+                descend_rows(weight, rate, gradient.indices, gradient.values)
+            else:
+                descend(weight, rate, gradient)
+
+
+# The operations by their own names: in a graph of tf.compat.v1 what a variable's methods return is a read of all of it
+def descend(weight, rate, gradient):
+    """w -= rate * g. Returns the operations."""
+    scalars = {"alpha": tf.constant(rate, gradient.dtype), "use_locking": True}
+    return [tf.raw_ops.ResourceApplyGradientDescent(var=weight.handle, delta=gradient, **scalars)]
+
+
+def descend_rows(table, rate, rows, gradient):
+    """Likewise of some rows; of one that is there several times, all gradients count."""
+    return [tf.raw_ops.ResourceScatterSub(resource=table.handle, indices=rows, updates=rate * gradient)]
 
 
 class AdamW:
@@ -57,10 +72,6 @@ class AdamW:
         self._weights, self._decayed = trained(job, weights)
         self._first = [zeros(weight) for weight in self._weights]
         self._second = [zeros(weight) for weight in self._weights]
-        # What the kernel reads: 0.999 in float32 is 1.3e-8 off, 1 - 0.999 in it is 4.7e-5 off.
-        self._beta1, self._beta2 = (
-            float(self._weights[0].dtype.as_numpy_dtype(beta)) for beta in (recipe.beta1, recipe.beta2)
-        )
         self._steps = tf.Variable(0.0, trainable=False, dtype=tf.float64)
 
     def moments(self):
@@ -71,23 +82,77 @@ class AdamW:
         """finite: whether to step at all; None: yes."""
         recipe, dtype = self._recipe, self._weights[0].dtype
         step = self._steps.assign_add(unless(finite, 0.0, 1.0, tf.float64))
-        correction1, correction2 = 1 - self._beta1**step, tf.sqrt(1 - self._beta2**step)
-        rate = recipe.learning_rate * correction2 / correction1
         keep = unless(finite, 1.0, 1 - recipe.learning_rate * recipe.weight_decay, dtype)
-        scalars = {
-            "lr": unless(finite, 0.0, tf.cast(rate, dtype), dtype),
-            "epsilon": tf.cast(recipe.eps * correction2, dtype),
-            "beta1": unless(finite, 1.0, self._beta1, dtype),
-            "beta2": unless(finite, 1.0, self._beta2, dtype),
-            "beta1_power": tf.zeros((), dtype),
-            "beta2_power": tf.zeros((), dtype),
-        }
+        scalars = of_adam(recipe, step, dtype)
+        for name, otherwise in (("lr", 0.0), ("beta1", 1.0), ("beta2", 1.0)):
+            scalars[name] = unless(finite, otherwise, scalars[name], dtype)
         for weight, first, second, decayed, gradient in zip(
             self._weights, self._first, self._second, self._decayed, gradients
         ):
             if decayed:
                 weight.assign(weight * keep)
             tf.raw_ops.ResourceApplyAdam(var=weight.handle, m=first.handle, v=second.handle, grad=gradient, **scalars)
+
+
+def of_adam(recipe, step, dtype):
+    """The scalars that its kernel takes, for AdamW's formula. step: of which this is the update, from 1, float64."""
+    # What the kernel reads: 0.999 in float32 is 1.3e-8 off, 1 - 0.999 in it is 4.7e-5 off.
+    beta1, beta2 = (float(dtype.as_numpy_dtype(beta)) for beta in (recipe.beta1, recipe.beta2))
+    correction1, correction2 = 1 - beta1**step, tf.sqrt(1 - beta2**step)
+    return {
+        "lr": tf.cast(recipe.learning_rate * correction2 / correction1, dtype),
+        "epsilon": tf.cast(recipe.eps * correction2, dtype),
+        "beta1": tf.constant(beta1, dtype),
+        "beta2": tf.constant(beta2, dtype),
+        "beta1_power": tf.zeros((), dtype),
+        "beta2_power": tf.zeros((), dtype),
+    }
+
+
+class LazyAdam:
+    """As dlperf.models.ctr_dnn.Optimizer says: TensorFlow's kernel, and of a table the rows that a gradient has."""
+
+    def __init__(self, job, weights, recipe):
+        self._recipe = recipe
+        self._weights, _ = trained(job, weights)
+        self._first, self._second = ([zeros(weight) for weight in self._weights] for _ in range(2))
+        self._steps = tf.Variable(0, trainable=False, dtype=tf.int64)
+
+    def moments(self):
+        """As dlperf.adapters.api.Trainer, but lists in the order of `trained`."""
+        return {"mean": self._first, "square": self._second}
+
+    def apply(self, gradients, finite):
+        step = tf.cast(self._steps.assign_add(1), tf.float64)
+        for *held, gradient in zip(self._weights, self._first, self._second, gradients):
+            if isinstance(gradient, tf.IndexedSlices):
+                rows, places = tf.unique(gradient.indices)
+                sums = tf.math.unsorted_segment_sum(gradient.values, places, tf.size(rows))
+                lazy_adam(self._recipe, step, *held, rows, sums)
+            else:
+                adam(self._recipe, step, *held, gradient)
+
+
+def adam(recipe, step, weight, first, second, gradient):
+    """The step-th update of a whole tensor and of its moments; step: float64. Returns the operations."""
+    handles = {"var": weight.handle, "m": first.handle, "v": second.handle}
+    scalars = of_adam(recipe, step, gradient.dtype)
+    return [tf.raw_ops.ResourceApplyAdam(**handles, grad=gradient, use_locking=True, **scalars)]
+
+
+def lazy_adam(recipe, step, table, first, second, rows, gradient):
+    """Likewise of some rows, each once, and of their moments. TensorFlow has no kernel for it."""
+    m, v = tf.gather(first, rows), tf.gather(second, rows)
+    m += (1 - recipe.beta1) * (gradient - m)
+    v += (1 - recipe.beta2) * (tf.square(gradient) - v)
+    correction1, correction2 = 1 - recipe.beta1**step, tf.sqrt(1 - recipe.beta2**step)
+    rate = tf.cast(recipe.learning_rate * correction2 / correction1, m.dtype)
+    change = rate * m / (tf.sqrt(v) + tf.cast(recipe.eps * correction2, m.dtype))
+    return [
+        tf.raw_ops.ResourceScatterUpdate(resource=first.handle, indices=rows, updates=m),
+        tf.raw_ops.ResourceScatterUpdate(resource=second.handle, indices=rows, updates=v),
+        tf.raw_ops.ResourceScatterSub(resource=table.handle, indices=rows, updates=change),
+    ]
 
 
 def trained(job, weights):

@@ -194,7 +194,6 @@ class Trainer(base.Trainer):
 
     def _trace(self, logits, gradients):
         """What the step hands out beside its loss, for checking."""
-        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
         if self._scale:
             gradients = [gradient / self._scale.scale for gradient in gradients]
         return logits, gradients
@@ -240,7 +239,11 @@ class Trainer(base.Trainer):
             yield name, value.numpy()
 
     def gradients(self):
-        return map(canonical, self._parameters, self._traced[1])
+        for parameter, gradient in zip(self._parameters, self._traced[1]):
+            if isinstance(gradient, tf.IndexedSlices):
+                yield parameter.name, base.summed(gradient.indices.numpy(), gradient.values.numpy())
+            else:
+                yield canonical(parameter, gradient)
 
     def moments(self):
         return {moment: map(canonical, self._parameters, held) for moment, held in self._optimizer.moments().items()}

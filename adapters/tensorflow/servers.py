@@ -1,5 +1,6 @@
-"""Parameter servers in TensorFlow: between-graph replication. Each worker has a graph of its own, whose tables are on
-the servers, row r on server r % servers, and applies its gradients there when it has them.
+"""Parameter servers in TensorFlow: between-graph replication. Each worker has a graph of its own, whose tensors are on
+the servers, and applies its gradients there when it has them. Of a table row r is on server r % servers; a tensor that
+steps use whole is on one of them.
 
 It is what TensorFlow's scripts of 2019 did, on tf.compat.v1. tf.distribute.ParameterServerStrategy, its successor, has
 the same servers and no worker of its own: one coordinator hands out the steps of all.
@@ -7,11 +8,14 @@ the same servers and no worker of its own: one coordinator hands out the steps o
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
 
 import numpy
 import tensorflow as tf
 
 from dlperf.adapters import base
+from dlperf.adapters.tensorflow import optimizers
+from dlperf.adapters.tensorflow.runtime import AXES
 from dlperf.models.parameters import count, initial
 
 v1 = tf.compat.v1
@@ -58,6 +62,15 @@ def _variable(name, shape, dtype):
     return v1.get_variable(name, shape, dtype, v1.zeros_initializer(), use_resource=True, trainable=False)
 
 
+def _axes(parameter):
+    """Of TensorFlow's layout, by the canonical one's."""
+    return AXES.get(parameter.kind, range(len(parameter.shape)))
+
+
+def _canonical(parameter, value):
+    return numpy.ascontiguousarray(value.transpose(numpy.argsort(_axes(parameter))))
+
+
 class Counts:
     """What a server knows of its updates: how many, and of how many it was behind, how often."""
 
@@ -67,13 +80,61 @@ class Counts:
             self.stale = _variable(f"stale{server}", (MOST_STALE + 1,), tf.int64)
 
 
-class Trainer(base.Trainer):
-    """A worker. network, loss, looked_up: as in dlperf.adapters.tensorflow.word2vec. In trace_steps one step is under
-    way at a time."""
+class SGD:
+    """w = w - rate * g. rates: of each tensor."""
 
-    def __init__(self, job, ranks, network, loss, looked_up, rate, effective):
+    kernel = "SGD on the servers, of rows by scatter_sub"
+    moments = ()
+
+    def __init__(self, rates):
+        self._rates = rates
+
+    def __call__(self, name, tensor, moments, rows, gradient, step):
+        """The operations that update a tensor, or its rows. moments: variables, by moment. step: that of the server."""
+        if rows is None:
+            return optimizers.descend(tensor, self._rates[name], gradient)
+        return optimizers.descend_rows(tensor, self._rates[name], rows, gradient)
+
+
+class LazyAdam:
+    """As dlperf.models.ctr_dnn.Optimizer says, of the rows that a push has."""
+
+    kernel = "Adam on the servers, of the rows of a push by scatter_update"
+    moments = ("mean", "square")
+
+    def __init__(self, recipe):
+        self._recipe = recipe
+
+    def __call__(self, name, tensor, moments, rows, gradient, step):
+        held = tensor, moments["mean"], moments["square"]
+        if rows is None:
+            return optimizers.adam(self._recipe, step, *held, gradient)
+        return optimizers.lazy_adam(self._recipe, step, *held, rows, gradient)
+
+
+class Shard(NamedTuple):
+    """What one server keeps of a tensor: of a table its rows, else all of it. moments: of it, by name."""
+
+    server: int
+    tensor: Any
+    moments: Any
+
+
+class Pulled(NamedTuple):
+    """What a step has of a shard. rows: of a table, their numbers on the server; else None."""
+
+    shard: Shard
+    rows: Any
+    values: Any
+
+
+class Trainer(base.Trainer):
+    """A worker. network, loss, looked_up: as in dlperf.adapters.tensorflow.word2vec; what looked_up does not name is
+    used whole. update: a SGD or LazyAdam. In trace_steps one step is under way at a time."""
+
+    def __init__(self, job, ranks, network, loss, looked_up, update, effective):
         super().__init__(job, Feed(job, ranks), effective)
-        self._network, self._ranks, self._rate = network, ranks, rate
+        self._network, self._ranks, self._update = network, ranks, update
         self.parameter_count = count(base.parameters(job))
         self.gradient_bytes, self.pushes, self._meetings = 0, 0, 0
         self._logits, self._gradients, self._under_way = None, {}, []
@@ -85,77 +146,126 @@ class Trainer(base.Trainer):
         self._session = v1.Session(self._server.target, graph=tf.Graph(), config=own)
         # else what has no device is worker 0's
         with self._session.graph.as_default(), tf.device(f"/job:worker/task:{ranks.rank}/cpu:0"):
-            self._tables()
-            self._build(loss, looked_up)
+            batch = self._feed[0]
+            self._inputs = {name: v1.placeholder(array.dtype, array.shape) for name, array in batch.items()}
+            chosen = looked_up(network.config, self._inputs)
+            self._place(chosen)
+            self._build(loss, chosen)
             self._reach(job.meeting_seconds)
             self._start()
         self.effective.update(
             compile="graph (grappler)",
             threads=str(job.threads),
-            optimizer="SGD on the servers, by scatter_sub",
+            optimizer=update.kernel,
             communication="parameter servers (async): tf.compat.v1, gRPC",
             overlap=f"{ahead} steps of a worker at a time" if ahead > 1 else "none",
         )
 
-    def _tables(self):
-        servers = len(self._ranks.servers)
-        self._counts = [Counts(server, self._job) for server in range(servers)]
-        self._shards = {one.name: [] for one in base.parameters(self._job)}
-        for one in base.parameters(self._job):
-            for server in range(servers):
-                rows = len(range(server, one.shape[0], servers))
-                with _on(server):
-                    name, shape = f"{one.name}-{server}".replace(".", "_"), (rows, *one.shape[1:])
-                    self._shards[one.name].append(_variable(name, shape, self._job.weights_dtype))
+    def _place(self, tables):
+        """Rows of tables on each server; the other tensors, the largest first, on that which has fewest values of
+        them."""
+        servers, self._shards = range(len(self._ranks.servers)), {}
+        self._counts = [Counts(server, self._job) for server in servers]
+        values = [0] * len(servers)
+        for one in sorted(base.parameters(self._job), key=lambda one: -one.size):
+            if one.name in tables:
+                self._shards[one.name] = [self._shard(one, server, len(servers)) for server in servers]
+            else:
+                server = values.index(min(values))
+                values[server] += one.size
+                self._shards[one.name] = [self._shard(one, server)]
         with _on(0):
             self._ready, self._met = _variable("ready", (), tf.int64), _variable("met", (), tf.int64)
-        self._dones = [_done(server, self._ranks) for server in range(servers)]
+        self._dones = [_done(server, self._ranks) for server in servers]
 
-    def _build(self, loss, looked_up):
-        batch = self._feed[0]
-        self._inputs = {name: v1.placeholder(tf.int32, array.shape) for name, array in batch.items()}
-        seen = [tf.identity(one.updates) for one in self._counts]
-        chosen, rows, where = looked_up(self._network.config, self._inputs), {}, {}
-        with tf.control_dependencies(seen):
-            for name, ids in chosen.items():
-                where[name], places = tf.unique(ids)
-                found = v1.nn.embedding_lookup(self._shards[name], where[name], partition_strategy="mod")
-                rows[name] = found, places
-        value, logits = loss(
-            self._network,
-            {
-                name: tf.ensure_shape(tf.gather(found, places), (chosen[name].shape[0], found.shape[1]))
-                for name, (found, places) in rows.items()
-            },
-        )
-        tables = [found for found, _ in rows.values()]
+    def _shard(self, one, server, servers=None):
+        shape = [one.shape[axis] for axis in _axes(one)]
+        if servers:
+            shape[0] = len(range(server, shape[0], servers))
+        name = f"{one.name}-{server}".replace(".", "_")
+        with _on(server):
+            tensor, *moments = (
+                _variable(f"{name}{moment}", shape, self._job.weights_dtype) for moment in ("", *self._update.moments)
+            )
+        return Shard(server, tensor, dict(zip(self._update.moments, moments)))
+
+    def _build(self, loss, chosen):
+        """chosen: by table, the rows that a step looks up."""
+        seen, pulled, rows = [], {}, {}
+        for server, counts in enumerate(self._counts):
+            with _on(server):
+                seen.append(tf.identity(counts.updates))
+        for name, shards in self._shards.items():
+            if name in chosen:
+                pulled[name], rows[name] = self._look_up(shards, chosen[name], seen)
+            else:
+                pulled[name] = [self._pull(shards[0], seen)]
+                rows[name] = pulled[name][0].values
+        value, logits = loss(self._network, self._inputs, rows)
+        parts = [(name, one) for name, found in pulled.items() for one in found]
         # tensors, in which a row that several examples have looked up has its sum
-        gradients = dict(zip(rows, map(tf.convert_to_tensor, v1.gradients(value, tables))))
-        pushed = self._push(where, gradients, seen)
-        with tf.control_dependencies(pushed):
+        gradients = list(map(tf.convert_to_tensor, v1.gradients(value, [one.values for _, one in parts])))
+        pushed = [(name, one, gradient) for (name, one), gradient in zip(parts, gradients)]
+        with tf.control_dependencies(self._push(pushed, seen)):
             self._train = {"loss": tf.identity(value)}
         if self._job.trace_steps:
             self._train["logits"] = logits
-            self._train["gradients"] = {name: (where[name], gradients[name]) for name in gradients}
-        self._bytes = tf.add_n([tf.size(one) for one in gradients.values()])
+            self._train["gradients"] = self._by_name(pushed)
+        self._bytes = tf.add_n([tf.size(one) for one in gradients])
 
-    def _push(self, where, gradients, seen):
-        """Of each server, its part of the gradients; and what it counts."""
-        servers, pushed = len(self._ranks.servers), []
-        parts = {
-            name: [tf.dynamic_partition(one, where[name] % servers, servers) for one in (where[name], gradients[name])]
-            for name in gradients
+    def _by_name(self, pushed):
+        """Gradients as they are handed out: of a table its rows, and the values of these."""
+        found, servers = {}, len(self._counts)
+        for name, part, gradient in pushed:
+            rows = None if part.rows is None else part.rows * servers + part.shard.server
+            found.setdefault(name, []).append((rows, gradient))
+        return {
+            name: tuple(tf.concat(one, 0) for one in zip(*parts)) if parts[0][0] is not None else parts[0][1]
+            for name, parts in found.items()
         }
+
+    def _look_up(self, shards, ids, seen):
+        """Of each server the rows that it has, each once; and rows as ids have them."""
+        servers = len(shards)
+        where, places = tf.unique(ids)
+        owners = where % servers
+        on_servers = tf.dynamic_partition(where // servers, owners, servers)
+        at = tf.dynamic_partition(tf.range(tf.size(where)), owners, servers)
+        pulled = [self._pull(shard, seen, own) for shard, own in zip(shards, on_servers)]
+        found = tf.dynamic_stitch(at, [one.values for one in pulled])
+        return pulled, tf.ensure_shape(tf.gather(found, places), (ids.shape[0], found.shape[1]))
+
+    def _pull(self, shard, seen, rows=None):
+        """What a server has, after it has said how many updates it has applied: `seen`, of each server."""
+        with _on(shard.server), tf.control_dependencies([seen[shard.server]]):
+            values = shard.tensor.read_value() if rows is None else tf.gather(shard.tensor, rows)
+        return Pulled(shard, rows, values)
+
+    def _push(self, pushed, seen):
+        """Operations after which all servers have applied their part and counted it. pushed: name, Pulled, gradient.
+
+        A server applies one push after the other: side by side, two that change a row could lose what one of them did,
+        and Adam's moments would be of neither.
+        """
+        applied = []
         for server, counts in enumerate(self._counts):
-            own = []
-            for name, (ids, values) in parts.items():
-                shard = self._shards[name][server]
-                own.append(v1.scatter_sub(shard, ids[server] // servers, self._rate * values[server]))
-            with _on(server), tf.control_dependencies(own):
-                updates = counts.updates.assign_add(1, use_locking=True, read_value=True)
-                behind = tf.minimum(updates - 1 - seen[server], MOST_STALE)
-                pushed.append(v1.scatter_add(counts.stale, behind, tf.ones((), tf.int64)))
-        return pushed
+            own = [(name, part, gradient) for name, part, gradient in pushed if part.shard.server == server]
+            with _on(server):
+                come = [tf.identity(gradient) for _, _, gradient in own]
+                with tf.control_dependencies(come):  # nobody waits for what is under way
+                    lock = tf.raw_ops.MutexLock(mutex=tf.raw_ops.MutexV2(shared_name=f"push{server}"))
+                with tf.control_dependencies([lock]):
+                    updates = tf.identity(counts.updates.assign_add(1))
+                    step, operations = tf.cast(updates, tf.float64), []
+                    for (name, part, _), gradient in zip(own, come):
+                        _, tensor, moments = part.shard
+                        operations += self._update(name, tensor, moments, part.rows, gradient, step)
+                    behind = tf.minimum(updates - 1 - seen[server], MOST_STALE)
+                    stale, one = counts.stale.handle, tf.ones((), tf.int64)
+                    operations.append(tf.raw_ops.ResourceScatterAdd(resource=stale, indices=behind, updates=one))
+                with tf.control_dependencies(operations):
+                    applied.append(tf.raw_ops.ConsumeMutexLock(mutex_lock=lock))
+        return applied
 
     def _reach(self, seconds):
         """Return when each server reaches this worker. One that tried before there was something to reach waits before
@@ -181,21 +291,21 @@ class Trainer(base.Trainer):
                 time.sleep(0.05)
             return
         run(v1.global_variables_initializer())
-        servers = len(self._ranks.servers)
         for one in base.parameters(self._job):
-            if one.init == "zeros":
-                continue
-            at, values = (
-                v1.placeholder(tf.int32, [None]),
-                v1.placeholder(self._job.weights_dtype, [None, *one.shape[1:]]),
-            )
-            for server, shard in enumerate(self._shards[one.name]):
-                put = v1.scatter_update(shard, at, values)
-                first = initial(one, self._job.seed, self._job.weights_dtype, slice(server, None, servers))
-                for start in range(0, len(first), ROWS):
-                    part = first[start : start + ROWS]
-                    run(put, {at: numpy.arange(start, start + len(part)), values: part})
+            shards = self._shards[one.name]
+            for shard in shards if one.init != "zeros" else ():
+                rows = slice(shard.server if len(shards) > 1 else 0, None, len(shards))
+                first = initial(one, self._job.seed, self._job.weights_dtype, rows)
+                self._fill(shard.tensor, first.transpose(_axes(one)))
         run(self._ready.assign(1))
+
+    def _fill(self, tensor, values):
+        """A server's tensor with these, some rows at a time: a message has a limit."""
+        at, part = v1.placeholder(tf.int32, [None]), v1.placeholder(values.dtype, [None, *values.shape[1:]])
+        put = tf.raw_ops.ResourceScatterUpdate(resource=tensor.handle, indices=at, updates=part)
+        for start in range(0, len(values), ROWS):
+            some = values[start : start + ROWS]
+            self._session.run(put, {at: numpy.arange(start, start + len(some)), part: some})
 
     def _step(self, batch):
         while len(self._under_way) >= self._ahead:
@@ -238,11 +348,23 @@ class Trainer(base.Trainer):
         return meet
 
     def parameters(self):
-        for one in base.parameters(self._job):
-            whole = numpy.empty(one.shape, self._job.weights_dtype)
-            for server, shard in enumerate(self._shards[one.name]):
-                whole[server :: len(self._counts)] = self._session.run(shard)
-            yield one.name, whole
+        return ((one.name, self._whole(one, lambda shard: shard.tensor)) for one in base.parameters(self._job))
+
+    def moments(self):
+        return {moment: self._of(moment) for moment in self._update.moments}
+
+    def _of(self, moment):
+        return ((one.name, self._whole(one, lambda shard: shard.moments[moment])) for one in base.parameters(self._job))
+
+    def _whole(self, one, of):
+        """A tensor from its shards, in the canonical layout. of: Shard -> variable."""
+        shards = self._shards[one.name]
+        if len(shards) == 1:
+            return _canonical(one, self._session.run(of(shards[0])))
+        whole = numpy.empty(one.shape, self._job.weights_dtype)
+        for shard in shards:
+            whole[shard.server :: len(shards)] = self._session.run(of(shard))
+        return whole
 
     def logits(self):
         return zip(base.logits(self._job), self._logits)
@@ -250,8 +372,10 @@ class Trainer(base.Trainer):
     def gradients(self):
         """A worker's own: of several, nobody has the mean but the servers."""
         if self._ranks.world_size > 1:
-            return iter(())
-        return ((name, base.summed(rows, values)) for name, (rows, values) in self._gradients.items())
+            return
+        for one in base.parameters(self._job):
+            found = self._gradients[one.name]
+            yield one.name, base.summed(*found) if isinstance(found, tuple) else _canonical(one, found)
 
     def peak_memory(self):
         return None
@@ -267,5 +391,9 @@ class Trainer(base.Trainer):
 class Feed(base.Feed):
     """Batches as NumPy has them, which each step is fed."""
 
+    def __init__(self, job, ranks):
+        self._dtype = job.weights_dtype
+        super().__init__(job, ranks)
+
     def _tensor(self, array):
-        return array
+        return array.astype(self._dtype) if array.dtype.kind == "f" else array

@@ -12,13 +12,14 @@ __all__ = ["Network", "build", "copy", "loss", "product", "serve", "versions"]
 
 
 def build(job, ranks):
-    config, recipe = models.config(job.model), word2vec.optimizer(job.batch_size * ranks.world_size)
+    config = models.config(job.model)
+    rates = word2vec.rates(config, word2vec.optimizer(job.batch_size * ranks.world_size))
     effective = {"tables": "rows of a batch"}
     if job.servers:
-        return servers.Trainer(job, ranks, Looked(config), loss, looked_up, recipe.learning_rate, effective)
+        return servers.Trainer(job, ranks, Looked(config), loss, looked_up, servers.SGD(rates), effective)
     strategy = runtime.configure(job, ranks)
     weights = runtime.load(job)
-    optimizer = optimizers.RowsSGD(job, weights, recipe)
+    optimizer = optimizers.RowsSGD(job, weights, rates)
     feed = runtime.Feed(job, ranks)
     return runtime.Trainer(job, strategy, Network(config, weights), loss, optimizer, feed, effective)
 
@@ -27,8 +28,8 @@ def serve(job, ranks):
     return servers.serve(job, ranks)
 
 
-def loss(network, batch):
-    logits = network(batch)
+def loss(network, *batch):
+    logits = network(*batch)
     of_negatives = tf.reduce_sum(tf.nn.softplus(logits[:, 1:]), 1)
     return tf.reduce_mean(tf.nn.softplus(-logits[:, 0]) + of_negatives), (logits,)
 
@@ -47,7 +48,7 @@ class Looked:
         self.config = config
         self.shapes, self.compute_dtype = {}, None
 
-    def __call__(self, rows):
+    def __call__(self, batch, rows):
         h, w, b = (rows[f"{name}.weight"] for name in ("emb", "emb_w", "emb_b"))
         count, width = h.shape
         own = tf.reduce_sum(h * w[:count], 1, keepdims=True) + b[:count]
@@ -73,4 +74,4 @@ class Network(Looked):
 
     def __call__(self, batch):
         chosen = looked_up(self.config, batch)
-        return super().__call__({name: tf.gather(self.weights[name], rows) for name, rows in chosen.items()})
+        return super().__call__(batch, {name: tf.gather(self.weights[name], rows) for name, rows in chosen.items()})
