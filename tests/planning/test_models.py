@@ -28,6 +28,8 @@ TRAINED = {
     "transformer": 61_362_176,
     "transformer_big": 210_808_832,
     "word2vec": 212_784_651,
+    "simnet_bow": 185_837_056,
+    "ctr_dnn": 10_431_212,
 }
 
 
@@ -39,7 +41,8 @@ def altered(**changes):
 
 
 def test_families_are_found_in_the_order_of_rows():
-    assert list(models.FAMILIES) == ["resnet", "bert", "gpt", "transformer", "vgg", "vgg_cifar", "word2vec"]
+    names = ["resnet", "bert", "ctr_dnn", "gpt", "simnet_bow", "transformer", "vgg", "vgg_cifar", "word2vec"]
+    assert list(models.FAMILIES) == names
     assert models.PROBLEMS == []
 
 
