@@ -172,7 +172,9 @@ class Trainer(base.Trainer):
             self.effective["loss_scale"] = f"dynamic from {self._scaler.loss_scale:g}"
         gradients = [gluon.grad() for gluon in self._trained]
         self.gradient_bytes = sum(gradient.size * gradient.dtype().itemsize for gradient in gradients)
-        self._communication = communication.between(job, ranks, gradients)
+        self._communication = optimizer if job.servers else communication.between(job, ranks, gradients)
+        if job.servers:
+            self.effective.update(server_dtype="float32", overlap="none")
         if self._communication.description:
             self.effective["communication"] = self._communication.description
 
@@ -238,7 +240,9 @@ class Trainer(base.Trainer):
             yield name, value.asnumpy()
 
     def gradients(self):
-        # the optimizers leave them as the backward pass, or the servers, wrote them
+        if self._job.servers and self._world_size > 1:  # of several workers nobody has the mean but the servers
+            return
+        # the optimizers leave them as the backward pass, or a KVStore, wrote them
         for parameter, gluon in pairs(self._network, self._job):
             if parameter.trained:
                 yield parameter.name, gluon.grad().asnumpy() / np.asarray(self._grad_scale, gluon.dtype)

@@ -34,10 +34,114 @@ class Feed(base.Feed):
         return nd.array(array, dtype=self._dtype) if array.dtype.kind == "f" else array
 
 
+class Store:
+    """The trained tensors of a job in a KVStore, by name. tables: names of those of which rows are pulled and pushed.
+    optimizer: the KVStore's, a RowsSGD or LazyAdam.
+
+    dtype: of what is pulled and pushed. kernel: what updates, in words. moments: names of those that the optimizer
+    keeps."""
+
+    def __init__(self, job, ranks, tables, optimizer):
+        self._job, self._tables = job, tables
+        # servers may keep float64 or not, as communication.KVStore._add_exactly says: so they are given float32
+        self.dtype = "float32" if job.servers else job.weights_dtype
+        self.kernel = f"{optimizer.kernels[self.dtype]} of the KVStore"
+        self.tensors = {one.name: one for one in base.parameters(job) if one.trained}
+        self._keys = {name: key for key, name in enumerate(self.tensors)}
+        self._store = communication.store(job, ranks)
+        workers = ranks.world_size if job.ps_mode == "sync" else 1  # a server adds up what they push
+        optimizer.rescale_grad = 1 / workers
+        self._store.set_optimizer(optimizer)
+        for name, parameter in self.tensors.items():
+            self._store.init(self._keys[name], self._first(parameter))
+        self.moments = optimizer.moments
+        for moment in self.moments:
+            self._keep(moment)
+
+    @property
+    def description(self):
+        return f"parameter servers ({self._job.ps_mode}): KVStore {self._store.type}"
+
+    def _first(self, parameter):
+        """The initial values. Servers take those of the worker that the KVStore counts as its first. All rows of a
+        table are there, zeros too: a server of MXNet 1.9.1 dies of an array that has none."""
+        if self._store.rank:
+            stype = "row_sparse" if parameter.name in self._tables else "default"
+            return nd.zeros(parameter.shape, dtype=self.dtype, stype=stype)
+        values = nd.array(initial(parameter, self._job.seed, self.dtype), dtype=self.dtype)
+        if parameter.name not in self._tables:
+            return values
+        return sparse.row_sparse_array((values, nd.arange(parameter.shape[0], dtype="int64")), shape=parameter.shape)
+
+    def _keep(self, moment):
+        """Have the optimizer keep a moment as tensors of the KVStore, which workers can pull. It is shown each by a
+        push of zeros: of a table, in a row of each server."""
+        servers = max(1, self._job.servers)
+        for name, parameter in self.tensors.items():
+            key, shape = self.moments[moment] + self._keys[name], parameter.shape
+            self._store.init(key, self._first(parameter._replace(init="zeros")))
+            if name in self._tables:
+                rows = nd.array([shape[0] * (2 * one + 1) // (2 * servers) for one in range(servers)], dtype="int64")
+                values = nd.zeros((servers, *shape[1:]), dtype=self.dtype)
+                self._store.push(key, sparse.row_sparse_array((values, rows), shape=shape))
+            else:
+                self._store.push(key, nd.zeros(shape, dtype=self.dtype))
+        nd.waitall()
+
+    def _key(self, name, moment):
+        return self._keys[name] + (self.moments[moment] if moment else 0)
+
+    def pull_rows(self, name, ids, moment=None):
+        """Of a table, or of a moment of it: row_sparse. ids: int64, ascending, each once."""
+        pulled = sparse.zeros("row_sparse", self.tensors[name].shape, dtype=self.dtype)
+        self._store.row_sparse_pull(self._key(name, moment), out=pulled, row_ids=ids)
+        return pulled
+
+    def pull(self, name, moment=None, out=None):
+        """All of a tensor, or of a moment of it."""
+        pulled = nd.empty(self.tensors[name].shape, dtype=self.dtype) if out is None else out
+        self._store.pull(self._key(name, moment), out=pulled)
+        return pulled
+
+    def push(self, name, gradient, ids=None):
+        """ids: of a table, the rows that the gradient has."""
+        gradient = gradient.astype(self.dtype, copy=False)
+        if ids is not None:
+            gradient = sparse.row_sparse_array((gradient, ids), shape=self.tensors[name].shape)
+        self._store.push(self._keys[name], gradient)
+
+    def whole(self, moment=None):
+        """All tensors, or a moment of each, as NumPy has them."""
+        for name, parameter in self.tensors.items():
+            if name in self._tables:
+                pulled = self.pull_rows(name, nd.arange(parameter.shape[0], dtype="int64"), moment)
+            else:
+                pulled = self.pull(name, moment)
+            yield name, self.values(pulled).asnumpy()
+
+    def values(self, pulled):
+        """Those of its rows, or all, in the type of the job's weights."""
+        values = pulled.data if pulled.stype == "row_sparse" else pulled
+        return values.astype(self._job.weights_dtype, copy=False)
+
+    def meet(self):
+        self._store._barrier()
+
+    def close(self):
+        """As communication.KVStore.close: with the other workers, and without waiting for long."""
+        nd.waitall()
+        if self._job.servers:
+            self._store._barrier()
+            communication.leave(self._free)
+
+    def _free(self):
+        self._store = None
+
+
 class Trainer(base.Trainer):
     """network: has `looked_up`: batch -> rows by table, in any order, some more than once; all other tensors come
-    whole. loss: network, batch, tensors by name, places as Lookup has them -> scalar, logits. optimizer: the KVStore's,
-    a RowsSGD or LazyAdam.
+    whole. loss: network, batch, tensors by name, places as Lookup has them -> scalar, logits. optimizer: as Store has
+    it.
 
     With async the tensors for the next batch are pulled before this one's gradients are pushed; where steps are
     checked, nothing overlaps."""
@@ -49,88 +153,36 @@ class Trainer(base.Trainer):
             )
         super().__init__(job, Feed(job, ranks), {"tables": "rows of a batch"})
         self._network, self._loss, self._ranks = network, loss, ranks
-        # servers may keep float64 or not, as communication.KVStore._add_exactly says: so they are given float32
-        self._dtype = "float32" if job.servers else job.weights_dtype
-        self._tensors = {one.name: one for one in base.parameters(job)}
-        self._keys = {name: key for key, name in enumerate(self._tensors)}
         self._tables = list(network.looked_up(self._feed[0]))
-        self._whole = [name for name in self._tensors if name not in self._tables]
-        self._store = communication.store(job, ranks)
-        workers = ranks.world_size if job.ps_mode == "sync" else 1  # a server adds up what they push
-        optimizer.rescale_grad = 1 / workers
-        self._store.set_optimizer(optimizer)
-        for name, parameter in self._tensors.items():
-            self._store.init(self._keys[name], self._first(parameter))
-        self._moments = optimizer.moments
-        for moment in self._moments:
-            self._keep(moment)
+        self._store = Store(job, ranks, self._tables, optimizer)
+        self._whole = [name for name in self._store.tensors if name not in self._tables]
         self._ahead = job.ps_mode == "async" and not job.trace_steps
         self._next, self._logits, self._gradients = None, (), {}
-        self.parameter_count = count(self._tensors.values())
+        self.parameter_count = count(base.parameters(job))
         self.gradient_bytes = 0
         self.effective.update(
             compile="none",
             threads=str(ctypes.CDLL("libgomp.so.1").omp_get_max_threads()),
-            optimizer=f"{optimizer.kernels[self._dtype]} of the KVStore",
+            optimizer=self._store.kernel,
         )
         if job.servers:
-            self.effective["communication"] = f"parameter servers ({job.ps_mode}): KVStore {self._store.type}"
-            self.effective["server_dtype"] = self._dtype
+            self.effective["communication"] = self._store.description
+            self.effective["server_dtype"] = self._store.dtype
             self.effective["overlap"] = "rows of the next batch are pulled during a step" if self._ahead else "none"
-
-    def _first(self, parameter):
-        """The initial values. Servers take those of the worker that the KVStore counts as its first. All rows of a
-        table are there, zeros too: a server of MXNet 1.9.1 dies of an array that has none."""
-        if self._store.rank:
-            stype = "row_sparse" if parameter.name in self._tables else "default"
-            return nd.zeros(parameter.shape, dtype=self._dtype, stype=stype)
-        values = nd.array(initial(parameter, self._job.seed, self._dtype), dtype=self._dtype)
-        if parameter.name not in self._tables:
-            return values
-        return sparse.row_sparse_array((values, nd.arange(parameter.shape[0], dtype="int64")), shape=parameter.shape)
-
-    def _keep(self, moment):
-        """Have the optimizer keep a moment as tensors of the KVStore, which workers can pull. It is shown each by a
-        push of zeros: of a table, in a row of each server."""
-        first, servers = self._moments[moment], max(1, self._job.servers)
-        for name, parameter in self._tensors.items():
-            key, shape = first + self._keys[name], parameter.shape
-            self._store.init(key, self._first(parameter._replace(init="zeros")))
-            if name in self._tables:
-                rows = nd.array([shape[0] * (2 * one + 1) // (2 * servers) for one in range(servers)], dtype="int64")
-                values = nd.zeros((servers, *shape[1:]), dtype=self._dtype)
-                self._store.push(key, sparse.row_sparse_array((values, rows), shape=shape))
-            else:
-                self._store.push(key, nd.zeros(shape, dtype=self._dtype))
-        self.wait()
 
     def _ask(self, batch):
         ids, places, pulled = {}, {}, {}
         for name, rows in self._network.looked_up(batch).items():
             found, where = np.unique(rows, return_inverse=True)
             ids[name], places[name] = nd.array(found, dtype="int64"), nd.array(where, dtype="int32")
-            pulled[name] = self._pull_rows(self._keys[name], self._tensors[name], ids[name])
+            pulled[name] = self._store.pull_rows(name, ids[name])
         for name in self._whole:
-            pulled[name] = self._pull(self._keys[name], self._tensors[name])
+            pulled[name] = self._store.pull(name)
         return Lookup(ids, places, pulled)
-
-    def _pull_rows(self, key, parameter, ids):
-        pulled = sparse.zeros("row_sparse", parameter.shape, dtype=self._dtype)
-        self._store.row_sparse_pull(key, out=pulled, row_ids=ids)
-        return pulled
-
-    def _pull(self, key, parameter):
-        pulled = nd.empty(parameter.shape, dtype=self._dtype)
-        self._store.pull(key, out=pulled)
-        return pulled
-
-    def _values(self, pulled):
-        values = pulled.data if pulled.stype == "row_sparse" else pulled
-        return values.astype(self._job.weights_dtype, copy=False)
 
     def _step(self, batch):
         asked = self._next or self._ask(batch)
-        values = {name: self._values(one) for name, one in asked.pulled.items()}
+        values = {name: self._store.values(one) for name, one in asked.pulled.items()}
         if self._ahead:
             self._next = self._ask(self._feed[self._steps + 1])
         for one in values.values():
@@ -142,16 +194,13 @@ class Trainer(base.Trainer):
         self._push(asked.ids, gradients)
         if self._job.trace_steps:
             self._logits, self._gradients = logits, (asked.ids, gradients)
-        self.gradient_bytes = sum(one.size for one in values.values()) * np.dtype(self._dtype).itemsize
+        self.gradient_bytes = sum(one.size for one in values.values()) * np.dtype(self._store.dtype).itemsize
         return loss
 
     def _push(self, ids, gradients):
         """Whole ones first: to make a row_sparse array waits for its values."""
         for name in [*self._whole, *self._tables]:
-            gradient = gradients[name].astype(self._dtype, copy=False)
-            if name in ids:
-                gradient = sparse.row_sparse_array((gradient, ids[name]), shape=self._tensors[name].shape)
-            self._store.push(self._keys[name], gradient)
+            self._store.push(name, gradients[name], ids.get(name))
 
     def _observe(self, batch):
         self.shapes = self._network.shapes
@@ -166,26 +215,16 @@ class Trainer(base.Trainer):
     def all_reduce(self, count):
         def meet():
             self.wait()
-            self._store._barrier()
+            self._store.meet()
             return float(self._ranks.world_size)
 
         return meet
 
     def parameters(self):
-        return self._all(first=0)
+        return self._store.whole()
 
     def moments(self):
-        return {moment: self._all(first) for moment, first in self._moments.items()}
-
-    def _all(self, first):
-        """All tensors with keys from `first` on, by name."""
-        for name, parameter in self._tensors.items():
-            key = first + self._keys[name]
-            if name in self._tables:
-                pulled = self._pull_rows(key, parameter, nd.arange(parameter.shape[0], dtype="int64"))
-            else:
-                pulled = self._pull(key, parameter)
-            yield name, self._values(pulled).asnumpy()
+        return {moment: self._store.whole(moment) for moment in self._store.moments}
 
     def logits(self):
         return ((name, value.asnumpy()) for name, value in zip(base.logits(self._job), self._logits))
@@ -202,11 +241,37 @@ class Trainer(base.Trainer):
         return None
 
     def close(self):
-        """As communication.KVStore.close: with the other workers, and without waiting for long."""
-        self.wait()
-        if self._job.servers:
-            self._store._barrier()
-            communication.leave(self._free)
+        self._store.close()
 
-    def _free(self):
-        self._store = None
+
+class OnServers(communication.OneRank):
+    """The optimizer of runtime.Trainer, and what adds up gradients, where a network's weights are on parameter servers:
+    a step pushes all gradients and pulls all weights, each as soon as it is there. optimizer: as Store has it."""
+
+    def __init__(self, job, ranks, pairs, optimizer):
+        self._store, self._workers = Store(job, ranks, (), optimizer), ranks.world_size
+        self._trained = [(one.name, gluon.data(), gluon.grad()) for one, gluon in pairs if one.trained]
+        self.kernel, self.description = self._store.kernel, self._store.description
+
+    def step(self, grad_scale):
+        for name, _, gradient in self._trained:
+            self._store.push(name, gradient)
+        for name, weight, _ in self._trained:
+            if np.dtype(weight.dtype) == self._store.dtype:
+                self._store.pull(name, out=weight)
+            else:
+                weight[:] = self._store.values(self._store.pull(name))
+
+    def moments(self):
+        return {moment: [self._store.pull(name, moment) for name, *_ in self._trained] for moment in self._store.moments}
+
+    def all_reduce(self, count):
+        def meet():
+            nd.waitall()
+            self._store.meet()
+            return float(self._workers)
+
+        return meet
+
+    def close(self):
+        self._store.close()

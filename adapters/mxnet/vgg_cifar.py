@@ -3,14 +3,14 @@
 from mxnet.gluon import HybridBlock, nn
 
 from dlperf import models
-from dlperf.adapters.mxnet import optimizers, runtime
+from dlperf.adapters.mxnet import communication, optimizers, runtime, tables
 from dlperf.adapters.mxnet.layers import Conv, Dense
 from dlperf.adapters.mxnet.photos import Loader, pixels
 from dlperf.adapters.mxnet.resnet import norm, norm_relu, running_variance
 from dlperf.adapters.mxnet.runtime import copy, product, versions
 from dlperf.models import vgg, vgg_cifar
 
-__all__ = ["Network", "build", "copy", "loss", "pixels", "product", "versions"]
+__all__ = ["Network", "build", "copy", "loss", "pixels", "product", "serve", "versions"]
 
 
 def build(job, ranks):
@@ -18,10 +18,20 @@ def build(job, ranks):
     fused = job.device == "cpu" and job.precision == "fp32"
     network = Network(models.config(job.model), runtime.Precision(job), fused, job.dropout)
     runtime.load(network, job, device)
-    optimizer = optimizers.AdamW(job, network, vgg_cifar.optimizer(job.batch_size * ranks.world_size))
+    recipe = vgg_cifar.optimizer(job.batch_size * ranks.world_size)
+    if job.servers:
+        pairs = list(runtime.pairs(network, job))
+        adam = optimizers.LazyAdam(recipe, sum(one.trained for one, _ in pairs))
+        optimizer = tables.OnServers(job, ranks, pairs, adam)
+    else:
+        optimizer = optimizers.AdamW(job, network, recipe)
     feed = (runtime.Feed if job.input == "synthetic" else Loader)(job, ranks, device)
     effective = {"layout": "NCHW", **running_variance(job)}
     return runtime.Trainer(job, ranks, network, loss, optimizer, feed, effective)
+
+
+def serve(job, ranks):
+    communication.serve(job, ranks)
 
 
 def loss(F, network, batch):
