@@ -1,5 +1,7 @@
 """SGD and AdamW of MXNet's fused kernels, or written out in float64, with clipping; and those of a KVStore."""
 
+import collections
+
 import mxnet as mx
 import numpy as np
 from mxnet import nd
@@ -8,27 +10,54 @@ from mxnet.ndarray import sparse
 from dlperf.adapters.mxnet.runtime import pairs
 
 
-class RowsSGD(mx.optimizer.Optimizer):
-    """For a KVStore, which may send it to its servers: w = w - rate * g. rates: of each tensor, by name, in the order
-    of the KVStore's keys. Gradients may have some rows of a table alone.
+class Stored(mx.optimizer.Optimizer):
+    """For a KVStore, which may send it to its servers. Gradients may have some rows of a table alone.
 
-    kernels: what updates, in words, by type. moments: none, see LazyAdam."""
+    kernels: what updates, in words, by type. moments: see LazyAdam. counts: key of a tensor that has for each server
+    how many updates it has applied; pushed there is how many that were when the worker pulled, of several workers in
+    step the sum. pushes, stale: on a server, how many pushes it has applied, and how many updates each was behind ->
+    how often.
+    """
 
-    kernels, moments = dict.fromkeys(("float32", "float64"), "sgd_update (lazy)"), {}
-
-    def __init__(self, rates):
-        super().__init__(learning_rate=1.0, param_idx2name=dict(enumerate(rates)))
-        self.set_lr_mult(rates)
+    def __init__(self, count, moments=(), **settings):
+        super().__init__(**settings)
+        self.moments = {moment: (1 + number) * count for number, moment in enumerate(moments)}
+        self.counts = (1 + len(moments)) * count
+        self.pushes, self.stale = 0, collections.Counter()
 
     def update(self, index, weight, grad, state):
+        if index != self.counts:
+            self.change(index, weight, grad)
+            return
+        workers = round(1 / self.rescale_grad)
+        self.pushes += workers
+        self.stale[int((weight - grad / workers).asscalar())] += workers
+        weight += 1
+        SERVING[:] = [self]
+
+
+#: on a server, its optimizer
+SERVING = []
+
+
+class RowsSGD(Stored):
+    """w = w - rate * g. rates: of each tensor, by name, in the order of the KVStore's keys."""
+
+    kernels = dict.fromkeys(("float32", "float64"), "sgd_update (lazy)")
+
+    def __init__(self, rates):
+        super().__init__(len(rates), learning_rate=1.0, param_idx2name=dict(enumerate(rates)))
+        self.set_lr_mult(rates)
+
+    def change(self, index, weight, grad):
         rate = self._get_lr(index)
         if weight.dtype == np.float64:  # the kernel holds rates as float32
             grad, rate = grad * rate, 1.0
         nd.sgd_update(weight, grad, out=weight, lr=rate, rescale_grad=self.rescale_grad, lazy_update=True)
 
 
-class LazyAdam(mx.optimizer.Optimizer):
-    """Likewise, as dlperf.models.ctr_dnn.Optimizer says. count: of the tensors that it updates.
+class LazyAdam(Stored):
+    """As dlperf.models.ctr_dnn.Optimizer says. count: of the tensors that it updates.
 
     moments: "mean" and "square", which are tensors of the KVStore, too: nobody can read what an optimizer on a server
     keeps by itself. Of the tensor with key k they have keys moments["mean"] + k and moments["square"] + k, and are kept
@@ -39,12 +68,11 @@ class LazyAdam(mx.optimizer.Optimizer):
     """
 
     def __init__(self, recipe, count):
-        super().__init__(learning_rate=recipe.learning_rate)
+        super().__init__(count, ("mean", "square"), learning_rate=recipe.learning_rate)
         self._recipe, self._count, self._kept = recipe, count, {}
         self.kernels = {"float32": "adam_update (lazy)", "float64": "plain arithmetic (lazy)"}
-        self.moments = {"mean": count, "square": 2 * count}
 
-    def update(self, index, weight, grad, state):
+    def change(self, index, weight, grad):
         if index >= self._count:
             self._kept[index] = weight
             return

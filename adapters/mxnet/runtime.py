@@ -178,6 +178,11 @@ class Trainer(base.Trainer):
         if self._communication.description:
             self.effective["communication"] = self._communication.description
 
+    @property
+    def pushes(self):
+        """See dlperf.adapters.api.Trainer; None without servers."""
+        return getattr(self._communication, "pushes", None)
+
     def _step(self, batch):
         loss_scale = self._scaler.loss_scale if self._scaler else 1.0
         with autograd.record():

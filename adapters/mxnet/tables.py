@@ -10,17 +10,19 @@ from mxnet.ndarray import sparse
 
 from dlperf.adapters import base
 from dlperf.adapters.api import Sparse, Unsupported
-from dlperf.adapters.mxnet import communication
+from dlperf.adapters.mxnet import communication, optimizers
 from dlperf.models.parameters import count, initial
 
 
 class Lookup(NamedTuple):
     """What a batch needs. ids: by table, int64, ascending, each once. places: of each row that the network asked for,
-    where among these it is. pulled: by tensor, the arrays that the KVStore fills, of tables row_sparse."""
+    where among these it is. pulled: by tensor, the arrays that the KVStore fills, of tables row_sparse. seen: as Store
+    has it."""
 
     ids: Any
     places: Any
     pulled: Any
+    seen: Any
 
 
 class Feed(base.Feed):
@@ -32,6 +34,16 @@ class Feed(base.Feed):
 
     def _tensor(self, array):
         return nd.array(array, dtype=self._dtype) if array.dtype.kind == "f" else array
+
+
+def serve(job, ranks):
+    """See dlperf.adapters.api.ModelModule."""
+    communication.serve(job, ranks)
+    (optimizer,) = optimizers.SERVING or [None]
+    if optimizer is None:
+        return {}
+    stale = {str(many): often for many, often in sorted(optimizer.stale.items())}
+    return {"pushes": optimizer.pushes, "stale": stale}
 
 
 class Store:
@@ -54,9 +66,12 @@ class Store:
         self._store.set_optimizer(optimizer)
         for name, parameter in self.tensors.items():
             self._store.init(self._keys[name], self._first(parameter))
-        self.moments = optimizer.moments
+        self.moments, self._counts = optimizer.moments, optimizer.counts
         for moment in self.moments:
             self._keep(moment)
+        self.pushes = 0 if job.servers else None
+        if job.servers:
+            self._store.init(self._counts, nd.zeros(job.servers))
 
     @property
     def description(self):
@@ -109,6 +124,21 @@ class Store:
         if ids is not None:
             gradient = sparse.row_sparse_array((gradient, ids), shape=self.tensors[name].shape)
         self._store.push(self._keys[name], gradient)
+
+    def seen(self):
+        """How many updates each server has applied: as far as the engine, which may pull other tensors before or
+        after, tells."""
+        if not self._job.servers:
+            return None
+        found = nd.empty(self._job.servers)
+        self._store.pull(self._counts, out=found)
+        return found
+
+    def tell(self, seen):
+        """With a push: how many updates were there when its tensors were pulled."""
+        if seen is not None:
+            self._store.push(self._counts, seen)
+            self.pushes += self._job.servers
 
     def whole(self, moment=None):
         """All tensors, or a moment of each, as NumPy has them."""
@@ -171,14 +201,14 @@ class Trainer(base.Trainer):
             self.effective["overlap"] = "rows of the next batch are pulled during a step" if self._ahead else "none"
 
     def _ask(self, batch):
-        ids, places, pulled = {}, {}, {}
+        ids, places, pulled, seen = {}, {}, {}, self._store.seen()
         for name, rows in self._network.looked_up(batch).items():
             found, where = np.unique(rows, return_inverse=True)
             ids[name], places[name] = nd.array(found, dtype="int64"), nd.array(where, dtype="int32")
             pulled[name] = self._store.pull_rows(name, ids[name])
         for name in self._whole:
             pulled[name] = self._store.pull(name)
-        return Lookup(ids, places, pulled)
+        return Lookup(ids, places, pulled, seen)
 
     def _step(self, batch):
         asked = self._next or self._ask(batch)
@@ -192,6 +222,7 @@ class Trainer(base.Trainer):
         loss.backward()
         gradients = {name: one.grad for name, one in values.items()}
         self._push(asked.ids, gradients)
+        self._store.tell(asked.seen)
         if self._job.trace_steps:
             self._logits, self._gradients = logits, (asked.ids, gradients)
         self.gradient_bytes = sum(one.size for one in values.values()) * np.dtype(self._store.dtype).itemsize
@@ -201,6 +232,11 @@ class Trainer(base.Trainer):
         """Whole ones first: to make a row_sparse array waits for its values."""
         for name in [*self._whole, *self._tables]:
             self._store.push(name, gradients[name], ids.get(name))
+
+    @property
+    def pushes(self):
+        """Messages that it has sent: one to each server in each step, as far as counts go."""
+        return self._store.pushes
 
     def _observe(self, batch):
         self.shapes = self._network.shapes
@@ -252,10 +288,17 @@ class OnServers(communication.OneRank):
         self._store, self._workers = Store(job, ranks, (), optimizer), ranks.world_size
         self._trained = [(one.name, gluon.data(), gluon.grad()) for one, gluon in pairs if one.trained]
         self.kernel, self.description = self._store.kernel, self._store.description
+        self._seen = self._store.seen()
+
+    @property
+    def pushes(self):
+        return self._store.pushes
 
     def step(self, grad_scale):
         for name, _, gradient in self._trained:
             self._store.push(name, gradient)
+        self._store.tell(self._seen)
+        self._seen = self._store.seen()
         for name, weight, _ in self._trained:
             if np.dtype(weight.dtype) == self._store.dtype:
                 self._store.pull(name, out=weight)
@@ -263,7 +306,9 @@ class OnServers(communication.OneRank):
                 weight[:] = self._store.values(self._store.pull(name))
 
     def moments(self):
-        return {moment: [self._store.pull(name, moment) for name, *_ in self._trained] for moment in self._store.moments}
+        return {
+            moment: [self._store.pull(name, moment) for name, *_ in self._trained] for moment in self._store.moments
+        }
 
     def all_reduce(self, count):
         def meet():
