@@ -9,7 +9,7 @@ from dlperf.adapters.profiling import Span, kind_of
 #: the first whose pattern is found in an operator's name, what its neighbours tell of it, and the layers that it is in
 KINDS = [
     ("elementwise", r"^Global_"),  # of a node of the backward pass: the sum of gradients that meet
-    ("optimizer", r" in .*/Optimization Step"),
+    ("optimizer", r"^sgd| in .*/Optimization Step"),
     ("loss", r"^cross_?entropy| in .*/Replica$"),
     ("attention", r"^(softmax|scale)|of attention"),
     ("convolution", r"^conv2d"),

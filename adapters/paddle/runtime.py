@@ -8,7 +8,7 @@ import paddle
 from paddle import nn
 
 from dlperf.adapters import base
-from dlperf.adapters.api import Unsupported
+from dlperf.adapters.api import Sparse, Unsupported
 from dlperf.adapters.paddle import communication
 from dlperf.adapters.paddle.optimizers import kernel
 from dlperf.models.parameters import initial
@@ -101,10 +101,17 @@ STATISTICS = {"running_mean": "_mean", "running_var": "_variance"}
 
 
 def canonical(pair):
-    """A parameter of dlperf.models and a tensor of Paddle's -> its name, and the values in the canonical layout."""
+    """A parameter of dlperf.models and a tensor of Paddle's, or rows of it -> its name and its canonical values."""
     parameter, tensor = pair
+    if isinstance(tensor, Sparse):
+        return parameter.name, tensor
     value = tensor.numpy()
     return parameter.name, value.T.copy() if parameter.kind == "dense" else value
+
+
+def kept(gradient):
+    """A copy of a gradient: of SelectedRows, which have no clone, its rows."""
+    return base.summed(gradient.rows(), gradient.numpy()) if gradient.is_selected_rows() else gradient.clone()
 
 
 class Feed(base.Feed):
@@ -148,11 +155,11 @@ class Replica(nn.Layer):
 
 def compiled(layer, job):
     """The layer as a program where the job asks for one, and what makes it, in words."""
-    if job.options["compile"] == "on":
+    if job.options.get("compile") == "on":
         if not paddle.is_compiled_with_cinn():  # to_static would run on without a word
             raise Unsupported("this build of PaddlePaddle has no CINN: paddle.is_compiled_with_cinn() is False")
         return paddle.jit.to_static(layer, backend="CINN", full_graph=True), "cinn (forward and backward)"
-    if job.options["graph"] == "on":
+    if job.options.get("graph") == "on":
         return paddle.jit.to_static(layer, backend=None, full_graph=True), "to_static (forward and backward)"
     return layer, "none"
 
@@ -188,7 +195,7 @@ class Trainer(base.Trainer):
         self._scaler.scale(loss).backward()
         if self._job.trace_steps:
             self._scaler.unscale_(self._optimizer)
-            self._gradients = [(p, tensor.grad.clone()) for p, tensor in tensors(self._network, self._job) if p.trained]
+            self._gradients = [(p, kept(tensor.grad)) for p, tensor in tensors(self._network, self._job) if p.trained]
         self._scaler.step(self._optimizer)  # unscales, clips, updates
         self._scaler.update()
         self._optimizer.clear_grad(set_to_zero=False)
