@@ -17,15 +17,18 @@ class Graph(flow.nn.Graph):
     """The whole step, compiled: forward, backward, clipping and update. Its output is the loss alone, or with
     trace_steps the logits too, and the gradients as the backward pass leaves them.
 
-    loss: network, batch -> scalar, logits. half: the 16 bits of mixed precision, else None.
+    loss: network, batch -> scalar, logits. half: the 16 bits of mixed precision, else None. sparse: whether an update
+    is of the rows that were gathered, where OneFlow's pass can have it so.
     """
+
+    sparse = False
 
     def __init__(self, job, network, loss, optimizer, half):
         super().__init__()
         self.network, self.loss, self.traced = network, loss, job.trace_steps > 0
         self.weights = list(network.parameters())
         self.clip_norm = getattr(optimizer, "graph_clip_norm", None)
-        self.add_optimizer(optimizer)
+        self.add_optimizer(optimizer, is_sparse=self.sparse)
         if job.device == "cuda":
             self._fuse()
         if half:
@@ -54,7 +57,8 @@ class Graph(flow.nn.Graph):
 def compute_dtype(graph):
     """Of the first large product of a compiled Graph: mixed precision's casts are in it."""
     job = graph._full_graph_proto
-    products = [op for op in job.net.op if op.user_conf.op_type_name in ("broadcast_matmul", "conv2d")]
+    kinds = [("broadcast_matmul", "conv2d"), ("matmul", "batch_matmul")]  # these are the largest where those are not
+    products = [op for large in kinds for op in job.net.op if op.user_conf.op_type_name in large]
     return _dtype(job, products[0].user_conf.output["out"].s[0])
 
 

@@ -14,6 +14,12 @@ def sgd(job, network, recipe):
     return kind(groups, lr=recipe.learning_rate, momentum=recipe.momentum)
 
 
+def rows_sgd(job, network, recipe):
+    """As dlperf.models.word2vec.Optimizer says, of some rows of each table."""
+    kind = ExactRowsSGD if job.precision == "fp64" else flow.optim.SGD
+    return kind(parameter_groups(network, job, recipe.weight_decay), lr=recipe.learning_rate)
+
+
 def adamw(job, network, recipe):
     """As dlperf.models.bert.Optimizer says; what does not clip by itself has `graph_clip_norm`."""
     kind = ExactAdamW if job.precision == "fp64" else AdamW
@@ -86,6 +92,14 @@ class ExactSGD(_Exact):
     def _update(self, weight, gradient, decay, state, lr, momentum):
         state[0] = state[0] * momentum + gradient + weight * decay
         return weight - state[0] * lr
+
+
+class ExactRowsSGD(_Exact):
+    def step(self, chosen, gradients):
+        """chosen: of each weight, which rows the gradients are of; of a row that comes twice both count."""
+        with flow.no_grad():
+            for weight, rows, gradient in zip(self._weights, chosen, gradients):
+                weight.index_add_(0, rows.flatten(), gradient.flatten(0, -2) * -self._settings["lr"])
 
 
 class ExactAdamW(_Exact):

@@ -106,13 +106,16 @@ class Trainer(base.Trainer):
     """One network, its loss and its optimizer, stepped by an nn.Graph; eagerly in float64.
 
     loss: network, batch -> scalar, logits. effective: what the family adds to the facts that this class reads back.
+    graph: what compiles the step.
     """
+
+    graph = Graph
 
     def __init__(self, job, device, network, loss, optimizer, feed, effective):
         super().__init__(job, feed, effective)
         self._device, self._network, self._loss, self._optimizer = device, network, loss, optimizer
         half = DTYPES[job.precision] if job.mixed else None
-        self._graph = None if job.precision == "fp64" else Graph(job, network, loss, optimizer, half)
+        self._graph = None if job.precision == "fp64" else self.graph(job, network, loss, optimizer, half)
         self._weights = list(network.parameters())
         self._logits, self._gradients = (), []
         self.shapes = network.shapes
