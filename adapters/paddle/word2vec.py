@@ -22,7 +22,7 @@ def build(job, ranks):
     runtime.configure(job, ranks)
     network = Network(models.config(job.model))
     runtime.load(network, job)
-    optimizer = optimizers.RowsSGD(network, word2vec.optimizer(job.batch_size))
+    optimizer = optimizers.rows_sgd(network, word2vec.optimizer(job.batch_size))
     effective = {"tables": "rows of a batch"}
     return runtime.Trainer(job, ranks, network, loss, optimizer, runtime.Feed(job, ranks), effective)
 
