@@ -93,9 +93,9 @@ class Place(NamedTuple):
 
 def _places(spec: Spec) -> Iterator[Place]:
     """Those of each row of a system."""
-    for *size, own in spec.grid:
+    for nnodes, nproc, batch_size, own in spec.grid:
         for servers, mode in product((own,) if own else spec.servers or (0,), spec.ps_modes or ("",)):
-            yield Place(*size, servers, mode)
+            yield Place(nnodes, nproc, batch_size, servers, mode)
 
 
 def _placed(spec: Spec, adapter: Adapter, row: Job, place: Place) -> Job | Skip:

@@ -179,7 +179,7 @@ def audited_gradient(run: Marks, reference: Reference, beta1: float) -> Iterator
 
     def gradient(marks: Marks, steps: int) -> Tensors:
         after, told = marks.moments[steps]["mean"], marks.moments.get(steps - 1)
-        before = told["mean"] if told else dict.fromkeys(after, 0.0)
+        before = told["mean"] if told else {name: 0.0 * mean for name, mean in after.items()}
         return {
             name: (mean != before[name]) * (mean - beta1 * before[name]) / (1 - beta1) for name, mean in after.items()
         }

@@ -78,13 +78,15 @@ def faults(
             return
         zero = {name: 0.0 * states[before][name] for name in decayed}
         old = moments[before] if since + before else {"mean": zero, "square": zero}
-        parts = [states[before], states[after], *(one[key] for one in (old, moments[after]) for key in MOMENTS)]
+        first, second, new = states[before], states[after], moments[after]
         for name in tables:
-            first, second, *held = (one[name] for one in parts)
-            moved = (first != second) | (held[0] != held[2]) | (held[1] != held[3])
-            parts = [{**one, name: one[name][moved]} for one in parts]
-        first, second, *held = parts
-        old, new = (dict(zip(MOMENTS, two, strict=True)) for two in (held[:2], held[2:]))
+            moved = first[name] != second[name]
+            for moment in MOMENTS:
+                moved = moved | (old[moment][name] != new[moment][name])
+            first, second = ({**one, name: one[name][moved]} for one in (first, second))
+            old, new = (
+                {moment: {**one[moment], name: one[moment][name][moved]} for moment in MOMENTS} for one in (old, new)
+            )
         fault = _squares(old, new, decayed, recipe) or _update(first, second, new, decayed, recipe, since + after)
         if fault:
             yield f"from step {since + before} to {since + after} {fault}"
