@@ -112,16 +112,18 @@ def revealing(config: Config) -> List[Parameter]:
 
 def batch(config: Config, batch_size: int, seed: int, index: int) -> "Dict[str, NDArray[Any]]":
     """Synthetic batch number `index`, of words as frequent as Zipf's law has them; of each text as many as any other
-    number from 1.
+    number from 1. Every second batch is the one before with its titles exchanged: else training would soon know all
+    that wait on the device by heart, and go on with gradients of zero.
 
     Returns query: int32 (batch_size, config.query); title, other: int32 (batch_size, config.title). Behind a text's
     words there are -1.
     """
     import numpy
 
-    random = random_state(seed, f"simnet_bow batch {index}")
+    random = random_state(seed, f"simnet_bow batch {index - index % 2}")
+    query, *titles = TEXTS
     found = {}
-    for name, most in zip(TEXTS, (config.query, config.title, config.title)):
+    for name, most in zip((query, *(reversed(titles) if index % 2 else titles)), (config.query, *[config.title] * 2)):
         words = zipf(config.vocabulary, EXPONENT, random.random_sample((batch_size, most)))
         lengths = random.randint(1, most + 1, (batch_size, 1))
         found[name] = numpy.where(numpy.arange(most) < lengths, words, -1).astype("int32")

@@ -94,6 +94,17 @@ def test_words_are_as_frequent_as_zipf_has_them():
     assert (apart == 0).mean() == pytest.approx(1 / sum(k**-0.75 for k in range(1, 601)), rel=0.05)
 
 
+def test_no_network_gets_all_pairs_of_simnet_right():
+    family, config = models.family("simnet_bow_tiny"), models.config("simnet_bow_tiny")
+    first, second, third = (family.batch(config, 8, 1, index) for index in range(3))
+    assert (first["query"] == second["query"]).all()
+    assert (first["title"] == second["other"]).all()
+    assert (first["other"] == second["title"]).all()
+    assert (first["query"] != third["query"]).any()
+    lengths = (family.batch(config, 5000, 1, 0)["title"] >= 0).sum(1)
+    assert [(lengths == one).mean() for one in range(1, 7)] == pytest.approx([1 / 6] * 6, abs=0.02)
+
+
 def test_a_value_may_have_a_mean_and_a_deviation():
     values = initial(Parameter("layer.bias", (10_000,), "bias", (-3.5, 0.1)), seed=1)
     assert values.dtype == "float32"
