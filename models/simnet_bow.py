@@ -146,12 +146,12 @@ def units(config: Config) -> int:
 
 def first_loss(config: Config) -> Tuple[float, float]:
     """Two cosines between random directions, each with a standard deviation of hidden^-1/2: the mean of
-    max(0, margin + d), where d is their difference. Titles share frequent words, so that it is smaller than if they
-    were independent: between the margin alone and that."""
+    max(0, margin + d), where d is their difference. It is of a pair about as large as its own mean, so that of the few
+    pairs of a small batch it may be half of that, or twice."""
     spread = math.sqrt(2 / config.hidden)
     z = config.margin / spread
     density, share = math.exp(-z * z / 2) / math.sqrt(2 * math.pi), (1 + math.erf(z / math.sqrt(2))) / 2
-    return config.margin * share + spread * density, 0.5
+    return config.margin * share + spread * density, 0.8
 
 
 def shapes(config: Config) -> Dict[str, Tuple[int, ...]]:

@@ -17,18 +17,15 @@ class Graph(flow.nn.Graph):
     """The whole step, compiled: forward, backward, clipping and update. Its output is the loss alone, or with
     trace_steps the logits too, and the gradients as the backward pass leaves them.
 
-    loss: network, batch -> scalar, logits. half: the 16 bits of mixed precision, else None. sparse: whether an update
-    is of the rows that were gathered, where OneFlow's pass can have it so.
+    loss: network, batch -> scalar, logits. half: the 16 bits of mixed precision, else None.
     """
-
-    sparse = False
 
     def __init__(self, job, network, loss, optimizer, half):
         super().__init__()
         self.network, self.loss, self.traced = network, loss, job.trace_steps > 0
         self.weights = list(network.parameters())
         self.clip_norm = getattr(optimizer, "graph_clip_norm", None)
-        self.add_optimizer(optimizer, is_sparse=self.sparse)
+        self.add_optimizer(optimizer)
         if job.device == "cuda":
             self._fuse()
         if half:
@@ -57,8 +54,7 @@ class Graph(flow.nn.Graph):
 def compute_dtype(graph):
     """Of the first large product of a compiled Graph: mixed precision's casts are in it."""
     job = graph._full_graph_proto
-    kinds = [("broadcast_matmul", "conv2d"), ("matmul", "batch_matmul")]  # these are the largest where those are not
-    products = [op for large in kinds for op in job.net.op if op.user_conf.op_type_name in large]
+    products = [op for op in job.net.op if op.user_conf.op_type_name in ("broadcast_matmul", "conv2d")]
     return _dtype(job, products[0].user_conf.output["out"].s[0])
 
 

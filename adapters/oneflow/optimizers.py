@@ -14,12 +14,6 @@ def sgd(job, network, recipe):
     return kind(groups, lr=recipe.learning_rate, momentum=recipe.momentum)
 
 
-def rows_sgd(job, network, recipe):
-    """As dlperf.models.word2vec.Optimizer says, of some rows of each table."""
-    kind = ExactRowsSGD if job.precision == "fp64" else flow.optim.SGD
-    return kind(parameter_groups(network, job, recipe.weight_decay), lr=recipe.learning_rate)
-
-
 def adamw(job, network, recipe):
     """As dlperf.models.bert.Optimizer says; what does not clip by itself has `graph_clip_norm`."""
     kind = ExactAdamW if job.precision == "fp64" else AdamW
@@ -30,6 +24,8 @@ def adamw(job, network, recipe):
 
 def kernel(optimizer):
     """What updates the weights, in words."""
+    if isinstance(optimizer, RowsSGD):
+        return "index_add_ of rows"
     return "plain arithmetic" if isinstance(optimizer, _Exact) else f"oneflow.optim.{type(optimizer).__name__}"
 
 
@@ -65,6 +61,19 @@ class AdamW(flow.optim.AdamW):
         return [conf]
 
 
+class RowsSGD:
+    """As dlperf.models.word2vec.Optimizer says, of some rows of each table."""
+
+    def __init__(self, network, recipe):
+        self._weights, self._rate = list(network.parameters()), recipe.learning_rate
+
+    def step(self, chosen, gradients):
+        """chosen: of each weight, which rows the gradients are of; of a row that comes twice both count."""
+        with flow.no_grad():
+            for weight, rows, gradient in zip(self._weights, chosen, gradients):
+                weight.index_add_(0, rows.flatten(), gradient.flatten(0, -2) * -self._rate)
+
+
 class _Exact:
     """Base of the updates in float64. flow.optim's kernels hold learning rate, betas and eps as float32, so that in
     float64 they agree with the formulas of dlperf.models to 8 digits only; here they are written out."""
@@ -92,14 +101,6 @@ class ExactSGD(_Exact):
     def _update(self, weight, gradient, decay, state, lr, momentum):
         state[0] = state[0] * momentum + gradient + weight * decay
         return weight - state[0] * lr
-
-
-class ExactRowsSGD(_Exact):
-    def step(self, chosen, gradients):
-        """chosen: of each weight, which rows the gradients are of; of a row that comes twice both count."""
-        with flow.no_grad():
-            for weight, rows, gradient in zip(self._weights, chosen, gradients):
-                weight.index_add_(0, rows.flatten(), gradient.flatten(0, -2) * -self._settings["lr"])
 
 
 class ExactAdamW(_Exact):

@@ -106,16 +106,17 @@ class Trainer(base.Trainer):
     """One network, its loss and its optimizer, stepped by an nn.Graph; eagerly in float64.
 
     loss: network, batch -> scalar, logits. effective: what the family adds to the facts that this class reads back.
-    graph: what compiles the step.
+    compiled: whether an nn.Graph can step it.
     """
 
-    graph = Graph
+    compiled = True
 
     def __init__(self, job, device, network, loss, optimizer, feed, effective):
         super().__init__(job, feed, effective)
         self._device, self._network, self._loss, self._optimizer = device, network, loss, optimizer
         half = DTYPES[job.precision] if job.mixed else None
-        self._graph = None if job.precision == "fp64" else self.graph(job, network, loss, optimizer, half)
+        graph = self.compiled and job.precision != "fp64"
+        self._graph = Graph(job, network, loss, optimizer, half) if graph else None
         self._weights = list(network.parameters())
         self._logits, self._gradients = (), []
         self.shapes = network.shapes

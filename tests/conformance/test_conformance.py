@@ -152,7 +152,8 @@ def test_all_frameworks_have_the_same_float64_losses(family, seen):
     worst = {}
     for name in mine:
         losses = seen(name, family)["float64"]["losses"]
-        worst[name] = max(abs(ours - theirs) / theirs for ours, theirs in zip(losses, reference, strict=True))
+        # of a loss that is a hinge's a step may have 0
+        worst[name] = max(abs(ours - theirs) / (theirs or 1) for ours, theirs in zip(losses, reference, strict=True))
     assert max(worst.values()) < 1e-9, worst
 
 
