@@ -101,6 +101,12 @@ class Trainer(runtime.Trainer):
         loss = loss.detach()
         return (loss, [value.detach() for value in logits], gradients) if self._job.trace_steps else loss
 
+    def wait(self):
+        """Sync returns before the last updates are done: what is read afterwards took milliseconds."""
+        super().wait()
+        for weight in self._weights:
+            weight[0, 0].item()
+
     def gradients(self):
         for (name, chosen), gradient in zip(looked_up(self._network.config, self._batch).items(), self._gradients):
             yield name, summed(chosen.numpy(), gradient.numpy())

@@ -113,9 +113,14 @@ def _digits(size: float) -> int:
 @cache
 def _ours(named: str, what: str, sequence: int) -> float | None:
     """Of one of what is counted, for a network of dlperf.models. Of text whose length is not known the shortest that it
-    has; of tokens of a translation half, since both languages' may be counted."""
+    has; of tokens of a translation half, since both languages' may be counted. None of those that are bound by rows of
+    a table, whatever their products take."""
     model = known(named)
-    if model not in models.FAMILY_OF or models.FAMILY_OF[model].endswith("cifar"):
+    if (
+        model not in models.FAMILY_OF
+        or models.FAMILY_OF[model].endswith("cifar")
+        or hasattr(models.family(model), "BUSY")
+    ):
         return None
     lengths = models.lengths(model)
     if sequence in lengths:
