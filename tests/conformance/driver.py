@@ -85,7 +85,7 @@ def observe_time(subject):
     """Seconds of processor time, which other work on the machine does not lengthen, of steps that are ended by `wait`,
     and of a read right after it: nine rounds of steps that take about 0.1 s."""
     # of rows alone many, or reading a number takes longer than a step
-    trainer = subject.build(subject.tiny, batch_size=32 if models.flops(subject.tiny) > 10**5 else 8192)
+    trainer = subject.build(subject.tiny, batch_size=32 if models.flops(subject.tiny) > 10**5 else 32768)
     _timed(trainer, 3)
     steps = max(2, int(0.1 / (_timed(trainer, 3)[0] / 3)))
     rounds = [_timed(trainer, steps) for _ in range(9)]
