@@ -25,6 +25,14 @@ pytestmark = pytest.mark.framework
 
 ADAPTERS = reader.adapters()
 REAL = [name for name, adapter in ADAPTERS.items() if adapter.default]
+#: families of which `make test-long` has this file: others have a table and dense layers, too
+LONGER = ("simnet_bow",)
+
+
+def marked(value, family):
+    return pytest.param(value, marks=pytest.mark.long if family in LONGER else [])
+
+
 #: the model that a family is known by
 FULL = {name: next(iter(family.SIZES)) for name, family in models.FAMILIES.items()}
 
@@ -69,7 +77,9 @@ class Observations:
         return result["value"]
 
 
-@pytest.fixture(params=[(name, family) for name in REAL for family in ADAPTERS[name].families], ids="-".join)
+@pytest.fixture(
+    params=[marked((name, family), family) for name in REAL for family in ADAPTERS[name].families], ids="-".join
+)
 def subject(request, seen):
     return seen(*request.param)
 
@@ -144,7 +154,7 @@ def test_float64_is_float64(subject):
     assert subject["float64"]["effective"]["compute_dtype"] == "float64"
 
 
-@pytest.mark.parametrize("family", models.FAMILIES)
+@pytest.mark.parametrize("family", [marked(family, family) for family in models.FAMILIES])
 def test_all_frameworks_have_the_same_float64_losses(family, seen):
     """Ten steps without dropout agree with the first one's to 1e-9; the next step is a proof per tensor."""
     mine = [name for name in REAL if family in ADAPTERS[name].families]
