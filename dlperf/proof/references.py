@@ -144,7 +144,7 @@ class References:
         return (
             ""
             if isinstance(held, str)
-            else places.fault(places.zeros(marks(run, job), decayed(job), recipe(job)), *held)
+            else places.fault(places.zeros(marks(run, job), decayed(job), recipe(job)), *held, places.off(job))
         )
 
     def _pair(self, job: Job, revealing: bool) -> Reference | str:
