@@ -27,17 +27,6 @@ Number = Annotated[float, Meta(ge=-1e18, le=1e18)]
 Amount = Annotated[int, Meta(ge=0, le=2**60)] | Annotated[float, Meta(ge=0, le=1e18)]
 Work = tuple[int, int, int, int, str, str]  # see Job.work
 
-#: what a record holds of a probe together, or not at all
-TOGETHER: Mapping[str, tuple[frozenset[str], ...]] = {
-    "input": (frozenset({"samples", "seconds"}),),
-    "product": (
-        frozenset({"size", "seconds", "fp32_seconds"}),
-        frozenset({"large_size", "large_seconds"}),
-        frozenset({"copy_bytes", "copy_seconds"}),
-    ),
-    "kernels": (frozenset({"kernels", "why"}),),
-}
-
 
 @dataclass(frozen=True)
 class Job:
@@ -380,21 +369,3 @@ def run_folder(job: Job, repeat: int) -> Path:
 def to_json(value: Any) -> str:
     """One line of JSON for any dataclass here."""
     return json.dumps(dataclasses.asdict(value), sort_keys=False)
-
-
-def whole(probe: str, told: Mapping[str, Any]) -> None:
-    """A field of a Record of which some figures need each other; ValueError where some of those are missing."""
-    for keys in TOGETHER[probe]:
-        lacking = keys - told.keys()
-        if lacking and lacking != keys:
-            raise ValueError(f"{probe} lacks {', '.join(sorted(lacking))}")
-
-
-def no_rate(windows: Sequence[Window]) -> Failure | None:
-    """Why windows have no rate, as those that others measured may have none: of no time, or of no samples."""
-    if not windows:
-        return Failure("no_figures", "no window was measured")
-    for window in windows:
-        if window.samples < 1 or not 1e-9 <= window.seconds <= 1e8:
-            return Failure("no_figures", f"window {window.index} has {window.samples} samples in {window.seconds:g} s")
-    return None

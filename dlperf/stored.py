@@ -19,18 +19,17 @@ from dlperf import models
 from dlperf.adapters.api import WIDTH
 from dlperf.kind import KINDS
 from dlperf.schema import (
-    TOGETHER,
     Amount,
     Certificate,
     Comparison,
     Count,
+    Failure,
     Job,
     Record,
     Skip,
     Trajectory,
-    no_rate,
+    Window,
     run_folder,
-    whole,
 )
 
 if TYPE_CHECKING:
@@ -45,6 +44,16 @@ DAMAGED = (ValueError, TypeError, KeyError, RecursionError)
 BYTES, HEADER = 2**26, 1000
 #: of a tensor's values; squares of it can be added
 LARGEST = 1e100
+#: what a record holds of a probe together, or not at all
+TOGETHER: Mapping[str, tuple[frozenset[str], ...]] = {
+    "input": (frozenset({"samples", "seconds"}),),
+    "product": (
+        frozenset({"size", "seconds", "fp32_seconds"}),
+        frozenset({"large_size", "large_seconds"}),
+        frozenset({"copy_bytes", "copy_seconds"}),
+    ),
+    "kernels": (frozenset({"kernels", "why"}),),
+}
 
 
 class Card(TypedDict, total=False):
@@ -340,3 +349,21 @@ def comparison_from(data: Mapping[str, Any]) -> Comparison:
         skips=each("skips", lists["skips"], skip_from),
         proofs=_all_known(rest.proofs),
     )
+
+
+def whole(probe: str, told: Mapping[str, Any]) -> None:
+    """A field of a Record of which some figures need each other; ValueError where some of those are missing."""
+    for keys in TOGETHER[probe]:
+        lacking = keys - told.keys()
+        if lacking and lacking != keys:
+            raise ValueError(f"{probe} lacks {', '.join(sorted(lacking))}")
+
+
+def no_rate(windows: Sequence[Window]) -> Failure | None:
+    """Why windows have no rate, as those that others measured may have none: of no time, or of no samples."""
+    if not windows:
+        return Failure("no_figures", "no window was measured")
+    for window in windows:
+        if window.samples < 1 or not 1e-9 <= window.seconds <= 1e8:
+            return Failure("no_figures", f"window {window.index} has {window.samples} samples in {window.seconds:g} s")
+    return None

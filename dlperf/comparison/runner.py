@@ -34,9 +34,9 @@ from dlperf.runs import bundle, failures, worker
 from dlperf.runs.events import Stream
 from dlperf.runs.execute import Enough, Exit, Outcome, execute, now
 from dlperf.runs.stages import stages
-from dlperf.schema import Failure, Job, Record, no_rate, run_folder
+from dlperf.schema import Failure, Job, Record, run_folder
 from dlperf.shell import quote
-from dlperf.stored import DAMAGED, content, decoded
+from dlperf.stored import DAMAGED, content, decoded, no_rate
 from dlperf.systems import kinds as systems
 from dlperf.systems.system import System
 

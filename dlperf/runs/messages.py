@@ -11,7 +11,8 @@ from typing import IO, Annotated, Any, Literal, Protocol, TypedDict
 import msgspec
 from msgspec import Meta
 
-from dlperf.schema import TOGETHER, Count, Number, Seconds, Some, whole
+from dlperf.schema import Count, Number, Seconds, Some
+from dlperf.stored import TOGETHER, whole
 
 #: since 1970
 Time = Annotated[float, Meta(ge=0, le=1e11)]
