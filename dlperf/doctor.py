@@ -19,7 +19,7 @@ from dlperf.cli import Parser, exit_code
 from dlperf.comparison import estimate
 from dlperf.envs import pythons
 from dlperf.flags import DEFAULTS
-from dlperf.planning import checks, plan, spec
+from dlperf.planning import checks, obstacles, plan, spec
 from dlperf.planning.spec import AUTO
 from dlperf.precision import resolve
 from dlperf.report import text
@@ -191,7 +191,7 @@ def _gpu_rows(adapters: Mapping[str, Adapter], gpus: tuple[gpu.Gpu, ...]) -> lis
     asked = checks.from_arguments({**DEFAULTS, "model": "bert", "device": "cuda", "dry_run": True}, adapters)
     lines = ["Rows on the GPU (no adapter has been run on one)"]
     for one in (adapters[name] for name in asked.frameworks):
-        why = plan.other_gpu(asked, one, "cuda", "fp32")
+        why = obstacles.other_gpu(asked, one, "cuda", "fp32")
         known = gpu.runs(gpus) is not None and one.environments["cuda"].capabilities
         lines.append(f"{one.title}: {why or ('its environment has kernels' if known else 'unknown')}")
     return [*lines, ""]

@@ -11,13 +11,11 @@ from itertools import product
 from typing import NamedTuple
 
 from dlperf import launchers, models
-from dlperf.adapters import cpu, gpu
 from dlperf.catalog.adapter import RUNNABLE, Adapter, Distributed, Servers
-from dlperf.catalog.environment import EnvironmentSpec, ImageSpec
-from dlperf.launchers.containers import ENGINES, NGC
-from dlperf.planning import scripts, tuned
+from dlperf.launchers.containers import ENGINES
+from dlperf.planning import obstacles, scripts, tuned
 from dlperf.planning.spec import Spec, default_batch_size
-from dlperf.precision import TABLE, resolve
+from dlperf.precision import resolve
 from dlperf.schema import Job, Skip
 
 
@@ -177,18 +175,18 @@ def _row(
     image = adapter.image(spec.device, options) if spec.env != "current" else ""
     environment = adapter.environment_key(spec.device, options, fed)
     if status in RUNNABLE and spec.env == "venv" and not image:
-        why = _unbuilt(adapter, environment, spec.device)
+        why = obstacles.unbuilt(adapter, environment, spec.device)
         status = "not_yet" if why else status
     if status in RUNNABLE and spec.env in ENGINES and not image and adapter.kind.run:
-        why = no_image(adapter, environment, spec.device, spec.images)
+        why = obstacles.no_image(adapter, environment, spec.device, spec.images)
         status = "not_yet" if why else status
-    if status in RUNNABLE and not image and from_lock(spec, adapter) and environment in adapter.environments:
+    if status in RUNNABLE and not image and obstacles.from_lock(spec, adapter) and environment in adapter.environments:
         made = adapter.environments[environment]
         why = made.lacks(machine)
         status = ("unavailable" if machine in made.unavailable else "not_yet") if why else status
     if status in RUNNABLE:
-        why = too_old(spec, adapter, family, precision, options) or (
-            "" if image else other_gpu(spec, adapter, environment, precision)
+        why = obstacles.too_old(spec, adapter, family, precision, options) or (
+            "" if image else obstacles.other_gpu(spec, adapter, environment, precision)
         )
         status = "hardware" if why else status
     if status not in RUNNABLE:
@@ -233,50 +231,6 @@ def _supported(adapter: Adapter, model: str, device: str, precision: str, input:
     return support.status, support.why
 
 
-def too_old(spec: Spec, adapter: Adapter, family: str, precision: str, options: Mapping[str, str]) -> str:
-    """Why the CPU that would run a row lacks what its kernels need, and what to do; empty if it does not, or where
-    that CPU is not known."""
-    found = None if spec.instructions is None else frozenset(spec.instructions)
-    entries = adapter.kernels_of(family, spec.device, precision, options)
-    why: str = cpu.refusal(entries, found, spec.allow_reference)
-    if not why:
-        return ""
-    if not cpu.refusal(adapter.kernels_of(family, spec.device, "fp32", options), found):
-        why += "; run --precision fp32"
-    return why + (", or --allow-reference to wait for it" if not cpu.refusal(entries, found, True) else "")
-
-
-def other_gpu(spec: Spec, adapter: Adapter, environment: str, precision: str) -> str:
-    """Why the GPUs that would run a row are not those that it needs, and what runs on them; empty if they are, or where
-    they are not known."""
-    lacks: str = gpu.refusal(TABLE[precision].kernels, spec.gpus)
-    if lacks:
-        return lacks
-    made = made_of(spec, adapter, environment)
-    why: str = gpu.refusal(made.kernels, spec.gpus, made.cuda) if made else ""
-    others = _others(spec, adapter, environment) if why else []
-    return why + (f"; instead (untested): {', or '.join(others)}" if others else "")
-
-
-def made_of(spec: Spec, adapter: Adapter, environment: str) -> EnvironmentSpec | ImageSpec | None:
-    """What is known of the kernels that a row is computed with."""
-    if from_lock(spec, adapter):
-        return adapter.environments.get(environment)
-    ngc = spec.env in ENGINES and spec.images.get(adapter.name, spec.images.get("", "")) == NGC
-    return adapter.images.get(spec.device) if ngc else None
-
-
-def _others(spec: Spec, adapter: Adapter, environment: str) -> list[str]:
-    """What else has kernels for these GPUs; nobody has run it."""
-    image, found = adapter.images.get(spec.device), []
-    if image and image.kernels and not gpu.refusal(image.kernels, spec.gpus, image.cuda):
-        found.append(f"--env docker --image {adapter.name}={NGC}")
-    made = adapter.environments.get(environment)
-    newest = made.capabilities[-1] if made and made.otherwise else ""
-    newer = newest.replace("sm_", "compute_") in (gpu.runs(spec.gpus) or ())
-    return found + ([made.otherwise] if made and newer else [])
-
-
 def _format(spec: Spec, adapter: Adapter, input: str) -> str:
     """The first format that the adapter's loader reads and the data folder has; empty if there is none."""
     return next((one for one in adapter.formats.get(input, ()) if one in spec.formats), "")
@@ -312,34 +266,6 @@ def _misfit(adapter: Adapter, family: str, mine: Mapping[str, str]) -> str:
             return f"option {name} takes {' or '.join(options[name].values)}, not {value}"
         if name not in options and (name, value) != ("compile", "off"):  # nothing to switch off
             return f"has no option {name}; it has {', '.join(sorted(options)) or 'none'}"
-    return ""
-
-
-def _unbuilt(adapter: Adapter, environment: str, device: str) -> str:
-    """Why there is no environment of this variant; empty if there is."""
-    variant = environment.removeprefix(device).removeprefix("-")
-    if not variant or environment in adapter.environments:
-        return ""
-    return f"{variant} on {device} is not built yet"
-
-
-def from_lock(spec: Spec, adapter: Adapter) -> bool:
-    """Whether this adapter's environments, or the images of them, are made from our locks."""
-    return spec.env == "venv" or (spec.env in ENGINES and not spec.images.get(adapter.name, spec.images.get("", "")))
-
-
-def no_image(adapter: Adapter, environment: str, device: str, images: Mapping[str, str]) -> str:
-    """Why there can be no image; empty if there can. images: as in Spec."""
-    asked = images.get(adapter.name) or images.get("", "")
-    if asked == NGC:
-        known = adapter.images.get(device)
-        return (
-            ""
-            if known and known.ngc
-            else f"NVIDIA's registry has no image of {adapter.title} for {device} that we know of"
-        )
-    if not asked and (environment != device or environment not in adapter.environments):
-        return f"dlperf builds no image of {environment}; --image {adapter.name}=REF names one that has it"
     return ""
 
 

@@ -13,7 +13,7 @@ from dlperf.envs import kinds
 from dlperf.envs.environment import Environment, Note
 from dlperf.errors import RunError
 from dlperf.launchers import Launcher
-from dlperf.planning.plan import made_of
+from dlperf.planning.obstacles import made_of
 from dlperf.planning.spec import Spec
 from dlperf.proof.references import obstacle
 from dlperf.runs import events, failures, worker
