@@ -85,12 +85,15 @@ class Devices:
 
     def gradients(self, function, weights):
         """In a program: the gradients of `function`, averaged over the ranks, and what else it returns."""
-        differentiated = jax.grad(function, has_aux=True)
-        if self.mesh is None:
-            return differentiated(weights)
-        # as each rank's own: of common weights JAX itself would add up the gradients, at each use of a weight
-        gradients, rest = differentiated(lax.pcast(weights, RANKS, to="varying"))
-        return self._mean(gradients), rest
+        gradients, rest = self.own_gradients(function, weights)
+        return gradients if self.mesh is None else self._mean(gradients), rest
+
+    def own_gradients(self, function, weights):
+        """In a program: the gradients of `function` in this rank, and what else it returns."""
+        if self.mesh is not None:
+            # as each rank's own: of common weights JAX itself would add up the gradients, at each use of a weight
+            weights = lax.pcast(weights, RANKS, to="varying")
+        return jax.grad(function, has_aux=True)(weights)
 
     def _mean(self, gradients):
         if self._on_gpu:

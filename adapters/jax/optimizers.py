@@ -17,16 +17,16 @@ class SGD:
     kernel = "SGD, written in JAX (compiled into the step)"
 
     def __init__(self, job, recipe):
-        self._recipe, self._decayed = recipe, decayed(job)
+        self.recipe, self.decayed = recipe, decayed(job)
 
     def initial(self, weights):
         return {"velocity": jax.tree.map(jnp.zeros_like, weights)}
 
     def update(self, weights, gradients, state, step):
-        recipe, velocity, updated = self._recipe, {}, {}
+        recipe, velocity, updated = self.recipe, {}, {}
         for name, weight in weights.items():
             gradient = gradients[name]
-            if name in self._decayed:
+            if name in self.decayed:
                 gradient = gradient + recipe.weight_decay * weight
             velocity[name] = recipe.momentum * state["velocity"][name] + gradient
             updated[name] = weight - recipe.learning_rate * velocity[name]

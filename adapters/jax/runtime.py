@@ -10,9 +10,10 @@ import jax.numpy as jnp
 import jaxlib
 import numpy
 
-from dlperf.adapters import base
+from dlperf.adapters import base, compression
 from dlperf.adapters.jax import asked, communication
 from dlperf.adapters.jax.communication import COMMON, OWN, Devices, here
+from dlperf.adapters.jax.compression import Deep
 from dlperf.adapters.jax.linear import wide
 from dlperf.adapters.jax.optimizers import FIRST_SCALE, first_scale, guarded
 from dlperf.models.parameters import initial
@@ -144,14 +145,22 @@ class Trainer(base.Trainer):
         }
         if job.precision == "amp_fp16":
             state["scale"] = first_scale()
+        compressed = ranks.world_size > 1 and compression.asked(job) == "dgc"
+        if compressed:
+            state["kept"] = Deep.initial(weights)
+            plain = {name: weight for name, weight in weights.items() if name not in state["kept"]["u"]}
+            state["optimizer"] = optimizer.initial(plain)
         specs = dict.fromkeys(state, COMMON)
-        specs["statistics"] = OWN
+        specs.update(dict.fromkeys({"statistics", "kept"} & set(state), OWN))
         self._state = {name: self._devices.spread(specs[name], tree) for name, tree in state.items()}
-        specs_of_loss = (OWN, OWN, COMMON) if job.trace_steps else OWN
-        self._compiled = self._devices.compiled(self._train, (specs, specs_of_loss), donate_argnums=0)
+        if compressed:
+            self._compiled = Deep(job, self._devices, optimizer, self._differentiated, specs)
+        else:
+            specs_of_loss = (OWN, OWN, COMMON) if job.trace_steps else OWN
+            self._compiled = self._devices.compiled(self._train, (specs, specs_of_loss), donate_argnums=0)
         self._traced = None
         self.parameter_count = sum(weight.size for weight in weights.values())
-        self.gradient_bytes = sum(weight.nbytes for weight in weights.values())
+        self._gradient_bytes = sum(weight.nbytes for weight in weights.values())
         self.effective["compile"] = "xla"
         if jax.config.jax_compilation_cache_dir:
             self.effective["compilation_cache"] = "repeats take what the first compiled, and what it tuned"
@@ -161,19 +170,17 @@ class Trainer(base.Trainer):
             self.effective["device_memory"] = "peak_bytes_in_use of XLA's allocator, with what autotuning took"
         if ranks.world_size > 1:
             self.effective["communication"] = self._devices.description(weights)
+        if compressed:
+            self.effective["communication"] = self._compiled.description
+            self.effective.update(compression.effective(job))
+
+    @property
+    def gradient_bytes(self):
+        return getattr(self._compiled, "gradient_bytes", self._gradient_bytes)
 
     def _train(self, state, batch):
         """One step: state, batch -> new state, loss; for checking (loss, logits, gradients) in place of the loss."""
-        key = self._devices.own_key(jax.random.fold_in(jax.random.key(state["seed"]), state["step"]))
-        scale = state["scale"]["value"] if "scale" in state else 1.0
-
-        def scaled(weights):
-            loss, logits, statistics = self._loss(self._network, weights, state["statistics"], batch, key)
-            return loss * scale, (loss, logits, statistics)
-
-        gradients, (loss, logits, statistics) = self._devices.gradients(scaled, state["weights"])
-        if "scale" in state:
-            gradients = jax.tree.map(lambda gradient: gradient / scale, gradients)
+        gradients, (loss, logits, statistics) = self._differentiated(state, batch, self._devices.gradients)
         with jax.named_scope("optimizer"):
             weights, optimizer = self._optimizer.update(state["weights"], gradients, state["optimizer"], state["step"])
         new = {"weights": weights, "statistics": statistics, "optimizer": optimizer, "step": state["step"] + 1}
@@ -182,6 +189,20 @@ class Trainer(base.Trainer):
             new = guarded(state, new, gradients)
         loss = self._devices.own_row(loss)
         return new, (loss, logits, gradients) if self._job.trace_steps else loss
+
+    def _differentiated(self, state, batch, gradients_of):
+        """The gradients of a step, and its loss, logits and new statistics. gradients_of: a method of Devices."""
+        key = self._devices.own_key(jax.random.fold_in(jax.random.key(state["seed"]), state["step"]))
+        scale = state["scale"]["value"] if "scale" in state else 1.0
+
+        def scaled(weights):
+            loss, logits, statistics = self._loss(self._network, weights, state["statistics"], batch, key)
+            return loss * scale, (loss, logits, statistics)
+
+        gradients, rest = gradients_of(scaled, state["weights"])
+        if "scale" in state:
+            gradients = jax.tree.map(lambda gradient: gradient / scale, gradients)
+        return gradients, rest
 
     def _step(self, batch):
         self._traced = None  # room for this step's

@@ -6,8 +6,11 @@ import warnings
 
 import torch
 from torch import distributed, nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
-from dlperf.adapters import horovod
+from dlperf.adapters import compression, horovod
+from dlperf.adapters.api import Unsupported
+from dlperf.adapters.pytorch.compression import Deep
 from dlperf.adapters.ranks import interface
 
 
@@ -36,7 +39,12 @@ def between(job, ranks):
     """What averages the gradients of these ranks."""
     if ranks.world_size == 1:
         return OneRank()
-    return Horovod() if uses_horovod(job) else DataParallel()
+    kind = compression.asked(job)
+    if uses_horovod(job):
+        if kind != "none":
+            raise Unsupported(f"compression={kind} is not written for Horovod yet")
+        return Horovod()
+    return Deep(job, ranks) if kind == "dgc" else DataParallel(kind)
 
 
 class OneRank:
@@ -52,16 +60,24 @@ class OneRank:
         """Called between the backward pass and whatever reads the gradients. Returns the context of the update."""
         return contextlib.nullcontext()
 
+    def sent_bytes(self, gradients):
+        """Of a step, those that a rank hands over. gradients: the bytes of all gradients."""
+        return gradients
+
     def close(self):
         pass
 
 
 class DataParallel(OneRank):
-    """backward() averages while it goes on computing."""
+    """backward() averages while it goes on computing. compression: "none" or "fp16"."""
+
+    def __init__(self, compression):
+        self._narrow = compression == "fp16"
 
     @property
     def description(self):
-        return f"DistributedDataParallel ({distributed.get_backend()})"
+        narrow = ", gradients in float16 (fp16_compress_hook)" if self._narrow else ""
+        return f"DistributedDataParallel ({distributed.get_backend()}{narrow})"
 
     def spread(self, replica, network, optimizer):
         device = next(network.parameters()).device
@@ -74,7 +90,12 @@ class DataParallel(OneRank):
                 broadcast_buffers=False,  # BatchNorm's statistics stay each rank's own
                 gradient_as_bucket_view=True,
             )
+        if self._narrow:
+            parallel.register_comm_hook(None, default_hooks.fp16_compress_hook)
         return parallel, optimizer
+
+    def sent_bytes(self, gradients):
+        return gradients * torch.float16.itemsize // torch.float32.itemsize if self._narrow else gradients
 
     def add_up(self, values):
         distributed.all_reduce(values)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.attention import SDPBackend
 
-from dlperf.adapters import base
+from dlperf.adapters import base, compression
 from dlperf.adapters.api import Sparse
 from dlperf.adapters.pytorch import asked, communication, graphs, linear
 from dlperf.adapters.pytorch.optimizers import clip, clips, divisor, kernel
@@ -163,7 +163,7 @@ class Trainer(base.Trainer):
         self._run = graphs.Replayed(self._train, feed.fixed) if graphs.wanted(job, ranks, feed) else self._train
         self._logits, self._gradients = (), []
         self.parameter_count = sum(weight.numel() for weight in self._weights)
-        self.gradient_bytes = sum(weight.numel() * weight.element_size() for weight in self._weights)
+        self._gradient_bytes = sum(weight.numel() * weight.element_size() for weight in self._weights)
         self.effective["compile"] = "inductor" if compiled else "none"
         self.effective["threads"] = str(torch.get_num_threads())
         self.effective["optimizer"] = kernel(optimizer)
@@ -175,6 +175,11 @@ class Trainer(base.Trainer):
             self.effective["graph"] = "whole step" if isinstance(self._run, graphs.Replayed) else "none"
         if self._communication.description:
             self.effective["communication"] = self._communication.description
+            self.effective.update(compression.effective(job))
+
+    @property
+    def gradient_bytes(self):
+        return self._communication.sent_bytes(self._gradient_bytes)
 
     def _step(self, batch):
         loss, self._logits, self._gradients = self._run(batch)
