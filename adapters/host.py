@@ -13,15 +13,17 @@ COLUMNS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"
 BUSY = ("user", "nice", "system", "irq", "softirq")
 #: numbers of processes below this one that are not part of its work
 APART: Set[str] = set()
+#: interfaces whose traffic is counted
+NETWORKS: Set[str] = set()
 
 
 def readings() -> Dict[str, float]:
     """Counters since the host started, and its clock now: cpus; busy_seconds and steal_seconds of all of them;
     throttles, times that a CPU was slowed for its temperature; quota_seconds that the control group was held back;
-    mhz, the highest of a CPU that this process may use."""
+    mhz, the highest of a CPU that this process may use; sent_bytes of NETWORKS."""
     cpus = sorted(os.sched_getaffinity(0))[:MOST] if hasattr(os, "sched_getaffinity") else []
     found = {}  # type: Dict[str, float]
-    for read in (_times, lambda: _throttles(cpus), _quota, lambda: _clock(cpus)):
+    for read in (_times, lambda: _throttles(cpus), _quota, lambda: _clock(cpus), _sent):
         with contextlib.suppress(ValueError, KeyError, IndexError):  # of a kernel that writes something else
             found.update(read())
     return found
@@ -51,6 +53,13 @@ def _throttles(cpus: Iterable[int]) -> Dict[str, float]:
 def _quota() -> Dict[str, float]:
     lines = [line.split() for line in _lines("/sys/fs/cgroup/cpu.stat") if line.startswith("throttled_usec ")]
     return {"quota_seconds": int(lines[0][1]) / 1e6} if lines else {}
+
+
+def _sent() -> Dict[str, float]:
+    if not NETWORKS:
+        return {}
+    lines = [line.partition(":") for line in _lines("/proc/self/net/dev")]
+    return {"sent_bytes": sum(int(told.split()[8]) for name, _, told in lines if name.strip() in NETWORKS)}
 
 
 def _clock(cpus: Iterable[int]) -> Dict[str, float]:

@@ -14,9 +14,11 @@ import signal
 import socket
 import sys
 import time
-from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 GRACE = 3.0
+#: of Linux, see setns(2)
+CLONE_NEWNET = 0x40000000
 
 
 class Process(NamedTuple):
@@ -24,23 +26,35 @@ class Process(NamedTuple):
     rank: int
 
 
+class Node(NamedTuple):
+    """Which node this is, of how many; network: a descriptor of the namespace that it is, None for this process's."""
+
+    number: int
+    nnodes: int
+    network: Optional[int] = None
+
+
 def main(argv: List[str]) -> int:
-    counts = dict(zip(("worker", "server"), map(int, argv[0].split("+"))))
-    command, several = argv[1:], "+" in argv[0]
     die_with_parent()
-    node, nnodes = int(os.environ.get("NODE_RANK", "0")), int(os.environ.get("NNODES", "1"))
+    return start([Node(int(os.environ.get("NODE_RANK", "0")), int(os.environ.get("NNODES", "1")))], argv[0], argv[1:])
+
+
+def start(nodes: Sequence[Node], counts_of_each: str, command: List[str]) -> int:
+    """Start the ranks of these nodes, and wait for them. counts_of_each: COUNT[+SERVERS] of a node."""
+    counts = dict(zip(("worker", "server"), map(int, counts_of_each.split("+"))))
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     pids: Dict[int, Process] = {}
     try:
-        for role, count in counts.items():
-            for local_rank in range(count):
-                rank = node * count + local_rank
-                names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
-                places = dict(zip(names, map(str, (rank, nnodes * count, local_rank, count))))
-                if several:
-                    places.update({f"DLPERF_{one.upper()}_COUNT": str(nnodes * of) for one, of in counts.items()})
-                    places["DLPERF_ROLE"] = role
-                pids[_start(command, dict(os.environ, **places))] = Process(role, rank)
+        for node in nodes:
+            for role, count in counts.items():
+                for local_rank in range(count):
+                    rank = node.number * count + local_rank
+                    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+                    places = dict(zip(names, map(str, (rank, node.nnodes * count, local_rank, count))))
+                    if len(counts) > 1:
+                        of_all = {f"DLPERF_{one.upper()}_COUNT": str(node.nnodes * of) for one, of in counts.items()}
+                        places.update(of_all, DLPERF_ROLE=role)
+                    pids[_start(command, dict(os.environ, **places), node.network)] = Process(role, rank)
         return _wait(pids)
     finally:
         for pid in pids:
@@ -48,17 +62,27 @@ def main(argv: List[str]) -> int:
                 os.kill(pid, signal.SIGKILL)
 
 
-def _start(command: List[str], environ: Mapping[str, str]) -> int:
+def _start(command: List[str], environ: Mapping[str, str], network: Optional[int]) -> int:
     """The new process's id. It ends with this one from its first moment on, not only when Python runs in it."""
     parent, pid = os.getpid(), os.fork()
     if pid:
         return pid
     try:
         die_with_parent()
+        if network is not None:
+            enter(network)
         if os.getppid() == parent:
             os.execvpe(command[0], command, environ)
     finally:
         os._exit(127)
+
+
+def enter(network: int) -> None:
+    """Move this process into a network namespace. OSError where it may not."""
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.setns(network, CLONE_NEWNET):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
 
 
 #: how processes end that did not choose to

@@ -13,7 +13,7 @@ from dlperf.launchers.jobs import Jobs
 
 __all__ = ["BUILT_IN", "Jobs", "Launch", "Launcher", "find", "inside", "names", "with_jobs"]
 
-BUILT_IN = ("local", "torchrun", "mpi", "horovod", "slurm", "kubernetes")
+BUILT_IN = ("local", "torchrun", "mpi", "horovod", "slurm", "kubernetes", "emulated")
 GROUP = "dlperf.launchers"
 
 

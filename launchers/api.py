@@ -39,8 +39,6 @@ KEEP_MEMORY = {
     "MALLOC_TRIM_THRESHOLD_": "8589934592",
     "MALLOC_TOP_PAD_": "67108864",
 }
-
-
 #: qemu-user's program for x86-64
 EMULATOR = "qemu-x86_64-static"
 #: variables that choose kernels for the host's CPU, which an emulated one may lack
@@ -58,6 +56,7 @@ class Launch:
     empty where the engine finds them. arguments: --launcher-arg. instead: what each rank runs in place of the worker.
     container: what the ranks run in, if they do. emulated: the CPU that qemu-user emulates for the worker. step:
     whether a job of the engine's that is there holds it. servers: parameter servers beside the ranks, on all nodes.
+    bandwidth: between nodes that are emulated, in Gb/s; 0 for whatever it is.
     """
 
     title: str
@@ -76,10 +75,16 @@ class Launch:
     emulated: str = ""
     step: bool = False
     servers: int = 0
+    bandwidth: float = 0.0
 
     @property
     def world_size(self) -> int:
         return self.nnodes * self.nproc_per_node
+
+    @property
+    def of_node(self) -> str:
+        """What `dlperf.adapters.spawn` starts on each node: "2", or with a server "2+1"."""
+        return f"{self.nproc_per_node}" + (f"+{self.servers // self.nnodes}" if self.servers else "")
 
 
 class Ended(NamedTuple):
@@ -137,7 +142,8 @@ class Launcher:
     on PATH -> the Debian package, or other place, that has it. in_environment: whether its program comes with some
     frameworks' environments instead; it starts only the adapters whose adapter.toml names it. many_nodes: whether it
     reaches other machines; needs_hosts: whether it must be told which. starts_servers:
-    whether it starts parameter servers beside ranks. allocations: what one of its jobs may hold, the
+    whether it starts parameter servers beside ranks. emulates: whether its nodes are all on this machine, with links
+    whose bandwidth may be asked for. allocations: what one of its jobs may hold, the
     usual first; none for an engine without jobs. no_containers: why its ranks can't run in
     containers; empty if they can. In what the engine printed, `ended` finds the first rank that a signal killed, with
     groups rank, host, how; `ended_inside` the first whose container ended that way, with groups rank, host (which may
@@ -154,6 +160,7 @@ class Launcher:
     many_nodes = False
     needs_hosts = False
     starts_servers = False
+    emulates = False
     allocations: tuple[str, ...] = ()
     no_containers = ""
     ended: re.Pattern[str] | None = None
@@ -249,12 +256,18 @@ class Launcher:
 
     def first_ended(self, printed: str) -> Ended | None:
         """The first rank that ended by a signal, by what the engine printed."""
-        found = self.ended.search(printed) if self.ended else None
+        found = (self.ended.search(printed) if self.ended else None) or SPAWNED.search(printed)
         if found:
             role = found.groupdict().get("role") or "rank"
             return Ended(int(found["rank"]), found["host"], " ".join(found["how"].split()), role)
         found = self.ended_inside.search(printed) if self.ended_inside else None
         return Ended(int(found["rank"]), found["host"], how_ended(int(found["code"]))) if found else None
+
+
+#: what dlperf.adapters.spawn prints of the process that ended first
+SPAWNED = re.compile(
+    r"^(?P<role>rank|server) (?P<rank>\d+) on (?P<host>\S+) was (?P<how>ended by signal .*)$", re.MULTILINE
+)
 
 
 #: exit codes by which shells and containers say that a signal ended what they ran, without those that engines send
@@ -345,6 +358,16 @@ BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 def comment(text: str, mark: str = "#") -> str:
     """A line of a script that does nothing, or that only an engine reads; a text never begins another line."""
     return f"{mark} {BREAKS.sub(' ', text)}\n"
+
+
+def node(launch: Launch, number: str) -> str:
+    """The part that starts all processes of one node. number: which it is, for the shell to expand."""
+    spawn = command(launch.python, "-m", "dlperf.adapters.spawn", launch.of_node)
+    path = f'PYTHONPATH="$PWD"/{quote(launch.code)}'
+    return (
+        f'cd "$(dirname "$0")" &&\nNODE_RANK={number} NNODES={launch.nnodes} {path} \\\n'
+        f'exec {spawn} sh "$PWD"/launch.sh rank\n'
+    )
 
 
 HERE = 'cd "$(dirname "$0")" || exit\n'

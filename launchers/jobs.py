@@ -59,8 +59,8 @@ class State(NamedTuple):
 class Batch:
     """A job that holds a comparison, or some of its rows.
 
-    nnodes, nproc_per_node: the most that a row has. words: of `python -m dlperf.compare`, for a new comparison; for one
-    that goes on: `again`. folder: the comparison's where it runs. minutes: the limit.
+    nnodes, nproc_per_node: the most that a row has, servers included. words: of `python -m dlperf.compare`, for a new
+    comparison; for one that goes on: `again`. folder: the comparison's where it runs. minutes: the limit.
     """
 
     name: str

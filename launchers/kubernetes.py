@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from dlperf.launchers import kubectl, objects, pods
-from dlperf.launchers.api import Launch, Node, command, several, worker
+from dlperf.launchers.api import Launch, Node, node, several, worker
 from dlperf.launchers.jobs import Batch, Jobs, State
 from dlperf.shell import quote
 
@@ -83,9 +83,12 @@ class Kubernetes(Jobs):
     required = ("image", "claim")
     programs: ClassVar[Mapping[str, str]] = {"kubectl": "Debian: kubernetes-client; or kubernetes.io/docs/tasks/tools"}
     allocations = ("comparison",)
+    starts_servers = True
     no_containers = "a pod is a container: name its image with --launcher-arg image=..., and leave out --env"
     python = "python3"
-    ended = re.compile(r"rank (?P<rank>\d+) on (?P<host>\S+) was (?P<how>ended by signal .*)$", re.MULTILINE)
+    ended = re.compile(
+        r"(?P<role>rank|server) (?P<rank>\d+) on (?P<host>\S+) was (?P<how>ended by signal .*)$", re.MULTILINE
+    )
     gone = re.compile(r"^(?P<said>pod \d+ on .* was lost: .*)$", re.MULTILINE)
 
     def inside(self, environ: Mapping[str, str] = os.environ) -> bool:
@@ -118,15 +121,9 @@ class Kubernetes(Jobs):
     def script(self, launch: Launch) -> str:
         """Of a run in the pods."""
         rank = worker(launch, {"DLPERF_LAUNCHER": self.name})
-        node = (
-            f'cd "$(dirname "$0")" &&\nNODE_RANK="$2" NNODES={launch.nnodes} '
-            f'PYTHONPATH="$PWD"/{quote(launch.code)} \\\n'
-            f"exec {command(launch.python, '-m', 'dlperf.adapters.spawn', launch.nproc_per_node)} "
-            'sh "$PWD"/launch.sh rank\n'
-        )
         python = quote(launch.arguments.get("python", self.python))
         start = START.format(python=python, nnodes=launch.nnodes) if launch.nnodes > 1 else HERE
-        return several(launch, rank, start, others={"node": node})
+        return several(launch, rank, start, others={"node": node(launch, '"$2"')})
 
     def limit(self, arguments: Mapping[str, str]) -> int | None:
         return int(arguments["time"]) if "time" in arguments else None

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
-from dlperf.launchers.api import Launch, Launcher, command, several, single, worker
+from dlperf.launchers.api import SPAWNED, Launch, Launcher, command, several, single, worker
 from dlperf.shell import quote
 
 
@@ -12,15 +10,12 @@ class Local(Launcher):
     name = "local"
     about = "processes on this machine"
     starts_servers = True
-    ended = re.compile(
-        r"^(?P<role>rank|server) (?P<rank>\d+) on (?P<host>\S+) was (?P<how>ended by signal .*)$", re.MULTILINE
-    )
+    ended = SPAWNED
 
     def script(self, launch: Launch) -> str:
         if launch.world_size == 1 and not launch.servers:
             return single(launch)
-        count = f"{launch.nproc_per_node}" + (f"+{launch.servers}" if launch.servers else "")
-        spawn = command(launch.python, "-m", "dlperf.adapters.spawn", count)
+        spawn = command(launch.python, "-m", "dlperf.adapters.spawn", launch.of_node)
         start = f'PYTHONPATH="$PWD"/{quote(launch.code)} exec {spawn} sh "$PWD"/launch.sh rank\n'
         return several(launch, worker(launch, {"DLPERF_LAUNCHER": self.name}), start)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from dlperf.adapters import ranks
-from dlperf.launchers.api import Launch, Launcher, command, extra, several, worker
+from dlperf.launchers.api import Launch, Launcher, command, extra, node, several, worker
 
 
 class Mpi(Launcher):
@@ -19,7 +19,7 @@ class Mpi(Launcher):
         "extra": "words for mpirun as they are",
     }
     programs: ClassVar[Mapping[str, str]] = {"mpirun": "Debian: openmpi-bin"}
-    many_nodes = needs_hosts = True
+    many_nodes = needs_hosts = starts_servers = True
     ended = re.compile(
         r"process rank (?P<rank>\d+) with PID \d+ on node\s+(?P<host>\S+)\s+(?P<how>exited on\s+signal[^.]*)"
     )
@@ -29,10 +29,12 @@ class Mpi(Launcher):
     )
 
     def script(self, launch: Launch) -> str:
-        words: list[object] = ["-np", launch.world_size, "--bind-to", "none"]
+        # with servers mpirun starts one process on each node, which starts the ranks and servers there
+        each, starts = (1, "node") if launch.servers else (launch.nproc_per_node, "rank")
+        words: list[object] = ["-np", launch.nnodes * each, "--bind-to", "none"]
         if launch.hosts:
-            slots = [f"{host}:{launch.nproc_per_node}" for host in launch.hosts[: launch.nnodes]]
-            words += ["--host", ",".join(slots), "--map-by", f"ppr:{launch.nproc_per_node}:node"]
+            slots = [f"{host}:{each}" for host in launch.hosts[: launch.nnodes]]
+            words += ["--host", ",".join(slots), "--map-by", f"ppr:{each}:node"]
         else:
             words += ["--oversubscribe"]
         if "rsh" in launch.arguments:
@@ -41,10 +43,12 @@ class Mpi(Launcher):
             for part in ("oob", "btl"):
                 words += ["--mca", f"{part}_tcp_if_include", launch.arguments["network"]]
         root = '$([ "$(id -u)" = 0 ] && echo --allow-run-as-root)'  # which mpirun wants said
-        start = f'exec mpirun {root} {command(*words, *extra(launch))} sh "$PWD"/launch.sh rank\n'
-        own = {"DLPERF_LAUNCHER": self.name, "DLPERF_HOSTS": ",".join(launch.hosts[: launch.nnodes])}
+        start = f'exec mpirun {root} {command(*words, *extra(launch))} sh "$PWD"/launch.sh {starts}\n'
+        by = "local" if launch.servers else self.name
+        own = {"DLPERF_LAUNCHER": by, "DLPERF_HOSTS": ",".join(launch.hosts[: launch.nnodes])}
         names = (*ranks.VARIABLES[self.name], "CUDA_VISIBLE_DEVICES")
-        return several(launch, worker(launch, own), start, contained="rank", variables=names)
+        others = {"node": node(launch, f'"${ranks.VARIABLES[self.name][0]}"')} if launch.servers else {}
+        return several(launch, worker(launch, own), start, others=others, contained=starts, variables=names)
 
 
 LAUNCHER = Mpi()

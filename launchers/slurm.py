@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from dlperf.adapters import ranks
 from dlperf.errors import RunError
-from dlperf.launchers.api import Launch, Node, command, comment, several, worker
+from dlperf.launchers.api import Launch, Node, command, comment, node, several, worker
 from dlperf.launchers.jobs import PLACE, WARNED, Batch, Jobs, State, ask, compare, setup
 from dlperf.shell import quote
 
@@ -93,6 +93,7 @@ class Slurm(Jobs):
         name: "Debian: slurm-client" for name in ("sbatch", "scontrol", "squeue", "scancel")
     }
     allocations = ("comparison", "row", "run")
+    starts_servers = True
     ended = re.compile(
         r"^srun: error: (?P<host>\S+): tasks? (?P<rank>\d+)[-,\d]*: (?P<how>(?!Exited).*)$", re.MULTILINE
     )
@@ -126,26 +127,30 @@ class Slurm(Jobs):
         return tuple(Node(_gpus(gres), int(cpus.rstrip("+"))) for cpus, gres, _ in (found if where else usual or found))
 
     def script(self, launch: Launch) -> str:
-        size = {"nodes": launch.nnodes, "ntasks": launch.world_size, "ntasks-per-node": launch.nproc_per_node}
+        # with servers srun starts one task on each node, which starts the ranks and servers there
+        held = launch.nproc_per_node + launch.servers // launch.nnodes
+        each, part = (1, "node") if launch.servers else (launch.nproc_per_node, "rank")
+        size = {"nodes": launch.nnodes, "ntasks": launch.nnodes * each, "ntasks-per-node": each}
         gpus = {"gpus-per-node": launch.nproc_per_node} if launch.device == "cuda" else {}
         containers = {key: launch.arguments[key] for key in SRUN if key in launch.arguments}
-        rank = worker(launch, {"DLPERF_LAUNCHER": self.name})
+        rank = worker(launch, {"DLPERF_LAUNCHER": "local" if launch.servers else self.name})
+        others = {"node": node(launch, '"$SLURM_PROCID"')} if launch.servers else {}
         names = (*ranks.VARIABLES[self.name], "DLPERF_HOSTS", "CUDA_VISIBLE_DEVICES")
         srun = ["srun", "--kill-on-bad-exit=1", "--cpu-bind=none"]
         if launch.step:
             options = {"job-name": launch.name, **size, "relative": 0, **gpus, **containers}  # rows have the same nodes
-            step = command(*srun, *_options(options), "sh") + ' "$PWD"/launch.sh rank'
+            step = command(*srun, *_options(options), "sh") + f' "$PWD"/launch.sh {part}'
             start = HOSTS + STEP.format(srun=step, name=quote(f"s/ {launch.name}$//p"))
-            return several(launch, rank, start, contained="rank", variables=names)
+            return several(launch, rank, start, others=others, contained=part, variables=names)
         given = {key: value for key, value in launch.arguments.items() if key in SBATCH}
         nodelist = {"nodelist": ",".join(launch.hosts[: launch.nnodes])} if launch.hosts else {}
-        options = {"job-name": launch.name, **size, "output": "slurm.log", **nodelist, **gpus, **given}
-        batch = (
-            f'{setup(launch.arguments)}{HOSTS}exec {command(*srun, *_options(containers))} sh "$PWD"/launch.sh rank\n'
-        )
+        asked = {"nodes": launch.nnodes, "ntasks": launch.nnodes * held, "ntasks-per-node": held}
+        options = {"job-name": launch.name, **asked, "output": "slurm.log", **nodelist, **gpus, **given}
+        words = (*_options({**(size if launch.servers else {}), **containers}), "sh")
+        batch = f'{setup(launch.arguments)}{HOSTS}exec {command(*srun, *words)} "$PWD"/launch.sh {part}\n'
         start = "rm -f slurm.log\n" + WAIT
         head = _head(options, "--no-requeue", *_extra(launch.arguments))  # a run that was preempted has failed
-        return several(launch, rank, start, head, {"batch": batch}, contained="rank", variables=names)
+        return several(launch, rank, start, head, {**others, "batch": batch}, contained=part, variables=names)
 
     def batch(self, asked: Batch, working: Path) -> str:
         """The script of a job that runs a comparison on its first node, whose rows are steps."""

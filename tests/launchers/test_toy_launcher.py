@@ -91,7 +91,7 @@ def test_the_rank_that_it_says_was_killed_is_named(compare, tmp_path):
 
 
 def test_it_is_offered_and_checked_like_the_others(compare):
-    assert "kubernetes, toy" in " ".join(compare("--help").stdout.split())
+    assert "emulated, toy" in " ".join(compare("--help").stdout.split())
     wrong = compare("--launcher-arg", "nic=1", "--dry-run")
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert "--launcher-arg: 'nic' is not usable; allowed: nice (launcher toy). Did you mean 'nice'?" in wrong.stderr
