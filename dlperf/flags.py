@@ -9,6 +9,7 @@ from functools import cache
 
 from dlperf import launchers
 from dlperf.adapters.api import PS_MODES
+from dlperf.adapters.compression import KINDS
 from dlperf.launchers.containers import ARGUMENTS, ENGINES
 from dlperf.models import ALIASES, FAMILIES, FORMATS, GROUPS
 
@@ -91,6 +92,11 @@ SWEEP = (
 PARALLELISM = "data (default): each rank has all parameters; parameter-server: servers have them, and workers train"
 SERVERS = "parameter servers, on all nodes together; several with commas, each a row; default with them: 1"
 MODE = f"how servers take what workers push: {', '.join(PS_MODES)}; several, each a row; default: sync"
+COMPRESSION = f"of gradients between ranks: {', '.join(KINDS)}; several, each a row; default: none"
+BANDWIDTH = (
+    "of the links between nodes that are emulated on this machine, in Gb/s: 0.1,1; each a row; default: as fast as "
+    "they are"
+)
 CROSSED = "with several --sweep: each value of one with each of the others"
 ALLOCATION = (
     "what one job of Slurm's or Kubernetes' holds: comparison (default: all rows, in turns); Slurm's also row, or run"
@@ -178,6 +184,8 @@ FLAGS = (
     Flag(RANKS, "--servers", "N,...", SERVERS, takes="list"),
     Flag(RANKS, "--workers", "N,...", "ranks on all nodes together, instead of --nproc-per-node", takes="list"),
     Flag(RANKS, "--ps-mode", "M,...", MODE, takes="list"),
+    Flag(RANKS, "--gradient-compression", "K,...", COMPRESSION, "", takes="list"),
+    Flag(RANKS, "--bandwidth", "G,...", BANDWIDTH, takes="list"),
     Flag(RANKS, "--size", "S,...", SIZE, takes="list"),
     Flag(RANKS, "--sweep", "KEY=N,...", SWEEP, takes="several"),
     Flag(RANKS, "--crossed", "", CROSSED, takes="nothing"),

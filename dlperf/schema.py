@@ -22,10 +22,12 @@ Some = Annotated[int, Meta(ge=1, le=2**53)]
 Ranks = Annotated[int, Meta(ge=1, le=2**20)]
 #: a chart has to hold it
 Label = Annotated[str, Meta(max_length=1000)]
+#: a second
+Gigabits = Annotated[float, Meta(ge=0, le=1e4)]
 Number = Annotated[float, Meta(ge=-1e18, le=1e18)]
 #: of one or the other
 Amount = Annotated[int, Meta(ge=0, le=2**60)] | Annotated[float, Meta(ge=0, le=1e18)]
-Work = tuple[int, int, int, int, str, str]  # see Job.work
+Work = tuple[int, int, int, int, str, str, float, str]  # see Job.work
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class Job:
     not native, see ABOUT. repeats: of a row whose runs were made elsewhere, how many there are; 0: as many as the
     protocol says. duplicate_of: of a row that is made once more, "pytorch#2", to see how far apart two rows of one
     system come out, the id of the first. servers, ps_mode: parameter servers on all nodes, and how they take pushes.
+    bandwidth: of the link of each emulated node, in Gb/s; 0 where nodes are what they are.
     """
 
     id: Label
@@ -70,6 +73,7 @@ class Job:
     duplicate_of: Label = ""
     servers: Count = 0
     ps_mode: Label = ""
+    bandwidth: Gigabits = 0.0
 
     @property
     def traits(self) -> Kind:
@@ -89,15 +93,24 @@ class Job:
 
     @property
     def size(self) -> str:
-        """`2n16d`: 2 nodes with 16 devices together; `1n2d+2s async`: with 2 parameter servers."""
-        return f"{self.nnodes}n{self.world_size}d" + (f"+{self.servers}s {self.ps_mode}" if self.servers else "")
+        """`2n16d`: 2 nodes with 16 devices together; `1n2d+2s async`: with 2 parameter servers; `2n2d at 0.1 Gb/s`."""
+        servers = f"+{self.servers}s {self.ps_mode}" if self.servers else ""
+        link = f" at {self.bandwidth:g} Gb/s" if self.bandwidth else ""
+        return f"{self.nnodes}n{self.world_size}d{servers}{link}"
+
+    @property
+    def compression(self) -> str:
+        """How ranks compress the gradients that they exchange, see dlperf.adapters.compression."""
+        return self.options.get("compression", "none")
 
     @property
     def work(self) -> Work:
         """What must be the same for two rates to be compared: nodes, devices on each, batch, parameter servers, their
-        mode, and whether it is read from files: by what loader is a framework's own matter."""
+        mode, how gradients are compressed, the nodes' links, and whether it is read from files: by what loader is a
+        framework's own matter."""
         read = "synthetic" if self.input == "synthetic" else "files"
-        return self.nnodes, self.nproc_per_node, self.batch_size, self.servers, self.ps_mode, read
+        ranks = self.nnodes, self.nproc_per_node, self.batch_size, self.servers, self.ps_mode
+        return *ranks, self.compression, self.bandwidth, read
 
 
 #: keys of Job.about: repository and commit of the script; its image; what its batch argument means; how its log is

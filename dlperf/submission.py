@@ -108,7 +108,7 @@ def _batch(
     return Batch(
         name=f"dlperf-{folder.name}",
         nnodes=nnodes,
-        nproc_per_node=max(job.nproc_per_node for job in jobs),
+        nproc_per_node=max(job.nproc_per_node + job.servers // job.nnodes for job in jobs),
         device=spec.device,
         minutes=int(limit),
         folder=folder,

@@ -81,7 +81,7 @@ LAYERS = (
 #: both sides: see the tests below
 WORKER_SIDE = ("adapters", "models")
 #: of the worker side, what the core may import
-SHARED = ("api", "cpu", "gpu", "probe", "profiling", "ranks", "trace", "variables")
+SHARED = ("api", "compression", "cpu", "gpu", "probe", "profiling", "ranks", "trace", "variables")
 
 
 def modules():
@@ -227,6 +227,7 @@ def test_an_adapter_imports_one_framework_and_the_contract(path):
             assert name.split(".")[2] in (
                 "api",
                 "base",
+                "compression",
                 "cpu",
                 "dali",
                 "horovod",

@@ -41,6 +41,8 @@ START = 7.0
 SKETCH = 1e-7
 #: how much longer it takes where several ranks make it: the mean of BERT-base's, of two
 TOGETHER = 2.4
+#: of the bits of all gradients, what compression leaves
+SENT = {"fp16": 0.5, "dgc": 0.002}
 #: bytes of a run: for each parameter (weight, gradient, optimizer, copies), for each value that a product or a
 #: convolution gives (it, what follows it, its gradient), and besides. Fitted to the hungriest of five frameworks,
 #: ResNet-50 at batch 8 and 16, BERT-base at 2 and 4; OneFlow's adapter.toml says how much more it takes
@@ -189,7 +191,16 @@ def run_seconds(job: Job, spec: Spec, here: Here) -> float | None:
     protocol = spec.protocol
     steps = max(protocol.warmup_steps, 1) + protocol.windows * protocol.steps_per_window
     threads = min(float(spec.threads), here.cores / job.nproc_per_node)
-    return _seconds(job.model, job.precision, job.device, steps * job.batch_size, threads, here)
+    seconds = _seconds(job.model, job.precision, job.device, steps * job.batch_size, threads, here)
+    return None if seconds is None else seconds + steps * _link_seconds(job)
+
+
+def _link_seconds(job: Job) -> float:
+    """Of a step, what a ring of the nodes takes where their links were shaped."""
+    if not job.bandwidth:
+        return 0.0
+    sent = 32 * _parameters(job.model) * SENT.get(job.compression, 1.0)
+    return 2 * (job.nnodes - 1) / job.nnodes * sent / (job.bandwidth * 1e9)
 
 
 def _seconds(model: str, precision: str, device: str, samples: int, threads: float, here: Here) -> float | None:
@@ -203,7 +214,7 @@ def _seconds(model: str, precision: str, device: str, samples: int, threads: flo
 def proofs_seconds(wanted: Sequence[Asked], spec: Spec, here: Here) -> float:
     """Of all of these, as dlperf.certify makes them: several at a time where it can."""
     alone = [one for one in wanted if one.ranks == 1]
-    threads = min(float(spec.threads * max(spec.nproc_per_node)), here.cores)
+    threads = min(float(asked.threads(spec)), here.cores)
     at_once = asked.at_once(alone, int(threads), here.available, [one.memory_bytes for one in spec.gpus])
     each = [_proof_seconds(one, threads / at_once, here) / at_once for one in alone]
     return sum(each) + sum(_proof_seconds(one, threads / one.ranks, here) for one in wanted if one.ranks > 1)

@@ -45,7 +45,7 @@ NEVER_RAN = frozenset(["environment", "machine"])
 #: what shells, mpirun and Slurm print where a folder is not there
 NOT_THERE = ("No such file", "cannot open", "can't open", "couldn't chdir")
 #: of a job's communication event, what a record keeps
-MEASURED = ("gradient_bytes", "all_reduce_bytes", "all_reduce_seconds")
+MEASURED = ("gradient_bytes", "all_reduce_bytes", "all_reduce_seconds", "link_gigabits")
 #: of its product event
 PRODUCT = (
     *("size", "seconds", "fp32_seconds", "large_size", "large_seconds", "large_fp32_seconds"),

@@ -86,7 +86,17 @@ def key(job: Job) -> Key:
 
 
 def _but_size(job: Job) -> Key:
-    return job.model, job.system, job.device, job.nnodes, job.nproc_per_node, job.servers, job.ps_mode, job.input
+    return (
+        job.model,
+        job.system,
+        job.device,
+        job.nnodes,
+        job.nproc_per_node,
+        job.servers,
+        job.ps_mode,
+        job.bandwidth,
+        job.input,
+    )
 
 
 def changes(a: Sessions, b: Sessions, share: float) -> Changes:

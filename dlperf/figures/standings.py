@@ -91,7 +91,8 @@ def _other_work(comparison: Comparison) -> Iterator[tuple[str, str]]:
     groups: dict[tuple[str, ...], dict[str, Record]] = {}
     for record in comparison.records:
         if record.done and record.job.traits.ranked:
-            group = (record.job.family, record.job.model, record.job.precision_asked, record.job.device)
+            job = record.job
+            group = (job.family, job.model, job.precision_asked, job.device, job.compression)
             groups.setdefault(group, {})[record.job.id] = record
     for (family, *_), records in groups.items():
         for key in judge.work_keys(family):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -30,7 +31,8 @@ class Summary:
 
     throughput in samples/s; peak memory in bytes; cpu_use in cores; first_step_seconds includes compilation.
     Of rows with several devices: skew as a share of the windows, gradient_bytes of a step, all_reduce_bandwidth in
-    bytes/s.
+    bytes/s, sent_bytes of a step, as the network of one node counts them, and link_gigabits a second that were found
+    where a bandwidth was asked for.
     Of rows on GPUs: joules_per_sample, of all of them.
     Of rows with a loader: its throughput alone in samples/s, and the share of the windows that steps waited for input.
     """
@@ -50,6 +52,8 @@ class Summary:
     loader_throughput: float | None = None
     input_wait: float | None = None
     joules_per_sample: float | None = None
+    sent_bytes: float | None = None
+    link_gigabits: float | None = None
 
 
 @once
@@ -87,7 +91,16 @@ def summarize(job: Job, mine: Sequence[Record]) -> Summary:
         loader_throughput=median(loaders) if loaders else None,
         input_wait=median(waits) if waits else None,
         joules_per_sample=median_of(map(joules_per_sample, done)),
+        sent_bytes=median_of(map(sent_bytes, several)),
+        link_gigabits=median_of(record.communication.get("link_gigabits") for record in several),
     )
+
+
+def sent_bytes(record: Record) -> float | None:
+    """Of a step, what the network of the node that sent most has counted."""
+    counted = [window.conditions.get("network_sent_bytes") for window in record.windows]
+    steps = sum(window.steps for window in record.windows)
+    return None if None in counted or not steps else math.fsum(filter(None, counted)) / steps
 
 
 def given_up(records: Sequence[Record]) -> bool:

@@ -33,6 +33,7 @@ def options(spec: Spec) -> dict[str, object]:
         "parallelism": "parameter-server" if spec.servers else None,
         "servers": spec.servers,
         "ps_mode": spec.ps_modes,
+        "bandwidth": [f"{one:g}" for one in spec.bandwidths],
         "hosts": spec.hosts,
         "launcher": spec.launcher,
         "launcher_arg": spec.launcher_arguments,

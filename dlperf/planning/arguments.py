@@ -97,6 +97,15 @@ class Arguments:
             return default or (1,)
         return numbers
 
+    def decimals(self, name: str, default: tuple[float, ...], least: float, most: float) -> tuple[float, ...]:
+        """Numbers, separated by commas."""
+        words = split(self.arguments[name])
+        numbers = tuple(number for word in words if (number := decimal(word)) and least <= number <= most)
+        if not numbers or len(numbers) < len(words):
+            self.wrong(name, self.arguments[name], f"numbers from {least:g} to {most:,g}, separated by commas")
+            return default
+        return numbers
+
     def pairs(self, name: str, allowed: str) -> dict[str, str]:
         """KEY=VALUE texts of a flag that may be given several times."""
         found: dict[str, str] = {}

@@ -15,6 +15,7 @@ from typing import Any
 
 from dlperf import launchers, machine, models
 from dlperf.adapters import cpu
+from dlperf.adapters.compression import KINDS
 from dlperf.catalog import checkout
 from dlperf.catalog.adapter import Adapter
 from dlperf.errors import UsageError, did_you_mean, either
@@ -116,7 +117,12 @@ class _Checker(Devices, Often, Places, Sizes):
 
     def cores(self, places: Mapping[str, Any]) -> int:
         node = self.node(places)
-        return node.threads if node else int(machine.usable_cores())
+        here = (
+            1
+            if launchers.find(places["launcher"]).elsewhere(max(places["nnodes"]), places["hosts"])
+            else max(places["nnodes"])
+        )
+        return node.threads if node else max(1, int(machine.usable_cores()) // here)
 
     def precisions(
         self,
@@ -250,7 +256,13 @@ class _Checker(Devices, Often, Places, Sizes):
             self.problem("output", folder, says)
 
     def settings(self) -> dict[str, str]:
-        return self.pairs("set", "OPTION=VALUE or FRAMEWORK.OPTION=VALUE")
+        found = self.pairs("set", "OPTION=VALUE or FRAMEWORK.OPTION=VALUE")
+        if self.arguments.get("gradient_compression"):
+            if "compression" in found:
+                says = "--set compression is given too. Leave out one of them."
+                self.problem("gradient_compression", self.arguments["gradient_compression"], says)
+            found["compression"] = ",".join(self.listed("gradient_compression", tuple(KINDS)))
+        return found
 
     def options(self, spec: Spec, adapters: Mapping[str, Adapter]) -> None:
         """A setting must fit at least one row; rows that it does not fit are skipped with the reason, see plan."""
@@ -260,6 +272,7 @@ class _Checker(Devices, Often, Places, Sizes):
 
     def _option(self, spec: Spec, adapters: Mapping[str, Adapter], key: str, value: str) -> None:
         framework, dot, option = key.rpartition(".")
+        flag = "gradient_compression" if key == "compression" and self.arguments.get("gradient_compression") else "set"
         if dot and framework not in spec.frameworks:
             self.wrong("set", framework, ", ".join(spec.frameworks), did_you_mean(framework, spec.frameworks))
             return
@@ -268,12 +281,14 @@ class _Checker(Devices, Often, Places, Sizes):
         available = {n: o for adapter in chosen for family in families for n, o in adapter.options_of(family).items()}
         if option not in available:
             names = ", ".join(sorted(available)) or "none, for these frameworks and models"
-            self.wrong("set", option, names, did_you_mean(option, available))
+            self.wrong(flag, option, names, did_you_mean(option, available))
             return
         fitting = [o for a in chosen for f in families for n, o in a.options_of(f).items() if n == option]
         if not any(one.accepts(value) for one in fitting):
             allowed = sorted({allowed for one in fitting for allowed in one.values})
-            self.wrong("set", f"{key}={value}", ", ".join(allowed), did_you_mean(value, allowed))
+            self.wrong(
+                flag, f"{key}={value}" if flag == "set" else value, ", ".join(allowed), did_you_mean(value, allowed)
+            )
 
     def inputs(self) -> tuple[str, ...]:
         if self.arguments["data"] == "synthetic":

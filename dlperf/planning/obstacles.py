@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from dlperf import models
 from dlperf.adapters import cpu, gpu
 from dlperf.catalog.adapter import Adapter
 from dlperf.catalog.environment import EnvironmentSpec, ImageSpec
 from dlperf.launchers.containers import ENGINES, NGC
 from dlperf.planning.spec import Spec
 from dlperf.precision import TABLE
+from dlperf.schema import Job
 
 
 def too_old(spec: Spec, adapter: Adapter, family: str, precision: str, options: Mapping[str, str]) -> str:
@@ -54,6 +56,20 @@ def _others(spec: Spec, adapter: Adapter, environment: str) -> list[str]:
     newest = made.capabilities[-1] if made and made.otherwise else ""
     newer = newest.replace("sm_", "compute_") in (gpu.runs(spec.gpus) or ())
     return found + ([made.otherwise] if made and newer else [])
+
+
+def uncompressed(row: Job, world: int, servers: int) -> str:
+    """Why the gradients of a row on so many ranks are not compressed as it was asked; empty if they are."""
+    kind = row.compression
+    if kind == "none":
+        return ""
+    if servers:
+        return f"compression={kind} is of gradients that ranks exchange; these go to parameter servers"
+    if world == 1:
+        return f"compression={kind} is of gradients that ranks exchange; one rank has none to exchange it with"
+    if kind == "dgc" and not hasattr(models.family(row.model).optimizer(1), "momentum"):
+        return f"deep gradient compression corrects the momentum of SGD; {row.model} is trained by Adam"
+    return ""
 
 
 def unbuilt(adapter: Adapter, environment: str, device: str) -> str:

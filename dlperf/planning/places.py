@@ -27,6 +27,8 @@ SWEPT = {"batch-size": MOST["batch_size"], "workers": MOST["workers"], "servers"
 #: of what a size has, what is counted
 LIMITED = ("nnodes", "nproc_per_node", "servers")
 PARALLELISM = ("data", "parameter-server")
+#: Gb/s of a link: below it nothing ends, beyond it is no memory
+SLOWEST, FASTEST = 0.001, 1000.0
 
 
 class Places(Arguments):
@@ -40,7 +42,8 @@ class Places(Arguments):
         sizes = tuple((nodes, ranks) for nodes, ranks, _, _ in sized)
         batches = tuple(batch for _, _, batch, _ in sized)
         of_sizes = tuple(servers for *_, servers in sized)
-        nnodes = tuple(dict.fromkeys(nodes for nodes, _ in sizes)) or self.counts("nnodes", (len(hosts) or 1,))
+        usual = len(hosts) or (2 if self.arguments.get("bandwidth") else 1)
+        nnodes = tuple(dict.fromkeys(nodes for nodes, _ in sizes)) or self.counts("nnodes", (usual,))
         nproc = tuple(dict.fromkeys(ranks for _, ranks in sizes)) or self.counts("nproc_per_node", (1,))
         if len(nnodes) * len(nproc) > ROWS:
             says = f"with --nproc-per-node they make {len(nnodes) * len(nproc):,} rows of each system. Name fewer."
@@ -58,6 +61,7 @@ class Places(Arguments):
             "servers": servers,
             "servers_of_sizes": of_sizes if any(of_sizes) else (),
             "ps_modes": ps_modes,
+            "bandwidths": self.bandwidths(launcher, max(nnodes)),
             "nnodes": nnodes,
             "nproc_per_node": nproc,
             "sizes": sizes,
@@ -93,6 +97,18 @@ class Places(Arguments):
                 self.problem("servers", count, f"they are not as many on each of {nodes} nodes. Choose a multiple.")
         modes = self.listed("ps_mode", tuple(PS_MODES)) if self.arguments.get("ps_mode") else ("sync",)
         return servers, modes
+
+    def bandwidths(self, launcher: Launcher, nnodes: int) -> tuple[float, ...]:
+        """Those of --bandwidth 0.1,1."""
+        if not self.arguments.get("bandwidth"):
+            return ()
+        if not launcher.emulates:
+            able = either([one.name for one in map(launchers.find, launchers.names()) if one.emulates])
+            says = f"{launcher.name} starts ranks on nodes whose links are what they are. Choose --launcher {able}."
+            self.problem("bandwidth", self.arguments["bandwidth"], says)
+        elif nnodes == 1:
+            self.problem("bandwidth", self.arguments["bandwidth"], "one node has no link. Ask for --nnodes 2.")
+        return self.decimals("bandwidth", (1.0,), SLOWEST, FASTEST)
 
     def sizes(self) -> tuple[Size, ...]:
         """Those of --size 1n1d,1n8d,2n16d-b64,1n2d+2s, as reports have them."""
@@ -208,7 +224,8 @@ class Places(Arguments):
     def launcher(self, nnodes: int, hosts: Sequence[Host]) -> Launcher:
         name = self.choice("launcher", ("auto", *launchers.names())) if self.arguments.get("launcher") else "auto"
         if name == "auto":
-            name = "mpi" if hosts else "slurm" if nnodes > 1 else "local"
+            shaped = bool(self.arguments.get("bandwidth"))
+            name = "mpi" if hosts else "emulated" if shaped else "slurm" if nnodes > 1 else "local"
             if name == "slurm" and not shutil.which("sbatch"):
                 step = "Name them with --hosts or --hostfile (Open MPI over ssh), or choose another --launcher."
                 self.problem("nnodes", nnodes, f"no host is named, and Slurm's sbatch is not on PATH. {step}")

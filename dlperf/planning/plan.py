@@ -66,7 +66,7 @@ def _duplicates(spec: Spec, jobs: Iterable[Job]) -> Iterator[Job]:
     for job in jobs:
         if not job.traits.proven:
             continue
-        table = (job.model, job.precision, job.nnodes, job.nproc_per_node, job.batch_size)
+        table = (job.model, job.precision, *job.work)
         more = max(spec.frameworks.count(job.adapter) - 1, int(seen[table] < spec.aa))
         seen[table] += 1
         for number in range(2, more + 2):
@@ -80,25 +80,29 @@ def _choices(settings: Mapping[str, str]) -> list[dict[str, str]]:
 
 
 class Place(NamedTuple):
-    """Nodes, ranks on each, batch size (0: that of all rows), parameter servers on all nodes, and their mode."""
+    """Nodes, ranks on each, batch size (0: that of all rows), parameter servers on all nodes, their mode, and Gb/s
+    between nodes."""
 
     nnodes: int
     nproc: int
     batch_size: int = 0
     servers: int = 0
     mode: str = ""
+    bandwidth: float = 0.0
 
 
 def _places(spec: Spec) -> Iterator[Place]:
     """Those of each row of a system."""
     for nnodes, nproc, batch_size, own in spec.grid:
-        for servers, mode in product((own,) if own else spec.servers or (0,), spec.ps_modes or ("",)):
-            yield Place(nnodes, nproc, batch_size, servers, mode)
+        links = spec.bandwidths if spec.bandwidths and nnodes > 1 else (0.0,)
+        servers = (own,) if own else spec.servers or (0,)
+        for count, mode, bandwidth in product(servers, spec.ps_modes or ("",), links):
+            yield Place(nnodes, nproc, batch_size, count, mode, bandwidth)
 
 
 def _placed(spec: Spec, adapter: Adapter, row: Job, place: Place) -> Job | Skip:
     """A row on so many nodes and ranks."""
-    nnodes, nproc, own, servers, mode = place
+    nnodes, nproc, own, servers, mode, bandwidth = place
     world = nnodes * nproc
     batch_size = spec.global_batch_size // world if spec.global_batch_size else own or row.batch_size
     support: Distributed | Servers = adapter.distributed_on(spec.device)
@@ -106,7 +110,7 @@ def _placed(spec: Spec, adapter: Adapter, row: Job, place: Place) -> Job | Skip:
         return _made(spec, adapter, row, nnodes, nproc, own)
     ours = row.traits.worker and launchers.find(spec.launcher).in_environment
     lacks = adapter.lacks_launcher(spec.launcher, row.options) if ours else ""
-    if lacks:
+    if lacks := lacks or obstacles.uncompressed(row, world, servers):
         return _skip(row, "option", lacks, nnodes, nproc)
     if servers:
         support = adapter.servers_of(row.family, spec.device, mode)
@@ -120,6 +124,7 @@ def _placed(spec: Spec, adapter: Adapter, row: Job, place: Place) -> Job | Skip:
         nproc_per_node=nproc,
         servers=servers,
         ps_mode=mode,
+        bandwidth=bandwidth,
         launcher=spec.launcher if row.traits.worker else "local",  # a script starts its own ranks
         untested=row.untested or ((world > 1 or servers > 0) and support.status == "untested"),
     )
@@ -290,16 +295,17 @@ def _batch(spec: Spec, batch_size: int) -> int | str:
 
 def _id(model: str, precision: str, system: str, batch_size: int | str, place: Place | None = None) -> str:
     """ "bert_base-fp32-pytorch-b4", "bert_base-fp32-pytorch-2n8d-b4", "word2vec-fp32-mxnet-1n2d+2s-async-b100"."""
-    nnodes, nproc, _, servers, mode = place or Place(1, 1)
+    nnodes, nproc, _, servers, mode, bandwidth = place or Place(1, 1)
     size = f"-{nnodes}n{nproc}d" if nnodes * nproc > 1 or servers else ""
     size += f"+{servers}s-{mode}" if servers else ""
+    size += f"-{bandwidth:g}gbit" if bandwidth else ""
     return file_name(f"{model}-{precision}-{system}{size}-b{batch_size}")
 
 
 def id_of(job: Job, spec: Spec) -> str:
     """The id that the plan gives a row."""
     system, _, again = job.system.rpartition("#") if job.duplicate_of else (job.system, "", "")
-    place = Place(job.nnodes, job.nproc_per_node, 0, job.servers, job.ps_mode)
+    place = Place(job.nnodes, job.nproc_per_node, 0, job.servers, job.ps_mode, job.bandwidth)
     made = _id(job.model, job.precision, system, _batch(spec, job.batch_size), place)
     return made + (f"-again{again}" if again else "")
 

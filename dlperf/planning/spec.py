@@ -68,7 +68,7 @@ class Spec:
     batches: of each of sizes its batch size, 0 for the one of all rows; empty where none has its own. servers:
     numbers of parameter servers, each a row; empty where each rank has all parameters. servers_of_sizes: of each of
     sizes its own number of them, 0 for those of all rows; empty where none has its own. ps_modes: of them, see
-    dlperf.adapters.api.
+    dlperf.adapters.api. bandwidths: of emulated nodes' links, in Gb/s, each a row; empty where nodes are what they are.
     """
 
     models: tuple[str, ...]
@@ -114,6 +114,7 @@ class Spec:
     servers: tuple[int, ...] = ()
     servers_of_sizes: tuple[int, ...] = ()
     ps_modes: tuple[str, ...] = ()
+    bandwidths: tuple[float, ...] = ()
 
     @property
     def grid(self) -> tuple[tuple[int, int, int, int], ...]:

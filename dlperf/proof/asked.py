@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dlperf import models
+from dlperf import launchers, models
 from dlperf.models.parameters import count
 from dlperf.planning.plan import file_name
+from dlperf.planning.spec import Spec
 from dlperf.proof.bars import BARS
 from dlperf.proof.judge import work_options
-from dlperf.schema import Job
+from dlperf.schema import Job, Trajectory
 
 #: of every trajectory; the seed is that of the weights and the batches
 STEPS, BATCH_SIZE, SEED = 10, 4, 1
@@ -56,6 +57,12 @@ class Asked:
         return steps(self.model)
 
     @property
+    def options(self) -> Mapping[str, str]:
+        """Those of the run: one rank exchanges no gradients that could be compressed."""
+        options = self.job.options
+        return {**options, "compression": "none"} if self.ranks == 1 and "compression" in options else options
+
+    @property
     def run(self) -> Job:
         """The job that makes it, on synthetic input. Ranks are placed as in the row: on one node if it has several
         there, else on several nodes."""
@@ -64,18 +71,20 @@ class Asked:
             self.job,
             model=self.model,
             precision=self.precision,
+            options=self.options,
             batch_size=batch_size(self.model) // self.ranks,
             data_dir=None,
             nnodes=nnodes,
             nproc_per_node=self.ranks // nnodes,
             launcher=self.job.launcher if self.ranks > 1 else "local",
             servers=self.servers,
+            bandwidth=0.0,  # what is computed does not depend on it
         )
 
     @property
     def pool(self) -> tuple[object, ...]:
         """What must be the same for two trajectories to be compared."""
-        work = tuple(sorted(work_options(self.job).items()))
+        work = tuple(sorted(work_options(self.run).items()))
         return self.model, self.precision, self.job.device, work, self.ranks, self.servers, self.job.ps_mode
 
 
@@ -116,6 +125,12 @@ def own_statistics(model: str) -> bool:
     return bool(models.family(model).normalised(models.config(model)))
 
 
+def compressed(of: Job | Trajectory) -> str:
+    """How ranks compress the gradients that they exchange; empty if they do not."""
+    kind = of.options.get("compression", "none")
+    return "" if kind == "none" else kind
+
+
 def steps(model: str) -> int:
     """Of a trajectory: STEPS, but of a network that takes rounding further than float32 can be held to."""
     return int(getattr(models.family(model), "STEPS_OF_PROOF", {}).get(model, STEPS))
@@ -133,6 +148,12 @@ def memory(one: Asked) -> int:
     values = PER_PARAMETER * count(family.parameters(config))
     values += PER_VALUE * batch_size(one.model) * family.activations(config)
     return BESIDES + values // (1 if one.precision == "fp64" else 2)
+
+
+def threads(spec: Spec) -> int:
+    """That proofs have together: those of all ranks of this machine."""
+    nodes = max(spec.nnodes) if launchers.find(spec.launcher).emulates else 1
+    return spec.threads * nodes * max(spec.nproc_per_node)
 
 
 def at_once(alone: Sequence[Asked], threads: int, available: int, cards: Sequence[int | None] = ()) -> int:

@@ -17,7 +17,7 @@ from dlperf.envs.environment import Environment
 from dlperf.errors import RunError
 from dlperf.planning.spec import Spec
 from dlperf.proof import judge, low
-from dlperf.proof.asked import SEED, Asked, at_once, needed, own_statistics, trajectories
+from dlperf.proof.asked import SEED, Asked, at_once, compressed, needed, own_statistics, threads, trajectories
 from dlperf.proof.bars import BARS
 from dlperf.proof.certificates import CERTIFICATE, FROM_WORKER, blank, digest, keep, place, read, update, whole
 from dlperf.proof.judge import Evidence
@@ -45,7 +45,7 @@ class Certifier:
     busy: Callable[[Callable[[], str]], None] = lambda what: None
 
     def __post_init__(self) -> None:
-        self._threads = self.spec.threads * max(self.spec.nproc_per_node)
+        self._threads = threads(self.spec)
         self._stopped, self._turn = threading.Event(), threading.Lock()
         self._at_work: dict[str, tuple[Asked, float]] = {}
         self._wanted = self._waiting = 0
@@ -241,9 +241,10 @@ class Certifier:
 
 
 def _alone(one: Asked, evidence: Mapping[str, Evidence]) -> Evidence | None:
-    """What one rank computes with the batch of several: the same, unless each normalises over its own part."""
+    """What one rank computes with the batch of several: the same, unless each normalises over its own part, or hands
+    over a part of its gradients."""
     found = evidence.get(replace(one, ranks=1).name)
-    if found is None or own_statistics(one.model):
+    if found is None or own_statistics(one.model) or compressed(one.job):
         return None
     return replace(found, trajectory=replace(found.trajectory, system=f"{one.job.system}, 1 rank"))
 

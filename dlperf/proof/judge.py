@@ -47,7 +47,10 @@ REFERENCE = "reference"
 NOT_ASKED = "unproven"
 SORTS = ("logits", "gradient", "change", "statistic")
 #: keys of Trainer.effective that say of every model what work was done
-COMMON_WORK = ("precision", "compute_dtype", "loss_scale", "data")
+COMMON_WORK = ("precision", "compute_dtype", "loss_scale", "data", "compression")
+
+#: an option and its value that change nothing, see dlperf.adapters.compression
+UNCOMPRESSED = ("compression", "none")
 
 
 def work_keys(family: str) -> tuple[str, ...]:
@@ -56,8 +59,9 @@ def work_keys(family: str) -> tuple[str, ...]:
 
 
 def work_options(of: Job | Trajectory) -> dict[str, str]:
-    """Of its options those that change the work."""
-    return {key: value for key, value in of.options.items() if key in work_keys(of.family)}
+    """Of its options those that change the work. No compression of gradients is what it is for systems without."""
+    keys = work_keys(of.family)
+    return {key: value for key, value in of.options.items() if key in keys and (key, value) != UNCOMPRESSED}
 
 
 @dataclass(frozen=True)

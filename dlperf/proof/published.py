@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from dlperf.proof.asked import of_ranks, own_statistics
+from dlperf.proof.asked import compressed, of_ranks, own_statistics
 from dlperf.proof.certificates import SKETCHES, place
 from dlperf.proof.judge import REFERENCE, Evidence, work_options
 from dlperf.proof.low import SLACK
@@ -63,8 +63,12 @@ def publish_moved(certificate: Certificate) -> None:
 
 
 def _published_name(trajectory: Trajectory) -> str:
-    """Of its file. Several ranks compute what one does, but for a model that normalises over each rank's own batch."""
-    return trajectory.model + (of_ranks("_{}ranks", trajectory.ranks) if own_statistics(trajectory.model) else "")
+    """Of its file. Several ranks compute what one does, but for a model that normalises over each rank's own batch, and
+    where they compress gradients: "resnet50_check_2ranks_dgc"."""
+    kind = compressed(trajectory) if trajectory.ranks > 1 else ""
+    apart = kind or own_statistics(trajectory.model)
+    ranks = of_ranks("_{}ranks", trajectory.ranks) if apart else ""
+    return trajectory.model + ranks + (f"_{kind}" if kind else "")
 
 
 def published(name: str) -> Trajectory:

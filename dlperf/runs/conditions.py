@@ -7,6 +7,7 @@ cpu_steal_share          likewise, what other guests of a virtual machine's host
 cpu_mhz                  clock of a CPU after the window, the highest
 cpu_throttles            times that a CPU was slowed for its temperature
 cpu_quota_seconds        that a control group's limit held processes back, over its threads
+network_sent_bytes       of the node that sent most, by the interface at which other ranks reach it
 gpu_mhz_min, gpu_mhz_median, gpu_memory_mhz_median   clocks
 gpu_watts_mean           power of a card
 gpu_joules               energy of all cards together
@@ -52,6 +53,7 @@ GAP = 0.5
 TOGETHER: Mapping[str, Callable[[list[float]], float]] = {
     "cpu_throttles": math.fsum,
     "cpu_quota_seconds": math.fsum,
+    "network_sent_bytes": math.fsum,
     "gpu_mhz_min": min,
     "gpu_mhz_median": median,
     "gpu_memory_mhz_median": median,
@@ -63,7 +65,7 @@ TOGETHER: Mapping[str, Callable[[list[float]], float]] = {
     "gpu_ecc_errors": sum,
 }
 #: of a host, as its ranks read it around a window
-READINGS = ("cpus", "busy_seconds", "steal_seconds", "throttles", "quota_seconds", "mhz")
+READINGS = ("cpus", "busy_seconds", "steal_seconds", "throttles", "quota_seconds", "mhz", "sent_bytes")
 Card = Mapping[str, float]
 #: when, in seconds since 1970, and the readings of each card
 Sample = tuple[float, Sequence[Card]]
@@ -177,6 +179,8 @@ def _of_host(ranks: Sequence[Window]) -> dict[str, float]:
     told = [window.conditions for window in ranks]
     most = {name: max(one[name] for one in told if name in one) for name in _names(told) if name in READINGS}
     found = {f"cpu_{name}": most[name] for name in ("mhz", "throttles", "quota_seconds") if name in most}
+    if "sent_bytes" in most:
+        found["network_sent_bytes"] = most["sent_bytes"]
     whole = most.get("cpus", 0.0) * max(window.seconds for window in ranks)
     counted = {"busy_seconds", "steal_seconds"} <= most.keys()
     if whole and counted and all(window.cpu_seconds is not None for window in ranks):

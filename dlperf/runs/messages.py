@@ -11,7 +11,7 @@ from typing import IO, Annotated, Any, Literal, Protocol, TypedDict
 import msgspec
 from msgspec import Meta
 
-from dlperf.schema import Count, Number, Seconds, Some
+from dlperf.schema import Count, Gigabits, Number, Seconds, Some
 from dlperf.stored import TOGETHER, whole
 
 #: since 1970
@@ -97,6 +97,7 @@ class Communication(Event, total=False):
     gradient_bytes: Count
     all_reduce_bytes: Count
     all_reduce_seconds: Seconds
+    link_gigabits: Gigabits
 
 
 class _Window(Event):

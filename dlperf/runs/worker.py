@@ -32,6 +32,7 @@ def launch(job: Job, environment: Environment, spec: Spec, name: str, title: str
         emulated=environment.emulated,
         step=spec.allocation not in ("", "run"),
         servers=job.servers,
+        bandwidth=job.bandwidth,
     )
 
 

@@ -79,6 +79,16 @@ def test_nodes_and_ranks_are_rows_on_both_hosts(testbed, engine, tmp_path):
     assert "srun" in found[2, 2].command or "mpirun" in found[2, 2].command
 
 
+def test_servers_are_beside_workers_on_both_hosts(testbed, engine, tmp_path):
+    words = ["--parallelism", "parameter-server", "--servers", 2, "--workers", 4, "--ps-mode", "async"]
+    code, printed = compare(testbed, tmp_path, *FAKE, *engine, "--nnodes", 2, *words)
+    assert code == 0, printed
+    (record,) = records(tmp_path)
+    assert record.failure is None
+    assert record.hosts == ("node1", "node1", "node2", "node2")
+    assert [one["host"] for one in record.servers] == ["node1", "node2"]
+
+
 # --- faults ---------------------------------------------------------------------------------------------------------
 
 

@@ -42,6 +42,7 @@ def spec(arguments):
         "--size 1n1d-b8,1n2d",
         "-f fake -m bert --parallelism parameter-server --servers 1,2 --workers 2,4 --ps-mode sync,async",
         "-f fake -m bert --parallelism parameter-server --servers 2 --sweep servers=1,4 --sweep batch-size=3,5",
+        "-f pytorch -m resnet_tiny --gradient-compression none,dgc --nproc-per-node 2",
         "--protocol dlperf --device cuda -b max",
         "--protocol dlperf --device cuda --warmup-steps 20 --windows 4",
         "--protocol dlperf --device cuda --steps-per-window 7 -r 3 --aa 2 --seed 0",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dlperf import compare
+from dlperf import compare, launchers
 from dlperf.adapters import gpu
 from dlperf.catalog import reader
 from dlperf.data import photos as photos_
@@ -107,7 +107,7 @@ def test_servers_are_swept_as_workers_are():
         (["--parallelism", "servers"], "allowed: data, parameter-server"),
         (["--parallelism", "parameter-server", "--servers", "0"], "whole numbers from 1 to 4,096"),
         (["--parallelism", "parameter-server", "--ps-mode", "asynch"], "Did you mean 'async'?"),
-        (["--parallelism", "parameter-server", "--launcher", "slurm"], "slurm: it starts no parameter servers yet"),
+        (["--parallelism", "parameter-server", "--launcher", "horovod"], "horovod: it starts no parameter servers yet"),
         (["--workers", "2", "--nproc-per-node", "2"], "--workers is given too. Leave out one of them"),
         (["--workers", "3", "--nnodes", "2", "--launcher", "slurm"], "--workers 3: they are not as many on each of 2"),
     ],
@@ -128,6 +128,80 @@ def test_each_number_of_servers_and_mode_is_a_row_proven_with_one_server():
     proofs = {job.ps_mode: asked.trajectories(job) for job in made.jobs[2:]}
     assert [(one.ranks, one.run.servers) for one in proofs["sync"]] == [(1, 1), (1, 1), (2, 2)]
     assert [(one.ranks, one.run.servers) for one in proofs["async"]] == [(1, 1), (1, 1)]
+
+
+@pytest.fixture
+def emulation(monkeypatch):
+    """Its programs and rights are there, wherever this runs."""
+    monkeypatch.setattr(launchers.find("emulated"), "missing", lambda: "")
+
+
+@pytest.mark.usefixtures("emulation")
+def test_each_bandwidth_and_compression_is_a_row_whose_proof_does_not_wait_for_the_link():
+    words = "-f pytorch,jax -m resnet_tiny --bandwidth 0.1,1 --gradient-compression none,fp16,dgc -b 2"
+    made = planned(*words.split())
+    rows = [(job.system, job.size, job.launcher) for job in made.jobs]
+    assert rows[:4] == [
+        ("pytorch", "2n2d at 0.1 Gb/s", "emulated"),
+        ("pytorch", "2n2d at 1 Gb/s", "emulated"),
+        ("pytorch+fp16-gradients", "2n2d at 0.1 Gb/s", "emulated"),
+        ("pytorch+fp16-gradients", "2n2d at 1 Gb/s", "emulated"),
+    ]
+    assert [system for system, *_ in rows[4:]] == [*["pytorch+dgc"] * 2, *["jax"] * 2, *["jax+dgc"] * 2]
+    assert len({job.id for job in made.jobs}) == len(made.jobs)
+    assert len({job.work for job in made.jobs}) == 6
+    (skip,) = made.skips
+    assert skip.why == "option compression takes none or dgc, not fp16"
+    (alone, own, together) = asked.trajectories(made.jobs[-1])
+    assert [one.run.options["compression"] for one in (alone, own, together)] == ["none", "none", "dgc"]
+    assert (together.ranks, together.run.bandwidth, together.run.launcher) == (2, 0.0, "emulated")
+    assert asked.trajectories(made.jobs[-1]) != asked.trajectories(made.jobs[-2])
+    assert [one.name for one in asked.trajectories(made.jobs[-1])] == [
+        one.name for one in asked.trajectories(made.jobs[-2])
+    ]
+    assert parse("--bandwidth", "1").threads == max(1, parse().threads // 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("-f pytorch -m resnet_tiny --gradient-compression dgc", "one rank has none to exchange it with"),
+        (
+            "-f pytorch -m bert_tiny --gradient-compression dgc --workers 2",
+            "corrects the momentum of SGD; bert_tiny is",
+        ),
+        (
+            "-f pytorch -m vgg_cifar_tiny --gradient-compression fp16 --parallelism parameter-server",
+            "these go to parameter servers",
+        ),
+        ("-f mxnet,pytorch -m resnet_tiny --gradient-compression dgc --workers 2", "has no option compression"),
+    ],
+)
+def test_gradients_that_are_not_compressed_say_why(words, why):
+    (skip,) = planned(*words.split()).skips
+    assert why in skip.why
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--bandwidth", "0"], "'0' is not usable; allowed: numbers from 0.001 to 1,000, separated by commas"),
+        (["--bandwidth", "1,fast"], "'1,fast' is not usable"),
+        (["--bandwidth", "1", "--nnodes", "1"], "one node has no link. Ask for --nnodes 2"),
+        (["--bandwidth", "1", "--launcher", "local", "--nnodes", "1"], "Choose --launcher emulated"),
+        (["--gradient-compression", "dcg"], "Did you mean 'dgc'?"),
+        (
+            ["--gradient-compression", "dgc", "--set", "compression=none"],
+            "--set compression is given too. Leave out one of them",
+        ),
+        (["-f", "fake", "--gradient-compression", "dgc"], "--gradient-compression: 'compression' is not usable"),
+        (["-f", "jax", "--gradient-compression", "fp16"], "--gradient-compression: 'fp16' is not usable"),
+    ],
+)
+@pytest.mark.usefixtures("emulation")
+def test_a_link_or_a_compression_that_cannot_be_is_one_message(words, said):
+    (found,) = problems("-m", "resnet_tiny", *words)
+    assert said in found
 
 
 def test_all_frameworks_by_default_but_not_the_fake_one():
@@ -460,7 +534,7 @@ def test_threads_are_shared_by_the_ranks_of_a_node_the_same_in_all_rows(monkeypa
         (["--launcher", "slrum"], ["--launcher", "Did you mean 'slurm'?"]),
         (
             ["--launcher", "local", "--nnodes", "2"],
-            ["--launcher local:", "For 2 nodes choose torchrun, mpi, horovod, slurm or kub"],
+            ["--launcher local:", "For 2 nodes choose torchrun, mpi, horovod, slurm, kub"],
         ),
         (
             ["--launcher", "mpi", "--nnodes", "2"],
