@@ -146,6 +146,7 @@ def _charts(report: Report) -> Iterator[Chart | LineChart]:
     for section in report.sections:
         yield from [section.chart] if section.chart else []
         yield from section.scaling.charts if section.scaling else ()
+        yield from [section.links.chart] if section.links and section.links.chart else []
 
 
 def render_proof(comparison: Comparison) -> dict[str, str]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 import re
 import textwrap
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 from dlperf.errors import clean
@@ -226,7 +228,10 @@ def _whisker(axes: Any, row: float, bar: Bar, right: float) -> float:
 
 def _draw_lines(axes: Any, chart: LineChart) -> None:
     points = [point for line in chart.lines for point in line.points]
-    devices = sorted({point.devices for point in points})
+    devices = sorted({point.at for point in points})
+    if chart.links:
+        _draw_links(axes, chart, devices)
+        return
     ideal = [1.0 if chart.percent else float(n) for n in (1, devices[-1])]
     axes.plot((1, devices[-1]), ideal, color=QUIET, linewidth=1, linestyle=(0, (5, 4)), zorder=1)
     top = 1.08 * max(*ideal, *(point.value for point in points))
@@ -242,15 +247,55 @@ def _draw_lines(axes: Any, chart: LineChart) -> None:
     _name_lines(axes, ends)
 
 
+def _draw_links(axes: Any, chart: LineChart, links: list[float]) -> None:
+    """Rates over bandwidths. Lines of gradients that are compressed are dotted."""
+    from matplotlib.ticker import NullFormatter, NullLocator
+
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    top = math.inf
+    for number, line in enumerate(chart.lines):
+        hue = colour(line.system)
+        for point in line.points:
+            if point.low is not None:
+                _bar(axes, point, hue, top)
+        dashes = (0, (4, 2)) if line.dashed else "-"
+        _plot(
+            axes, list(line.points), color=hue, marker=MARKERS[number % len(MARKERS)], markersize=5.5, linestyle=dashes
+        )
+    axes.set_xticks(links, [f"{link:g}" for link in links])
+    axes.xaxis.set_minor_locator(NullLocator())
+    values = [point.value for line in chart.lines for point in line.points]
+    low, high = 0.8 * min(values), 1.25 * max(values)
+    axes.set_ylim(low, high)
+    ticks = [value for value in _round_values(low, high) if low <= value <= high]
+    axes.set_yticks(ticks, [f"{value:g}" for value in ticks])
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel("bandwidth of each node's link (Gb/s)")
+    axes.set_ylabel(f"{chart.unit}, {chart.axis or 'median and 95 % interval'}")
+    axes.grid(axis="y", color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    _title(axes, chart.about)
+    axes.spines[["top", "right"]].set_visible(False)
+    _name_lines(axes, [(line.label, colour(line.system), line.points[-1]) for line in chart.lines])
+
+
+def _round_values(low: float, high: float) -> Iterator[float]:
+    """1, 2 and 5 of each power of ten between two values."""
+    for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1):
+        yield from (digit * 10.0**power for digit in (1, 2, 5))
+
+
 def _name_lines(axes: Any, ends: list[tuple[str, str, Point]]) -> None:
     """Each beside its last point, or as near as others leave it. ends: what is to be written, its colour, the point."""
-    low, high = axes.get_ylim()
+    on, off = (math.log10, lambda place: 10.0**place) if axes.get_yscale() == "log" else (float, float)
+    low, high = map(on, axes.get_ylim())
     right, step, at = axes.get_xlim()[1], (high - low) * APART, low
     for name, hue, point in sorted(ends, key=lambda end: end[2].value):
-        at = max(at, point.value)
-        end = (point.devices, point.value)
+        at = max(at, on(point.value))
+        end = (point.at, point.value)
         leader = {"arrowstyle": "-", "color": hue, "linewidth": 0.7, "shrinkA": 0, "shrinkB": 3}
-        axes.annotate(name, end, (right, at), va="center", annotation_clip=False, arrowprops=leader)
+        axes.annotate(name, end, (right, off(at)), va="center", annotation_clip=False, arrowprops=leader)
         at += step
 
 
@@ -269,22 +314,22 @@ def _draw_line(axes: Any, line: Line, colour: str, marker: str, top: float) -> N
 
 
 def _plot(axes: Any, points: list[Point], **style: Any) -> None:
-    axes.plot([point.devices for point in points], [point.value for point in points], **style)
+    axes.plot([point.at for point in points], [point.value for point in points], **style)
 
 
 def _bar(axes: Any, point: Point, colour: str, top: float) -> None:
     """An interval, with an arrow where the axis ends before it."""
     ends = [point.low, point.high]
-    axes.plot([point.devices] * 2, ends, color=colour, marker="_", markersize=7, linewidth=1, alpha=0.8)
+    axes.plot([point.at] * 2, ends, color=colour, marker="_", markersize=7, linewidth=1, alpha=0.8)
     if _beyond(point, top):
-        axes.plot([point.devices], [top], color=colour, marker="^", markersize=5, clip_on=False)
+        axes.plot([point.at], [top], color=colour, marker="^", markersize=5, clip_on=False)
 
 
 def _beyond(point: Point, top: float) -> bool:
     return point.high is not None and point.high > top
 
 
-def _frame_lines(axes: Any, chart: LineChart, devices: list[int], top: float) -> None:
+def _frame_lines(axes: Any, chart: LineChart, devices: list[float], top: float) -> None:
     from matplotlib.ticker import PercentFormatter
 
     axes.set_xticks(devices)

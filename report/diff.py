@@ -137,6 +137,7 @@ def _data(one: Matched, share: float) -> dict[str, Any]:
         "nproc_per_node": job.nproc_per_node,
         "servers": job.servers,
         "ps_mode": job.ps_mode,
+        "bandwidth": job.bandwidth,
         "batch_size": job.batch_size,
         "input": job.input,
         "a_samples_per_second": one.rates[0],

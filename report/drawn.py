@@ -156,10 +156,10 @@ def _points(mine: dict[int, Figure]) -> Iterable[Point]:
 def speedups(lines: Sequence[Line]) -> Table | None:
     if not lines:
         return None
-    sizes = sorted({point.devices for line in lines for point in line.points})
+    sizes = sorted({point.at for line in lines for point in line.points})
     rows = []
     for line in lines:
-        values = {point.devices: point.text for point in line.points}
+        values = {point.at: point.text for point in line.points}
         rows.append(Row((line.label, *(values.get(size, text.NONE) for size in sizes))))
     columns = (Column("system", whole=True), *(Column(text.count(size, "device"), numeric=True) for size in sizes))
     return Table(columns, tuple(rows))

@@ -69,6 +69,12 @@ MEANINGS = {
     "server_dtype": "In what parameter servers keep the parameters.",
     "overlap": "What of the next step goes on during a step, with parameter servers.",
     "communication": "What averages gradients over the ranks, and by which transport.",
+    "compression": "What of its gradients a rank hands to the others.",
+}
+#: Job.compression in a size
+COMPRESSED = {
+    "fp16": "gradients in float16",
+    "dgc": "deep gradient compression",
 }
 
 DEVICES = {"cpu": "CPU", "cuda": "CUDA"}
@@ -164,6 +170,8 @@ def size(job: Job) -> str:
     """`1 node, 2 devices, 2 parameter servers (async), batch 16 per device`."""
     places = f"{count(job.nnodes, 'node')}, {count(job.world_size, 'device')}"
     places += f", {servers(job)}" if job.servers else ""
+    places += f", links of {job.bandwidth:g} Gb/s" if job.bandwidth else ""
+    places += f", {COMPRESSED[job.compression]}" if job.compression in COMPRESSED else ""
     return f"{places}, batch {job.batch_size} per device"
 
 

@@ -86,6 +86,7 @@ def _heads(jobs: Sequence[Job]) -> Iterator[tuple[str, Mapping[str, str]]]:
     found = {
         "devices": {job.id: job.size for job in jobs},
         "batch per device": {job.id: f"{job.batch_size:,}" for job in jobs},
+        "gradients": {job.id: job.compression for job in jobs},
         "input": {job.id: job.work[-1] for job in jobs},
     }
     for title, cells in found.items():

@@ -44,8 +44,10 @@ class _Series:
 def scaling(
     summaries: Sequence[Summary], file: str, title: str, devices: Sequence[int], obstacles: Mapping[str, str]
 ) -> Scaling | None:
-    """None where no row has several devices. file: where charts go, less their kind; devices: to be predicted."""
-    if not any(summary.job.world_size > 1 for summary in summaries):
+    """None where no row has several devices, or where all have them and differ in their links. file: where charts go,
+    less their kind; devices: to be predicted."""
+    sizes = {summary.job.world_size for summary in summaries}
+    if sizes <= {1} or (1 not in sizes and any(summary.job.bandwidth for summary in summaries)):
         return None
     rows = speedup.speedups(summaries)
     series = list(_series(rows, devices))
@@ -75,7 +77,7 @@ def _series(rows: Sequence[Speedup], devices: Sequence[int]) -> Iterator[_Series
 def _line_of(row: Speedup) -> tuple[str, ...]:
     job = row.summary.job
     batch = f"global batch {job.global_batch_size}" if row.kind == "strong" else f"batch {job.batch_size}"
-    return names.system(job), batch, job.input
+    return names.system(job), batch, job.input, f"{job.bandwidth:g} Gb/s" if job.bandwidth else ""
 
 
 def _places(rows: Sequence[Speedup]) -> dict[tuple[str, str], list[Speedup]]:
@@ -149,9 +151,9 @@ def _charts(lines: Sequence[tuple[str, _Series]], file: str, title: str) -> tupl
 def finding(what: str, lines: Sequence[Line]) -> str:
     """What was measured on most devices: the lowest and the highest."""
     ends = [(line.label, point) for line in lines for point in line.points if not point.predicted]
-    most = max(point.devices for _, point in ends)
+    most = max(point.at for _, point in ends)
     found = sorted(
-        (point.value, f"{point.text.partition(' (')[0]} ({label})") for label, point in ends if point.devices == most
+        (point.value, f"{point.text.partition(' (')[0]} ({label})") for label, point in ends if point.at == most
     )
     shown = dict.fromkeys((found[0][1], found[-1][1]))
     return f"{what} on {text.count(most, 'device')}: {' to '.join(shown)}"
@@ -180,9 +182,7 @@ def _shown(value: Estimate, percent: bool) -> str:
 
 
 def alt(what: str, lines: Iterable[Line]) -> str:
-    found = (
-        f"{line.label} " + ", ".join(f"{point.text} at {point.devices}" for point in line.points) for line in lines
-    )
+    found = (f"{line.label} " + ", ".join(f"{point.text} at {point.at}" for point in line.points) for line in lines)
     return f"{what}, by devices: {'; '.join(found)}"
 
 

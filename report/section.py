@@ -11,6 +11,7 @@ from dlperf.figures import standings as standings_
 from dlperf.figures.standings import Standing
 from dlperf.figures.summaries import Summary
 from dlperf.report import bars, effective, finding, inputs, names, overview, power, servers, speeds, stages, text
+from dlperf.report.links import links
 from dlperf.report.others import others
 from dlperf.report.pivot import pivot
 from dlperf.report.scaling import scaling
@@ -52,6 +53,7 @@ def section(
         chart=bars.chart(names.section(first), names.anchor(first), standings, shown, skips),
         why=_why(standings),
         scaling=scaling(every, f"charts/{names.anchor(first)}", names.section(first), devices, obstacles),
+        links=links(every, f"charts/{names.anchor(first)}", names.section(first), obstacles),
         input=inputs.table(summaries),
         input_about=inputs.about(summaries),
         stages=stages.table(summaries),

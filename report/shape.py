@@ -111,9 +111,9 @@ class Why:
 
 @dataclass(frozen=True)
 class Point:
-    """One point of a line, at a number of devices. predicted: never measured."""
+    """One point of a line, at a number of devices, or Gb/s of a link. predicted: never measured."""
 
-    devices: int
+    at: float
     value: float
     low: float | None
     high: float | None
@@ -123,17 +123,19 @@ class Point:
 
 @dataclass(frozen=True)
 class Line:
-    """system: lines of the same one share a colour."""
+    """system: lines of the same one share a colour. dashed: of gradients that are compressed."""
 
     system: str
     label: str
     points: tuple[Point, ...]
+    dashed: bool = False
 
 
 @dataclass(frozen=True)
 class LineChart:
     """Values over the number of devices. percent: values are shares, ideally 1; else ideally the number of devices.
-    title: what it shows, as a finding. about: of what. axis: as a Chart's."""
+    title: what it shows, as a finding. about: of what. axis: as a Chart's. links: whether they are rates over the
+    bandwidth of links instead, both in logarithms."""
 
     file: str
     title: str
@@ -143,6 +145,7 @@ class LineChart:
     lines: tuple[Line, ...]
     percent: bool
     axis: str = ""
+    links: bool = False
 
 
 @dataclass(frozen=True)
@@ -153,6 +156,16 @@ class Scaling:
     table: Table
     charts: tuple[LineChart, ...]
     predictions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Links:
+    """Rows whose links have several bandwidths. findings: below which of them a compression pays."""
+
+    about: tuple[str, ...]
+    table: Table
+    chart: LineChart | None
+    findings: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -194,7 +207,8 @@ class Rates:
 class Section:
     """One model at one precision on one kind of device. throughput: of ranked systems, None without any; others: of
     each other kind. power: what the runs of each size can tell. why: the command that explains the difference between
-    the fastest row and the slowest; empty where there is none. scaling: None where all rows are of one device.
+    the fastest row and the slowest; empty where there is none. scaling: None where all rows are of one device. links:
+    None where no row's were shaped.
     input: None where no row reads and decodes while it trains; input_about: what stands before it.
     stages: where the rows' wall time went; None where no run tells. servers: what parameter servers used; None without.
 
@@ -215,6 +229,7 @@ class Section:
     chart: Chart | None
     why: str
     scaling: Scaling | None
+    links: Links | None
     input: Table | None
     input_about: str
     stages: Table | None

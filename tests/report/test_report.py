@@ -217,7 +217,7 @@ def comparison() -> Comparison:
 def placed(name: str, nnodes: int, nproc: int, rates: Iterable[float], **changes: object) -> list[Record]:
     """Runs of a row on nnodes nodes, whose probe ran at 2 GB/s within a node and 0.5 GB/s between nodes."""
     of = job(name, "resnet50", "fp32", "fp32", 16, nnodes=nnodes, nproc_per_node=nproc)
-    of = dataclasses.replace(of, id=f"{of.id}-{nnodes}x{nproc}", **changes)  # type: ignore[arg-type]
+    of = dataclasses.replace(of, **{"id": f"{of.id}-{nnodes}x{nproc}", **changes})  # type: ignore[arg-type]
     made = runs(of, rates)
     if of.world_size == 1:
         return made
@@ -853,7 +853,7 @@ def test_rows_with_as_many_devices_are_on_lines_of_their_own() -> None:
     sizes = ((1, 1), (1, 2), (2, 1), (2, 2))
     records = [record for m, k in sizes for record in placed("pytorch", m, k, (10.0 * m * k, 10.1 * m * k))]
     lines = scaled(with_rows(records)).charts[0].lines
-    assert {line.label: [point.devices for point in line.points] for line in lines} == {
+    assert {line.label: [point.at for point in line.points] for line in lines} == {
         "PyTorch, 1 node": [1, 2],
         "PyTorch, 2 nodes": [1, 2, 4],
     }
@@ -872,7 +872,7 @@ def test_predictions_are_drawn_and_written_as_predictions() -> None:
     assert all("predicted, not measured" in row.note and row.cells[6] == text.NONE for row in predicted)
     assert all("predicted at 64" in chart.alt for chart in found.charts)
     points = [point for line in found.charts[0].lines for point in line.points]
-    assert {point.devices for point in points if point.predicted} == {48, 64}
+    assert {point.at for point in points if point.predicted} == {48, 64}
     assert all(point.low is None for point in points if point.predicted)
     pages = [report.render(made) for made in (asked, unasked)]
     drawn = [page["charts/resnet50-fp32-cpu-speedup.svg"] for page in pages]
@@ -921,6 +921,50 @@ def test_a_scaling_row_without_proof_is_not_comparable() -> None:
     found = scaled(dataclasses.replace(made, proofs={k: v for k, v in made.proofs.items() if k != of.id}))
     assert [row.label for row in found.table.rows if row.kind == "incomparable"] == ["PyTorch, 4×8, batch 16"]
     assert found.charts[0].lines[0].label == "PyTorch (not comparable)"
+
+
+# Links
+
+
+def linked(bandwidth: float, seconds: float, kind: str = "none") -> list[Record]:
+    """A row of two emulated nodes whose steps take so long; each sends 102 MB, or next to none."""
+    system = "pytorch" if kind == "none" else f"pytorch+{kind}"
+    changes = {
+        "system": system,
+        "bandwidth": bandwidth,
+        "options": {"compression": kind},
+        "id": f"{system}-{bandwidth}",
+    }
+    made = placed("pytorch", 2, 1, [32 / seconds * part for part in (0.99, 1.0, 1.01)], **changes)
+    sent = {"network_sent_bytes": 1.02e8 if kind == "none" else 2e5}
+    return [
+        dataclasses.replace(
+            record,
+            communication={**record.communication, "link_gigabits": 0.96 * bandwidth},
+            windows=tuple(
+                dataclasses.replace(w, conditions={**w.conditions, **{k: v * w.steps for k, v in sent.items()}})
+                for w in record.windows
+            ),
+        )
+        for record in made
+    ]
+
+
+def test_rows_over_links_say_what_waits_for_them_and_below_which_compression_pays() -> None:
+    steps = [(0.1, 10.0, "none"), (1.0, 2.8, "none"), (10.0, 2.08, "none"), (0.1, 2.51, "dgc"), (10.0, 2.5001, "dgc")]
+    made = with_rows([record for step in steps for record in linked(*step)])
+    (section,) = view(made).sections
+    found = section.links
+    assert found is not None
+    assert found.chart is not None
+    assert section.scaling is None
+    assert found.findings == ("PyTorch+dgc is faster than PyTorch below about 1.6 Gb/s",)
+    cells = [row.cells for row in found.table.rows]
+    assert [row[:4] for row in cells][:2] == [("PyTorch", "0.1", "0.0960", "3"), ("PyTorch", "1", "0.960", "3")]
+    assert [row[-2:] for row in cells][:3] == [("102", "80"), ("102", "29"), ("102", "4")]
+    assert [row[-2:] for row in cells][3:] == [("0.200", "0"), ("0.200", "0")]
+    assert [(line.label, line.dashed) for line in found.chart.lines] == [("PyTorch", False), ("PyTorch+dgc", True)]
+    assert "bandwidth of each node" in charts.svg(found.chart, "links")
 
 
 # Text from outside
@@ -994,7 +1038,7 @@ def test_templates_do_no_arithmetic() -> None:
     forbidden = (nodes.Add, nodes.Sub, nodes.Mul, nodes.Div, nodes.FloorDiv, nodes.Mod, nodes.Pow, nodes.Neg)
     allowed = {"fence", "ready"}
     templates = sorted(report.TEMPLATES.glob("*.j2"))
-    assert len(templates) == 28
+    assert len(templates) == 30
     for path in templates:
         tree = Environment().parse(path.read_text(encoding="utf-8"))
         assert not list(tree.find_all(forbidden)), path.name
