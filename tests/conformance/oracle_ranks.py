@@ -1,24 +1,29 @@
-"""What several ranks compute, by one process without data parallelism: `oracle_ranks.py MODEL BATCH SEED RANKS OUT`.
+"""What several ranks compute, by one process without data parallelism: `oracle_ranks.py MODEL BATCH SEED RANKS OUT
+[fp16 | dgc]`.
 
 Each part of the global batch goes through the network by itself, so that BatchNorm normalises over that part alone; the
-mean of the gradients is applied once. Writes the losses and, as dlperf.adapters.trace does, sketches of the first
-gradients and of the changes of the weights. The network is our PyTorch adapter's, the loop and the update are not.
+mean of the gradients is applied once, or what ranks exchange of them, compressed by NumPy. Writes the losses and, as
+dlperf.adapters.trace does, sketches of the first gradients and of the changes of the weights. The network is our
+PyTorch adapter's; the loop, the compression and the update are not.
 """
 
+import importlib
 import sys
 
 import numpy
 import torch
 
 from dlperf import models
-from dlperf.adapters.pytorch import resnet as adapter
 from dlperf.adapters.trace import sketch
 from dlperf.models.parameters import initial
 
 model, batch_size, seed, ranks, out = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5]
+compression = sys.argv[6] if len(sys.argv) > 6 else "none"
+adapter = importlib.import_module(f"dlperf.adapters.pytorch.{models.FAMILY_OF[model]}")
 config, family = models.config(model), models.family(model)
 recipe = family.optimizer(batch_size)
-network = adapter.Network(config, dropout=0.0).double()
+more = {"drop": torch.nn.functional.dropout} if models.FAMILY_OF[model] == "vgg" else {}
+network = adapter.Network(config, dropout=0.0, **more).double()
 state, parameters = network.state_dict(), {p.name: p for p in family.parameters(config)}
 with torch.no_grad():
     for name, parameter in parameters.items():
@@ -26,25 +31,51 @@ with torch.no_grad():
 weights = dict(network.named_parameters())
 velocity = {name: torch.zeros_like(weight) for name, weight in weights.items()}
 
+#: of each rank, what deep gradient compression keeps
+kept = [{name: numpy.zeros((2, *weight.shape)) for name, weight in weights.items()} for _ in range(ranks)]
+
+
+def deep(rank, name, gradient, step):
+    """What a rank sends of a tensor, zero elsewhere."""
+    u, v = kept[rank][name]
+    u[:] = recipe.momentum * u + gradient
+    v += u
+    share = 0.001 ** min(1, (step + 1) / 5)
+    most = numpy.argsort(-abs(v), axis=None)[: max(1, int(v.size * share))]
+    sent = numpy.zeros_like(v)
+    sent.flat[most] = v.flat[most]
+    u.flat[most] = v.flat[most] = 0
+    return sent
+
+
 losses, found = [], {}
 for step in range(10):
     whole = {k: torch.from_numpy(v) for k, v in family.batch(config, batch_size, seed, step).items()}
-    network.zero_grad()
-    total = 0.0
+    parts = []
     for rank in range(ranks):
         rows = slice(rank * batch_size // ranks, (rank + 1) * batch_size // ranks)
         part = {"images": whole["images"][rows].double(), "labels": whole["labels"][rows]}
-        loss = adapter.loss(network, part)[0] / ranks
+        network.zero_grad()
+        loss = adapter.loss(network, part)[0]
         loss.backward()
-        total += loss.item()
-    losses.append(total)
+        parts.append({name: weight.grad.numpy() for name, weight in weights.items()})
+        losses.append(loss.item())
     with torch.no_grad():
         for name, weight in weights.items():
+            decay = (recipe.weight_decay if parameters[name].decayed else 0.0) * weight.numpy()
+            own = [part[name].copy() for part in parts]
+            sparse = compression == "dgc" and weight.ndim > 1
+            if sparse:
+                own = [deep(rank, name, gradient + decay, step) for rank, gradient in enumerate(own)]
+            elif compression == "fp16":
+                # from float64 by way of float32, as PyTorch converts it
+                own = [gradient.astype("float32").astype("float16") / numpy.float16(ranks) for gradient in own]
+            mean = sum(own).astype(float) / (1 if compression == "fp16" else ranks)
             if step == 0:
-                found["gradient/" + name] = sketch(name, weight.grad.numpy())
-            decay = recipe.weight_decay if parameters[name].decayed else 0.0
-            velocity[name] = recipe.momentum * velocity[name] + weight.grad + decay * weight
+                found["gradient/" + name] = sketch(name, mean)
+            velocity[name] = torch.from_numpy(mean) + (0 if sparse else recipe.momentum * velocity[name] + decay)
             weight -= recipe.learning_rate * velocity[name]
+losses = numpy.reshape(losses, (10, ranks)).mean(1)
 for name, weight in weights.items():
     found["change/" + name] = sketch(name, weight.detach().numpy() - initial(parameters[name], seed, "float64"))
-numpy.savez(out, losses=numpy.array(losses), **found)
+numpy.savez(out, losses=losses, **found)

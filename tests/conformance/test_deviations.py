@@ -54,9 +54,9 @@ def seen(request, environment, evidence, tmp_path_factory):
         return certifier.run(asked(framework, *whole(case), **apart(case)), environment(framework), threads=1)
 
     with ThreadPoolExecutor(2) as pool:
-        wanted = {(framework, *whole(case), *apart(case).items()) for (_, framework), case in cases.items()}
-        for framework, model, ranks, *servers in wanted:  # each once: two that are made at once have one folder
-            pool.submit(evidence, framework, model, ranks, **dict(servers))
+        wanted = {((framework, *whole(case)), (*apart(case).items(),)) for (_, framework), case in cases.items()}
+        for which, servers in wanted:  # each once: two that are made at once have one folder
+            pool.submit(evidence, *which, **dict(servers))
         found = pool.map(altered, range(len(cases)), cases)
         yield dict(zip(cases, found, strict=True))
     shutil.rmtree(root)
@@ -84,8 +84,8 @@ def trained(environment, tmp_path_factory):
 
 
 def whole(case):
-    """Model and ranks."""
-    return case.get("model", f"{case['family']}_tiny"), case.get("ranks", 1)
+    """Model, ranks and settings."""
+    return case.get("model", f"{case['family']}_tiny"), case.get("ranks", 1), *case.get("set", ())
 
 
 def apart(case):

@@ -15,6 +15,7 @@ import numpy
 import pytest
 from trajectories import ADAPTERS, as_reference
 
+from dlperf.catalog.adapter import Option
 from dlperf.proof import certificates, judge
 from dlperf.proof import published as published_
 from dlperf.proof.asked import BATCH_SIZE, SEED
@@ -22,6 +23,7 @@ from dlperf.runs import bundle
 
 pytestmark = pytest.mark.framework
 
+NONE = Option("compression", "", ("none",))
 REAL = [name for name, adapter in ADAPTERS.items() if adapter.default]
 #: ranks: 2 as in every proof; 4 finds what two hide, such as a mean of means
 CASES = [("bert_tiny", 2), ("bert_tiny", 4), ("resnet_tiny", 2)]
@@ -99,21 +101,34 @@ def test_a_rank_of_oneflow_may_leave_before_another(environment, tmp_path):
     assert ended.returncode == 0, ended.stderr[-3000:]
 
 
-@pytest.mark.parametrize("model", ["resnet_tiny", "resnet50"])
-def test_one_process_without_data_parallelism_computes_the_same_as_two_ranks(model, environment, run, tmp_path):
+@pytest.mark.parametrize(
+    ("model", "compression"),
+    [
+        ("resnet_tiny", "none"),
+        ("resnet50", "none"),
+        *((model, kind) for model in ("resnet_tiny", "vgg_tiny") for kind in ("fp16", "dgc")),
+        *(pytest.param("resnet50", kind, marks=pytest.mark.long) for kind in ("fp16", "dgc")),
+    ],
+)
+def test_one_process_without_data_parallelism_computes_the_same_as_two_ranks(
+    model, compression, environment, run, tmp_path
+):
     bundle.copy_code(tmp_path / "code", [ADAPTERS["pytorch"]])
     out, size = tmp_path / "oracle.npz", model + "_check"
     script = Path(__file__).with_name("oracle_ranks.py")
-    words = [environment("pytorch").python, script, size, BATCH_SIZE, SEED, 2, out]
+    words = [environment("pytorch").python, script, size, BATCH_SIZE, SEED, 2, out, compression]
     environ = {**os.environ, "PYTHONPATH": str(tmp_path / "code")}
     ended = subprocess.run([str(word) for word in words], env=environ, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr[-3000:]
     with numpy.load(out) as arrays:
         theirs = {name: arrays[name] for name in arrays.files}
     if model == "resnet50":
-        found = published_.reference(replace(run("pytorch", "resnet_tiny", 2).trajectory, **published(size)))
+        told = {"options": {} if compression == "none" else {"compression": compression}, **published(size)}
+        found = published_.reference(replace(run("pytorch", "resnet_tiny", 2).trajectory, **told))
     else:
-        found = run("pytorch", model, 2)
+        settings = [] if compression == "none" else [f"compression={compression}"]
+        found = run("pytorch", model, 2, *settings)
+    assert found.trajectory.failure is None, found.trajectory.failure
     assert theirs["losses"] == pytest.approx(found.trajectory.losses, rel=1e-9)
     for prefix in ("gradient/", "change/"):
         error, worst = judge.worst_tensor(found.sketches, theirs, prefix)
@@ -121,6 +136,19 @@ def test_one_process_without_data_parallelism_computes_the_same_as_two_ranks(mod
         assert error < 1e-7, (prefix, worst)
 
 
+COMPRESSED = [name for name in REAL if "dgc" in ADAPTERS[name].options_of("resnet").get("compression", NONE).values]
+
+
+@pytest.mark.parametrize("framework", [name for name in COMPRESSED if name != "pytorch"])
+def test_deep_gradient_compression_is_the_same_in_all_frameworks(framework, run):
+    """PyTorch's is what NumPy computes, see above."""
+    ours, pytorchs = (run(name, "resnet_tiny", 2, "compression=dgc") for name in (framework, "pytorch"))
+    assert ours.trajectory.failure is None, ours.trajectory.failure
+    (certificate,) = judge.judge([ours], as_reference(pytorchs))
+    assert certificate.verdict == "same", certificate.why
+    assert "compression" in ours.trajectory.effective
+
+
 def published(size):
     """What `certify.reference` looks for."""
-    return {"model": size, "definition": certificates.definition(size), "options": {}, "ranks": 2}
+    return {"model": size, "definition": certificates.definition(size), "ranks": 2}
