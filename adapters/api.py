@@ -166,6 +166,7 @@ class Trainer(Protocol):
     gradient_bytes: with several ranks, bytes that one hands over in each step to be averaged.
     input_seconds: seconds that `step` has waited for its batches so far, of `time.perf_counter`; None where they are on
         the device already, or are taken from memory.
+    together: optional: whether all ranks must call `parameters` and `moments` for one to have them.
     pushes: optional, with servers: how many messages to one of them this worker has sent that change parameters.
     """
 

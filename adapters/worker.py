@@ -348,7 +348,8 @@ class States:
     """
 
     def __init__(self, trainer: Trainer, job: Job, place: ranks.Ranks, peak_memory_bytes: int) -> None:
-        self._trainer, self._job, self._wanted = trainer, job, place.rank == 0
+        self._trainer, self._job, self._tells = trainer, job, place.rank == 0
+        self._wanted = self._tells or getattr(trainer, "together", False)
         self._taken = {}  # type: Dict[int, trace.Sketches]
         self.warmed, self.peak_memory_bytes = 0, peak_memory_bytes
         try:
@@ -385,7 +386,7 @@ class States:
         probe.forget_peak_memory()
 
     def write(self, folder: str, events: Events) -> None:
-        if self._wanted:
+        if self._wanted and self._tells:
             arrays = {f"{steps}/{name}": array for steps, found in self._taken.items() for name, array in found.items()}
             numpy.savez(os.path.join(folder, STATES), **arrays)  # type: ignore[arg-type]
             events.write("states", file=STATES, steps=list(self._taken))

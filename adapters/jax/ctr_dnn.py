@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 
 from dlperf import models
-from dlperf.adapters.jax import runtime, tables
+from dlperf.adapters.jax import runtime, sharded, tables
 from dlperf.adapters.jax.linear import dense
 from dlperf.adapters.jax.runtime import copy, product, versions
 from dlperf.adapters.jax.vgg import cross_entropy
@@ -15,11 +15,12 @@ __all__ = ["Network", "build", "copy", "loss", "product", "versions"]
 
 
 def build(job, ranks):
-    tables.configure(job, ranks)
+    runtime.configure(job, ranks)
     network = Network(models.config(job.model), job)
     optimizer = tables.LazyAdam(job, ctr_dnn.optimizer(job.batch_size))
     feed = runtime.Feed(job, ranks)
-    return tables.Trainer(job, ranks, network, loss, optimizer, feed, {"tables": "rows of a batch"})
+    trainer = sharded.Trainer if ranks.world_size > 1 else tables.Trainer
+    return trainer(job, ranks, network, loss, optimizer, feed, {"tables": "rows of a batch"})
 
 
 def loss(network, batch, rows):

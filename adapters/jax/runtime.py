@@ -135,24 +135,14 @@ class Trainer(base.Trainer):
         super().__init__(job, feed, effective)
         self._network, self._loss, self._optimizer = network, loss, optimizer
         self._devices = Devices(ranks)
-        weights, statistics = load(job)
-        state = {
-            "weights": weights,
-            "statistics": statistics,
-            "optimizer": optimizer.initial(weights),
-            "step": jnp.zeros((), jnp.int32),
-            "seed": jnp.array(job.dropout_seed, jnp.uint32),  # a constant would make each run another program
-        }
-        if job.precision == "amp_fp16":
-            state["scale"] = first_scale()
+        state, specs = self._initial(job, optimizer)
+        weights = state["weights"]
         compressed = ranks.world_size > 1 and compression.asked(job) == "dgc"
         if compressed:
-            state["kept"] = Deep.initial(weights)
+            state["kept"], specs["kept"] = Deep.initial(weights), OWN
             plain = {name: weight for name, weight in weights.items() if name not in state["kept"]["u"]}
             state["optimizer"] = optimizer.initial(plain)
-        specs = dict.fromkeys(state, COMMON)
-        specs.update(dict.fromkeys({"statistics", "kept"} & set(state), OWN))
-        self._state = {name: self._devices.spread(specs[name], tree) for name, tree in state.items()}
+        self._state = self._spread(specs, state)
         if compressed:
             self._compiled = Deep(job, self._devices, optimizer, self._differentiated, specs)
         else:
@@ -173,6 +163,30 @@ class Trainer(base.Trainer):
         if compressed:
             self.effective["communication"] = self._compiled.description
             self.effective.update(compression.effective(job))
+
+    def _initial(self, job, optimizer):
+        """The state that training starts from, this rank's part of it, and what of it is which rank's."""
+        weights, statistics = load(job)
+        return self._state_of(job, weights, statistics, optimizer)
+
+    @staticmethod
+    def _state_of(job, weights, statistics, optimizer):
+        state = {
+            "weights": weights,
+            "statistics": statistics,
+            "optimizer": optimizer.initial(weights),
+            "step": jnp.zeros((), jnp.int32),
+            "seed": jnp.array(job.dropout_seed, jnp.uint32),  # a constant would make each run another program
+        }
+        if job.precision == "amp_fp16":
+            state["scale"] = first_scale()
+        return state, {**dict.fromkeys(state, COMMON), "statistics": OWN}
+
+    def _spread(self, specs, tree):
+        """specs: of each part of the tree, or of parts of it."""
+        if not isinstance(specs, dict):
+            return self._devices.spread(specs, tree)
+        return {name: self._spread(specs[name], part) for name, part in tree.items()}
 
     @property
     def gradient_bytes(self):

@@ -6,15 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from dlperf.adapters import base
-from dlperf.adapters.api import Unsupported
 from dlperf.adapters.jax import runtime
-
-
-def configure(job, ranks):
-    """As runtime.configure."""
-    if ranks.world_size > 1:
-        raise Unsupported("JAX trains tables in one process so far: gradients of rows are not added up over ranks")
-    runtime.configure(job, ranks)
 
 
 class SGD:

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from dlperf import models
-from dlperf.adapters.jax import runtime, tables
+from dlperf.adapters.jax import runtime, sharded, tables
 from dlperf.adapters.jax.runtime import copy, product, versions
 from dlperf.models import word2vec
 
@@ -12,11 +12,12 @@ __all__ = ["Network", "build", "copy", "loss", "product", "versions"]
 
 
 def build(job, ranks):
-    tables.configure(job, ranks)
+    runtime.configure(job, ranks)
     network = Network(models.config(job.model))
     optimizer = tables.SGD(word2vec.rates(network.config, word2vec.optimizer(job.batch_size)))
     feed = runtime.Feed(job, ranks)
-    return tables.Trainer(job, ranks, network, loss, optimizer, feed, {"tables": "rows of a batch"})
+    trainer = sharded.Trainer if ranks.world_size > 1 else tables.Trainer
+    return trainer(job, ranks, network, loss, optimizer, feed, {"tables": "rows of a batch"})
 
 
 def loss(network, batch, rows):

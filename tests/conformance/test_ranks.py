@@ -63,6 +63,17 @@ def test_ranks_together_do_the_work_of_one(framework, model, ranks, run):
     assert "communication" in together.trajectory.effective
 
 
+@pytest.mark.parametrize("model", ["ctr_dnn_tiny", "simnet_bow_tiny"])
+@pytest.mark.parametrize("framework", ["pytorch", "tensorflow", "jax"])
+def test_ranks_with_tables_do_the_work_of_one(framework, model, evidence):
+    """PyTorch's and TensorFlow's ranks have all rows, and JAX's some each."""
+    alone, *together = (evidence(framework, model, ranks) for ranks in (1, 2, 4))
+    for one in together:
+        assert one.trajectory.failure is None, one.trajectory.failure
+        (certificate,) = judge.judge([one], as_reference(alone))
+        assert certificate.verdict == "same", certificate.why
+
+
 @pytest.mark.parametrize("framework", REAL)
 def test_gradients_are_clipped_after_the_mean_or_not_at_all(framework, run):
     """Without clipping, the size of the gradients counts: a mean that is taken twice, or not, shows in the weights."""
