@@ -53,6 +53,8 @@ class ExactSGD:
     @paddle.no_grad()
     def step(self):
         for index, (weight, decay) in enumerate(self._weights):
+            if weight.grad is None:  # of a tensor that is compressed
+                continue
             velocity = self._momentum * self._velocities[index] + (weight.grad + decay * weight)
             self._velocities[index] = velocity
             weight.set_value(weight - self._rate * velocity)

@@ -7,9 +7,10 @@ from importlib import metadata
 import paddle
 from paddle import nn
 
-from dlperf.adapters import base
+from dlperf.adapters import base, compression
 from dlperf.adapters.api import Sparse, Unsupported
 from dlperf.adapters.paddle import communication
+from dlperf.adapters.paddle.compression import Deep
 from dlperf.adapters.paddle.optimizers import kernel
 from dlperf.models.parameters import initial
 
@@ -176,26 +177,39 @@ class Trainer(base.Trainer):
         self._scaler = paddle.amp.GradScaler(enable=job.precision == "amp_fp16", init_loss_scaling=65536.0)
         self._replica, self.effective["compile"] = compiled(Replica(network, loss, job.trace_steps > 0), job)
         self._seen, self._logits, self._gradients = {}, (), []
+        self._deep = None
         trained = [weight for weight in network.parameters() if not weight.stop_gradient]
         self.parameter_count = sum(int(weight.size) for weight in trained)
-        self.gradient_bytes = sum(int(weight.size) * weight.element_size() for weight in trained)
+        self._gradient_bytes = sum(int(weight.size) * weight.element_size() for weight in trained)
         self.effective["threads"] = str(job.threads)
         self.effective["optimizer"] = kernel(optimizer)
         if job.device == "cuda":
             self.effective["device_memory"] = (
                 "max_memory_allocated: most bytes of tensors, not those that the allocator keeps"
             )
-        if ranks.world_size > 1:
+        if ranks.world_size > 1 and compression.asked(job) == "dgc":
+            self._deep = Deep(job, ranks, network)
+            self.effective["communication"] = self._deep.description
+            self.effective.update(compression.effective(job))
+        elif ranks.world_size > 1:
             self._replica = communication.spread(self._replica)
             self.effective["communication"] = communication.description()
+
+    @property
+    def gradient_bytes(self):
+        return self._deep.sent_bytes if self._deep else self._gradient_bytes
 
     def _step(self, batch):
         with self._autocast():
             loss, seen, self._logits = self._replica(batch)
         self._scaler.scale(loss).backward()
+        if self._deep:
+            self._deep.exchange()
         if self._job.trace_steps:
             self._scaler.unscale_(self._optimizer)
             self._gradients = [(p, kept(tensor.grad)) for p, tensor in tensors(self._network, self._job) if p.trained]
+        if self._deep:
+            self._deep.update()
         self._scaler.step(self._optimizer)  # unscales, clips, updates
         self._scaler.update()
         self._optimizer.clear_grad(set_to_zero=False)
