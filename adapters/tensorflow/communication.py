@@ -6,7 +6,7 @@ import signal
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from dlperf.adapters import horovod
+from dlperf.adapters import compression, horovod
 from dlperf.adapters.api import Unsupported
 from dlperf.adapters.ranks import interface
 
@@ -20,7 +20,12 @@ SILENCE_SECONDS = 60
 
 def join(job, ranks):
     """Make the group of all ranks, before the first tensor. Returns what averages their gradients."""
-    return (Horovod if job.options["communication"] == "horovod" else MultiWorker)(job, ranks)
+    if job.options["communication"] != "horovod":
+        return MultiWorker(job, ranks)
+    kind = compression.asked(job)
+    if kind != "none":
+        raise Unsupported(f"compression={kind} is not written for Horovod yet")
+    return Horovod(job, ranks)
 
 
 class MultiWorker:
@@ -55,6 +60,10 @@ class MultiWorker:
     def add_up(self, values):
         """In `run`: the sum over the ranks of each of a list of tensors."""
         return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, values)
+
+    def gather(self, values):
+        """In `run`: the values of all ranks, one after the other. values: a vector, of one length on all ranks."""
+        return tf.distribute.get_replica_context().all_gather(values, axis=0)
 
     def close(self):
         pass

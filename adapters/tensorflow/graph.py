@@ -15,7 +15,7 @@ def asked(graph, job):
     parts = [definition.node, *(function.node_def for function in definition.library.function)]
     nodes = [node for part in parts for node in part]
     ops = {node.op for node in nodes}
-    updates = ("ResourceApply", "ResourceScatter")  # of whole tensors, of rows
+    updates = ("ResourceApply", "ResourceScatter", "TensorScatterSub")  # of whole tensors, of rows, of single values
     found = {"optimizer": ", ".join(sorted(op for op in ops if op.startswith(updates)))}
     told = models.family(job.model).EFFECTIVE
     if "dropout" in told:

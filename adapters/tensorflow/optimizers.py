@@ -13,6 +13,15 @@ class SGD:
         self._weights, self._decayed = trained(job, weights)
         self._velocity = [zeros(weight) for weight in self._weights]
 
+    def leave(self, chosen):
+        """Leave some tensors to another. Returns the recipe, the tensors, and of each whether it decays.
+
+        chosen: weight -> whether."""
+        parts = list(zip(self._weights, self._decayed, self._velocity))
+        left = [(weight, decayed) for weight, decayed, _ in parts if chosen(weight)]
+        self._weights, self._decayed, self._velocity = zip(*(part for part in parts if not chosen(part[0])))
+        return (self._recipe, *zip(*left))
+
     def moments(self):
         return {}
 

@@ -8,8 +8,9 @@ from importlib import metadata
 import numpy
 import tensorflow as tf
 
-from dlperf.adapters import base
+from dlperf.adapters import base, compression
 from dlperf.adapters.tensorflow import communication, graph
+from dlperf.adapters.tensorflow.compression import Deep
 from dlperf.adapters.tensorflow.optimizers import LossScale, rescaled
 from dlperf.models.parameters import initial
 
@@ -136,26 +137,35 @@ class Trainer(base.Trainer):
         self._parameters = [parameter for parameter in base.parameters(job) if parameter.trained]
         self._weights = [network.weights[parameter.name] for parameter in self._parameters]
         self._scale = LossScale() if job.precision == "amp_fp16" else None
+        self._deep = Deep(job, strategy, optimizer) if strategy and compression.asked(job) == "dgc" else None
         self._traced = None
         xla = job.options["compile"] == "on"
         self._train = self._compiled(xla)
         self.parameter_count = sum(weight.shape.num_elements() for weight in self._weights)
-        self.gradient_bytes = self.parameter_count * self._weights[0].dtype.size
+        self._gradient_bytes = self.parameter_count * self._weights[0].dtype.size
         plain = "tf.function (grappler, oneDNN)" if job.device == "cpu" else "tf.function (grappler)"
         self.effective["compile"] = "xla" if xla else plain
         self.effective["threads"] = str(tf.config.threading.get_intra_op_parallelism_threads())
         if job.device == "cuda":
             self.effective["device_memory"] = "most bytes that TensorFlow's allocator gave out (get_memory_info)"
         if strategy:
-            self.effective["communication"] = f"{strategy.description}, {self._weights[0].dtype.name}"
+            between = self._deep or strategy
+            self.effective["communication"] = f"{between.description}, {self._weights[0].dtype.name}"
+            self.effective.update(compression.effective(job))
             if xla:
                 self.effective["compile"] = "xla, the all-reduce apart"
+
+    @property
+    def gradient_bytes(self):
+        return self._deep.sent_bytes if self._deep else self._gradient_bytes
 
     def _compiled(self, xla):
         """The whole step as one tf.function. TensorFlow has no ring that XLA compiles, only NCCL: with several ranks,
         what comes before the gradients are added up is compiled, and what comes after."""
         if self._strategy is None:
             return tf.function(self._train, jit_compile=xla)
+        if self._deep:
+            return self._deep.compiled(self._differentiate, self._trace)
         if xla:
             self._differentiate = tf.function(self._differentiate, jit_compile=True)
             self._update = tf.function(self._update, jit_compile=True)
@@ -181,7 +191,7 @@ class Trainer(base.Trainer):
         with tf.GradientTape() as tape:
             loss, logits = self._loss(self._network, batch)
             scaled = loss * self._scale.scale if self._scale else loss
-            if self._strategy:  # the gradients' sum over the ranks is then that of their mean loss
+            if self._strategy and not self._deep:  # the gradients' sum over the ranks is then that of their mean loss
                 scaled /= self._strategy.size
         return loss, logits if self._job.trace_steps else None, tape.gradient(scaled, self._weights)
 
