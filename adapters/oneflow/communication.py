@@ -50,8 +50,11 @@ def averaged(gradients):
 
 def description(dtypes, device):
     """What averages gradients that are exchanged in these types, in words."""
-    transport = "nccl" if device.type == "cuda" else "epoll"
-    return f"global tensors, partial_sum to broadcast in {' and '.join(dtypes)} ({transport})"
+    return f"global tensors, partial_sum to broadcast in {' and '.join(dtypes)} ({transport(device)})"
+
+
+def transport(device):
+    return "nccl" if device.type == "cuda" else "epoll"
 
 
 class Sum(flow.nn.Graph):

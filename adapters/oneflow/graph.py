@@ -15,7 +15,8 @@ NORM = {"decay": "momentum", "eps": "epsilon"}
 
 class Graph(flow.nn.Graph):
     """The whole step, compiled: forward, backward, clipping and update. Its output is the loss alone, or with
-    trace_steps the logits too, and the gradients as the backward pass leaves them.
+    trace_steps the logits too, and the gradients as the backward pass leaves them; with deep gradient compression what
+    compression.Deep.results says, and of the weights that are compressed the update is not in it.
 
     loss: network, batch -> scalar, logits. half: the 16 bits of mixed precision, else None.
     """
@@ -25,6 +26,7 @@ class Graph(flow.nn.Graph):
         self.network, self.loss, self.traced = network, loss, job.trace_steps > 0
         self.weights = list(network.parameters())
         self.clip_norm = getattr(optimizer, "graph_clip_norm", None)
+        self.deep = getattr(optimizer, "deep", None)
         self.add_optimizer(optimizer)
         if job.device == "cuda":
             self._fuse()
@@ -44,6 +46,8 @@ class Graph(flow.nn.Graph):
 
     def build(self, batch):
         loss, logits = self.loss(self.network, batch)
+        if self.deep:
+            return self.deep.results(loss, logits)
         loss.backward()
         gradients = averaged(weight.grad for weight in self.weights)
         for weight, gradient in zip(self.weights, clipped(gradients, self.clip_norm)):

@@ -5,13 +5,17 @@ import re
 import oneflow as flow
 
 from dlperf.adapters.base import parameter_groups
+from dlperf.adapters.oneflow import compression
 
 
 def sgd(job, network, recipe):
-    """As dlperf.models.resnet.Optimizer says."""
+    """As dlperf.models.resnet.Optimizer says; what updates weights whose gradients are compressed is its `deep`."""
     kind = ExactSGD if job.precision == "fp64" else flow.optim.SGD
     groups = parameter_groups(network, job, recipe.weight_decay)
-    return kind(groups, lr=recipe.learning_rate, momentum=recipe.momentum)
+    deep = compression.Deep(job, groups, recipe) if compression.wanted(job) else None
+    optimizer = kind(deep.whole if deep else groups, lr=recipe.learning_rate, momentum=recipe.momentum)
+    optimizer.deep = deep
+    return optimizer
 
 
 def adamw(job, network, recipe):

@@ -5,7 +5,7 @@ import os
 
 import oneflow as flow
 
-from dlperf.adapters import base
+from dlperf.adapters import base, compression
 from dlperf.adapters.oneflow import PRODUCTS, communication
 from dlperf.adapters.oneflow.communication import averaged, of_all_ranks, own
 from dlperf.adapters.oneflow.graph import Graph, asked, compute_dtype, exchanged_dtypes, kernels
@@ -114,6 +114,7 @@ class Trainer(base.Trainer):
     def __init__(self, job, device, network, loss, optimizer, feed, effective):
         super().__init__(job, feed, effective)
         self._device, self._network, self._loss, self._optimizer = device, network, loss, optimizer
+        self._deep = getattr(optimizer, "deep", None)  # of deep gradient compression
         half = DTYPES[job.precision] if job.mixed else None
         graph = self.compiled and job.precision != "fp64"
         self._graph = Graph(job, network, loss, optimizer, half) if graph else None
@@ -133,6 +134,8 @@ class Trainer(base.Trainer):
             self.effective["loss_scale"] = "dynamic from 65536"
 
     def _step(self, batch):
+        if self._deep:
+            return self._deep_step(batch)
         loss = self._graph(batch) if self._graph else self._eager_step(batch)
         if self._job.trace_steps:
             loss, self._logits, self._gradients = loss
@@ -151,6 +154,26 @@ class Trainer(base.Trainer):
         loss = loss.detach()
         return (loss, [value.detach() for value in logits], gradients) if self._job.trace_steps else loss
 
+    def _deep_step(self, batch):
+        """The Graph's, or an eager one, and then what is outside of both."""
+        loss, gradients, *traced = self._graph(batch) if self._graph else self._eager_results(batch)
+        sent = self._deep.update(gradients)
+        self.gradient_bytes = self._deep.sent_bytes
+        if traced:
+            self._logits, means = traced
+            self._gradients = self._deep.ordered(self._weights, means, sent)
+        return loss
+
+    def _eager_results(self, batch):
+        """As the Graph's."""
+        loss, logits = self._loss(self._network, batch)
+        self._eager_dtype = logits[0].dtype
+        loss, *results = self._deep.results(loss, [value.detach() for value in logits])
+        self._optimizer.step()
+        for weight in self._weights:
+            weight.grad = None
+        return (loss.detach(), *results)
+
     def _observe(self, batch):
         dtype = compute_dtype(self._graph) if self._graph else str(self._eager_dtype).replace("oneflow.", "")
         tf32 = dtype == "float32" and self._device.type == "cuda" and base.gpu.tf32_allowed()
@@ -164,12 +187,17 @@ class Trainer(base.Trainer):
             self.effective.update({"batch_norm": norms} if norms else {})
         if self._graph:
             self.effective.update(asked(self._graph, self._job))
-        if flow.env.get_world_size() > 1:
+        if self._deep:
+            self.effective["communication"] = self._deep.description
+            self.effective.update(compression.effective(self._job))
+        elif flow.env.get_world_size() > 1:
             dtypes = sorted(exchanged_dtypes(self._graph)) if self._graph else ["float64"]
             self.effective["communication"] = communication.description(dtypes, self._device)
 
     def wait(self):
         flow._oneflow_internal.eager.Sync()
+        if self._deep:
+            self._deep.wait()
 
     def read(self, loss):
         # that of the global batch is a mean, of which a rank's part is its own loss / world_size
