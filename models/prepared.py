@@ -1,4 +1,4 @@
-"""Folders of prepared text on disk: a description, and arrays that are read from a memory map.
+"""Folders of prepared rows on disk: a description, and arrays that are read from a memory map.
 
 `dataset.json` says what a folder is; each array is a .npy file beside it. Nothing is copied or converted, and all
 processes of a machine share one page cache.
@@ -18,7 +18,8 @@ DESCRIPTION = "dataset.json"
 
 class Folder(NamedTuple):
     """What one kind of folder is. what: in words, "prepared BERT examples". format, version: in dataset.json. keys: of
-    it that a reader needs; each is a count, 1 or more. command: what makes such a folder. takes: from what."""
+    it that a reader needs; each is a count, 1 or more. command: what makes such a folder. takes: from what. entries:
+    what its vocabulary is of. sized: the option that limits that."""
 
     what: str
     format: str
@@ -26,6 +27,8 @@ class Folder(NamedTuple):
     keys: Tuple[str, ...]
     command: str
     takes: str = "--corpus DIR"
+    entries: str = "words"
+    sized: str = "--vocab-size"
 
     @property
     def prepare(self) -> str:
@@ -80,7 +83,7 @@ class Folder(NamedTuple):
             data, model = found[key], getattr(config, key)
             if data != model:
                 problems.append(f"{file}: {key} is {data}; the model needs {model}. Prepare with --{key} {model}.")
-        problems += vocabulary_problems(file, found["vocabulary"], config.vocabulary)
+        problems += self.vocabulary_problems(data_dir, found["vocabulary"], config.vocabulary)
         for field, (axes, dtype) in fields.items():
             problems += self.array_problems(data_dir, field, dtype, (found["rows"], *(found[axis] for axis in axes)))
         if found["rows"] < global_batch_size:
@@ -89,6 +92,14 @@ class Folder(NamedTuple):
                 "Take a smaller batch, or prepare more text."
             )
         return problems
+
+    def vocabulary_problems(self, data_dir: str, data: int, model: int) -> List[str]:
+        """What is wrong with a vocabulary of so many entries for a model that has so many."""
+        if data <= model:
+            return []
+        file = os.path.join(data_dir, DESCRIPTION)
+        step = f"Prepare with {self.sized} {model}."
+        return [f"{file}: vocabulary is {data} {self.entries}; the model has {model}. {step}"]
 
     def array_problems(self, data_dir: str, field: str, dtype: str, shape: Tuple[int, ...]) -> List[str]:
         """Problems of one array, by the type and shape that dataset.json promises."""
@@ -142,6 +153,43 @@ class Shuffled:
         raise NotImplementedError
 
 
+class Arrays(Shuffled):
+    """Rows of a folder whose arrays have one entry for each row, in the arrays' own types. Raises ValueError with all
+    problems of `_check`.
+
+    A subclass has `_check`, `fields`, as Folder.rows_problems has them, and `ids`: of arrays that have rows of the
+    model's table, the least number that may be there.
+    """
+
+    fields: Mapping[str, Tuple[Tuple[str, ...], str]] = {}
+    ids: Mapping[str, int] = {}
+
+    def __init__(self, data_dir: str, config: Any, batch_size: int, rank: int, world_size: int, seed: int):
+        problems = self._check(data_dir, config, batch_size * world_size)
+        if problems:
+            raise ValueError("\n".join(problems))
+        self._data_dir, self._config, self._seed = data_dir, config, seed
+        self._arrays = {field: mapped(data_dir, field) for field in self.fields}
+        super().__init__(len(self._arrays[next(iter(self.fields))]), batch_size, rank, world_size, seed)
+
+    def _check(self, data_dir: str, config: Any, global_batch_size: int) -> List[str]:
+        """The folder's `check`."""
+        raise NotImplementedError
+
+    def _read(self, rows: "NDArray[Any]") -> "Dict[str, NDArray[Any]]":
+        import numpy
+
+        found = {field: numpy.ascontiguousarray(array[rows]) for field, array in self._arrays.items()}
+        for field, least in self.ids.items():
+            low, high, most = int(found[field].min()), int(found[field].max()), self._config.vocabulary - 1
+            if low < least or high > most:  # some frameworks would take another row of the table, and not say so
+                raise ValueError(
+                    f"{path(self._data_dir, field)}: has {low if low < least else high}; allowed: {least} to {most}, "
+                    "rows of the model's table. Prepare the folder again."
+                )
+        return found
+
+
 def path(data_dir: "Union[str, os.PathLike[str]]", field: str) -> str:
     """The file of one array."""
     return os.path.join(data_dir, field + ".npy")
@@ -153,13 +201,6 @@ def mapped(data_dir: str, field: str) -> "NDArray[Any]":
 
     loaded: NDArray[Any] = numpy.load(path(data_dir, field), mmap_mode="r", allow_pickle=False)
     return loaded
-
-
-def vocabulary_problems(file: str, data: int, model: int) -> List[str]:
-    """What is wrong with a vocabulary of so many words for a model that has so many. file: that says it."""
-    if data <= model:
-        return []
-    return [f"{file}: vocabulary is {data} words; the model has {model}. Prepare with --vocab-size {model}."]
 
 
 def _is_count(value: object) -> bool:

@@ -10,10 +10,9 @@ Row k of `sequence` tokens is tokens[k * sequence : (k + 1) * sequence], whose l
 as nanoGPT has it; a last row that is not full is left out.
 """
 
-import os
 from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple
 
-from dlperf.models.prepared import DESCRIPTION, Folder, Shuffled, mapped, vocabulary_problems
+from dlperf.models.prepared import Folder, Shuffled, mapped
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -61,7 +60,7 @@ def check(data_dir: str, config: Any, global_batch_size: int = 1, formats: Seque
         found = FOLDER.describe(data_dir)
     except ValueError as error:
         return [str(error)]
-    problems = vocabulary_problems(os.path.join(data_dir, DESCRIPTION), found["vocabulary"], config.vocabulary)
+    problems = FOLDER.vocabulary_problems(data_dir, found["vocabulary"], config.vocabulary)
     problems += FOLDER.array_problems(data_dir, TOKENS, DTYPE, (found["tokens"],))
     needs = global_batch_size * config.sequence + 1
     if found["tokens"] < needs:

@@ -14,7 +14,7 @@ framework compiles once; sentences of a row see each other.
 
 from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple
 
-from dlperf.models.prepared import Folder, Shuffled, mapped
+from dlperf.models.prepared import Arrays, Folder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,23 +45,18 @@ FIELDS = {
 FORMATS: Tuple[str, ...] = ()
 
 
-class Rows(Shuffled):
-    """`rows[i]` is what `batch` of dlperf.models.transformer gives, but with as many tokens as its sentences have.
-    Raises ValueError with all problems that `check` finds."""
+class Rows(Arrays):
+    """`rows[i]` is what `batch` of dlperf.models.transformer gives, but with as many tokens as its sentences have."""
 
-    def __init__(self, data_dir: str, config: "Config", batch_size: int, rank: int, world_size: int, seed: int):
-        problems = check(data_dir, config, batch_size * world_size)
-        if problems:
-            raise ValueError("\n".join(problems))
-        self._arrays = {field: mapped(data_dir, field) for field in FIELDS}
-        super().__init__(len(self._arrays["lengths"]), batch_size, rank, world_size, seed)
+    fields = FIELDS
+
+    def _check(self, data_dir: str, config: "Config", global_batch_size: int) -> List[str]:
+        return check(data_dir, config, global_batch_size)
 
     def _read(self, rows: "NDArray[Any]") -> "Dict[str, NDArray[Any]]":
-        import numpy
-
         from dlperf.models.transformer import decoder
 
-        found = {name: numpy.ascontiguousarray(array[rows], "int32") for name, array in self._arrays.items()}
+        found = {name: one.astype("int32", copy=False) for name, one in super()._read(rows).items()}
         source = {"source": found["source"], "source_lengths": found["source_lengths"]}
         return {**source, **decoder(found["labels"], found["lengths"])}
 

@@ -10,9 +10,14 @@ if TYPE_CHECKING:
 def zipf(count: int, exponent: float, draws: "NDArray[Any]") -> "NDArray[Any]":
     """Numbers from 0, of which the k-th is drawn with a probability proportional to k^-exponent: int32, one for each
     draw, which is between 0 and 1."""
+    return drawn(_sums(count, exponent), draws)
+
+
+def drawn(sums: "NDArray[Any]", draws: "NDArray[Any]") -> "NDArray[Any]":
+    """Numbers from 0, of which each is drawn with a probability proportional to its weight: int32, one for each draw,
+    which is between 0 and 1. sums: of the weights up to each number, itself included."""
     import numpy
 
-    sums = _sums(count, exponent)
     found: NDArray[Any] = numpy.searchsorted(sums, draws * sums[-1], side="right").astype("int32")
     return found
 
