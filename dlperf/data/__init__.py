@@ -1,1 +1,1 @@
-"""Data folders: text for BERT, photos for ResNet."""
+"""Data folders: text and pairs of sentences, rows for models whose parameters are tables, photos."""

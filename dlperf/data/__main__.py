@@ -1,4 +1,4 @@
-"""Prepares real input for the models: `python -m dlperf.data bert|text|translation|imagenet|photos ...`."""
+"""Prepares real input for the models: `python -m dlperf.data bert|text|translation|words|clicks|queries|imagenet`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dlperf.cli import Parser, exit_code
-from dlperf.data import gpt, photos, translation
+from dlperf.data import clicks, gpt, photos, queries, translation, words
 from dlperf.data.bert import NUMBERS, flag, options, prepare
 from dlperf.data.text import LONG_LINE
 
@@ -56,6 +56,8 @@ def parser() -> Parser:
     bert.set_defaults(run=lambda asked: prepare(options(asked), quiet=asked.quiet))
     gpt.add_to(kinds)
     translation.add_to(kinds)
+    for kind in (words, clicks, queries):
+        kind.add_to(kinds)
     photos.add_to(kinds)
     return made
 

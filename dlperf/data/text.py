@@ -38,25 +38,25 @@ def text_files(corpus: Path) -> list[Path]:
     return sorted(found, key=lambda path: path.parts)
 
 
-def corpus_problems(corpus: Path) -> list[Problem]:
-    """Why a folder is no corpus, as can be seen without reading its files."""
+def corpus_problems(corpus: Path, flag: str = "--corpus") -> list[Problem]:
+    """Why a folder is no corpus, as can be seen without reading its files. flag: that names it."""
     if not corpus.is_dir():
         what = "this is a file" if corpus.exists() else "there is no such folder"
-        return [Problem("--corpus", corpus, says=f"{what}. Name a folder of text files, *.txt.")]
+        return [Problem(flag, corpus, says=f"{what}. Name a folder of text files, *.txt.")]
     try:
         files = text_files(corpus)
     except OSError as error:
-        return [Problem("--corpus", shown(str(error.filename)), says=f"cannot be read: {error.strerror}.")]
+        return [Problem(flag, shown(str(error.filename)), says=f"cannot be read: {error.strerror}.")]
     odd = [shown(str(file)) for file in files if not file.is_file()]
     if odd:
         says = "it is no file, or a link that leads nowhere. Remove it."
-        return [Problem("--corpus", file, says=says) for file in odd]
+        return [Problem(flag, file, says=says) for file in odd]
     says = ""
     if not files:
         says = "it has no *.txt. Rename your text files."
     elif not any(file.stat().st_size for file in files):
         says = f"all its text files ({len(files)}) are empty."
-    return [Problem("--corpus", corpus, says=says)] if says else []
+    return [Problem(flag, corpus, says=says)] if says else []
 
 
 def scan(files: Sequence[Path], advance: Advance, flag: str = "--corpus") -> Counter[str]:
