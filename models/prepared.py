@@ -168,8 +168,10 @@ class Arrays(Shuffled):
         problems = self._check(data_dir, config, batch_size * world_size)
         if problems:
             raise ValueError("\n".join(problems))
-        self._data_dir, self._config, self._seed = data_dir, config, seed
-        self._arrays = {field: mapped(data_dir, field) for field in self.fields}
+        import numpy
+
+        self._data_dir, self._config = data_dir, config
+        self._arrays = {field: numpy.asarray(mapped(data_dir, field)) for field in self.fields}
         super().__init__(len(self._arrays[next(iter(self.fields))]), batch_size, rank, world_size, seed)
 
     def _check(self, data_dir: str, config: Any, global_batch_size: int) -> List[str]:

@@ -12,6 +12,7 @@ Negatives are no part of a row, since a batch may share one set: they are drawn 
 probability proportional to its count to the power of 3/4, as in word2vec. Reading looks up rows and draws, no more.
 """
 
+import zlib
 from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple
 
 from dlperf.models.parameters import random_state
@@ -47,6 +48,8 @@ class Rows(Arrays):
         import numpy
 
         self._sums = numpy.cumsum(mapped(data_dir, COUNTS).astype("float64") ** POWER)
+        # one generator, which each batch seeds: to make one takes as long as a fast step
+        self._random, self._seeds = random_state(seed, "negatives"), (seed & 0xFFFFFFFF, zlib.crc32(b"negatives"))
 
     def _check(self, data_dir: str, config: "Config", global_batch_size: int) -> List[str]:
         return check(data_dir, config, global_batch_size)
@@ -55,11 +58,11 @@ class Rows(Arrays):
         import numpy
 
         found = super()._slice(index, start, count)
-        random, each = random_state(self._seed, f"negatives of batch {index}"), self._batch_size
-        sets = self._world_size * (1 if self._config.shared else each)
-        negatives = drawn(self._sums, random.random_sample((sets, self._config.negatives)))
+        self._random.seed([*self._seeds, index])
+        sets = self._world_size * (1 if self._config.shared else self._batch_size)
+        negatives = drawn(self._sums, self._random.random_sample((sets, self._config.negatives)))
         if self._config.shared:
-            negatives = negatives.repeat(each, axis=0)
+            negatives = negatives.repeat(self._batch_size, axis=0)
         return {**found, "negatives": numpy.ascontiguousarray(negatives[start : start + count])}
 
 
