@@ -35,10 +35,36 @@ def adamw(job, network, recipe):
     )
 
 
-def rows_sgd(network, recipe):
-    """As dlperf.models.word2vec.Optimizer says, of gradients that have some rows of a table alone. The private operator
-    beneath, paddle._C_ops.sgd_, would take a fifth less of such a step."""
-    return paddle.optimizer.SGD(recipe.learning_rate, network.parameters())
+def rows_sgd(network, rates):
+    """w = w - rate * g. rates: of each tensor, by name. Gradients may have some rows of a table alone. The private
+    operator beneath, paddle._C_ops.sgd_, would take a fifth less of a step of Word2Vec."""
+    least = min(rates.values())
+    for name, weight in network.named_parameters():
+        weight.optimize_attr["learning_rate"] = rates[name] / least  # as a ParamAttr has it: a factor
+    return paddle.optimizer.SGD(least, network.parameters())
+
+
+class LazyAdam(paddle.optimizer.Adam):
+    """As dlperf.models.ctr_dnn.Optimizer says. The kernel adds sqrt(1 - beta2^t) * eps to sqrt(v), and multiplies the
+    rate by sqrt(1 - beta2^t) / (1 - beta1^t): the same.
+
+    On a CPU (3.3.1) the kernel for rows takes beta^t for the next step before it uses it, so that a table's is given
+    as that of a step before."""
+
+    kernel = "paddle.optimizer.Adam (lazy_mode; of rows from beta^0 on, which its kernel is a step ahead of)"
+
+    def __init__(self, network, recipe):
+        betas = (recipe.beta1, recipe.beta2)
+        settings = dict(zip(("beta1", "beta2"), betas), epsilon=recipe.eps, lazy_mode=True)
+        super().__init__(recipe.learning_rate, parameters=network.parameters(), **settings)
+        tables = [one.weight.name for one in network.sublayers() if isinstance(one, nn.Embedding)]
+        state = {}  # as it would be saved before the first step
+        for weight in network.parameters():
+            for index, beta in enumerate(betas, 1):
+                power = 1.0 if weight.name in tables else beta
+                state[f"{weight.name}_moment{index}_0"] = paddle.zeros_like(weight)
+                state[f"{weight.name}_beta{index}_pow_acc_0"] = paddle.full([1], power, weight.dtype)
+        self.set_state_dict(state)
 
 
 class ExactSGD:
@@ -73,5 +99,7 @@ def kernel(optimizer):
     """What updates the weights, in words."""
     if isinstance(optimizer, ExactSGD):
         return "plain arithmetic"
+    if isinstance(optimizer, LazyAdam):
+        return optimizer.kernel
     name = f"paddle.optimizer.{type(optimizer).__name__}"
     return f"{name} (multi-tensor)" if getattr(optimizer, "_use_multi_tensor", None) else name

@@ -6,8 +6,7 @@ import paddle.nn.functional as F
 from paddle import nn
 
 from dlperf import models
-from dlperf.adapters.api import Unsupported
-from dlperf.adapters.paddle import optimizers, runtime
+from dlperf.adapters.paddle import optimizers, runtime, tables
 from dlperf.adapters.paddle.runtime import copy, product, versions
 from dlperf.models import word2vec
 
@@ -15,14 +14,11 @@ __all__ = ["Network", "build", "copy", "loss", "product", "versions"]
 
 
 def build(job, ranks):
-    if ranks.world_size > 1:
-        raise Unsupported(
-            "Word2Vec in PaddlePaddle trains in one process so far: gradients of rows are not added up over ranks"
-        )
-    runtime.configure(job, ranks)
-    network = Network(models.config(job.model))
+    tables.configure(job, ranks)
+    config = models.config(job.model)
+    network = Network(config)
     runtime.load(network, job)
-    optimizer = optimizers.rows_sgd(network, word2vec.optimizer(job.batch_size))
+    optimizer = optimizers.rows_sgd(network, word2vec.rates(config, word2vec.optimizer(job.batch_size)))
     effective = {"tables": "rows of a batch"}
     return runtime.Trainer(job, ranks, network, loss, optimizer, runtime.Feed(job, ranks), effective)
 
