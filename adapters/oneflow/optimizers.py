@@ -4,8 +4,11 @@ import re
 
 import oneflow as flow
 
-from dlperf.adapters.base import parameter_groups
+from dlperf.adapters.base import parameter_groups, parameters
 from dlperf.adapters.oneflow import compression
+
+#: of Adam, in the order in which classes here keep them
+MOMENTS = ("mean", "square")
 
 
 def sgd(job, network, recipe):
@@ -28,8 +31,8 @@ def adamw(job, network, recipe):
 
 def kernel(optimizer):
     """What updates the weights, in words."""
-    if isinstance(optimizer, RowsSGD):
-        return "index_add_ of rows"
+    if isinstance(optimizer, (LazyAdam, RowsSGD)):
+        return optimizer.kernel
     return "plain arithmetic" if isinstance(optimizer, _Exact) else f"oneflow.optim.{type(optimizer).__name__}"
 
 
@@ -66,16 +69,76 @@ class AdamW(flow.optim.AdamW):
 
 
 class RowsSGD:
-    """As dlperf.models.word2vec.Optimizer says, of some rows of each table."""
+    """w = w - rate * g. rates: of each tensor, by name."""
 
-    def __init__(self, network, recipe):
-        self._weights, self._rate = list(network.parameters()), recipe.learning_rate
+    kernel = "index_add_ of rows"
 
-    def step(self, chosen, gradients):
-        """chosen: of each weight, which rows the gradients are of; of a row that comes twice both count."""
+    def __init__(self, network, rates):
+        self._weights, self._rates = dict(network.named_parameters()), rates
+
+    def step(self, rows, gradients):
+        """rows, gradients: by table, which rows have gradients, and these; of a row that comes twice both count."""
         with flow.no_grad():
-            for weight, rows, gradient in zip(self._weights, chosen, gradients):
-                weight.index_add_(0, rows.flatten(), gradient.flatten(0, -2) * -self._rate)
+            for name, weight in self._weights.items():
+                change = gradients.get(name, weight.grad) * -self._rates[name]
+                if name in rows:
+                    weight.index_add_(0, rows[name].flatten(), change.flatten(0, -2))
+                else:
+                    weight.add_(change)
+
+    def zero_grad(self):
+        for weight in self._weights.values():
+            weight.grad = None
+
+    def moments(self):
+        return {}
+
+
+class LazyAdam:
+    """As dlperf.models.ctr_dnn.Optimizer says: of dense layers by a kernel, of tables the rows of a step."""
+
+    def __init__(self, job, network, recipe):
+        self._recipe, self._steps = recipe, 0
+        weights = dict(network.named_parameters())
+        self._tables = {one.name: weights.pop(one.name) for one in parameters(job) if one.kind == "embedding"}
+        self._held = {name: [flow.zeros_like(table) for _ in range(2)] for name, table in self._tables.items()}
+        kind = ExactAdamW if job.precision == "fp64" else flow.optim.Adam
+        groups = [{"params": list(weights.values()), "weight_decay": 0.0}]
+        self._dense = kind(groups, lr=recipe.learning_rate, betas=(recipe.beta1, recipe.beta2), eps=recipe.eps)
+        self._weights = weights
+        self.kernel = f"{kernel(self._dense)}, and of rows our own of OneFlow's operations"
+
+    def step(self, rows, gradients):
+        """rows, gradients: by table, which rows have gradients, each once, and these."""
+        self._dense.step()
+        self._steps += 1
+        with flow.no_grad():
+            for name, table in self._tables.items():
+                self._update(table, *self._held[name], rows[name], gradients[name])
+
+    def _update(self, table, mean, square, rows, gradient):
+        recipe = self._recipe
+        m, v = (flow._C.gather(one, rows, 0) for one in (mean, square))
+        m.mul_(recipe.beta1).add_(gradient * (1 - recipe.beta1))
+        v.mul_(recipe.beta2).add_(gradient * gradient * (1 - recipe.beta2))
+        mean[rows], square[rows] = m, v
+        v.mul_(1 / (1 - recipe.beta2**self._steps))
+        rate = recipe.learning_rate / (1 - recipe.beta1**self._steps)
+        table.index_add_(0, rows, m * -rate / (v.sqrt() + recipe.eps))
+
+    def zero_grad(self):
+        for weight in self._weights.values():
+            weight.grad = None
+
+    def moments(self):
+        """After a step: "mean" and "square" of each tensor, by name."""
+        if isinstance(self._dense, _Exact):
+            dense = self._dense.state
+        else:
+            state = self._dense.state_dict()["state"]
+            dense = [(state[index]["exp_avg"], state[index]["exp_avg_sq"]) for index in range(len(self._weights))]
+        held = {**self._held, **dict(zip(self._weights, dense))}
+        return {moment: {name: pair[index] for name, pair in held.items()} for index, moment in enumerate(MOMENTS)}
 
 
 class _Exact:
@@ -86,14 +149,14 @@ class _Exact:
         self._clip_norm, self._settings = clip_norm, settings
         self._weights = [weight for group in groups for weight in group["params"]]
         self._decays = [group["weight_decay"] for group in groups for _ in group["params"]]
-        self._state = [[0.0, 0.0] for _ in self._weights]
+        self.state = [[0.0, 0.0] for _ in self._weights]
         self._steps = 0
 
     def step(self):
         self._steps += 1
         with flow.no_grad():
             gradients = clipped([weight.grad for weight in self._weights], self._clip_norm)
-            for weight, gradient, decay, state in zip(self._weights, gradients, self._decays, self._state):
+            for weight, gradient, decay, state in zip(self._weights, gradients, self._decays, self.state):
                 weight.copy_(self._update(weight, gradient, decay, state, **self._settings))
 
     def zero_grad(self):
