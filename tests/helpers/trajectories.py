@@ -18,8 +18,8 @@ SPEC = Spec((), (), (), "cpu", "venv", PROTOCOLS["quick"], timeout=300, allow_re
 def asked(
     framework: str, model: str, ranks: int, *settings: str, precision: str = "fp64", servers: int = 0, mode: str = ""
 ) -> Asked:
-    """The first trajectory that proves a row: by so many ranks on one node, with so many parameter servers. settings:
-    as --set takes them."""
+    """The trajectory in a row's own precision that proves it: by so many ranks on one node, with so many parameter
+    servers. settings: as --set takes them."""
     words = {"model": model, "precision": precision, "frameworks": framework, "device": "cpu", "env": "venv"}
     rest = {**dict.fromkeys(["protocol", "compile", "timeout", "seed", "threads"]), "allow_reference": True}
     places = {"nproc_per_node": str(ranks), "set": list(settings) or None}
@@ -27,7 +27,8 @@ def asked(
         places.update(parallelism="parameter-server", servers=str(servers), ps_mode=mode)
     arguments = {**words, **rest, **places, "data": "synthetic", "dry_run": False}
     (job,) = from_spec(from_arguments(arguments, ADAPTERS, ("fp64", *ASKED)), ADAPTERS).jobs
-    return replace(trajectories(job)[0], ranks=ranks)
+    own = next(one for one in trajectories(job) if one.precision == job.precision)
+    return replace(own, ranks=ranks)
 
 
 def as_reference(evidence: Evidence) -> Evidence:
