@@ -42,8 +42,7 @@ class Places(Arguments):
         sizes = tuple((nodes, ranks) for nodes, ranks, _, _ in sized)
         batches = tuple(batch for _, _, batch, _ in sized)
         of_sizes = tuple(servers for *_, servers in sized)
-        usual = len(hosts) or (2 if self.arguments.get("bandwidth") else 1)
-        nnodes = tuple(dict.fromkeys(nodes for nodes, _ in sizes)) or self.counts("nnodes", (usual,))
+        nnodes = tuple(dict.fromkeys(nodes for nodes, _ in sizes)) or self.nodes(hosts)
         nproc = tuple(dict.fromkeys(ranks for _, ranks in sizes)) or self.counts("nproc_per_node", (1,))
         if len(nnodes) * len(nproc) > ROWS:
             says = f"with --nproc-per-node they make {len(nnodes) * len(nproc):,} rows of each system. Name fewer."
@@ -131,6 +130,10 @@ class Places(Arguments):
                 self.problem(name, self.arguments[name], "--size is given too. Leave out one of them.")
         return tuple(dict.fromkeys(found))
 
+    def nodes(self, hosts: Sequence[Host]) -> tuple[int, ...]:
+        """Those of --nnodes; without, as many as there are hosts, or a link's two."""
+        return self.counts("nnodes", (len(hosts) or (2 if self.arguments.get("bandwidth") else 1),))
+
     def workers(self, hosts: Sequence[Host]) -> tuple[Size, ...]:
         """Those of --workers 2,4, ranks on all nodes together; empty without."""
         if not self.arguments.get("workers"):
@@ -138,7 +141,7 @@ class Places(Arguments):
         for name in ("size", "nproc_per_node"):
             if self.arguments.get(name):
                 self.problem(name, self.arguments[name], "--workers is given too. Leave out one of them.")
-        each = product(self.counts("nnodes", (len(hosts) or 1,)), self.counts("workers", (1,)))
+        each = product(self.nodes(hosts), self.counts("workers", (1,)))
         return tuple(dict.fromkeys(self._with((nodes, 1, 0, 0), "workers", count, "workers") for nodes, count in each))
 
     def sweep(self, hosts: Sequence[Host]) -> tuple[Size, ...]:
@@ -153,7 +156,7 @@ class Places(Arguments):
             return ()
         if self.arguments.get("size"):
             self.problem("sweep", "", "--size is given too. Leave out one of them.")
-        each = (self.counts("nnodes", (len(hosts) or 1,)), self.counts("nproc_per_node", (1,)))
+        each = (self.nodes(hosts), self.counts("nproc_per_node", (1,)))
         base = list(self.workers(hosts)) or [(nodes, ranks, 0, 0) for nodes, ranks in product(*each)]
         found = base if crossed else []
         for name, values in factors.items():

@@ -160,6 +160,7 @@ def test_each_bandwidth_and_compression_is_a_row_whose_proof_does_not_wait_for_t
         one.name for one in asked.trajectories(made.jobs[-2])
     ]
     assert parse("--bandwidth", "1").threads == max(1, parse().threads // 2)
+    assert parse("--bandwidth", "1", "--workers", "4").grid == ((2, 2, 0, 0),)
 
 
 @pytest.mark.parametrize(
