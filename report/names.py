@@ -67,6 +67,7 @@ MEANINGS = {
     "weight_decay": "Share of a weight that is taken off it, times the learning rate.",
     "device_memory": "What the column of device memory counts: not the same in all frameworks.",
     "server_dtype": "In what parameter servers keep the parameters.",
+    "exchange": "How often workers tell parameter servers how far their copies went.",
     "overlap": "What of the next step goes on during a step, with parameter servers.",
     "communication": "What averages gradients over the ranks, and by which transport.",
     "compression": "What of its gradients a rank hands to the others.",

@@ -212,14 +212,14 @@ class Pulled(NamedTuple):
 
 class Tables:
     """The tensors of all servers, as a worker has them. tables: names of those of which a step looks up rows; the
-    others come whole."""
+    others come whole: by name, all rows of each."""
 
     def __init__(self, job, ranks, tables):
         self._sync, self._worker, self.pushes = job.ps_mode == "sync", ranks.rank, 0
         self._names = [f"server{number}" for number in range(len(ranks.servers))]
         shapes = {one.name: one.shape for one in base.parameters(job) if one.trained}
-        self._whole = {name: torch.arange(shape[0]) for name, shape in shapes.items() if name not in tables}
-        self._parts = [self._part(self._whole, number) for number in range(len(self._names))]
+        self.whole = {name: torch.arange(shape[0]) for name, shape in shapes.items() if name not in tables}
+        self._parts = [self._part(self.whole, number) for number in range(len(self._names))]
         self.close = Meeting(job, ranks).leave
         self.kernel, self._moments = rpc.rpc_sync(self._names[0], optimizer)
 
@@ -227,15 +227,18 @@ class Tables:
         """Which of the rows a server has, by tensor."""
         return {name: (one % len(self._names) == server).nonzero().flatten() for name, one in rows.items()}
 
+    def place(self, rows):
+        """Where these are, and the tensors that come whole. rows: int64, by table, ascending, each once."""
+        parts = [{**self._part(rows, number), **own} for number, own in enumerate(self._parts)]
+        return Pulled({**rows, **self.whole}, parts, [])
+
     def ask(self, rows):
-        """rows: int64, by table, ascending, each once."""
-        servers, futures, parts = len(self._names), [], []
-        for number, to in enumerate(self._names):
-            part = self._part(rows, number)
-            local = {name: rows[name][own] // servers for name, own in part.items()}
-            futures.append(rpc.rpc_async(to, pull, (local,)))
-            parts.append({**part, **self._parts[number]})
-        return Pulled({**rows, **self._whole}, parts, futures)
+        """As `place`, and have them sent."""
+        placed = self.place(rows)
+        for to, part in zip(self._names, placed.parts):
+            local = {name: rows[name][part[name]] // len(self._names) for name in rows}
+            placed.futures.append(rpc.rpc_async(to, pull, (local,)))
+        return placed
 
     def get(self, pulled):
         """Values by tensor; and of each server how many updates it had applied."""

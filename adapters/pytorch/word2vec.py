@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from dlperf import models
-from dlperf.adapters.pytorch import optimizers, runtime, servers
+from dlperf.adapters.pytorch import geo, optimizers, runtime, servers
 from dlperf.adapters.pytorch.runtime import copy, product, versions
 from dlperf.models import word2vec
 
@@ -17,7 +17,12 @@ def build(job, ranks):
     config, recipe = models.config(job.model), word2vec.optimizer(job.batch_size * ranks.world_size)
     feed = runtime.Feed(job, ranks, device)
     if job.servers:
-        return servers.Trainer(job, ranks, Looked(config), loss, feed, looked_up, {"tables": "rows of a batch"})
+        asked = (job, ranks, Looked(config), loss, feed, looked_up, {"tables": "rows of a batch"})
+        return (
+            geo.Trainer(*asked, servers.SGD(word2vec.rates(config, recipe)))
+            if job.ps_mode == "geo"
+            else servers.Trainer(*asked)
+        )
     network = Network(config)
     network.to(device=device, dtype=getattr(torch, job.weights_dtype))
     runtime.load(network, job)
@@ -27,7 +32,7 @@ def build(job, ranks):
 
 def serve(job, ranks):
     rates = word2vec.rates(models.config(job.model), word2vec.optimizer(job.batch_size))
-    return servers.serve(job, ranks, servers.SGD(rates))
+    return servers.serve(job, ranks, geo.Sum() if job.ps_mode == "geo" else servers.SGD(rates))
 
 
 def loss(network, *batch):

@@ -264,13 +264,14 @@ def _parameters(model: str) -> int:
 
 
 def run_memory(job: Job, adapter: Adapter) -> int:
-    """Bytes that all ranks of one node take, at the most."""
+    """Bytes that all ranks of one machine take, at the most."""
     config, family = models.config(job.model), models.family(job.model)
     activations = job.batch_size * family.activations(config)
     known = adapter.environments.get(job.environment)
     rank = (PER_PARAMETER * _parameters(job.model) + PER_ACTIVATION * activations) * (known.memory if known else 1.0)
     exchange = TO_EXCHANGE * _parameters(job.model) if job.world_size > 1 else 0
-    return job.nproc_per_node * (BESIDES + int(rank) + exchange)
+    nodes = job.nnodes if job.launcher and launchers.find(job.launcher).emulates else 1
+    return nodes * job.nproc_per_node * (BESIDES + int(rank) + exchange)
 
 
 def _memory(jobs: Iterable[Job], wanted: Iterable[Asked], adapters: Mapping[str, Adapter]) -> dict[str, int]:
