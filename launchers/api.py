@@ -203,6 +203,10 @@ class Launcher:
         except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError):
             return None
 
+    def nodes_here(self, nnodes: int) -> int:
+        """How many of a run's nodes share a machine."""
+        return nnodes if self.emulates else 1
+
     def rsh(self, arguments: Mapping[str, str]) -> list[str]:
         """The command that runs another on a host, as ssh does."""
         return [*shlex.split(arguments.get("rsh", "ssh")), *(["-o", "BatchMode=yes"] if "rsh" not in arguments else [])]
@@ -358,16 +362,6 @@ BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 def comment(text: str, mark: str = "#") -> str:
     """A line of a script that does nothing, or that only an engine reads; a text never begins another line."""
     return f"{mark} {BREAKS.sub(' ', text)}\n"
-
-
-def node(launch: Launch, number: str) -> str:
-    """The part that starts all processes of one node. number: which it is, for the shell to expand."""
-    spawn = command(launch.python, "-m", "dlperf.adapters.spawn", launch.of_node)
-    path = f'PYTHONPATH="$PWD"/{quote(launch.code)}'
-    return (
-        f'cd "$(dirname "$0")" &&\nNODE_RANK={number} NNODES={launch.nnodes} {path} \\\n'
-        f'exec {spawn} sh "$PWD"/launch.sh rank\n'
-    )
 
 
 HERE = 'cd "$(dirname "$0")" || exit\n'

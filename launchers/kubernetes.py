@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from dlperf.launchers import kubectl, objects, pods
-from dlperf.launchers.api import Launch, Node, node, several, worker
+from dlperf.launchers.api import Launch, Node, several, worker
 from dlperf.launchers.jobs import Batch, Jobs, State
+from dlperf.launchers.local import node
 from dlperf.shell import quote
 
 #: what a site decides; of those that name several things, commas or lines are between them

@@ -20,4 +20,14 @@ class Local(Launcher):
         return several(launch, worker(launch, {"DLPERF_LAUNCHER": self.name}), start)
 
 
+def node(launch: Launch, number: str) -> str:
+    """The part that starts all processes of one node. number: which it is, for the shell to expand."""
+    spawn = command(launch.python, "-m", "dlperf.adapters.spawn", launch.of_node)
+    path = f'PYTHONPATH="$PWD"/{quote(launch.code)}'
+    return (
+        f'cd "$(dirname "$0")" &&\nNODE_RANK={number} NNODES={launch.nnodes} {path} \\\n'
+        f'exec {spawn} sh "$PWD"/launch.sh rank\n'
+    )
+
+
 LAUNCHER = Local()

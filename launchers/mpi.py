@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from dlperf.adapters import ranks
-from dlperf.launchers.api import Launch, Launcher, command, extra, node, several, worker
+from dlperf.launchers.api import Launch, Launcher, command, extra, several, worker
+from dlperf.launchers.local import node
 
 
 class Mpi(Launcher):

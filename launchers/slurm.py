@@ -16,8 +16,9 @@ from typing import ClassVar
 
 from dlperf.adapters import ranks
 from dlperf.errors import RunError
-from dlperf.launchers.api import Launch, Node, command, comment, node, several, worker
+from dlperf.launchers.api import Launch, Node, command, comment, several, worker
 from dlperf.launchers.jobs import PLACE, WARNED, Batch, Jobs, State, ask, compare, setup
+from dlperf.launchers.local import node
 from dlperf.shell import quote
 
 #: arguments that become options of sbatch under their own names

@@ -270,7 +270,7 @@ def run_memory(job: Job, adapter: Adapter) -> int:
     known = adapter.environments.get(job.environment)
     rank = (PER_PARAMETER * _parameters(job.model) + PER_ACTIVATION * activations) * (known.memory if known else 1.0)
     exchange = TO_EXCHANGE * _parameters(job.model) if job.world_size > 1 else 0
-    nodes = job.nnodes if job.launcher and launchers.find(job.launcher).emulates else 1
+    nodes = launchers.find(job.launcher).nodes_here(job.nnodes) if job.launcher else 1
     return nodes * job.nproc_per_node * (BESIDES + int(rank) + exchange)
 
 

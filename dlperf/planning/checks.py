@@ -117,11 +117,7 @@ class _Checker(Devices, Often, Places, Sizes):
 
     def cores(self, places: Mapping[str, Any]) -> int:
         node = self.node(places)
-        here = (
-            1
-            if launchers.find(places["launcher"]).elsewhere(max(places["nnodes"]), places["hosts"])
-            else max(places["nnodes"])
-        )
+        here = launchers.find(places["launcher"]).nodes_here(max(places["nnodes"]))
         return node.threads if node else max(1, int(machine.usable_cores()) // here)
 
     def precisions(

@@ -152,7 +152,7 @@ def memory(one: Asked) -> int:
 
 def threads(spec: Spec) -> int:
     """That proofs have together: those of all ranks of this machine."""
-    nodes = max(spec.nnodes) if launchers.find(spec.launcher).emulates else 1
+    nodes = launchers.find(spec.launcher).nodes_here(max(spec.nnodes))
     return spec.threads * nodes * max(spec.nproc_per_node)
 
 

@@ -130,6 +130,13 @@ def test_each_number_of_servers_and_mode_is_a_row_proven_with_one_server():
     assert [(one.ranks, one.run.servers) for one in proofs["async"]] == [(1, 1), (1, 1)]
 
 
+@pytest.mark.usefixtures("slurm")
+def test_nodes_that_are_machines_of_their_own_share_no_threads(monkeypatch):
+    """In a job of Slurm's this machine is one of its nodes."""
+    monkeypatch.setattr(launchers.find("slurm"), "elsewhere", lambda nnodes, hosts: False)
+    assert parse("--nnodes", "2", "--launcher", "slurm").threads == parse().threads
+
+
 @pytest.fixture
 def emulation(monkeypatch):
     """Its programs and rights are there, wherever this runs."""
