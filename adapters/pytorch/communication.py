@@ -9,7 +9,6 @@ from torch import distributed, nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
 from dlperf.adapters import compression, horovod
-from dlperf.adapters.api import Unsupported
 from dlperf.adapters.pytorch.compression import Deep
 from dlperf.adapters.ranks import interface
 
@@ -39,10 +38,9 @@ def between(job, ranks):
     """What averages the gradients of these ranks."""
     if ranks.world_size == 1:
         return OneRank()
+    compression.check(job)
     kind = compression.asked(job)
     if uses_horovod(job):
-        if kind != "none":
-            raise Unsupported(f"compression={kind} is not written for Horovod yet")
         return Horovod()
     return Deep(job, ranks) if kind == "dgc" else DataParallel(kind)
 

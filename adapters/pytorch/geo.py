@@ -12,16 +12,13 @@ from dlperf.models.parameters import initial
 STEPS = 400
 
 
-class Sum:
+class Sum(servers.SGD):
     """What servers do with differences."""
 
     kernel = "differences, added up by index_add_"
 
     def __init__(self):
-        self.moments = {}
-
-    def start(self, tensors):
-        pass
+        super().__init__({})
 
     def __call__(self, name, tensor, rows, difference, step):
         tensor.index_add_(0, rows, difference)
@@ -51,7 +48,7 @@ class Trainer(servers.Trainer):
         rows = {name: torch.nn.functional.embedding(at, values[name]) for name, (_, at) in found.items()}
         loss, logits = self._loss(self._network, batch, {**values, **rows})
         gradients = dict(zip(values, torch.autograd.grad(loss, list(values.values()))))
-        changed = {name: found[name][0] if name in found else torch.arange(len(one)) for name, one in values.items()}
+        changed = {**self._tables.whole, **{name: rows for name, (rows, _) in found.items()}}
         for name, own in self._own.items():
             self._update(name, own, changed[name], gradients[name], self._steps + 1)
             self._touched[name][changed[name]] = True

@@ -20,12 +20,8 @@ SILENCE_SECONDS = 60
 
 def join(job, ranks):
     """Make the group of all ranks, before the first tensor. Returns what averages their gradients."""
-    if job.options["communication"] != "horovod":
-        return MultiWorker(job, ranks)
-    kind = compression.asked(job)
-    if kind != "none":
-        raise Unsupported(f"compression={kind} is not written for Horovod yet")
-    return Horovod(job, ranks)
+    compression.check(job)
+    return (Horovod if job.options["communication"] == "horovod" else MultiWorker)(job, ranks)
 
 
 class MultiWorker:

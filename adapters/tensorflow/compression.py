@@ -4,7 +4,6 @@ import math
 
 import tensorflow as tf
 
-from dlperf.adapters import compression
 from dlperf.adapters.api import Unsupported
 from dlperf.adapters.compression import deep, density, kept
 
@@ -22,7 +21,6 @@ class Deep:
     """
 
     def __init__(self, job, strategy, optimizer):
-        compression.check(job)
         if job.options["compile"] == "on":
             raise Unsupported("compression=dgc: what XLA compiles of it was not proven; add --compile off")
         self.description = f"deep gradient compression: all_gather, of vectors all_reduce; {strategy.description}"
