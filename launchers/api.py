@@ -147,8 +147,8 @@ class Launcher:
     usual first; none for an engine without jobs. no_containers: why its ranks can't run in
     containers; empty if they can. In what the engine printed, `ended` finds the first rank that a signal killed, with
     groups rank, host, how; `ended_inside` the first whose container ended that way, with groups rank, host (which may
-    be empty) and code; `gone` the line that says, as group `said`, which node it lost; and `cause` the one that says
-    why the ranks could not be started or kept.
+    be empty) and code; `gone` the line that says, as group `said`, which node it lost; `stopped` the one by which the
+    engine took away what the ranks ran in; and `cause` the one that says why the ranks could not be started or kept.
     """
 
     name = ""
@@ -165,6 +165,7 @@ class Launcher:
     no_containers = ""
     ended: re.Pattern[str] | None = None
     gone: re.Pattern[str] | None = None
+    stopped: re.Pattern[str] | None = None
     ended_inside: re.Pattern[str] | None = None
     cause: re.Pattern[str] = re.compile(
         r"^(ssh: .*|docker: .*|.*Permission denied \(.*|Host key verification failed.*|.*not enough slots.*)$",

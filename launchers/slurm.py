@@ -105,6 +105,7 @@ class Slurm(Jobs):
     gone = re.compile(
         r"^srun: error: (?P<said>Node failure on \S+|Task launch for StepId=\S+ failed on node \S+: .*)$", re.MULTILINE
     )
+    stopped = re.compile(r"^Slurm job \S+ is (CANCELLED|PREEMPTED|TIMEOUT|DEADLINE|NODE_FAIL) .*$", re.MULTILINE)
     cause = re.compile(r"^(sbatch: error: .*|docker: .*|Slurm job .*|Slurm no longer .*)$", re.MULTILINE)
 
     def inside(self, environ: Mapping[str, str] = os.environ) -> bool:

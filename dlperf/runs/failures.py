@@ -27,6 +27,8 @@ def failure(ended: Exit, stream: Stream, folder: Path, launcher: Launcher | None
         return outside(ended, lines, _where(stream))
     if launcher and launcher.gone and (gone := launcher.gone.search(printed(folder))):
         return Failure("launcher", f"the launcher lost a node: {gone['said']}; {_where(stream)}", lines)
+    if launcher and launcher.stopped and (stopped := launcher.stopped.search(printed(folder))):
+        return Failure("launcher", f"the launcher was stopped: {stopped.group()}; {_where(stream)}", lines)
     lost = launcher.first_ended(printed(folder)) if launcher else None
     # some abort when they lose one, and Slurm ends those that are left
     follows = any(one.failed for one in stream.ranks) and lost and FOLLOWING.search(lost.how)

@@ -193,6 +193,16 @@ def test_a_node_that_slurm_lost_is_named_before_the_ranks_that_it_ended_for_it(p
     assert (found.kind, found.message.partition("; ")[0]) == ("launcher", f"the launcher lost a node: {says}")
 
 
+@pytest.mark.parametrize("state", ["CANCELLED (None)", "PREEMPTED (None)", "TIMEOUT (TimeLimit)"])
+def test_a_job_that_slurm_took_away_is_why_its_ranks_lost_each_other(state, tmp_path):
+    said = f"Slurm job 7 is {state}"
+    (tmp_path / "stderr.log").write_text(f"srun: error: node2: task 1: Killed\n{said}\n")
+    failed = {"kind": "crash", "message": "ConnectionError: another rank hung up", "traceback": "", "time": 1.0}
+    stream = Stream(ranks=(Stream(failed=failed), Stream()))
+    found = failures.failure(Exit(1, False, 60.0, False), stream, tmp_path, launchers.find("slurm"))
+    assert (found.kind, found.message.partition("; ")[0]) == ("launcher", f"the launcher was stopped: {said}")
+
+
 class Own(Launcher):
     """A launcher of somebody else's."""
 
