@@ -99,7 +99,7 @@ class SGD:
 class LazyAdam:
     """As dlperf.models.ctr_dnn.Optimizer says, of the rows that a push has."""
 
-    kernel = "Adam on the servers, of the rows of a push by scatter_update"
+    kernel = "Adam on the servers: ResourceApplyAdam, of the rows of a push scatter_update"
     moments = ("mean", "square")
 
     def __init__(self, recipe):
@@ -130,7 +130,8 @@ class Pulled(NamedTuple):
 
 class Trainer(base.Trainer):
     """A worker. network, loss, looked_up: as in dlperf.adapters.tensorflow.word2vec; what looked_up does not name is
-    used whole. update: a SGD or LazyAdam. In trace_steps one step is under way at a time."""
+    used whole; None: all is. update: a SGD or LazyAdam. Statistics are a worker's own: with them, and in trace_steps,
+    one step is under way at a time."""
 
     def __init__(self, job, ranks, network, loss, looked_up, update, effective):
         super().__init__(job, Feed(job, ranks), effective)
@@ -138,7 +139,9 @@ class Trainer(base.Trainer):
         self.parameter_count = count(base.parameters(job))
         self.gradient_bytes, self.pushes, self._meetings = 0, 0, 0
         self._logits, self._gradients, self._under_way = None, {}, []
-        ahead = 1 if job.trace_steps else AHEAD
+        self._trained = [one for one in base.parameters(job) if one.trained]
+        alone = job.trace_steps > 0 or len(self._trained) < len(base.parameters(job))
+        ahead = 1 if alone else AHEAD
         self._pool, self._ahead = ThreadPoolExecutor(ahead), ahead
         self._server = _server(job, ranks)  # kept, or it stops
         # else a worker's session is over when another worker is
@@ -148,7 +151,8 @@ class Trainer(base.Trainer):
         with self._session.graph.as_default(), tf.device(f"/job:worker/task:{ranks.rank}/cpu:0"):
             batch = self._feed[0]
             self._inputs = {name: v1.placeholder(array.dtype, array.shape) for name, array in batch.items()}
-            chosen = looked_up(network.config, self._inputs)
+            v1.set_random_seed(job.dropout_seed + ranks.rank)  # of dropout
+            chosen = looked_up(network.config, self._inputs) if looked_up else {}
             self._place(chosen)
             self._build(loss, chosen)
             self._reach(job.meeting_seconds)
@@ -167,7 +171,7 @@ class Trainer(base.Trainer):
         servers, self._shards = range(len(self._ranks.servers)), {}
         self._counts = [Counts(server, self._job) for server in servers]
         values = [0] * len(servers)
-        for one in sorted(base.parameters(self._job), key=lambda one: -one.size):
+        for one in sorted(self._trained, key=lambda one: -one.size):
             if one.name in tables:
                 self._shards[one.name] = [self._shard(one, server, len(servers)) for server in servers]
             else:
@@ -177,6 +181,18 @@ class Trainer(base.Trainer):
         with _on(0):
             self._ready, self._met = _variable("ready", (), tf.int64), _variable("met", (), tf.int64)
         self._dones = [_done(server, self._ranks) for server in servers]
+        others = [one for one in base.parameters(self._job) if not one.trained]
+        self._statistics = {one.name: self._statistic(one) for one in others}
+
+    def _statistic(self, one):
+        first = initial(one, self._job.seed, self._job.weights_dtype)
+        return v1.get_variable(
+            one.name.replace(".", "_"),
+            initializer=first,
+            use_resource=True,
+            trainable=False,
+            collections=[v1.GraphKeys.LOCAL_VARIABLES],
+        )
 
     def _shard(self, one, server, servers=None):
         shape = [one.shape[axis] for axis in _axes(one)]
@@ -201,12 +217,15 @@ class Trainer(base.Trainer):
             else:
                 pulled[name] = [self._pull(shards[0], seen)]
                 rows[name] = pulled[name][0].values
-        value, logits = loss(self._network, self._inputs, rows)
+        graph = self._session.graph
+        before = len(graph.get_operations())
+        value, logits = loss(self._network, self._inputs, {**rows, **self._statistics})
+        kept = [one for one in graph.get_operations()[before:] if one.type == "AssignVariableOp"]
         parts = [(name, one) for name, found in pulled.items() for one in found]
         # tensors, in which a row that several examples have looked up has its sum
         gradients = list(map(tf.convert_to_tensor, v1.gradients(value, [one.values for _, one in parts])))
         pushed = [(name, one, gradient) for (name, one), gradient in zip(parts, gradients)]
-        with tf.control_dependencies(self._push(pushed, seen)):
+        with tf.control_dependencies([*kept, *self._push(pushed, seen)]):
             self._train = {"loss": tf.identity(value)}
         if self._job.trace_steps:
             self._train["logits"] = logits
@@ -286,12 +305,13 @@ class Trainer(base.Trainer):
     def _start(self):
         """Worker 0 gives the servers the initial values; the others wait."""
         run = self._session.run
+        run(v1.local_variables_initializer())
         if self._ranks.rank:
             while not run(v1.is_variable_initialized(self._ready)) or not run(self._ready):
                 time.sleep(0.05)
             return
         run(v1.global_variables_initializer())
-        for one in base.parameters(self._job):
+        for one in self._trained:
             shards = self._shards[one.name]
             for shard in shards if one.init != "zeros" else ():
                 rows = slice(shard.server if len(shards) > 1 else 0, None, len(shards))
@@ -348,13 +368,17 @@ class Trainer(base.Trainer):
         return meet
 
     def parameters(self):
-        return ((one.name, self._whole(one, lambda shard: shard.tensor)) for one in base.parameters(self._job))
+        for one in base.parameters(self._job):
+            if one.trained:
+                yield one.name, self._whole(one, lambda shard: shard.tensor)
+            else:
+                yield one.name, self._session.run(self._statistics[one.name])
 
     def moments(self):
         return {moment: self._of(moment) for moment in self._update.moments}
 
     def _of(self, moment):
-        return ((one.name, self._whole(one, lambda shard: shard.moments[moment])) for one in base.parameters(self._job))
+        return ((one.name, self._whole(one, lambda shard: shard.moments[moment])) for one in self._trained)
 
     def _whole(self, one, of):
         """A tensor from its shards, in the canonical layout. of: Shard -> variable."""
@@ -373,7 +397,7 @@ class Trainer(base.Trainer):
         """A worker's own: of several, nobody has the mean but the servers."""
         if self._ranks.world_size > 1:
             return
-        for one in base.parameters(self._job):
+        for one in self._trained:
             found = self._gradients[one.name]
             yield one.name, base.summed(*found) if isinstance(found, tuple) else _canonical(one, found)
 
@@ -396,4 +420,6 @@ class Feed(base.Feed):
         super().__init__(job, ranks)
 
     def _tensor(self, array):
-        return array.astype(self._dtype) if array.dtype.kind == "f" else array
+        if array.ndim == 4:
+            array = array.transpose(0, 2, 3, 1)
+        return array.astype(self._dtype, order="C") if array.dtype.kind == "f" else array

@@ -1,23 +1,32 @@
-"""VGG16 for CIFAR-10 in TensorFlow: NHWC, fused batch normalisation, one tf.function per step."""
+"""VGG16 for CIFAR-10 in TensorFlow: NHWC, fused batch normalisation, one tf.function per step; or a graph of each
+worker over parameter servers."""
 
 import tensorflow as tf
 
 from dlperf import models
-from dlperf.adapters.tensorflow import optimizers, runtime
+from dlperf.adapters.api import Unsupported
+from dlperf.adapters.tensorflow import optimizers, runtime, servers
 from dlperf.adapters.tensorflow.layers import biased, dense, drop
 from dlperf.adapters.tensorflow.photos import AUGMENTATION, Loader, pixels
 from dlperf.adapters.tensorflow.resnet import norm
 from dlperf.adapters.tensorflow.runtime import copy, product, versions
 from dlperf.models import vgg, vgg_cifar
 
-__all__ = ["Network", "build", "copy", "loss", "pixels", "product", "versions"]
+__all__ = ["Network", "build", "copy", "loss", "pixels", "product", "serve", "versions"]
 
 
 def build(job, ranks):
+    config, dtype = models.config(job.model), runtime.DTYPES[job.precision]
+    recipe = vgg_cifar.optimizer(job.batch_size * ranks.world_size)
+    if job.servers:
+        if job.input != "synthetic":
+            raise Unsupported("images from files are not written for workers of TensorFlow's servers yet")
+        looked = Looked(config, dtype, job.dropout)
+        return servers.Trainer(job, ranks, looked, loss, None, servers.LazyAdam(recipe), {"layout": "NHWC"})
     strategy = runtime.configure(job, ranks)
     weights = runtime.load(job)
-    network = Network(models.config(job.model), weights, runtime.DTYPES[job.precision], job.dropout)
-    optimizer = optimizers.AdamW(job, weights, vgg_cifar.optimizer(job.batch_size * ranks.world_size))
+    network = Network(config, weights, dtype, job.dropout)
+    optimizer = optimizers.AdamW(job, weights, recipe)
     feed = (runtime.Feed if job.input == "synthetic" else Loader)(job, ranks)
     effective = {"layout": "NHWC"}
     if job.input == "native":
@@ -25,8 +34,12 @@ def build(job, ranks):
     return runtime.Trainer(job, strategy, network, loss, optimizer, feed, effective)
 
 
-def loss(network, batch):
-    logits = network(batch["images"])
+def serve(job, ranks):
+    return servers.serve(job, ranks)
+
+
+def loss(network, batch, *weights):
+    logits = network(batch["images"], *weights)
     return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(batch["labels"], logits)), (logits,)
 
 
@@ -57,4 +70,18 @@ class Network:
         x = tf.nn.relu(self._norm(y[:, None, None]))[:, 0, 0]
         logits = tf.cast(last(second(drop(x, rate))), self.weights["fc8.bias"].dtype)
         self.shapes["logits"] = tuple(logits.shape[1:])
+        return logits
+
+
+class Looked:
+    """The same over weights that come with each call."""
+
+    def __init__(self, config, dtype, share):
+        self.config, self._dtype, self._share = config, dtype, share
+        self.shapes, self.compute_dtype = {}, None
+
+    def __call__(self, images, weights):
+        network = Network(self.config, weights, self._dtype, self._share)
+        logits = network(images)
+        self.shapes, self.compute_dtype = network.shapes, network.compute_dtype
         return logits
