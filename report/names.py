@@ -75,6 +75,8 @@ MEANINGS = {
 #: Job.compression in a size
 COMPRESSED = {
     "fp16": "gradients in float16",
+    "powersgd": "gradients of rank 2 (PowerSGD)",
+    "2bit": "gradients of 2 bits",
     "dgc": "deep gradient compression",
 }
 

@@ -1,12 +1,13 @@
 """How ranks average their gradients in PyTorch: DistributedDataParallel, or Horovod."""
 
 import contextlib
+import itertools
 import os
 import warnings
 
 import torch
 from torch import distributed, nn
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 
 from dlperf.adapters import compression, horovod
 from dlperf.adapters.pytorch.compression import Deep
@@ -67,15 +68,14 @@ class OneRank:
 
 
 class DataParallel(OneRank):
-    """backward() averages while it goes on computing. compression: "none" or "fp16"."""
+    """backward() averages while it goes on computing. kind: of compression, "none", "fp16" or "powersgd"."""
 
-    def __init__(self, compression):
-        self._narrow = compression == "fp16"
+    def __init__(self, kind):
+        self._kind = kind
 
     @property
     def description(self):
-        narrow = ", gradients in float16 (fp16_compress_hook)" if self._narrow else ""
-        return f"DistributedDataParallel ({distributed.get_backend()}{narrow})"
+        return f"DistributedDataParallel ({distributed.get_backend()}{HOOKS[self._kind]})"
 
     def spread(self, replica, network, optimizer):
         device = next(network.parameters()).device
@@ -87,19 +87,72 @@ class DataParallel(OneRank):
                 device_ids=[device] if device.type == "cuda" else None,
                 broadcast_buffers=False,  # BatchNorm's statistics stay each rank's own
                 gradient_as_bucket_view=True,
+                bucket_cap_mb=self._bucket(network),
             )
-        if self._narrow:
+        if self._kind == "fp16":
             parallel.register_comm_hook(None, default_hooks.fp16_compress_hook)
+        elif self._kind == "powersgd":
+            self._state = powerSGD_hook.PowerSGDState(
+                None,
+                matrix_approximation_rank=compression.RANK,
+                start_powerSGD_iter=compression.WHOLE,
+                orthogonalization_epsilon=EPSILON,
+            )
+            names = {weight: name for name, weight in network.named_parameters()}
+            parallel.register_comm_hook((self._state, names), _low_rank)
         return parallel, optimizer
 
+    def _bucket(self, network):
+        """PowerSGD's hook goes on with its second and third exchange when the one before is there. With Gloo these of
+        several buckets come in another order in each rank, which ends it: so there is one. None: the usual, in MiB."""
+        if self._kind != "powersgd" or distributed.get_backend() != "gloo":
+            return None
+        return 1 + sum(weight.numel() * weight.element_size() for weight in network.parameters()) // 2**20
+
     def sent_bytes(self, gradients):
-        return gradients * torch.float16.itemsize // torch.float32.itemsize if self._narrow else gradients
+        if self._kind == "fp16":
+            return gradients * torch.float16.itemsize // torch.float32.itemsize
+        if self._kind == "powersgd":
+            times, _, _ = self._state.compression_stats()
+            return int(gradients / (times or 1))
+        return gradients
 
     def add_up(self, values):
         distributed.all_reduce(values)
 
     def close(self):
         distributed.destroy_process_group()
+
+
+#: kind of compression -> the hook of DistributedDataParallel, in words
+HOOKS = {
+    "none": "",
+    "fp16": ", gradients in float16 (fp16_compress_hook)",
+    "powersgd": f", matrices of rank {compression.RANK} (powerSGD_hook)",
+}
+#: what the hook adds to lengths before it divides by them: some gradients are zero
+EPSILON = 1e-8
+
+
+def _low_rank(known, bucket):
+    """The hook, with each Q from dlperf.adapters.compression.basis, in the order of its weight's memory: what the hook
+    draws depends on which weights share a bucket."""
+    (state, names), index = known, bucket.index()
+    if state.iter >= state.start_powerSGD_iter and index not in state.q_memory_dict:
+        gradients = bucket.buffer()
+        ps, qs = 0, {}  # the hook has those of one shape together
+        for weight in bucket.parameters():
+            rows, columns = weight.shape[0], weight[0].numel()
+            rank = min(rows, columns, state.matrix_approximation_rank)
+            if powerSGD_hook._should_compress(rows, columns, rank, state.min_compression_rate)[0]:
+                q = torch.from_numpy(compression.basis(names[weight], weight.shape)).to(gradients)
+                inner = sorted(range(1, weight.dim()), key=weight.stride, reverse=True)
+                q = q.permute(*(axis - 1 for axis in inner), -1).reshape(-1)
+                qs.setdefault((rows, columns), []).append(q)
+                ps += rows * rank
+        state.p_memory_dict[index] = gradients.new_empty(ps)
+        state.q_memory_dict[index] = torch.cat([gradients.new_empty(0), *itertools.chain(*qs.values())])
+    return powerSGD_hook.powerSGD_hook(state, bucket)
 
 
 class InOrder:

@@ -29,6 +29,7 @@ class Deep:
         first = self._weights[0]
         self._u, self._v = (first.new_zeros(sum(self._lengths), requires_grad=False) for _ in "uv")
         self._us, self._vs = self._u.split(self._lengths), self._v.split(self._lengths)
+        self._shaped = [u.as_strided(w.shape, w.stride()) for u, w in zip(self._us, self._weights)]
         return replica, optimizer
 
     @torch.no_grad()
@@ -49,14 +50,13 @@ class Deep:
         return self._update(found, share)
 
     def _accumulate(self):
-        views = [u.as_strided(w.shape, w.stride()) for u, w in zip(self._us, self._weights)]
         momentum = {group["momentum"] for group in self._groups}
         assert len(momentum) == 1, momentum
         self._u.mul_(momentum.pop())
-        torch._foreach_add_(views, [weight.grad for weight in self._weights])
-        for view, weight, group in zip(views, self._weights, self._groups):
+        torch._foreach_add_(self._shaped, [weight.grad for weight in self._weights])
+        for u, weight, group in zip(self._shaped, self._weights, self._groups):
             if group["weight_decay"]:
-                view.add_(weight, alpha=group["weight_decay"])
+                u.add_(weight, alpha=group["weight_decay"])
         self._v.add_(self._u)
 
     def _take(self, counts):

@@ -42,7 +42,7 @@ SKETCH = 1e-7
 #: how much longer it takes where several ranks make it: the mean of BERT-base's, of two
 TOGETHER = 2.4
 #: of the bits of all gradients, what compression leaves
-SENT = {"fp16": 0.5, "dgc": 0.002}
+SENT = {"fp16": 0.5, "powersgd": 0.01, "2bit": 0.53, "dgc": 0.002}
 #: bytes of a run: for each parameter (weight, gradient, optimizer, copies), for each value that a product or a
 #: convolution gives (it, what follows it, its gradient), and besides. Fitted to the hungriest of five frameworks,
 #: ResNet-50 at batch 8 and 16, BERT-base at 2 and 4; OneFlow's adapter.toml says how much more it takes
