@@ -33,10 +33,11 @@ verify: $(VENV)/ready
 
 # After a change of models/: the published trajectories again, from one framework; then `make verify` must agree.
 reference: $(VENV)/ready
+	$(BIN)/python -m dlperf.verify -f mxnet --device cpu -m resnet50,vgg16 --publish --nproc-per-node 2 --gradient-compression 2bit
 	$(BIN)/python -m dlperf.verify $(REFERENCE_ARGS),gpt2,gpt2_512,bert_large,bert_large_512,word2vec,word2vec_per_example,simnet_bow,ctr_dnn --publish
 	$(BIN)/python -m dlperf.verify $(REFERENCE_ARGS) --publish --full-size
 	$(BIN)/python -m dlperf.verify $(REFERENCE_ARGS) --publish --nproc-per-node 2
-	for kind in fp16 dgc; do $(BIN)/python -m dlperf.verify -f pytorch --device cpu -m resnet50,vgg16 --publish --nproc-per-node 2 --gradient-compression $$kind || exit; done
+	for kind in fp16 powersgd dgc; do $(BIN)/python -m dlperf.verify -f pytorch --device cpu -m resnet50,vgg16 --publish --nproc-per-node 2 --gradient-compression $$kind || exit; done
 	$(BIN)/python -m dlperf.verify -f numpy -m $(RESNETS),vgg16,vgg16_cifar,resnet_tiny,se_resnext_tiny,vgg_tiny,vgg_cifar_tiny,bert_base,bert_base_512,bert_tiny,gpt2_256,gpt2_512,gpt2,gpt_tiny,bert_large,bert_large_512,transformer,transformer_post,transformer_tiny,transformer_post_tiny -p bf16,fp16 --publish
 
 test: $(VENV)/dev

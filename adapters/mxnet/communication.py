@@ -10,28 +10,40 @@ import mxnet as mx
 from mxnet import nd
 from mxnet.kvstore.kvstore_server import KVStoreServer
 
-from dlperf.adapters import horovod
+from dlperf.adapters import compression, horovod
 from dlperf.adapters.ranks import await_port
 
 # Importing mxnet in a process with such a role runs it, until all workers have left
 HELPER = "from dlperf.adapters import spawn; spawn.die_with_parent(); import mxnet"
 SECONDS_TO_LEAVE = 2
+#: a value of 2 bits than one of 32: times
+SMALLER = 16
 #: ps-lite itself waits forever; of 150 starts on a very busy machine 3 hung, which we could not explain
 SECONDS_TO_MEET = 120
 
 
-def between(job, ranks, gradients):
-    """What adds up the gradients of these ranks, in place."""
+def between(job, ranks, trained, recipe):
+    """What adds up the gradients of these ranks, in place. trained, recipe: see compression.Deep."""
     if ranks.world_size == 1:
         return OneRank()
+    deep = compression.asked(job) == "dgc"
+    compression.check(job, by_horovod=deep)
+    if deep:  # a KVStore gathers nothing
+        from dlperf.adapters.mxnet.compression import Deep
+
+        return Deep(job, ranks, trained, recipe)
     kind = Horovod if job.options["communication"] == "horovod" else KVStore
-    return kind(job, ranks, gradients)
+    return kind(job, ranks, [gradient for _, gradient, _ in trained])
 
 
 class OneRank:
     """Nothing to add up."""
 
     description = None
+
+    def sent_bytes(self, gradients):
+        """Of a step, those that a rank hands over. gradients: the bytes of all gradients."""
+        return gradients
 
     def add_gradients(self):
         pass
@@ -50,29 +62,55 @@ class KVStore(OneRank):
 
     def __init__(self, job, ranks, gradients):
         self._gradients, self._leaving = gradients, False
-        self._ranks, self._exact = ranks, job.precision == "fp64"
-        self._helpers = start(ranks)
+        self._coarse = compression.asked(job) == "2bit"
+        self._ranks, self._exact = ranks, job.precision == "fp64" and not self._coarse
+        self._threshold = compression.threshold(job) if self._coarse else 1.0
+        self._helpers = start(ranks, "zmq" if self._coarse else "p3")
         for role, helper in self._helpers:
             threading.Thread(target=self._watch, args=(role, helper), daemon=True).start()
         os.environ["DMLC_ROLE"] = "worker"
         self._store = create("dist_device_sync" if job.device == "cuda" else "dist_sync", job)
+        if self._coarse:
+            self._store.set_gradient_compression({"type": "2bit", "threshold": self._threshold})
         self._keys = list(range(len(gradients)))
         for key, gradient in zip(self._keys, gradients):
-            self._store.init(key, nd.zeros((ranks.world_size, 2, gradient.size)) if self._exact else gradient)
+            parts = nd.zeros((ranks.world_size, 2, gradient.size)) if self._exact else gradient.astype("float32")
+            self._store.init(key, parts)
 
     @property
     def description(self):
         van, servers = os.environ["DMLC_PS_VAN_TYPE"], os.environ["DMLC_NUM_SERVER"]
         how = "; float64 as two float32, gathered, and added up by each rank" if self._exact else ""
+        if self._coarse:
+            how = f"; pushes of 2 bits, threshold {self._threshold:g}"
         return f"KVStore {self._store.type} (ps-lite's {van} over ZeroMQ, {servers} servers{how})"
+
+    def sent_bytes(self, gradients):
+        return gradients // SMALLER if self._coarse else gradients
 
     def add_gradients(self):
         for key in reversed(range(len(self._gradients))):  # as the backward pass computes them
-            if self._exact:
+            if self._coarse:
+                self._add_coarsely(key, self._gradients[key])
+            elif self._exact:
                 self._add_exactly(key, self._gradients[key])
             else:
                 # priority: as gluon.Trainer has it, so that the first layers' weights are the first to be there
-                self._store.pushpull(key, self._gradients[key], priority=-key)
+                self._exchange(key, self._gradients[key], priority=-key)
+
+    def _exchange(self, key, values, **how):
+        if self._coarse:  # which pushpull() is not
+            self._store.push(key, values, **how)
+            self._store.pull(key, values, **how)
+        else:
+            self._store.pushpull(key, values, **how)
+
+    def _add_coarsely(self, key, gradient):
+        """What the KVStore keeps for later is float32 whatever gradients are."""
+        narrow = gradient.astype("float32", copy=False)
+        self._exchange(key, narrow, priority=-key)
+        if narrow is not gradient:
+            gradient[:] = narrow.astype(gradient.dtype)
 
     def _add_exactly(self, key, gradient):
         """For float64: a server of MXNet 1.9.1 may add it up in float32, as KVStoreDistServer::multi_precision_ says,
@@ -88,14 +126,15 @@ class KVStore(OneRank):
 
     def all_reduce(self, count):
         """See dlperf.adapters.api.Trainer.all_reduce."""
-        key, values = len(self._keys), nd.zeros(count, ctx=self._gradients[0].context)
+        key = len(self._keys)
+        values = nd.zeros(count * SMALLER if self._coarse else count, ctx=self._gradients[0].context)
         self._keys.append(key)
         self._store.init(key, values)
 
         def add_up():
-            values[:] = 1
-            self._store.pushpull(key, values)
-            return values[:1].asscalar().item()
+            values[:] = self._threshold  # with 2 bits nothing else goes through whole
+            self._exchange(key, values)
+            return round(values[:1].asscalar().item() / self._threshold, 3)
 
         return add_up
 
@@ -132,8 +171,9 @@ def leave(free):
     return not leaving.is_alive()
 
 
-def start(ranks):
-    """Tell this process where its KVStore is, and start its helpers. Returns pairs of role and process."""
+def start(ranks, van):
+    """Tell this process where its KVStore is, and start its helpers. van: how ps-lite sends; with "p3" it compresses
+    nothing. Returns pairs of role and process."""
     os.environ.update(
         DMLC_PS_ROOT_URI=ranks.addresses[0],
         DMLC_PS_ROOT_PORT=str(ranks.ports[0]),
@@ -144,7 +184,7 @@ def start(ranks):
     # ps-lite's "p3" cuts arrays into slices, dealt out to the servers in turn, and sends first what has the highest
     # priority. Without slices a server waits for all of BERT's word embedding (94 MB) before it begins to add up: 850
     # ms in place of 240, with two ranks on two cores. Slices of 1 MB took less time than 4 MB or the usual 160 kB
-    os.environ.setdefault("DMLC_PS_VAN_TYPE", "p3")
+    os.environ.setdefault("DMLC_PS_VAN_TYPE", van)
     os.environ.setdefault("MXNET_KVSTORE_SLICE_THRESHOLD", "250000")
     # A server waits for each of its operations anyway: without MXNet's threaded engine it takes half the CPU
     environment = dict(os.environ, MXNET_ENGINE_TYPE="NaiveEngine")

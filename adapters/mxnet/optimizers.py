@@ -7,6 +7,7 @@ import numpy as np
 from mxnet import nd
 from mxnet.ndarray import sparse
 
+from dlperf.adapters import compression
 from dlperf.adapters.mxnet.runtime import pairs
 
 
@@ -122,6 +123,8 @@ class Optimizer:
     def __init__(self, job, network, recipe, states, group):
         self.recipe, self.exact, self.steps = recipe, job.precision == "fp64", 0
         trained = [(p.data(), p.grad(), parameter.decayed) for parameter, p in pairs(network, job) if parameter.trained]
+        if compression.asked(job) == "dgc":  # which updates those that it compresses
+            trained = [one for one in trained if not compression.deep(one[0])]
         if self.exact:  # by pieces: Linux maps large intermediate results again each time, half the time of a step
             trained = [(w, g, decayed) for *arrays, decayed in trained for w, g in zip(*map(pieces, arrays))]
         self.gradients = [gradient for _, gradient, _ in trained]

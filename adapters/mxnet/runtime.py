@@ -12,7 +12,7 @@ from mxnet.contrib.amp.loss_scaler import LossScaler
 from mxnet.gluon import HybridBlock
 
 from dlperf import models
-from dlperf.adapters import base
+from dlperf.adapters import base, compression
 from dlperf.adapters.mxnet import communication
 from dlperf.models.parameters import initial
 
@@ -170,18 +170,23 @@ class Trainer(base.Trainer):
             self.effective["device_memory"] = "not known: MXNet counts what its pool holds, not what was used"
         if self._scaler:
             self.effective["loss_scale"] = f"dynamic from {self._scaler.loss_scale:g}"
-        gradients = [gluon.grad() for gluon in self._trained]
-        self.gradient_bytes = sum(gradient.size * gradient.dtype().itemsize for gradient in gradients)
-        self._communication = optimizer if job.servers else communication.between(job, ranks, gradients)
+        trained = [(gluon.data(), gluon.grad(), one.decayed) for one, gluon in pairs(network, job) if one.trained]
+        self._communication = optimizer if job.servers else communication.between(job, ranks, trained, optimizer.recipe)
         if job.servers:
             self.effective.update(server_dtype="float32", overlap="none")
         if self._communication.description:
             self.effective["communication"] = self._communication.description
+            self.effective.update(compression.effective(job))
+        self._gradient_bytes = sum(gradient.size * gradient.dtype().itemsize for _, gradient, _ in trained)
 
     @property
     def pushes(self):
         """See dlperf.adapters.api.Trainer; None without servers."""
         return getattr(self._communication, "pushes", None)
+
+    @property
+    def gradient_bytes(self):
+        return self._gradient_bytes if self._job.servers else self._communication.sent_bytes(self._gradient_bytes)
 
     def _step(self, batch):
         loss_scale = self._scaler.loss_scale if self._scaler else 1.0

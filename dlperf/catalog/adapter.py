@@ -244,7 +244,7 @@ class Adapter:
         """The environment that these options and this input need on a device, whether there is one or not."""
         variants = [self.options[name].environment.get(value) for name, value in options.items()]
         variants += ["dali"] if input == "dali" else []
-        return "-".join([device, *filter(None, variants)])
+        return "-".join(dict.fromkeys([device, *filter(None, variants)]))
 
 
 def combinations() -> Iterator[tuple[str, str, str, str]]:

@@ -37,6 +37,17 @@ def test_the_adapter_does_the_same_work_there(built, tmp_path):
     assert all(one["effective"]["communication"].startswith("horovod.") for one in with_horovod)
 
 
+def test_deep_gradient_compression_in_mxnet_is_pytorchs(tmp_path):
+    kinds.ensure(reader.adapters()["mxnet"], "cpu-horovod", progress=print)
+    words = ["--frameworks", "pytorch,mxnet", "--model", "resnet_tiny", "--device", "cpu", "-p", "fp64"]
+    words += ["--gradient-compression", "dgc", "--nproc-per-node", "2"]
+    ended = run("verify", *words, "-o", tmp_path / "out", timeout=900)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    found = [one for one in certificates(tmp_path / "out") if one["trajectory"]["ranks"] == 2]
+    assert {one["trajectory"]["system"] for one in found} == {"pytorch+dgc", "mxnet+dgc"}
+    assert {one["verdict"] for one in found} == {"same"}
+
+
 @pytest.mark.parametrize("launcher", ["local", "horovod"])
 def test_rows_of_two_ranks_by_horovodrun_and_without(built, launcher, tmp_path):
     name, _ = built

@@ -182,7 +182,10 @@ def test_each_bandwidth_and_compression_is_a_row_whose_proof_does_not_wait_for_t
             "-f pytorch -m vgg_cifar_tiny --gradient-compression fp16 --parallelism parameter-server",
             "these go to parameter servers",
         ),
-        ("-f mxnet,pytorch -m resnet_tiny --gradient-compression dgc --workers 2", "has no option compression"),
+        (
+            "-f mxnet,pytorch -m resnet_tiny --gradient-compression powersgd --workers 2",
+            "takes none or 2bit or dgc, not powersgd",
+        ),
     ],
 )
 def test_gradients_that_are_not_compressed_say_why(words, why):
