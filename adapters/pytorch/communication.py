@@ -92,14 +92,15 @@ class DataParallel(OneRank):
         if self._kind == "fp16":
             parallel.register_comm_hook(None, default_hooks.fp16_compress_hook)
         elif self._kind == "powersgd":
-            self._state = powerSGD_hook.PowerSGDState(
+            self._weights = list(network.parameters())
+            state = powerSGD_hook.PowerSGDState(
                 None,
                 matrix_approximation_rank=compression.RANK,
                 start_powerSGD_iter=compression.WHOLE,
                 orthogonalization_epsilon=EPSILON,
             )
             names = {weight: name for name, weight in network.named_parameters()}
-            parallel.register_comm_hook((self._state, names), _low_rank)
+            parallel.register_comm_hook((state, names), _low_rank)
         return parallel, optimizer
 
     def _bucket(self, network):
@@ -113,8 +114,8 @@ class DataParallel(OneRank):
         if self._kind == "fp16":
             return gradients * torch.float16.itemsize // torch.float32.itemsize
         if self._kind == "powersgd":
-            times, _, _ = self._state.compression_stats()
-            return int(gradients / (times or 1))
+            sent, whole = (sum(sizes) for sizes in zip(*map(_sizes, self._weights)))
+            return gradients * sent // whole
         return gradients
 
     def add_up(self, values):
@@ -142,9 +143,8 @@ def _low_rank(known, bucket):
         gradients = bucket.buffer()
         ps, qs = 0, {}  # the hook has those of one shape together
         for weight in bucket.parameters():
-            rows, columns = weight.shape[0], weight[0].numel()
-            rank = min(rows, columns, state.matrix_approximation_rank)
-            if powerSGD_hook._should_compress(rows, columns, rank, state.min_compression_rate)[0]:
+            rows, columns, rank, compressed = _matrix(weight)
+            if compressed:
                 q = torch.from_numpy(compression.basis(names[weight], weight.shape)).to(gradients)
                 inner = sorted(range(1, weight.dim()), key=weight.stride, reverse=True)
                 q = q.permute(*(axis - 1 for axis in inner), -1).reshape(-1)
@@ -153,6 +153,19 @@ def _low_rank(known, bucket):
         state.p_memory_dict[index] = gradients.new_empty(ps)
         state.q_memory_dict[index] = torch.cat([gradients.new_empty(0), *itertools.chain(*qs.values())])
     return powerSGD_hook.powerSGD_hook(state, bucket)
+
+
+def _matrix(weight):
+    """Rows, columns and rank of its gradient, and whether the hook compresses it."""
+    rows, columns = weight.shape[0], weight[0].numel()
+    rank = min(rows, columns, compression.RANK)
+    return rows, columns, rank, rows * columns > 2 * (rows + columns) * rank
+
+
+def _sizes(weight):
+    """Values that are exchanged of its gradient, and that it has."""
+    rows, columns, rank, compressed = _matrix(weight)
+    return (rows + columns) * rank if compressed else weight.numel(), weight.numel()
 
 
 class InOrder:

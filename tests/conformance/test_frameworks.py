@@ -120,6 +120,17 @@ def test_two_ranks_say_of_their_work_what_one_says(comparison, tmp_path):
         assert {key: two[key] for key in of_network} == {key: one.effective[key] for key in of_network}
 
 
+def test_rows_of_ranks_that_compress_hand_over_less(tmp_path):
+    words = ["-f", "pytorch,mxnet", "-m", "resnet_tiny", "-p", "fp32", "--device", "cpu", "-r", 1, "--threads", 1]
+    words += ["--nproc-per-node", 2, "--gradient-compression", "none,fp16,powersgd,2bit", "--no-verify"]
+    ended = run("compare", *words, "-o", tmp_path / "out", timeout=900)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    sent = {one.job.system: one.communication["gradient_bytes"] for one in records(tmp_path / "out") if one.done}
+    assert set(sent) == {"mxnet", "mxnet+2bit", "pytorch", "pytorch+fp16-gradients", "pytorch+powersgd"}
+    assert sent["mxnet"] == sent["pytorch"] == 2 * sent["pytorch+fp16-gradients"] == 16 * sent["mxnet+2bit"]
+    assert 0 < sent["pytorch+powersgd"] < 0.5 * sent["pytorch"]
+
+
 @pytest.mark.long
 def test_all_six_do_the_same_work_in_the_full_networks(tmp_path):
     """ResNet-50 and BERT-base at full depth, ten steps in float64: every pair within the bars."""
