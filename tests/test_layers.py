@@ -10,8 +10,8 @@ from places import ROOT
 FRAMEWORKS = {"torch", "tensorflow", "jax", "jaxlib", "mxnet", "paddle", "oneflow", "horovod", "apex"}
 #: of adapters, what NumPy's networks need besides
 OF_ADAPTERS = FRAMEWORKS | {"scipy"}
-#: what loaders of images use besides their framework
-LOADERS = {"grain", "nvidia"}
+#: modules of adapters -> what they use besides their framework: loaders of images, and tables over ranks
+BESIDES = {"photos.py": {"grain", "nvidia"}, "sharded.py": {"torchrec"}}
 #: folders of the core, by the package that they are
 FOLDERS = {"dlperf": "dlperf", "dlperf.docker": "docker", "dlperf.launchers": "launchers", "dlperf.report": "report"}
 #: the core, from the commands down to the ground: what stands on a line imports from lines below it alone
@@ -238,8 +238,8 @@ def test_an_adapter_imports_one_framework_and_the_contract(path):
                 "spawn",
                 own,
             ), name
-    loaders = LOADERS if path.name == "photos.py" else set()
-    allowed = {*OF_ADAPTERS, *loaders, "dlperf", "numpy"} | set(sys.stdlib_module_names)
+    besides = BESIDES.get(path.name, set())
+    allowed = {*OF_ADAPTERS, *besides, "dlperf", "numpy"} | set(sys.stdlib_module_names)
     assert {name.split(".")[0] for name in found} <= allowed
 
 

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.attention import SDPBackend
 
 from dlperf.adapters import base, compression
-from dlperf.adapters.api import Sparse
+from dlperf.adapters.api import Sparse, Unsupported
 from dlperf.adapters.pytorch import asked, communication, graphs, linear
 from dlperf.adapters.pytorch.optimizers import clip, clips, divisor, kernel
 from dlperf.models.parameters import initial
@@ -26,11 +26,19 @@ DTYPES = {
 MOMENTS = {"mean": "exp_avg", "square": "exp_avg_sq"}
 
 
+#: what else computes, or reads -> its package
+PACKAGES = {
+    "horovod": "horovod",
+    "opencv": "opencv-python-headless",
+    "dali": "nvidia-dali-cuda120",
+    "torchrec": "torchrec",
+    "fbgemm": "fbgemm-gpu-cpu",
+}
+
+
 def versions():
     found = {"torch": torch.__version__}
-    with contextlib.suppress(metadata.PackageNotFoundError):  # in its own environment only
-        found["horovod"] = metadata.version("horovod")
-    for name, package in (("opencv", "opencv-python-headless"), ("dali", "nvidia-dali-cuda120")):
+    for name, package in PACKAGES.items():  # some in an environment of their own only
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(package)
     if torch.backends.mkldnn.is_available():
@@ -74,6 +82,17 @@ def configure(job, ranks):
     if ranks.world_size > 1 and not job.servers:
         communication.join(job, ranks, device)
     return device
+
+
+def by_torchrec(job):
+    """Whether TorchRec has the tables of a row. Unsupported where it cannot."""
+    if job.options["tables"] != "torchrec":
+        return False
+    if job.servers:
+        raise Unsupported("tables=torchrec has tables in the ranks: ask for --workers without --parallelism")
+    if job.device != "cpu":
+        raise Unsupported("tables=torchrec was never tried on a GPU")
+    return True
 
 
 def load(network, job):

@@ -16,6 +16,11 @@ def build(job, ranks):
     device = runtime.configure(job, ranks)
     config = models.config(job.model)
     feed = runtime.Feed(job, ranks, device)
+    if runtime.by_torchrec(job):
+        from dlperf.adapters.pytorch import sharded
+
+        effective = {"tables": "rows of a batch, in float32"}
+        return sharded.Trainer(job, ranks, Looked(config), loss, feed, looked_up, effective, rates(job))
     if job.servers:
         asked = (job, ranks, Looked(config), loss, feed, looked_up, {"tables": "rows of a batch"})
         return geo.Trainer(*asked, servers.SGD(rates(job))) if job.ps_mode == "geo" else servers.Trainer(*asked)

@@ -16,6 +16,13 @@ def build(job, ranks):
     device = runtime.configure(job, ranks)
     config, recipe = models.config(job.model), word2vec.optimizer(job.batch_size * ranks.world_size)
     feed = runtime.Feed(job, ranks, device)
+    if runtime.by_torchrec(job):
+        from dlperf.adapters.pytorch import sharded
+
+        effective = {"tables": "rows of a batch, in float32"}
+        return sharded.Trainer(
+            job, ranks, Looked(config), loss, feed, looked_up, effective, word2vec.rates(config, recipe)
+        )
     if job.servers:
         asked = (job, ranks, Looked(config), loss, feed, looked_up, {"tables": "rows of a batch"})
         return (

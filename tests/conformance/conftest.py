@@ -35,6 +35,7 @@ def evidence(environment, tmp_path_factory):
 
     @functools.cache
     def evidence(framework, *which, **more):
-        return certifier.run(asked(framework, *which, **more), environment(framework), threads=1)
+        one = asked(framework, *which, **more)
+        return certifier.run(one, environment(framework, one.job.environment), threads=1)
 
     return evidence

@@ -167,6 +167,15 @@ def test_deep_gradient_compression_is_the_same_in_all_frameworks(framework, run)
     assert "compression" in ours.trajectory.effective
 
 
+@pytest.mark.parametrize(("model", "ranks"), [("word2vec_tiny", 1), ("word2vec_tiny", 2), ("simnet_bow_tiny", 2)])
+def test_tables_in_torchrec_do_the_work_of_one(model, ranks, evidence):
+    ours, alone = evidence("pytorch", model, ranks, "tables=torchrec"), evidence("jax", model, 1)
+    assert ours.trajectory.failure is None, ours.trajectory.failure
+    (certificate,) = judge.judge([ours], as_reference(alone))
+    assert certificate.verdict == "same", certificate.why
+    assert "exact_sgd" in ours.trajectory.effective["optimizer"]
+
+
 def published(size):
     """What `certify.reference` looks for."""
     return {"model": size, "definition": certificates.definition(size), "ranks": 2}
