@@ -378,7 +378,7 @@ REAL = "pytorch,jax,mxnet"
 
 
 @pytest.mark.framework
-@pytest.mark.parametrize("launcher", ["mpi", "slurm"])
+@pytest.mark.parametrize("launcher", ["mpi", pytest.param("slurm", marks=pytest.mark.long)])
 def test_three_frameworks_train_over_both_hosts_and_prove_it(testbed, tmp_path, launcher):
     words = ["-f", REAL, "-m", "bert_tiny", "-p", "fp32", "--device", "cpu", "-r", 1, "--threads", 1, "--nnodes", "1,2"]
     code, printed = compare(testbed, tmp_path, *words, *engines(testbed)[launcher], timeout=900)

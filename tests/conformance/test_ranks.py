@@ -31,6 +31,11 @@ CASES = [("bert_tiny", 2), ("bert_tiny", 4), ("resnet_tiny", 2)]
 ASKED = [("bert_tiny", 1), *CASES, *(("bert_tiny", ranks, "clip_norm=off") for ranks in (1, 2))]
 
 
+def longer(*case):
+    """One that `make test` leaves to `make test-long`: others show what it shows in part."""
+    return pytest.param(*case, marks=pytest.mark.long)
+
+
 @pytest.fixture(scope="module")
 def run(environment, evidence):
     """As `evidence`. All of a framework's trajectories are made at once, two at a time: much of each is start-up."""
@@ -63,7 +68,7 @@ def test_ranks_together_do_the_work_of_one(framework, model, ranks, run):
     assert "communication" in together.trajectory.effective
 
 
-@pytest.mark.parametrize("model", ["ctr_dnn_tiny", "simnet_bow_tiny"])
+@pytest.mark.parametrize("model", ["ctr_dnn_tiny", longer("simnet_bow_tiny")])
 @pytest.mark.parametrize("framework", ["pytorch", "tensorflow", "jax"])
 def test_ranks_with_tables_do_the_work_of_one(framework, model, evidence):
     """PyTorch's and TensorFlow's ranks have all rows, and JAX's some each."""
@@ -117,8 +122,8 @@ def test_a_rank_of_oneflow_may_leave_before_another(environment, tmp_path):
     [
         ("resnet_tiny", "none"),
         ("resnet50", "none"),
-        *((model, kind) for model in ("resnet_tiny", "vgg_tiny") for kind in ("fp16", "powersgd", "2bit", "dgc")),
-        *(pytest.param("resnet50", kind, marks=pytest.mark.long) for kind in ("fp16", "powersgd", "2bit", "dgc")),
+        *(("resnet_tiny", kind) for kind in ("fp16", "powersgd", "2bit", "dgc")),
+        *(longer(model, kind) for model in ("vgg_tiny", "resnet50") for kind in ("fp16", "powersgd", "2bit", "dgc")),
     ],
 )
 def test_one_process_without_data_parallelism_computes_the_same_as_two_ranks(
@@ -152,11 +157,7 @@ COMPRESSED = [name for name in REAL if "dgc" in ADAPTERS[name].options_of("resne
 
 @pytest.mark.parametrize(
     "framework",
-    [
-        pytest.param(name, marks=[pytest.mark.long] if name in ("oneflow", "paddle") else [])
-        for name in COMPRESSED
-        if name not in ("pytorch", "mxnet")
-    ],
+    [name if name == "jax" else longer(name) for name in COMPRESSED if name not in ("pytorch", "mxnet")],
 )
 def test_deep_gradient_compression_is_the_same_in_all_frameworks(framework, run):
     """PyTorch's is what NumPy computes, see above; MXNet's needs Horovod, see test_horovod.py."""
@@ -167,7 +168,9 @@ def test_deep_gradient_compression_is_the_same_in_all_frameworks(framework, run)
     assert "compression" in ours.trajectory.effective
 
 
-@pytest.mark.parametrize(("model", "ranks"), [("word2vec_tiny", 1), ("word2vec_tiny", 2), ("simnet_bow_tiny", 2)])
+@pytest.mark.parametrize(
+    ("model", "ranks"), [longer("word2vec_tiny", 1), ("word2vec_tiny", 2), longer("simnet_bow_tiny", 2)]
+)
 def test_tables_in_torchrec_do_the_work_of_one(model, ranks, evidence):
     ours, alone = evidence("pytorch", model, ranks, "tables=torchrec"), evidence("jax", model, 1)
     assert ours.trajectory.failure is None, ours.trajectory.failure
