@@ -25,11 +25,12 @@ def failure(ended: Exit, stream: Stream, folder: Path, launcher: Launcher | None
     lines = last_lines(folder)
     if ended.timed_out:
         return outside(ended, lines, _where(stream))
-    if launcher and launcher.gone and (gone := launcher.gone.search(printed(folder))):
+    said = printed(folder) if launcher else ""
+    if launcher and launcher.gone and (gone := launcher.gone.search(said)):
         return Failure("launcher", f"the launcher lost a node: {gone['said']}; {_where(stream)}", lines)
-    if launcher and launcher.stopped and (stopped := launcher.stopped.search(printed(folder))):
+    if launcher and launcher.stopped and (stopped := launcher.stopped.search(said)):
         return Failure("launcher", f"the launcher was stopped: {stopped.group()}; {_where(stream)}", lines)
-    lost = launcher.first_ended(printed(folder)) if launcher else None
+    lost = launcher.first_ended(said) if launcher else None
     # some abort when they lose one, and Slurm ends those that are left
     follows = any(one.failed for one in stream.ranks) and lost and FOLLOWING.search(lost.how)
     if lost and (stream.ranks or stream.servers) and not follows:
