@@ -74,7 +74,11 @@ class KVStore(OneRank):
             self._store.set_gradient_compression({"type": "2bit", "threshold": self._threshold})
         self._keys = list(range(len(gradients)))
         for key, gradient in zip(self._keys, gradients):
-            parts = nd.zeros((ranks.world_size, 2, gradient.size)) if self._exact else gradient.astype("float32")
+            parts = (
+                nd.zeros((ranks.world_size, 2, gradient.size))
+                if self._exact
+                else gradient.astype("float32", copy=False)
+            )
             self._store.init(key, parts)
 
     @property
@@ -134,7 +138,8 @@ class KVStore(OneRank):
         def add_up():
             values[:] = self._threshold  # with 2 bits nothing else goes through whole
             self._exchange(key, values)
-            return round(values[:1].asscalar().item() / self._threshold, 3)
+            total = values[:1].asscalar().item()
+            return round(total / self._threshold, 3) if self._coarse else total  # a threshold is no power of 2
 
         return add_up
 
