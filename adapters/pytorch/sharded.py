@@ -1,9 +1,6 @@
 """Tables whose rows are spread over the ranks, by TorchRec: a step exchanges ids, rows and their gradients, and each
 rank updates its rows within the backward pass. TorchRec has them in float32 alone on a CPU."""
 
-import os
-import tempfile
-
 import numpy
 import torch
 from torch import distributed
@@ -76,8 +73,7 @@ class Trainer(base.Trainer):
     def __init__(self, job, ranks, network, loss, feed, looked_up, effective, rates):
         super().__init__(job, feed, effective)
         if ranks.world_size == 1:
-            store = distributed.FileStore(os.path.join(tempfile.mkdtemp(), "alone"), 1)
-            distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+            distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
         self._network, self._loss, self._looked_up, self._rates = network, loss, looked_up, rates
         self._size, self._dtype, self._logits = ranks.world_size, getattr(torch, job.weights_dtype), ()
         self._tables, self._dense = {}, {}
