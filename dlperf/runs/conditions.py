@@ -79,7 +79,7 @@ def read(path: messages.File) -> tuple[dict[str, Any], list[Sample]]:
         lines = messages.lines(path)
         head = dict(msgspec.json.decode(next(lines), type=messages.Sampler))
         for line in lines:
-            told = msgspec.json.decode(line, type=messages.Sampled)
+            told: messages.Sampled = msgspec.json.decode(line, type=messages.Sampled)
             if len(told["gpus"]) != len(head.get("gpus", ())):
                 break
             samples.append((told["time"], told["gpus"]))
