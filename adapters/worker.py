@@ -15,7 +15,7 @@ clock, so that the same lines time every framework, and writes one JSON object p
     warm     steps, steps_per_window, seconds, first_step_seconds, loss, effective, shapes
     states   file, steps: samples of all tensors after so many steps, see dlperf.adapters.trace
     communication   with several ranks: gradient_bytes of a step; all_reduce_bytes, all_reduce_seconds of a probe;
-             link_gigabits, where nodes are emulated
+             link_gigabits, link_milliseconds, where nodes are emulated
     window   index, steps, samples, seconds, cpu_seconds, loss, read_seconds, input_seconds, host (what
              dlperf.adapters.host read around it)
     audit    where it is asked for: steps before the one that weights.npz is of, its loss, see dlperf.adapters.trace; or
@@ -415,8 +415,8 @@ def _longer(trainer: Trainer, job: Job, began: float) -> Tuple[int, int, Any]:
 
 #: a probe is as large as a step's gradients, but no larger than this, so that it takes seconds on a slow network
 MOST_PROBED = 2**26
-#: Gb/s of the nodes' links, where dlperf.adapters.emulated has made and measured them
-LINK = "DLPERF_LINK"
+#: of the nodes' links, where dlperf.adapters.emulated has made and measured them
+LINK = {"link_gigabits": "DLPERF_LINK", "link_milliseconds": "DLPERF_LATENCY"}
 PROBES = 5
 
 
@@ -440,7 +440,7 @@ def _communication(trainer: Trainer, place: ranks.Ranks, job: Job, events: Event
         gradient_bytes=int(trainer.gradient_bytes),
         all_reduce_bytes=4 * count,
         all_reduce_seconds=sorted(seconds)[PROBES // 2],
-        **({"link_gigabits": float(os.environ[LINK])} if LINK in os.environ else {}),
+        **{name: float(os.environ[variable]) for name, variable in LINK.items() if variable in os.environ},
     )
     return barrier
 

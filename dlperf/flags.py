@@ -97,6 +97,7 @@ BANDWIDTH = (
     "of the links between nodes that are emulated on this machine, in Gb/s: 0.1,1; each a row; default: as fast as "
     "they are"
 )
+LATENCY = "the same: milliseconds that what a node sends to another takes, one way: 1,10"
 CROSSED = "with several --sweep: each value of one with each of the others"
 ALLOCATION = (
     "what one job of Slurm's or Kubernetes' holds: comparison (default: all rows, in turns); Slurm's also row, or run"
@@ -186,6 +187,7 @@ FLAGS = (
     Flag(RANKS, "--ps-mode", "M,...", MODE, takes="list"),
     Flag(RANKS, "--gradient-compression", "K,...", COMPRESSION, "", takes="list"),
     Flag(RANKS, "--bandwidth", "G,...", BANDWIDTH, takes="list"),
+    Flag(RANKS, "--latency", "MS,...", LATENCY, takes="list"),
     Flag(RANKS, "--size", "S,...", SIZE, takes="list"),
     Flag(RANKS, "--sweep", "KEY=N,...", SWEEP, takes="several"),
     Flag(RANKS, "--crossed", "", CROSSED, takes="nothing"),

@@ -24,10 +24,11 @@ Ranks = Annotated[int, Meta(ge=1, le=2**20)]
 Label = Annotated[str, Meta(max_length=1000)]
 #: a second
 Gigabits = Annotated[float, Meta(ge=0, le=1e4)]
+Milliseconds = Annotated[float, Meta(ge=0, le=1e6)]
 Number = Annotated[float, Meta(ge=-1e18, le=1e18)]
 #: of one or the other
 Amount = Annotated[int, Meta(ge=0, le=2**60)] | Annotated[float, Meta(ge=0, le=1e18)]
-Work = tuple[int, int, int, int, str, str, float, str]  # see Job.work
+Work = tuple[int, int, int, int, str, str, float, float, str]  # see Job.work
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ class Job:
     not native, see ABOUT. repeats: of a row whose runs were made elsewhere, how many there are; 0: as many as the
     protocol says. duplicate_of: of a row that is made once more, "pytorch#2", to see how far apart two rows of one
     system come out, the id of the first. servers, ps_mode: parameter servers on all nodes, and how they take pushes.
-    bandwidth: of the link of each emulated node, in Gb/s; 0 where nodes are what they are.
+    bandwidth: of the link of each emulated node, in Gb/s; 0 where nodes are what they are. latency: ms by which what it
+    sends is late.
     """
 
     id: Label
@@ -74,6 +76,7 @@ class Job:
     servers: Count = 0
     ps_mode: Label = ""
     bandwidth: Gigabits = 0.0
+    latency: Milliseconds = 0.0
 
     @property
     def traits(self) -> Kind:
@@ -95,8 +98,13 @@ class Job:
     def size(self) -> str:
         """`2n16d`: 2 nodes with 16 devices together; `1n2d+2s async`: with 2 parameter servers; `2n2d at 0.1 Gb/s`."""
         servers = f"+{self.servers}s {self.ps_mode}" if self.servers else ""
-        link = f" at {self.bandwidth:g} Gb/s" if self.bandwidth else ""
-        return f"{self.nnodes}n{self.world_size}d{servers}{link}"
+        return f"{self.nnodes}n{self.world_size}d{servers}" + (f" at {self.link}" if self.link else "")
+
+    @property
+    def link(self) -> str:
+        """`0.1 Gb/s and 5 ms`, as far as they were asked for."""
+        asked = {"Gb/s": self.bandwidth, "ms": self.latency}
+        return " and ".join(f"{value:g} {unit}" for unit, value in asked.items() if value)
 
     @property
     def compression(self) -> str:
@@ -110,7 +118,7 @@ class Job:
         framework's own matter."""
         read = "synthetic" if self.input == "synthetic" else "files"
         ranks = self.nnodes, self.nproc_per_node, self.batch_size, self.servers, self.ps_mode
-        return *ranks, self.compression, self.bandwidth, read
+        return *ranks, self.compression, self.latency, self.bandwidth, read
 
 
 #: keys of Job.about: repository and commit of the script; its image; what its batch argument means; how its log is

@@ -56,7 +56,7 @@ class Launch:
     empty where the engine finds them. arguments: --launcher-arg. instead: what each rank runs in place of the worker.
     container: what the ranks run in, if they do. emulated: the CPU that qemu-user emulates for the worker. step:
     whether a job of the engine's that is there holds it. servers: parameter servers beside the ranks, on all nodes.
-    bandwidth: between nodes that are emulated, in Gb/s; 0 for whatever it is.
+    bandwidth, latency: between nodes that are emulated, in Gb/s and ms; 0 for whatever it is.
     """
 
     title: str
@@ -76,6 +76,7 @@ class Launch:
     step: bool = False
     servers: int = 0
     bandwidth: float = 0.0
+    latency: float = 0.0
 
     @property
     def world_size(self) -> int:
@@ -143,7 +144,7 @@ class Launcher:
     frameworks' environments instead; it starts only the adapters whose adapter.toml names it. many_nodes: whether it
     reaches other machines; needs_hosts: whether it must be told which. starts_servers:
     whether it starts parameter servers beside ranks. emulates: whether its nodes are all on this machine, with links
-    whose bandwidth may be asked for. allocations: what one of its jobs may hold, the
+    whose bandwidth and latency may be asked for. allocations: what one of its jobs may hold, the
     usual first; none for an engine without jobs. no_containers: why its ranks can't run in
     containers; empty if they can. In what the engine printed, `ended` finds the first rank that a signal killed, with
     groups rank, host, how; `ended_inside` the first whose container ended that way, with groups rank, host (which may

@@ -1,4 +1,5 @@
-"""Nodes that are emulated on this machine: network namespaces, with a link to each whose bandwidth may be asked for."""
+"""Nodes that are emulated on this machine: network namespaces, with a link to each, whose bandwidth and latency may be
+asked for."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ class Emulated(Local):
     def script(self, launch: Launch) -> str:
         if launch.nnodes == 1:
             return super().script(launch)
-        words = (launch.nnodes, f"{launch.bandwidth:g}", launch.of_node)
+        words = (launch.nnodes, f"{launch.bandwidth:g}", f"{launch.latency:g}", launch.of_node)
         nodes = command(launch.python, "-m", "dlperf.adapters.emulated", *words)
         start = (
             f"own=\nunshare --net true 2>/dev/null || own={quote(OWN)}\n"

@@ -138,6 +138,7 @@ def _data(one: Matched, share: float) -> dict[str, Any]:
         "servers": job.servers,
         "ps_mode": job.ps_mode,
         "bandwidth": job.bandwidth,
+        "latency": job.latency,
         "batch_size": job.batch_size,
         "input": job.input,
         "a_samples_per_second": one.rates[0],

@@ -173,7 +173,7 @@ def size(job: Job) -> str:
     """`1 node, 2 devices, 2 parameter servers (async), batch 16 per device`."""
     places = f"{count(job.nnodes, 'node')}, {count(job.world_size, 'device')}"
     places += f", {servers(job)}" if job.servers else ""
-    places += f", links of {job.bandwidth:g} Gb/s" if job.bandwidth else ""
+    places += f", links of {job.link}" if job.link else ""
     places += f", {COMPRESSED[job.compression]}" if job.compression in COMPRESSED else ""
     return f"{places}, batch {job.batch_size} per device"
 

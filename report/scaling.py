@@ -47,7 +47,7 @@ def scaling(
     """None where no row has several devices, or where all have them and differ in their links. file: where charts go,
     less their kind; devices: to be predicted."""
     sizes = {summary.job.world_size for summary in summaries}
-    if sizes <= {1} or (1 not in sizes and any(summary.job.bandwidth for summary in summaries)):
+    if sizes <= {1} or (1 not in sizes and any(summary.job.link for summary in summaries)):
         return None
     rows = speedup.speedups(summaries)
     series = list(_series(rows, devices))
@@ -77,7 +77,7 @@ def _series(rows: Sequence[Speedup], devices: Sequence[int]) -> Iterator[_Series
 def _line_of(row: Speedup) -> tuple[str, ...]:
     job = row.summary.job
     batch = f"global batch {job.global_batch_size}" if row.kind == "strong" else f"batch {job.batch_size}"
-    return names.system(job), batch, job.input, f"{job.bandwidth:g} Gb/s" if job.bandwidth else ""
+    return names.system(job), batch, job.input, job.link
 
 
 def _places(rows: Sequence[Speedup]) -> dict[tuple[str, str], list[Speedup]]:

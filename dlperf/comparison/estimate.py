@@ -196,7 +196,8 @@ def run_seconds(job: Job, spec: Spec, here: Here) -> float | None:
 
 
 def _link_seconds(job: Job) -> float:
-    """Of a step, what a ring of the nodes takes where their links were shaped."""
+    """Of a step, what a ring of the nodes takes where their links were shaped. Latency is left out: nobody knows
+    before how many messages a framework sends."""
     if not job.bandwidth:
         return 0.0
     sent = 32 * _parameters(job.model) * SENT.get(job.compression, 1.0)

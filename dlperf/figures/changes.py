@@ -95,6 +95,7 @@ def _but_size(job: Job) -> Key:
         job.servers,
         job.ps_mode,
         job.bandwidth,
+        job.latency,
         job.input,
     )
 

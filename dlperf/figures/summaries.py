@@ -31,8 +31,8 @@ class Summary:
 
     throughput in samples/s; peak memory in bytes; cpu_use in cores; first_step_seconds includes compilation.
     Of rows with several devices: skew as a share of the windows, gradient_bytes of a step, all_reduce_bandwidth in
-    bytes/s, sent_bytes of a step, as the network of one node counts them, and link_gigabits a second that were found
-    where a bandwidth was asked for.
+    bytes/s, sent_bytes of a step, as the network of one node counts them, and link_gigabits a second and
+    link_milliseconds that were found where nodes were emulated.
     Of rows on GPUs: joules_per_sample, of all of them.
     Of rows with a loader: its throughput alone in samples/s, and the share of the windows that steps waited for input.
     """
@@ -54,6 +54,7 @@ class Summary:
     joules_per_sample: float | None = None
     sent_bytes: float | None = None
     link_gigabits: float | None = None
+    link_milliseconds: float | None = None
 
 
 @once
@@ -93,6 +94,7 @@ def summarize(job: Job, mine: Sequence[Record]) -> Summary:
         joules_per_sample=median_of(map(joules_per_sample, done)),
         sent_bytes=median_of(map(sent_bytes, several)),
         link_gigabits=median_of(record.communication.get("link_gigabits") for record in several),
+        link_milliseconds=median_of(record.communication.get("link_milliseconds") for record in several),
     )
 
 

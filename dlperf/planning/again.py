@@ -34,6 +34,7 @@ def options(spec: Spec) -> dict[str, object]:
         "servers": spec.servers,
         "ps_mode": spec.ps_modes,
         "bandwidth": [f"{one:g}" for one in spec.bandwidths],
+        "latency": [f"{one:g}" for one in spec.latencies],
         "hosts": spec.hosts,
         "launcher": spec.launcher,
         "launcher_arg": spec.launcher_arguments,

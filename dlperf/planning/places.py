@@ -27,8 +27,9 @@ SWEPT = {"batch-size": MOST["batch_size"], "workers": MOST["workers"], "servers"
 #: of what a size has, what is counted
 LIMITED = ("nnodes", "nproc_per_node", "servers")
 PARALLELISM = ("data", "parameter-server")
-#: Gb/s of a link: below it nothing ends, beyond it is no memory
-SLOWEST, FASTEST = 0.001, 1000.0
+#: of what a link has, the least and the most. Gb/s: below it nothing ends, beyond it is no memory. ms: below it is what
+#: a process takes to wake up
+LINKS = {"bandwidth": (0.001, 1000.0), "latency": (0.1, 1000.0)}
 
 
 class Places(Arguments):
@@ -60,7 +61,8 @@ class Places(Arguments):
             "servers": servers,
             "servers_of_sizes": of_sizes if any(of_sizes) else (),
             "ps_modes": ps_modes,
-            "bandwidths": self.bandwidths(launcher, max(nnodes)),
+            "bandwidths": self.links("bandwidth", launcher, max(nnodes)),
+            "latencies": self.links("latency", launcher, max(nnodes)),
             "nnodes": nnodes,
             "nproc_per_node": nproc,
             "sizes": sizes,
@@ -97,17 +99,17 @@ class Places(Arguments):
         modes = self.listed("ps_mode", tuple(PS_MODES)) if self.arguments.get("ps_mode") else ("sync",)
         return servers, modes
 
-    def bandwidths(self, launcher: Launcher, nnodes: int) -> tuple[float, ...]:
-        """Those of --bandwidth 0.1,1."""
-        if not self.arguments.get("bandwidth"):
+    def links(self, name: str, launcher: Launcher, nnodes: int) -> tuple[float, ...]:
+        """Those of --bandwidth 0.1,1 or --latency 1,10."""
+        if not self.arguments.get(name):
             return ()
         if not launcher.emulates:
             able = either([one.name for one in map(launchers.find, launchers.names()) if one.emulates])
             says = f"{launcher.name} starts ranks on nodes whose links are what they are. Choose --launcher {able}."
-            self.problem("bandwidth", self.arguments["bandwidth"], says)
+            self.problem(name, self.arguments[name], says)
         elif nnodes == 1:
-            self.problem("bandwidth", self.arguments["bandwidth"], "one node has no link. Ask for --nnodes 2.")
-        return self.decimals("bandwidth", (1.0,), SLOWEST, FASTEST)
+            self.problem(name, self.arguments[name], "one node has no link. Ask for --nnodes 2.")
+        return self.decimals(name, (1.0,), *LINKS[name])
 
     def sizes(self) -> tuple[Size, ...]:
         """Those of --size 1n1d,1n8d,2n16d-b64,1n2d+2s, as reports have them."""
@@ -130,9 +132,14 @@ class Places(Arguments):
                 self.problem(name, self.arguments[name], "--size is given too. Leave out one of them.")
         return tuple(dict.fromkeys(found))
 
+    @property
+    def linked(self) -> bool:
+        """Whether anything is asked of links."""
+        return any(self.arguments.get(name) for name in LINKS)
+
     def nodes(self, hosts: Sequence[Host]) -> tuple[int, ...]:
         """Those of --nnodes; without, as many as there are hosts, or a link's two."""
-        return self.counts("nnodes", (len(hosts) or (2 if self.arguments.get("bandwidth") else 1),))
+        return self.counts("nnodes", (len(hosts) or (2 if self.linked else 1),))
 
     def workers(self, hosts: Sequence[Host]) -> tuple[Size, ...]:
         """Those of --workers 2,4, ranks on all nodes together; empty without."""
@@ -227,8 +234,7 @@ class Places(Arguments):
     def launcher(self, nnodes: int, hosts: Sequence[Host]) -> Launcher:
         name = self.choice("launcher", ("auto", *launchers.names())) if self.arguments.get("launcher") else "auto"
         if name == "auto":
-            shaped = bool(self.arguments.get("bandwidth"))
-            name = "mpi" if hosts else "emulated" if shaped else "slurm" if nnodes > 1 else "local"
+            name = "mpi" if hosts else "emulated" if self.linked else "slurm" if nnodes > 1 else "local"
             if name == "slurm" and not shutil.which("sbatch"):
                 step = "Name them with --hosts or --hostfile (Open MPI over ssh), or choose another --launcher."
                 self.problem("nnodes", nnodes, f"no host is named, and Slurm's sbatch is not on PATH. {step}")

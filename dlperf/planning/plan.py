@@ -80,8 +80,8 @@ def _choices(settings: Mapping[str, str]) -> list[dict[str, str]]:
 
 
 class Place(NamedTuple):
-    """Nodes, ranks on each, batch size (0: that of all rows), parameter servers on all nodes, their mode, and Gb/s
-    between nodes."""
+    """Nodes, ranks on each, batch size (0: that of all rows), parameter servers on all nodes, their mode, and Gb/s and
+    ms between nodes."""
 
     nnodes: int
     nproc: int
@@ -89,20 +89,21 @@ class Place(NamedTuple):
     servers: int = 0
     mode: str = ""
     bandwidth: float = 0.0
+    latency: float = 0.0
 
 
 def _places(spec: Spec) -> Iterator[Place]:
     """Those of each row of a system."""
     for nnodes, nproc, batch_size, own in spec.grid:
-        links = spec.bandwidths if spec.bandwidths and nnodes > 1 else (0.0,)
+        latencies, bandwidths = (one if one and nnodes > 1 else (0.0,) for one in (spec.latencies, spec.bandwidths))
         servers = (own,) if own else spec.servers or (0,)
-        for count, mode, bandwidth in product(servers, spec.ps_modes or ("",), links):
-            yield Place(nnodes, nproc, batch_size, count, mode, bandwidth)
+        for count, mode, latency, bandwidth in product(servers, spec.ps_modes or ("",), latencies, bandwidths):
+            yield Place(nnodes, nproc, batch_size, count, mode, bandwidth, latency)
 
 
 def _placed(spec: Spec, adapter: Adapter, row: Job, place: Place) -> Job | Skip:
     """A row on so many nodes and ranks."""
-    nnodes, nproc, own, servers, mode, bandwidth = place
+    nnodes, nproc, own, servers, mode, bandwidth, latency = place
     world = nnodes * nproc
     batch_size = spec.global_batch_size // world if spec.global_batch_size else own or row.batch_size
     support: Distributed | Servers = adapter.distributed_on(spec.device)
@@ -125,6 +126,7 @@ def _placed(spec: Spec, adapter: Adapter, row: Job, place: Place) -> Job | Skip:
         servers=servers,
         ps_mode=mode,
         bandwidth=bandwidth,
+        latency=latency,
         launcher=spec.launcher if row.traits.worker else "local",  # a script starts its own ranks
         untested=row.untested or ((world > 1 or servers > 0) and support.status == "untested"),
     )
@@ -295,17 +297,18 @@ def _batch(spec: Spec, batch_size: int) -> int | str:
 
 def _id(model: str, precision: str, system: str, batch_size: int | str, place: Place | None = None) -> str:
     """ "bert_base-fp32-pytorch-b4", "bert_base-fp32-pytorch-2n8d-b4", "word2vec-fp32-mxnet-1n2d+2s-async-b100"."""
-    nnodes, nproc, _, servers, mode, bandwidth = place or Place(1, 1)
+    nnodes, nproc, _, servers, mode, bandwidth, latency = place or Place(1, 1)
     size = f"-{nnodes}n{nproc}d" if nnodes * nproc > 1 or servers else ""
     size += f"+{servers}s-{mode}" if servers else ""
     size += f"-{bandwidth:g}gbit" if bandwidth else ""
+    size += f"-{latency:g}ms" if latency else ""
     return file_name(f"{model}-{precision}-{system}{size}-b{batch_size}")
 
 
 def id_of(job: Job, spec: Spec) -> str:
     """The id that the plan gives a row."""
     system, _, again = job.system.rpartition("#") if job.duplicate_of else (job.system, "", "")
-    place = Place(job.nnodes, job.nproc_per_node, 0, job.servers, job.ps_mode, job.bandwidth)
+    place = Place(job.nnodes, job.nproc_per_node, 0, job.servers, job.ps_mode, job.bandwidth, job.latency)
     made = _id(job.model, job.precision, system, _batch(spec, job.batch_size), place)
     return made + (f"-again{again}" if again else "")
 

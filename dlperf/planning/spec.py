@@ -69,6 +69,7 @@ class Spec:
     numbers of parameter servers, each a row; empty where each rank has all parameters. servers_of_sizes: of each of
     sizes its own number of them, 0 for those of all rows; empty where none has its own. ps_modes: of them, see
     dlperf.adapters.api. bandwidths: of emulated nodes' links, in Gb/s, each a row; empty where nodes are what they are.
+    latencies: the same in milliseconds.
     """
 
     models: tuple[str, ...]
@@ -115,6 +116,7 @@ class Spec:
     servers_of_sizes: tuple[int, ...] = ()
     ps_modes: tuple[str, ...] = ()
     bandwidths: tuple[float, ...] = ()
+    latencies: tuple[float, ...] = ()
 
     @property
     def grid(self) -> tuple[tuple[int, int, int, int], ...]:

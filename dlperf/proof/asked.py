@@ -78,7 +78,8 @@ class Asked:
             nproc_per_node=self.ranks // nnodes,
             launcher=self.job.launcher if self.ranks > 1 else "local",
             servers=self.servers,
-            bandwidth=0.0,  # what is computed does not depend on it
+            bandwidth=0.0,
+            latency=0.0,  # what is computed does not depend on it
         )
 
     @property

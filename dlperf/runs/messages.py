@@ -11,7 +11,7 @@ from typing import IO, Annotated, Any, Literal, Protocol, TypedDict
 import msgspec
 from msgspec import Meta
 
-from dlperf.schema import Count, Gigabits, Number, Seconds, Some
+from dlperf.schema import Count, Gigabits, Milliseconds, Number, Seconds, Some
 from dlperf.stored import TOGETHER, whole
 
 #: since 1970
@@ -98,6 +98,7 @@ class Communication(Event, total=False):
     all_reduce_bytes: Count
     all_reduce_seconds: Seconds
     link_gigabits: Gigabits
+    link_milliseconds: Milliseconds
 
 
 class _Window(Event):

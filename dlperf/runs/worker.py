@@ -33,6 +33,7 @@ def launch(job: Job, environment: Environment, spec: Spec, name: str, title: str
         step=spec.allocation not in ("", "run"),
         servers=job.servers,
         bandwidth=job.bandwidth,
+        latency=job.latency,
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dlperf import compare, launchers
+from dlperf.adapters import emulated
 from dlperf.runs import bundle
 
 pytestmark = pytest.mark.cluster
@@ -18,6 +19,7 @@ TELL = """
 import json, os
 rank = os.environ["RANK"]
 seen = {"network": os.readlink("/proc/self/ns/net"), "link": float(os.environ["DLPERF_LINK"])}
+seen["latency"] = float(os.environ["DLPERF_LATENCY"])
 seen.update({name: os.environ[name] for name in ("LOCAL_RANK", "WORLD_SIZE", "DLPERF_HOSTS")})
 json.dump(seen, open(f"told{rank}.json", "w"))
 """
@@ -31,7 +33,7 @@ def emulate(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_ranks_are_on_nodes_of_their_own_whose_link_is_as_fast_as_asked(tmp_path):
-    ended = emulate(tmp_path, "2", "0.2", "2", sys.executable, "-c", TELL)
+    ended = emulate(tmp_path, "2", "0.2", "0", "2", sys.executable, "-c", TELL)
     assert ended.returncode == 0, ended.stderr
     told = [json.loads((tmp_path / f"told{rank}.json").read_text()) for rank in range(4)]
     networks = [one["network"] for one in told]
@@ -43,16 +45,35 @@ def test_ranks_are_on_nodes_of_their_own_whose_link_is_as_fast_as_asked(tmp_path
 
 
 def test_a_link_that_is_not_as_fast_as_asked_is_said_before_ranks_start(tmp_path):
-    ended = emulate(tmp_path, "2", "1000", "1", sys.executable, "-c", TELL)
+    ended = emulate(tmp_path, "2", "1000", "0", "1", sys.executable, "-c", TELL)
     assert ended.returncode == 1
     assert not (tmp_path / "told0.json").exists()
     assert "Gb/s where 1000 were asked for" in ended.stderr
     assert launchers.find("emulated").cause.search(ended.stderr)
 
 
+def test_what_a_node_sends_is_late_or_the_kernel_cannot_do_it(tmp_path):
+    tried = subprocess.run(["unshare", "--net", "tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"])
+    ended = emulate(tmp_path, "2", "0.1", "50", "1", sys.executable, "-c", TELL)
+    if tried.returncode:
+        assert ended.returncode == 1
+        assert "A latency needs the kernel's sch_netem" in launchers.find("emulated").cause.search(ended.stderr).group()
+        return
+    assert ended.returncode == 0, ended.stderr
+    assert 50 <= json.loads((tmp_path / "told0.json").read_text())["latency"] <= 55.1
+
+
+def test_a_message_that_is_later_than_asked_is_said(monkeypatch, capfd):
+    monkeypatch.setattr(emulated, "made", lambda count, gigabits, ms: [0] * count)
+    monkeypatch.setattr(emulated, "best", lambda *_: 1.0)
+    monkeypatch.setattr(emulated, "measured", lambda *_: 6.0)
+    assert emulated.main(["2", "1", "5", "1", "true"]) == 1
+    assert "a message takes 6 ms where 5 were asked for" in capfd.readouterr().err
+
+
 def test_a_rank_that_fails_ends_the_others(tmp_path):
     failing = 'import os, time; os._exit(3) if os.environ["RANK"] == "1" else time.sleep(1000)'
-    ended = emulate(tmp_path, "2", "0", "1", sys.executable, "-c", failing)
+    ended = emulate(tmp_path, "2", "0", "0", "1", sys.executable, "-c", failing)
     assert ended.returncode == 3
     assert "rank 1 on" in ended.stderr
 

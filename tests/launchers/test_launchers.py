@@ -42,7 +42,7 @@ HOSTS = {**TWO, "hosts": ("10.77.0.1", "10.77.0.2")}
 SCRIPTS = {
     "local": ("local", {}),
     "local-2": ("local", {"nproc_per_node": 2}),
-    "emulated-2n2d": ("emulated", {**TWO, "servers": 2, "bandwidth": 0.1}),
+    "emulated-2n2d": ("emulated", {**TWO, "servers": 2, "bandwidth": 0.1, "latency": 2.5}),
     "torchrun-2": ("torchrun", {"nproc_per_node": 2}),
     "torchrun-2n2d": ("torchrun", {**HOSTS, "arguments": {"rsh": "/bed/rsh"}}),
     "mpi-2": ("mpi", {"nproc_per_node": 2}),

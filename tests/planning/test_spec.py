@@ -170,6 +170,16 @@ def test_each_bandwidth_and_compression_is_a_row_whose_proof_does_not_wait_for_t
     assert parse("--bandwidth", "1", "--workers", "4").grid == ((2, 2, 0, 0),)
 
 
+@pytest.mark.usefixtures("emulation")
+def test_latencies_are_crossed_with_bandwidths():
+    made = planned(*["-f", "fake", "-m", "resnet_tiny", "--latency", "1,10", "--bandwidth", "0.1,1"])
+    links = [f"{bandwidth} Gb/s and {ms} ms" for ms in (1, 10) for bandwidth in (0.1, 1)]
+    assert [(job.size, job.launcher) for job in made.jobs] == [(f"2n2d at {link}", "emulated") for link in links]
+    assert made.jobs[0].id == "resnet_tiny-fp32-fake-2n1d-0.1gbit-1ms-b16"
+    assert len({job.work for job in made.jobs}) == 4
+    assert [job.size for job in planned("-f", "fake", "-m", "resnet_tiny", "--latency", "5").jobs] == ["2n2d at 5 ms"]
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [
@@ -197,6 +207,8 @@ def test_gradients_that_are_not_compressed_say_why(words, why):
     ("words", "said"),
     [
         (["--bandwidth", "0"], "'0' is not usable; allowed: numbers from 0.001 to 1,000, separated by commas"),
+        (["--latency", "0.01"], "'0.01' is not usable; allowed: numbers from 0.1 to 1,000, separated by commas"),
+        (["--latency", "1", "--nnodes", "1"], "one node has no link. Ask for --nnodes 2"),
         (["--bandwidth", "1,fast"], "'1,fast' is not usable"),
         (["--bandwidth", "1", "--nnodes", "1"], "one node has no link. Ask for --nnodes 2"),
         (["--bandwidth", "1", "--launcher", "local", "--nnodes", "1"], "Choose --launcher emulated"),

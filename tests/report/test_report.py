@@ -926,21 +926,26 @@ def test_a_scaling_row_without_proof_is_not_comparable() -> None:
 # Links
 
 
-def linked(bandwidth: float, seconds: float, kind: str = "none") -> list[Record]:
+def linked(bandwidth: float, seconds: float, kind: str = "none", latency: float = 0.0) -> list[Record]:
     """A row of two emulated nodes whose steps take so long; each sends 102 MB, or next to none."""
     system = "pytorch" if kind == "none" else f"pytorch+{kind}"
     changes = {
         "system": system,
         "bandwidth": bandwidth,
+        "latency": latency,
         "options": {"compression": kind},
-        "id": f"{system}-{bandwidth}",
+        "id": f"{system}-{bandwidth}-{latency}",
     }
     made = placed("pytorch", 2, 1, [32 / seconds * part for part in (0.99, 1.0, 1.01)], **changes)
     sent = {"network_sent_bytes": 1.02e8 if kind == "none" else 2e5}
     return [
         dataclasses.replace(
             record,
-            communication={**record.communication, "link_gigabits": 0.96 * bandwidth},
+            communication={
+                **record.communication,
+                "link_gigabits": 0.96 * bandwidth,
+                "link_milliseconds": latency + 0.03,
+            },
             windows=tuple(
                 dataclasses.replace(w, conditions={**w.conditions, **{k: v * w.steps for k, v in sent.items()}})
                 for w in record.windows
@@ -965,6 +970,28 @@ def test_rows_over_links_say_what_waits_for_them_and_below_which_compression_pay
     assert [row[-2:] for row in cells][3:] == [("0.200", "0"), ("0.200", "0")]
     assert [(line.label, line.dashed) for line in found.chart.lines] == [("PyTorch", False), ("PyTorch+dgc", True)]
     assert "bandwidth of each node" in charts.svg(found.chart, "links")
+
+
+def test_rows_over_links_of_a_latency_are_fitted_apart() -> None:
+    steps = [(0.1, 10.0, "none", 0.0), (1.0, 2.8, "none", 0.0), (0.1, 11.0, "none", 5.0), (1.0, 3.8, "none", 5.0)]
+    made = with_rows([record for step in [*steps, (0.0, 3.0, "none", 5.0)] for record in linked(*step)])
+    found = view(made).sections[0].links
+    assert found is not None
+    assert found.chart is not None
+    assert [column.title for column in found.table.columns][1:5] == [
+        "asked (Gb/s)",
+        "found (Gb/s)",
+        "asked (ms)",
+        "found (ms)",
+    ]
+    assert [(row.cells[1], *row.cells[3:5], row.cells[-1]) for row in found.table.rows] == [
+        ("0.1", "–", "0.0300", "80"),
+        ("1", "–", "0.0300", "29"),
+        ("–", "5", "5.03", "–"),
+        ("0.1", "5", "5.03", "73"),
+        ("1", "5", "5.03", "21"),
+    ]
+    assert [(line.label, len(line.points)) for line in found.chart.lines] == [("PyTorch", 2), ("PyTorch at 5 ms", 2)]
 
 
 # Text from outside

@@ -27,4 +27,4 @@ cd "$(dirname "$0")" || exit
 rm -f rank*.json server*.json versions*.json
 own=
 unshare --net true 2>/dev/null || own='--user --map-root-user'
-PYTHONPATH="$PWD"/../../../code exec unshare $own --net /cache/envs/oneflow-cpu-0123/bin/python -m dlperf.adapters.emulated 2 0.1 2+1 sh "$PWD"/launch.sh rank
+PYTHONPATH="$PWD"/../../../code exec unshare $own --net /cache/envs/oneflow-cpu-0123/bin/python -m dlperf.adapters.emulated 2 0.1 2.5 2+1 sh "$PWD"/launch.sh rank
