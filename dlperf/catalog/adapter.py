@@ -86,16 +86,18 @@ class Distributed:
 @dataclass(frozen=True)
 class Servers:
     """Whether parameter servers train some families, in some modes; `why` as in Support. mode: see PS_MODES of
-    dlperf.adapters.api."""
+    dlperf.adapters.api. options: values of the adapter's for which that is so."""
 
     status: str
     why: str
     family: tuple[str, ...]
     device: tuple[str, ...]
     mode: tuple[str, ...]
+    options: Mapping[str, str] = field(default_factory=dict)
 
-    def covers(self, family: str, device: str, mode: str) -> bool:
-        return family in self.family and device in self.device and mode in self.mode
+    def covers(self, family: str, device: str, mode: str, options: Mapping[str, str]) -> bool:
+        named = family in self.family and device in self.device and mode in self.mode
+        return named and self.options.items() <= options.items()
 
 
 @dataclass(frozen=True)
@@ -189,10 +191,11 @@ class Adapter:
                 return entry
         return Distributed("not_yet", "this adapter trains in one process", (device,))
 
-    def servers_of(self, family: str, device: str, mode: str) -> Servers:
-        """The first entry that covers a combination."""
+    def servers_of(self, family: str, device: str, mode: str, options: Mapping[str, str] | None = None) -> Servers:
+        """The first entry that covers a combination. options: as of `kernels_of`."""
+        chosen = self._chosen(device, options)
         for entry in self.servers:
-            if entry.covers(family, device, mode):
+            if entry.covers(family, device, mode, chosen):
                 return entry
         what = "has no parameter servers yet" if not self.servers else f"does not mention servers that are {mode}"
         return Servers("not_yet", f"this adapter {what}", (family,), (device,), (mode,))
@@ -215,14 +218,17 @@ class Adapter:
     ) -> list[dict[str, Any]]:
         """What its kernels are, best first, as dlperf.adapters.cpu takes it; empty where nobody looked. options: of the
         row; default: the adapter's defaults."""
-        usual = {name: option.default(device) for name, option in self.options.items() if option.values}
-        chosen = {**usual, **(options or {})}
+        chosen = self._chosen(device, options)
         return [
             one.entry
             for one in self.kernels
             if family in one.family and device in one.device and precision in one.precision
             if one.options.items() <= chosen.items()
         ]
+
+    def _chosen(self, device: str, options: Mapping[str, str] | None) -> dict[str, str]:
+        usual = {name: option.default(device) for name, option in self.options.items() if option.values}
+        return {**usual, **(options or {})}
 
     def options_of(self, family: str) -> dict[str, Option]:
         return {name: option for name, option in self.options.items() if not option.family or family in option.family}

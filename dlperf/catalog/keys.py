@@ -71,6 +71,7 @@ class Servers(TypedDict, total=False):
     mode: Texts
     status: Required[Text]
     why: str
+    options: dict[Text, Text]
 
 
 class Kernels(TypedDict, total=False):

@@ -271,10 +271,11 @@ class _Reader(Foreign):
             if entries and entries[-1]["needs"]:
                 where = f"kernels ({family}, {device}, {precision})"
                 self.says(where, "the last entry must have no needs, so that it covers all other processors.")
-        for one in adapter.kernels:
-            for name, value in one.options.items():
-                known = adapter.options[name].values if name in adapter.options else ()
-                self.one_of(f"kernels.options.{name}", value, known)
+        named = [("kernels", one.options) for one in adapter.kernels]
+        named += [("servers", one.options) for one in adapter.servers]
+        for where, name, value in ((where, *pair) for where, options in named for pair in options.items()):
+            known = adapter.options[name].values if name in adapter.options else ()
+            self.one_of(f"{where}.options.{name}", value, known)
 
     def distributed(self, index: int, table: keys.Distributed) -> Distributed:
         where = f"distributed[{index}]"
@@ -290,6 +291,7 @@ class _Reader(Foreign):
             self.choices(where, table, "family", families),
             self.choices(where, table, "device", DEVICES),
             self.choices(where, table, "mode", tuple(PS_MODES)),
+            table.get("options", {}),
         )
 
     def launchers(self, where: str, named: Iterable[str]) -> tuple[str, ...]:

@@ -114,7 +114,7 @@ def _placed(spec: Spec, adapter: Adapter, row: Job, place: Place) -> Job | Skip:
     if lacks := lacks or obstacles.uncompressed(row, world, servers):
         return _skip(row, "option", lacks, nnodes, nproc)
     if servers:
-        support = adapter.servers_of(row.family, spec.device, mode)
+        support = adapter.servers_of(row.family, spec.device, mode, row.options)
     if (world > 1 or servers) and support.status not in RUNNABLE:
         return _skip(row, support.status, support.why, nnodes, nproc)
     placed = replace(

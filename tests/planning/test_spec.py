@@ -183,6 +183,10 @@ def test_latencies_are_crossed_with_bandwidths():
 @pytest.mark.parametrize(
     ("words", "why"),
     [
+        (
+            "-f pytorch -m word2vec_tiny --parallelism parameter-server --set tables=torchrec",
+            "tables=torchrec has tables in the ranks: ask for --workers without --parallelism",
+        ),
         ("-f pytorch -m resnet_tiny --gradient-compression dgc", "one rank has none to exchange it with"),
         (
             "-f pytorch -m bert_tiny --gradient-compression dgc --workers 2",
