@@ -285,3 +285,24 @@ class Trainer(base.Trainer):
 
     def close(self):
         self._communication.close()
+
+
+class LookedUp(base.Trainer):
+    """Of a network over rows that were looked up, on a CPU: what is so wherever its tables are."""
+
+    def __init__(self, job, network, feed, effective):
+        super().__init__(job, feed, effective)
+        self._network, self._logits = network, ()
+
+    def _observe(self, batch):
+        self.shapes = self._network.shapes
+        self.effective["compute_dtype"] = str(self._network.compute_dtype).replace("torch.", "")
+
+    def read(self, loss):
+        return loss.item()
+
+    def logits(self):
+        return ((name, value.detach().numpy()) for name, value in zip(base.logits(self._job), self._logits))
+
+    def peak_memory(self):
+        return None

@@ -290,7 +290,7 @@ def whole(job, loss):
     return of_values
 
 
-class Trainer(base.Trainer):
+class Trainer(runtime.LookedUp):
     """A worker. network: over rows, as dlperf.adapters.pytorch.word2vec.Looked. loss: network, batch, rows -> scalar,
     logits. looked_up: config, batch -> rows by table; all other tensors are pulled whole. Statistics are its own.
 
@@ -298,11 +298,11 @@ class Trainer(base.Trainer):
     steps are checked, nothing overlaps."""
 
     def __init__(self, job, ranks, network, loss, feed, looked_up, effective):
-        super().__init__(job, feed, effective)
-        self._network, self._loss, self._looked_up, self._workers = network, loss, looked_up, len(ranks.workers)
+        super().__init__(job, network, feed, effective)
+        self._loss, self._looked_up, self._workers = loss, looked_up, len(ranks.workers)
         self._tables = Tables(job, ranks, looked_up(network.config, feed[0]) if looked_up else ())
         self._ahead = job.ps_mode == "async" and not job.trace_steps
-        self._next, self._sent, self._logits, self._gradients = None, [], (), {}
+        self._next, self._sent, self._gradients = None, [], {}
         self.parameter_count = count(base.parameters(job))
         self.gradient_bytes = 0
         self._statistics = {one.name for one in base.parameters(job) if not one.trained}
@@ -350,17 +350,10 @@ class Trainer(base.Trainer):
         self.gradient_bytes = sum(one.numel() * one.element_size() for one in gradients.values())
         return loss.detach()
 
-    def _observe(self, batch):
-        self.shapes = self._network.shapes
-        self.effective["compute_dtype"] = str(self._network.compute_dtype).replace("torch.", "")
-
     def wait(self):
         for one in self._sent:
             one.wait()
         self._sent = []
-
-    def read(self, loss):
-        return loss.item()
 
     def all_reduce(self, count):
         return self._tables.meet
@@ -374,18 +367,12 @@ class Trainer(base.Trainer):
     def moments(self):
         return self._tables.moments()
 
-    def logits(self):
-        return ((name, value.detach().numpy()) for name, value in zip(base.logits(self._job), self._logits))
-
     def gradients(self):
         """A worker's own: of several, nobody has the mean but the servers."""
         if self._workers > 1:
             return iter(())
         rows, values = self._gradients
         return ((name, Sparse(rows[name].numpy(), values[name].numpy())) for name in values)
-
-    def peak_memory(self):
-        return None
 
     def close(self):
         self._tables.close()

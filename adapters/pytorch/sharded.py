@@ -12,7 +12,7 @@ from torchrec.optim.apply_optimizer_in_backward import apply_optimizer_in_backwa
 
 from dlperf.adapters import base
 from dlperf.adapters.api import Sparse
-from dlperf.adapters.pytorch import communication
+from dlperf.adapters.pytorch import communication, runtime
 from dlperf.models.parameters import count, initial
 
 #: fbgemm's tables have widths that are multiples of it; other tables get columns of zeros, which nothing changes
@@ -63,7 +63,7 @@ class Table:
         return Sparse(rows.numpy(), numpy.concatenate(parts).astype(self._dtype))
 
 
-class Trainer(base.Trainer):
+class Trainer(runtime.LookedUp):
     """network: over rows, as dlperf.adapters.pytorch.word2vec.Looked. loss: network, batch, rows -> scalar, logits.
     looked_up: config, batch -> rows by table; all other tensors each rank has. rates: of each tensor, by SGD."""
 
@@ -71,11 +71,11 @@ class Trainer(base.Trainer):
     together = True
 
     def __init__(self, job, ranks, network, loss, feed, looked_up, effective, rates):
-        super().__init__(job, feed, effective)
+        super().__init__(job, network, feed, effective)
         if ranks.world_size == 1:
             distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
-        self._network, self._loss, self._looked_up, self._rates = network, loss, looked_up, rates
-        self._size, self._dtype, self._logits = ranks.world_size, getattr(torch, job.weights_dtype), ()
+        self._loss, self._looked_up, self._rates = loss, looked_up, rates
+        self._size, self._dtype = ranks.world_size, getattr(torch, job.weights_dtype)
         self._tables, self._dense = {}, {}
         chosen = looked_up(network.config, feed[0])
         for one in base.parameters(job):
@@ -117,15 +117,8 @@ class Trainer(base.Trainer):
             one.sub_(mean.view_as(one), alpha=self._rates[name])
             one.grad = None
 
-    def _observe(self, batch):
-        self.shapes = self._network.shapes
-        self.effective["compute_dtype"] = str(self._network.compute_dtype).replace("torch.", "")
-
     def wait(self):
         pass
-
-    def read(self, loss):
-        return loss.item()
 
     def all_reduce(self, count):
         return communication.all_reduce(communication.DataParallel("none"), count, torch.device("cpu"))
@@ -136,18 +129,12 @@ class Trainer(base.Trainer):
         for name, one in self._dense.items():
             yield name, one.detach().numpy()
 
-    def logits(self):
-        return ((name, one.detach().numpy()) for name, one in zip(base.logits(self._job), self._logits))
-
     def gradients(self):
         """Within the backward pass rows are updated, and their gradients gone."""
         return iter(())
 
     def moments(self):
         return {}
-
-    def peak_memory(self):
-        return None
 
     def close(self):
         distributed.destroy_process_group()
