@@ -3,6 +3,7 @@ the types by which dlperf reads these files."""
 
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,12 @@ def schema(title: str, **types: Any) -> str:
         for field, says in fields.items() if name in parts else ():
             parts[name]["required"].remove(field)
             parts[name]["properties"][field]["description"] = says
+    for part in parts.values():  # what msgspec 0.23 tells, and older ones do not
+        if "description" in part:
+            part["description"] = inspect.cleandoc(part["description"])
+        for field in part.get("properties", {}).values():
+            if field.get("default") == {}:
+                del field["default"]
     named = {
         "anyOf": [{"properties": {"event": {"const": name}}, **ref} for name, ref in zip(types, refs, strict=True)]
     }
