@@ -308,6 +308,9 @@ class OnServers(communication.OneRank):
         for name, _, gradient in self._trained:
             self._store.push(name, gradient)
         self._store.tell(self._seen)
+        self._pull()
+
+    def _pull(self):
         self._seen = self._store.seen()
         for name, weight, _ in self._trained:
             if np.dtype(weight.dtype) == self._store.dtype:
@@ -324,6 +327,8 @@ class OnServers(communication.OneRank):
         def meet():
             nd.waitall()
             self._store.meet()
+            self._pull()  # what others have pushed meanwhile
+            nd.waitall()
             return float(self._workers)
 
         return meet
