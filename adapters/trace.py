@@ -45,6 +45,9 @@ def record(trainer: Trainer, job: Job, place: Ranks, folder: str, tell: Callable
     """
     sketches, losses, norms, step_seconds, read_seconds = {}, [], [], [], []
     clock = time.process_time if job.device == "cpu" else time.perf_counter
+    out_of_step = job.ps_mode == "async" and place.world_size > 1
+    if out_of_step:
+        trainer.all_reduce(1)()  # else one may be done before another begins
     for step in range(job.trace_steps):
         began = clock()
         loss = trainer.step()
@@ -59,6 +62,8 @@ def record(trainer: Trainer, job: Job, place: Ranks, folder: str, tell: Callable
         norms.append(norm)
         sketches.update(gradients)
         tell(step + 1)
+    if out_of_step:
+        trainer.all_reduce(1)()  # servers have all that workers pushed
     changes, weights = _changes(trainer, job)
     sketches.update(changes)
     file = f"trajectory.rank{place.rank}.npz"

@@ -335,7 +335,8 @@ class Certificate:
 
     verdict: same | different | unproven. why: one sentence; empty for "same". size: largest relative error of a loss
     against the reference, or where there is none against those that it agrees with. exceptions: what its kernels
-    compute otherwise, with cause and size, corrected for in the differences. bounds: of low precision.
+    compute otherwise, with cause and size, corrected for in the differences. bounds: of low precision;
+    and of losses that are to be within a band, see dlperf.proof.band.
     """
 
     trajectory: Trajectory

@@ -30,6 +30,11 @@ ABOUT = (
     "“of another kernel”: the measured run took other kernels than this proof, as both say of themselves. They are "
     "proven by a proof of the same row in the measured precision of which that is not said.",
 )
+IN_BAND = (
+    "Which push comes before which depends on the machine, so there is no one result. NumPy's network trained in many "
+    "orders of pulls and pushes: at each step the mean of the workers' losses must be between the least and most of "
+    "these orders, and after the last all workers must find the same parameters."
+)
 #: the first run that succeeded of each system, model and device, and of each of these in a precision
 _Runs = Mapping[tuple[str, ...], Record]
 WORDS = {"same": "same work", "different": "different work", "unproven": "no proof"}
@@ -42,7 +47,9 @@ def proofs(comparison: Comparison) -> list[Proof]:
         for one in certificates:
             t = one.trajectory
             work = tuple(sorted(work_options(t).items()))
-            groups.setdefault((t.model, t.device, t.precision, t.batch_size, t.ranks, work), {})[t.system] = one
+            groups.setdefault((t.model, t.device, t.precision, t.batch_size, t.ranks, _mode(t), work), {})[t.system] = (
+                one
+            )
     runs: dict[tuple[str, ...], Record] = {}
     for record in comparison.records:
         if record.done:
@@ -52,9 +59,15 @@ def proofs(comparison: Comparison) -> list[Proof]:
     return [_proof(list(group.values()), runs) for group in groups.values()]
 
 
+def _mode(of: Trajectory) -> str:
+    """That of its parameter servers, where it says what several ranks compute."""
+    return of.options.get("ps_mode", "") if of.ranks > 1 else ""
+
+
 def _proof(group: Sequence[Certificate], runs: _Runs) -> Proof:
     first = group[0].trajectory
-    low = any(one.bounds for one in group)
+    banded = _mode(first) == "async"
+    low = any(one.bounds for one in group) and not banded
     referred = any(found.other == REFERENCE for one in group for found in one.differences)
     bars = bars_for(first)
     if bars and all(found.gradients is None for one in group for found in one.differences):
@@ -64,10 +77,11 @@ def _proof(group: Sequence[Certificate], runs: _Runs) -> Proof:
     return Proof(
         model=first.of,
         title=f"{names.model(first.of)}, {_precision(first)}, {names.device(first.device)}"
-        + (f", {first.ranks} ranks" if first.ranks > 1 else ""),
-        about=tuple(_about(first, bars, referred)),
-        systems=_bounds(group) if low else _systems(group),
-        pairs=None if low else _pairs(group),
+        + (f", {first.ranks} ranks" if first.ranks > 1 else "")
+        + (f", {_mode(first)}" if _mode(first) else ""),
+        about=tuple(_about(first, None if banded else bars, referred)),
+        systems=_band(group) if banded else _bounds(group) if low else _systems(group),
+        pairs=None if low or banded else _pairs(group),
         notes=(*_notes(group), *_otherwise(group, runs)),
     )
 
@@ -82,6 +96,8 @@ def _about(trajectory: Trajectory, bars: Bars | None, referred: bool) -> Iterabl
     together = f" of {trajectory.ranks} ranks together" if trajectory.ranks > 1 else ""
     about = ", ".join(one for one in (samples, _depth(trajectory), work) if one)
     yield f"Batch {trajectory.batch_size}{together}, {about}; {text.count(trajectory.steps, 'step')}."
+    if _mode(trajectory) == "async":
+        yield IN_BAND
     if bars:
         tensors = [f"{what} {judge.short(bar)}" for what, bar in _tensor_bars(bars, trajectory) if bar is not None]
         yield f"Bars: {', '.join([f'losses {judge.short(bars.loss)}', *tensors])}."
@@ -150,6 +166,18 @@ def _bounds(group: Sequence[Certificate]) -> Table:
             rows.append(Row((names.system(one.trajectory), WORDS[one.verdict], *[text.NONE] * 6), "incomparable"))
     heads = (Column("system"), Column("verdict"), Column("of"), *(Column(title, True) for title in titles))
     return Table(heads, tuple(rows))
+
+
+def _band(group: Sequence[Certificate]) -> Table:
+    """Where the losses of workers are, whose pushes are applied as they come."""
+    rows = []
+    for one in group:
+        off = max((bound.found for bound in one.bounds), default=None)
+        cells = (names.system(one.trajectory), WORDS[one.verdict], text.number(off, 2))
+        made = (text.number(one.trajectory.seconds, 0), text.gibibytes(one.trajectory.peak_memory_bytes, 1))
+        rows.append(Row((*cells, *made), "" if one.verdict == "same" else "incomparable"))
+    titles = ("farthest from the band's middle (1: its edge)", "seconds", "memory (GiB)")
+    return Table((Column("system"), Column("verdict"), *(Column(title, True) for title in titles)), tuple(rows))
 
 
 def _pairs(group: Sequence[Certificate]) -> Table | None:

@@ -9,6 +9,7 @@ from dlperf import launchers, models
 from dlperf.models.parameters import count
 from dlperf.planning.plan import file_name
 from dlperf.planning.spec import Spec
+from dlperf.proof import band
 from dlperf.proof.bars import BARS
 from dlperf.proof.judge import work_options
 from dlperf.schema import Job, Trajectory
@@ -46,6 +47,11 @@ class Asked:
     def title(self) -> str:
         apart = f", {self.job.ps_mode}" if self.servers else ""
         return f"{self.job.system}: {self.model}, {self.precision}{apart}{of_ranks(', {} ranks', self.ranks)}"
+
+    @property
+    def in_band(self) -> bool:
+        """Whether it has no one result, see dlperf.proof.band."""
+        return self.ranks > 1 and self.job.ps_mode == "async"
 
     @property
     def servers(self) -> int:
@@ -99,15 +105,16 @@ def trajectories(job: Job, alone: bool = False, full_size: bool = False) -> list
 
     float32 runs at the real size, where its losses must agree with those of the others; low precision on small input.
     A row of several ranks has one more: in float64 by RANKS ranks together, whose mean must be that of the whole batch;
-    not where parameter servers apply each push by itself, which has no one result.
+    where parameter servers apply each push by itself, which has no one result, its losses must be within a band.
     alone: only the one in its own precision. full_size: that one at the real size, in any case.
     """
-    added_up = job.world_size > 1 and job.ps_mode in ("", "sync")
-    together = [replace(_float64(job), ranks=RANKS)] if added_up else []
+    float64 = _float64(job)
+    judged = job.ps_mode in ("", "sync") or (job.ps_mode == "async" and band.known(float64.model))
+    together = [replace(float64, ranks=RANKS)] if job.world_size > 1 and judged else []
     if full_size:
         return [Asked(job, job.model, job.precision)]
     own = Asked(job, job.model if job.precision == "fp32" else job.model + "_check", job.precision)
-    return ([own] if alone or job.precision == "fp64" else [_float64(job), own]) + together
+    return ([own] if alone or job.precision == "fp64" else [float64, own]) + together
 
 
 def needed(job: Job, alone: bool = False, full_size: bool = False) -> list[Asked]:

@@ -16,7 +16,7 @@ from dlperf.envs import kinds
 from dlperf.envs.environment import Environment
 from dlperf.errors import RunError
 from dlperf.planning.spec import Spec
-from dlperf.proof import judge, low
+from dlperf.proof import band, judge, low
 from dlperf.proof.asked import SEED, Asked, at_once, compressed, needed, own_statistics, threads, trajectories
 from dlperf.proof.bars import BARS
 from dlperf.proof.certificates import CERTIFICATE, FROM_WORKER, blank, digest, keep, place, read, update, whole
@@ -96,7 +96,9 @@ class Certifier:
         verdicts: dict[str, Certificate] = {}
         for members in pools.values():
             mine = [evidence[one.name] for one in members]
-            if members[0].precision in BARS:
+            if members[0].in_band:
+                judged = [band.judge(one, band.of(one.trajectory)) for one in mine]
+            elif members[0].precision in BARS:
                 alone = [_alone(one, evidence) for one in members if one.ranks > 1]
                 witnesses = [one for one in alone if one]
                 judged = judge.judge([*mine, *witnesses], reference(mine[0].trajectory))[: len(mine)]

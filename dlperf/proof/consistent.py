@@ -18,7 +18,7 @@ def contradictions(certificate: Certificate) -> Iterator[str]:
     one, bars = judge.Evidence(trajectory, {}), bars_for(trajectory)
     if wrong := judge.fault(one):
         yield f"its verdict is same, and {wrong}"
-    elif bars is None:
+    elif bars is None or certificate.bounds:
         wide = [bound.what for bound in certificate.bounds if not bound.least <= bound.found <= bound.most]
         yield from (f"its verdict is same, and {what} are outside of their bound" for what in wide)
         if not certificate.bounds:

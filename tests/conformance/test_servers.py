@@ -1,12 +1,16 @@
 """Parameter servers do the work of one process: in float64, for every framework that has them, by the proofs that their
 rows need."""
 
+import functools
+
+import oracle_async
 import pytest
 from trajectories import ADAPTERS, as_reference
 
 from dlperf import models
 from dlperf.adapters.api import PS_MODES
-from dlperf.proof import judge
+from dlperf.adapters.numpy.optimizers import RowsSGD
+from dlperf.proof import band, judge
 
 pytestmark = pytest.mark.framework
 
@@ -45,3 +49,33 @@ def test_workers_in_step_do_the_work_of_one(framework, family, evidence):
     ranks = 2 if models.family(model).normalised(models.config(model)) else 1  # BatchNorm's statistics are a rank's own
     (certificate,) = judge.judge([together], as_reference(evidence("jax", model, ranks)))
     assert certificate.verdict == "same", certificate.why
+
+
+@functools.cache
+def orders(model):
+    """The band of a model of which none is published."""
+    made = oracle_async.band(model)
+    return band.Band(tuple(made["low"]), tuple(made["high"]), made["orders"])
+
+
+@pytest.mark.parametrize(("framework", "family"), marked(case[:2] for case in SYSTEMS if case[2] == "async"))
+def test_losses_of_workers_out_of_step_are_those_of_some_order(framework, family, evidence):
+    together = evidence(framework, f"{family}_tiny", 2, servers=2, mode="async")
+    certificate = band.judge(together, orders(f"{family}_tiny"))
+    assert certificate.verdict == "same", certificate.why
+
+
+def test_servers_that_apply_a_push_twice_are_out_of_all_orders(monkeypatch):
+    """In NumPy, in step and each worker two steps at a time."""
+
+    def twice(self, weights, gradients, step):
+        for _ in range(2):
+            RowsSGD.__call__(self, weights, gradients, step)
+
+    whole = orders("word2vec_tiny")
+    oracle_async.started.cache_clear()
+    monkeypatch.setattr("dlperf.adapters.numpy.word2vec.RowsSGD", type("Twice", (RowsSGD,), {"__call__": twice}))
+    for order in ([0, 1] * 20, [0, 0, 0, 0, 1, 1, 1, 1] * 5):
+        share, _ = whole.share(tuple(oracle_async.losses("word2vec_tiny", order).mean(1)), 0.0)
+        assert share > 2
+    oracle_async.started.cache_clear()
