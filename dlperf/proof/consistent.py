@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dlperf.proof import judge
 from dlperf.proof.bars import Bars, bars_for
-from dlperf.schema import Certificate, Trajectory
+from dlperf.schema import Certificate
 
 
 def contradictions(certificate: Certificate) -> Iterator[str]:
@@ -23,10 +23,11 @@ def contradictions(certificate: Certificate) -> Iterator[str]:
         yield from (f"its verdict is same, and {what} are outside of their bound" for what in wide)
         if not certificate.bounds:
             yield "its verdict is same, and it has no bounds"
-    elif not any(judge.within(found, _widest(trajectory, bars)) for found in certificate.differences):
+    elif not any(judge.within(found, _widest(one, bars)) for found in certificate.differences):
         yield "its verdict is same, and it is within the bars of no other"
 
 
-def _widest(trajectory: Trajectory, bars: Bars) -> Bars:
+def _widest(one: judge.Evidence, bars: Bars) -> Bars:
     """Those of a pair of which nobody knows whether the other has constants in float32."""
-    return replace(bars, statistic=max(bars.statistic or 0.0, judge.decay_error(trajectory)))
+    own = judge.bars_of(one, one, bars)
+    return replace(own, statistic=max(own.statistic or 0.0, judge.decay_error(one.trajectory)))

@@ -186,10 +186,10 @@ _Measure = Mapping[tuple[str, str], Difference]
 
 
 def _agree(a: Evidence, b: Evidence, measure: _Measure, bars: Bars) -> bool:
-    return within(measure[a.trajectory.system, b.trajectory.system], _bars_of(a, b, bars))
+    return within(measure[a.trajectory.system, b.trajectory.system], bars_of(a, b, bars))
 
 
-def _bars_of(a: Evidence, b: Evidence, bars: Bars) -> Bars:
+def bars_of(a: Evidence, b: Evidence, bars: Bars) -> Bars:
     """The bars of a pair: wider for running statistics where a kernel of one of the two has no float64 for them, and
     those of float32 where the servers of one of them have nothing else."""
     if _single(a) or _single(b):
@@ -236,7 +236,7 @@ def _certificate(
         size = measure[mine, REFERENCE].loss if REFERENCE in group else max(told)
         return Certificate(trajectory, "same", "", size, differences, exceptions)
     against = measure[mine, anchor.trajectory.system] if anchor else min(differences, key=lambda found: found.loss)
-    why = _parting(against, _bars_of(one, anchor or one, bars)) + (
+    why = _parting(against, bars_of(one, anchor or one, bars)) + (
         "" if anchor else ", and no two systems that agree outnumber the others"
     )
     return Certificate(trajectory, "different", why, against.loss, differences, exceptions)

@@ -20,7 +20,7 @@ from dlperf.adapters.gpu import Gpu
 from dlperf.catalog import reader
 from dlperf.envs import kinds
 from dlperf.planning.spec import PROTOCOLS, Spec
-from dlperf.proof import certificates, certify, decay, judge
+from dlperf.proof import certificates, certify, consistent, decay, judge, published
 from dlperf.proof import low as low_precision
 from dlperf.proof.asked import trajectories
 from dlperf.proof.certify import Certifier
@@ -625,3 +625,16 @@ def test_a_proof_of_another_kernel_than_the_measured_one_says_so():
     assert judge.verdict(certificates, {**plain, "compute_dtype": "float32", "threads": "8"})[1].endswith("(fp64)")
     assert judge.verdict(certificates, fused) == ("same", f"same work: {size} (fp64 of another kernel)")
     assert judge.verdict(certificates, {"attention": "flash"})[1].endswith("(fp64)"), "one of the two does not tell"
+
+
+def test_a_verdict_by_the_bars_of_servers_that_keep_float32_is_no_contradiction():
+    reference = published.reference(published.published("word2vec_check"))
+    told = reference.trajectory
+    effective = {**told.effective, "server_dtype": "float32"}
+    losses = tuple(loss * (1 + 2e-9) for loss in told.losses)
+    one = dataclasses.replace(told, system="mxnet", effective=effective, losses=losses)
+    (certificate,) = judge.judge([Evidence(one, reference.sketches)], reference)
+    assert certificate.verdict == "same"
+    assert list(consistent.contradictions(certificate)) == []
+    whole = dataclasses.replace(certificate, trajectory=dataclasses.replace(one, effective=told.effective))
+    assert list(consistent.contradictions(whole)) == ["its verdict is same, and it is within the bars of no other"]
