@@ -44,10 +44,10 @@ class _Series:
 def scaling(
     summaries: Sequence[Summary], file: str, title: str, devices: Sequence[int], obstacles: Mapping[str, str]
 ) -> Scaling | None:
-    """None where no row has several devices, or where all have them and differ in their links. file: where charts go,
-    less their kind; devices: to be predicted."""
+    """None where no row has several devices, or where all have them and differ in their links or servers. file: where
+    charts go, less their kind; devices: to be predicted."""
     sizes = {summary.job.world_size for summary in summaries}
-    if sizes <= {1} or (1 not in sizes and any(summary.job.link for summary in summaries)):
+    if sizes <= {1} or (1 not in sizes and any(one.job.link or one.job.servers for one in summaries)):
         return None
     rows = speedup.speedups(summaries)
     series = list(_series(rows, devices))

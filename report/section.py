@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
@@ -118,15 +118,16 @@ def _throughput(
     family = names.rows((summary.job for group in groups for summary in group), skips)[0].family
     places = finding.decimals(standing for ranked in standings for standing in ranked)
     per_sample = _per_sample(standings)
-    columns = tuple(_columns(family, on_device, of_device[0]))
+    apart = [name for name, told in APART.items() if any(told(summary.job) for group in groups for summary in group)]
+    columns = tuple(_columns(family, apart, on_device, of_device[0]))
     rows: list[Row] = []
     for ranked, group in zip(standings, groups, strict=True):
         for s in ranked:
             more = of_device[1](s.summary)
-            row = _figures(s, places, per_sample[s.summary.job.id], on_device, several, repeats, more)
+            row = _figures(s, places, per_sample[s.summary.job.id], apart, on_device, several, repeats, more)
             rows.append(replace(row, cells=(*row.cells, _proof(s, proofs[s.summary.job.id]))))
-        rows += [_unfinished(summary, len(columns), several, repeats) for summary in group if not summary.done]
-    rows += [_skipped(skip, len(columns)) for skip in skips]
+        rows += [_unfinished(summary, len(columns), apart, several, repeats) for summary in group if not summary.done]
+    rows += [_skipped(skip, len(columns), apart) for skip in skips]
     return Table(columns, tuple(rows), noted=any(row.note for row in rows))
 
 
@@ -135,10 +136,17 @@ def _proof(standing: Standing, phrase: str) -> str:
     return f"not comparable: {standing.obstacle.partition(':')[0]}" if standing.obstacle else phrase
 
 
-def _columns(family: str, on_device: bool, of_device: tuple[str, ...]) -> list[Column]:
+#: columns of a table in which any row has something there
+APART: Mapping[str, Callable[[Job], str]] = {
+    "servers": lambda job: f"{job.servers} {job.ps_mode}" if job.servers else "",
+    "link": lambda job: job.link,
+}
+
+
+def _columns(family: str, apart: Sequence[str], on_device: bool, of_device: tuple[str, ...]) -> list[Column]:
     device_memory = ["peak device memory (GiB)"] if on_device else []
     numeric = [
-        *("nodes", "devices", "batch per device", "global batch", "n"),
+        *("nodes", "devices", *apart, "batch per device", "global batch", "n"),
         *(f"median ({names.rate_unit(family)})", "95 % interval", "relative to fastest", "95 % interval", "rank"),
         *of_device,
         *("peak memory (GiB)", *device_memory, "CPU cores busy", f"CPU (s per {names.sample(family)})"),
@@ -154,20 +162,27 @@ def _per_sample(standings: list[list[Standing]]) -> dict[str, str]:
     return {summary.job.id: cell for summary, cell in zip(summaries, cells, strict=True)}
 
 
-def _sizes(job: Job) -> list[str]:
-    sizes = (job.nnodes, job.world_size, job.batch_size, job.global_batch_size)
-    return [f"{size:,}" for size in sizes]
+def _sizes(job: Job, apart: Sequence[str]) -> list[str]:
+    told = [APART[name](job) or text.NONE for name in apart]
+    return [f"{job.nnodes:,}", f"{job.world_size:,}", *told, f"{job.batch_size:,}", f"{job.global_batch_size:,}"]
 
 
 def _figures(
-    standing: Standing, places: int, per_sample: str, on_device: bool, several: bool, repeats: int, gpu: tuple[str, ...]
+    standing: Standing,
+    places: int,
+    per_sample: str,
+    apart: Sequence[str],
+    on_device: bool,
+    several: bool,
+    repeats: int,
+    gpu: tuple[str, ...],
 ) -> Row:
     summary = standing.summary
     estimate = summary.throughput
     assert estimate is not None
     cells = (
         names.system(summary.job),
-        *_sizes(summary.job),
+        *_sizes(summary.job, apart),
         str(estimate.n),
         *(text.number(estimate.centre, places), text.interval(estimate, places)),
         *beside_fastest(standing),
@@ -216,7 +231,7 @@ def _left(summary: Summary, repeats: int) -> list[str]:
     return [*found, *to_come, *(["untested combination"] if summary.job.untested else [])]
 
 
-def _unfinished(summary: Summary, columns: int, several: bool, repeats: int) -> Row:
+def _unfinished(summary: Summary, columns: int, apart: Sequence[str], several: bool, repeats: int) -> Row:
     """A row without a figure: none of its runs succeeded."""
     job = summary.job
     reasons = text.listing(_reason(record.failure) for record in summary.failed if record.failure)
@@ -225,7 +240,7 @@ def _unfinished(summary: Summary, columns: int, several: bool, repeats: int) -> 
         failures.append("the others were not tried")
     note = "; ".join([*failures, *_left(summary, repeats)])
     short = "failed" if summary.failed else "not run yet"
-    return _missing((names.system(job), *_sizes(job)), short, columns, names.row(job, several), note or short)
+    return _missing((names.system(job), *_sizes(job, apart)), short, columns, names.row(job, several), note or short)
 
 
 def _reason(failure: Failure) -> str:
@@ -233,10 +248,10 @@ def _reason(failure: Failure) -> str:
     return f"{names.status(failure.kind)} ({message})" if message else names.status(failure.kind)
 
 
-def _skipped(skip: Skip, columns: int) -> Row:
+def _skipped(skip: Skip, columns: int, apart: Sequence[str]) -> Row:
     name, short = names.system(skip), names.status_short(skip.status)
     note = f"{names.status(skip.status)}: {text.line(skip.why).rstrip('.')}"
-    return _missing((name, *(text.NONE,) * 4), short, columns, name, note)
+    return _missing((name, *(text.NONE,) * (4 + len(apart))), short, columns, name, note)
 
 
 def _missing(head: tuple[str, ...], short: str, columns: int, label: str, note: str) -> Row:

@@ -972,6 +972,23 @@ def test_rows_over_links_say_what_waits_for_them_and_below_which_compression_pay
     assert "bandwidth of each node" in charts.svg(found.chart, "links")
 
 
+def test_rows_of_other_servers_or_links_are_told_apart_and_scale_to_nothing() -> None:
+    of = [{"servers": 2, "ps_mode": mode, "id": mode} for mode in ("sync", "async")]
+    modes = with_rows([record for one in of for record in placed("pytorch", 1, 2, (10.0, 10.1, 10.2), **one)])
+    (section,) = view(modes).sections
+    assert [column.title for column in section.throughput.columns][:5] == [
+        "system",
+        "nodes",
+        "devices",
+        "servers",
+        "batch per device",
+    ]
+    assert [row.cells[3] for row in section.throughput.rows] == ["2 async", "2 sync"]
+    assert section.scaling is None
+    (section,) = view(with_rows(linked(0.1, 10.0))).sections
+    assert [row.cells[3] for row in section.throughput.rows] == ["0.1 Gb/s"]
+
+
 def test_rows_over_links_of_a_latency_are_fitted_apart() -> None:
     steps = [(0.1, 10.0, "none", 0.0), (1.0, 2.8, "none", 0.0), (0.1, 11.0, "none", 5.0), (1.0, 3.8, "none", 5.0)]
     made = with_rows([record for step in [*steps, (0.0, 3.0, "none", 5.0)] for record in linked(*step)])
