@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dlperf.proof.bars import BARS
-from dlperf.proof.judge import Evidence, fault
+from dlperf.proof.judge import Evidence, refusal
 from dlperf.schema import Bound, Certificate, Trajectory
 
 #: by model, as tests/helpers/oracle_async.py makes them
@@ -59,10 +59,9 @@ def _bands() -> dict[str, Any]:
 
 def judge(one: Evidence, band: Band | None) -> Certificate:
     """The certificate of several workers' float64 trajectory."""
-    trajectory, wrong = one.trajectory, fault(one)
-    if wrong:
-        parted = not trajectory.failure or trajectory.failure.kind == "ranks_differ"
-        return Certificate(trajectory, "different" if parted else "unproven", wrong)
+    if refused := refusal(one):
+        return refused
+    trajectory = one.trajectory
     if band is None:
         return Certificate(trajectory, "unproven", "there is no band of losses for its model as it is")
     narrow = trajectory.effective.get("server_dtype") == "float32"

@@ -48,7 +48,6 @@ NOT_ASKED = "unproven"
 SORTS = ("logits", "gradient", "change", "statistic")
 #: keys of Trainer.effective that say of every model what work was done
 COMMON_WORK = ("precision", "compute_dtype", "loss_scale", "data", "compression")
-
 #: an option and its value that change nothing, see dlperf.adapters.compression
 UNCOMPRESSED = ("compression", "none")
 
@@ -220,17 +219,14 @@ def _certificate(
     group: Sequence[str],
     bars: Bars,
 ) -> Certificate:
-    trajectory, wrong = one.trajectory, fault(one)
-    if wrong:
-        parted = not trajectory.failure or trajectory.failure.kind == "ranks_differ"
-        return Certificate(trajectory, "different" if parted else "unproven", wrong)
-    mine = trajectory.system
+    if refused := refusal(one):
+        return refused
+    trajectory, mine = one.trajectory, one.trajectory.system
     others = [other.trajectory.system for other in witnesses if other.trajectory.system != mine]
     differences = tuple(measure[mine, other] for other in others)
     exceptions = _corrected(one)[1]
     if not others:
-        why = "there is no other system to compare it with"
-        return Certificate(trajectory, "unproven", why, exceptions=exceptions)
+        return Certificate(trajectory, "unproven", "there is no other system to compare it with", exceptions=exceptions)
     if mine in group and len(group) > 1:
         told = [found.loss for found in differences if found.other in group]
         size = measure[mine, REFERENCE].loss if REFERENCE in group else max(told)
@@ -263,6 +259,13 @@ def _parting(found: Difference, bars: Bars) -> str:
     if bars.decay is not None and found.decay is not None and found.decay > bars.decay:
         parts.append(f"the decay of its {found.decay_tensors} by {found.decay:.2g} times the model's")
     return f"against {whom}, {', '.join(parts)}"
+
+
+def refusal(one: Evidence) -> Certificate | None:
+    """The certificate of a trajectory with a fault."""
+    trajectory, wrong = one.trajectory, fault(one)
+    parted = not trajectory.failure or trajectory.failure.kind == "ranks_differ"
+    return Certificate(trajectory, "different" if parted else "unproven", wrong) if wrong else None
 
 
 def fault(one: Evidence) -> str:
