@@ -246,10 +246,14 @@ class Adapter:
         step = f"; --set {' or '.join(settings)} brings it" if settings else ""
         return f"its environment does not have the launcher {launcher}{step}"
 
-    def environment_key(self, device: str, options: Mapping[str, str], input: str = "synthetic") -> str:
-        """The environment that these options and this input need on a device, whether there is one or not."""
+    def environment_key(
+        self, device: str, options: Mapping[str, str], input: str = "synthetic", on_servers: bool = False
+    ) -> str:
+        """The environment that these options and this input need on a device, whether there is one or not. For
+        parameter servers an adapter may have one of their own."""
         variants = [self.options[name].environment.get(value) for name, value in options.items()]
         variants += ["dali"] if input == "dali" else []
+        variants += ["servers"] if on_servers and f"{device}-servers" in self.environments else []
         return "-".join(dict.fromkeys([device, *filter(None, variants)]))
 
 

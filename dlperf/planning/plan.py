@@ -180,7 +180,7 @@ def _row(
         why = _misfit(adapter, family, mine) or (_unread(spec, adapter, model, fed) if fed else "")
         status = "option" if why else status
     image = adapter.image(spec.device, options) if spec.env != "current" else ""
-    environment = adapter.environment_key(spec.device, options, fed)
+    environment = adapter.environment_key(spec.device, options, fed, spec.on_servers)
     if status in RUNNABLE and spec.env == "venv" and not image:
         why = obstacles.unbuilt(adapter, environment, spec.device)
         status = "not_yet" if why else status

@@ -127,6 +127,10 @@ class Spec:
         return tuple((*size, batch, servers) for size, batch, servers in whole)  # type: ignore[misc]
 
     @property
+    def on_servers(self) -> bool:
+        return bool(self.servers) or any(self.servers_of_sizes)
+
+    @property
     def world_sizes(self) -> list[int]:
         return sorted({nodes * devices for nodes, devices, *_ in self.grid})
 
