@@ -1,31 +1,74 @@
 """Simnet-BOW in PaddlePaddle: dygraph, SGD of the rows that a batch looks up, which are its table's gradients
-(SelectedRows)."""
+(SelectedRows); or a static graph over parameter servers."""
 
+import numpy
 import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
 from dlperf import models
-from dlperf.adapters.paddle import optimizers, runtime, tables
-from dlperf.adapters.paddle.runtime import copy, product, versions
+from dlperf.adapters.paddle import optimizers, runtime, servers, tables
+from dlperf.adapters.paddle.runtime import copy, versions
 from dlperf.models import simnet_bow
 
-__all__ = ["Network", "build", "copy", "loss", "product", "versions"]
+__all__ = ["Network", "build", "copy", "loss", "product", "serve", "versions"]
 
 
 def build(job, ranks):
+    effective = {"tables": "rows of a batch"}
+    if job.servers:
+        return servers.Trainer(job, ranks, *on_servers(job), effective)
     tables.configure(job, ranks)
     config = models.config(job.model)
     network = Network(config)
     runtime.load(network, job)
     optimizer = optimizers.rows_sgd(network, simnet_bow.rates(config, simnet_bow.optimizer(job.batch_size)))
-    effective = {"tables": "rows of a batch"}
     return runtime.Trainer(job, ranks, network, loss, optimizer, runtime.Feed(job, ranks), effective)
 
 
-def loss(network, batch):
-    own, wrong = cosines = network(batch)
+def product(job, size):
+    return (servers if job.servers else runtime).product(job, size)
+
+
+def serve(job, ranks):
+    return servers.serve(job, ranks, *on_servers(job))
+
+
+def on_servers(job):
+    """What servers.Program takes of this model."""
+    config = models.config(job.model)
+    network = Looked(config)
+    return network, loss, network.looked_up, simnet_bow.rates(config, simnet_bow.optimizer(job.batch_size))
+
+
+def loss(network, *batch):
+    own, wrong = cosines = network(*batch)
     return F.relu(wrong - own + network.config.margin).mean(), (cosines.t(),)
+
+
+class Looked:
+    """The network in a static graph, over rows that were looked up. Dense weights are as dlperf.models has them."""
+
+    def __init__(self, config):
+        self.config, self.shapes = config, {}
+
+    def looked_up(self, batch):
+        """Rows by table, and what else the network is fed: of each row, which text it is of."""
+        texts = [batch[name] for name in simnet_bow.TEXTS]
+        there = [one >= 0 for one in texts]
+        of = numpy.repeat(numpy.arange(sum(map(len, texts))), numpy.concatenate([one.sum(1) for one in there]))
+        return {"emb.weight": numpy.concatenate([one[has] for one, has in zip(texts, there)])}, {"of": of}
+
+    def __call__(self, fed, rows):
+        config = self.config
+        bags = F.softsign(paddle.geometric.segment_sum(rows["emb.weight"], fed["of"]))
+        bags = bags.reshape([len(simnet_bow.TEXTS), -1, config.width])
+        query, both = (
+            paddle.matmul(part, rows[f"{name}.weight"], transpose_y=True) + rows[f"{name}.bias"]
+            for part, name in ((bags[:1], "q_fc"), (bags[1:], "fc"))
+        )
+        self.shapes = {"cosines": (2,), "query": (config.query,), "title": (config.title,)}
+        return F.cosine_similarity(query, both, axis=-1)
 
 
 class Network(nn.Layer):
