@@ -253,20 +253,21 @@ def _draw_links(axes: Any, chart: LineChart, links: list[float]) -> None:
 
     axes.set_xscale("log")
     axes.set_yscale("log")
-    top = math.inf
+    points = [point for line in chart.lines for point in line.points]
+    values = [point.value for point in points]
+    ends = [point.high for point in points if point.high is not None and point.high <= 2 * max(values)]
+    low, high = 0.8 * min(values), 1.25 * max(*values, *ends)
     for number, line in enumerate(chart.lines):
         hue = colour(line.system)
         for point in line.points:
             if point.low is not None:
-                _bar(axes, point, hue, top)
+                _bar(axes, point, hue, high)
         dashes = (0, (4, 2)) if line.dashed else "-"
         _plot(
             axes, list(line.points), color=hue, marker=MARKERS[number % len(MARKERS)], markersize=5.5, linestyle=dashes
         )
     axes.set_xticks(links, [f"{link:g}" for link in links])
     axes.xaxis.set_minor_locator(NullLocator())
-    values = [point.value for line in chart.lines for point in line.points]
-    low, high = 0.8 * min(values), 1.25 * max(values)
     axes.set_ylim(low, high)
     ticks = [value for value in _round_values(low, high) if low <= value <= high]
     axes.set_yticks(ticks, [f"{value:g}" for value in ticks])
