@@ -87,8 +87,14 @@ def test_every_row_has_its_proof(comparison):
 @pytest.mark.parametrize(
     ("option", "system", "key", "value"),
     [
-        ("pytorch.linear=onednn", "pytorch+onednn-linear", "dense_layers", "torch.ops.mkldnn._linear_pointwise"),
-        ("oneflow.openblas=scipy", "oneflow+openblas-0.3.21", "openblas", "OpenBLAS 0.3.21"),
+        pytest.param(
+            *("pytorch.linear=onednn", "pytorch+onednn-linear", "dense_layers", "torch.ops.mkldnn._linear_pointwise"),
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            *("oneflow.openblas=scipy", "oneflow+openblas-0.3.21", "openblas", "OpenBLAS 0.3.21"),
+            marks=pytest.mark.long,
+        ),
         ("paddle.mkl=avx2", "paddle+mkl-avx2", "libraries", "MKL_DEBUG_CPU_TYPE=5"),
     ],
 )

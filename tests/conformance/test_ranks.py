@@ -121,7 +121,7 @@ def test_a_rank_of_oneflow_may_leave_before_another(environment, tmp_path):
     ("model", "compression"),
     [
         ("resnet_tiny", "none"),
-        ("resnet50", "none"),
+        longer("resnet50", "none"),
         *(("resnet_tiny", kind) for kind in ("fp16", "powersgd", "2bit", "dgc")),
         *(longer(model, kind) for model in ("vgg_tiny", "resnet50") for kind in ("fp16", "powersgd", "2bit", "dgc")),
     ],
