@@ -58,11 +58,10 @@ REVEALED = {
 SOME = {
     "gpt_tiny": {"fp32": ("pytorch", "jax"), "bf16": ("pytorch",)},
     "transformer_tiny": {"fp32": ("pytorch", "jax"), "bf16": ("pytorch",)},
-    # which are close to others
-    **dict.fromkeys(
-        ("se_resnext_tiny", "transformer_post_tiny", "vgg_tiny", "vgg_cifar_tiny"), {"fp32": ("pytorch",), "bf16": ()}
-    ),
 }
+#: models that are close to others
+CLOSE = ("se_resnext_tiny", "transformer_post_tiny", "vgg_tiny", "vgg_cifar_tiny")
+SOME.update({model: {"fp32": ("pytorch",), "bf16": ()} for model in CLOSE})
 WRAPPED = """
 
 {wrap}
