@@ -210,7 +210,9 @@ FLAGS = (
         "numbers of devices whose throughput the report predicts from the rows",
         takes="list",
     ),
-    Flag(OFTEN, "--protocol", "P", "dlperf (20 + 100 steps, 7 repeats; default on CUDA) or quick (default on CPU)"),
+    Flag(
+        OFTEN, "--protocol", "P", "dlperf (20 + 100 steps, 7 repeats; default on CUDA), quick or fast (default on CPU)"
+    ),
     Flag(OFTEN, "--warmup-steps", "N", "instead of the protocol's"),
     Flag(OFTEN, "--windows", "N", "instead of the protocol's"),
     Flag(OFTEN, "--steps-per-window", "N", "instead of the protocol's"),

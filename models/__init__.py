@@ -76,6 +76,11 @@ def _input(family: Family) -> Optional[Input]:
 FORMATS = tuple(dict.fromkeys(one for found in map(_input, FAMILIES.values()) if found for one in found.FORMATS))
 
 
+def fast(model: str) -> bool:
+    """Whether a step takes milliseconds, on a CPU too."""
+    return bool(getattr(family(model), "FAST", False))
+
+
 def family(model: str) -> Family:
     """The module of a model's family, e.g. `bert` for "bert_base". KeyError for an unknown model."""
     return FAMILIES[FAMILY_OF[model]]

@@ -54,6 +54,8 @@ MEANINGS = {
 }
 TOTALS: Dict[str, str] = {}
 COUNTED = ""
+#: a step takes milliseconds, on a CPU too
+FAST = True
 SMOOTH = False
 
 #: Zipf's exponent of synthetic words, as in running text

@@ -61,6 +61,8 @@ MEANINGS = {
 }
 TOTALS: Dict[str, str] = {}
 COUNTED = ""
+#: a step takes milliseconds, on a CPU too
+FAST = True
 SMOOTH = True
 
 #: Zipf's exponents of synthetic words, as in running text, and of negatives, whose counts are taken to the power of 3/4

@@ -58,8 +58,8 @@ def from_arguments(
     frameworks = checker.frameworks(adapters)
     places = checker.places(any(adapters[name].kind.run for name in frameworks))
     device = checker.device([adapters[name] for name in frameworks], places)
-    protocol = checker.protocol(device)
     chosen_models = checker.models()
+    protocol = checker.protocol(device, chosen_models)
     emulated = checker.emulated([adapters[name] for name in frameworks], device, places)
     instructions = checker.instructions(device, places, emulated)
     spec = Spec(

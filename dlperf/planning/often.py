@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
+from dlperf import models
 from dlperf.planning.arguments import Arguments
 from dlperf.planning.spec import CUDA_SECONDS, FIRST_LOOK, MAX_BLOCKS, PROTOCOLS, Protocol
 
 
 class Often(Arguments):
-    def protocol(self, device: str) -> Protocol:
-        usual = "dlperf" if device == "cuda" else "quick"
+    def protocol(self, device: str, chosen: Sequence[str]) -> Protocol:
+        """chosen: models."""
+        usual = "dlperf" if device == "cuda" else "fast" if all(map(models.fast, chosen)) else "quick"
         name = self.choice("protocol", tuple(PROTOCOLS)) if self.arguments["protocol"] else usual
         base = PROTOCOLS[name]
         seconds = CUDA_SECONDS if (name, device) == ("dlperf", "cuda") else (0.0, 0.0)

@@ -40,7 +40,7 @@ CORES = 2
 #: dropout's seeds of the two runs, which no measured run has
 SEEDS = (1_000_001, 1_000_002)
 #: the share of a comparison's seconds that all runs may take; audits, and what workers write, take as much. And the
-#: seconds that two runs may take whatever the share is: under the quick protocol, and for the fewest steps, as of a GPU
+#: seconds that two runs may take whatever the share is: under a CPU's protocols, and for the fewest steps, as of a GPU
 #: that is done soon
 SHARE, SECONDS = 0.05, 120.0
 #: steps of a run from revealing weights, at most: ten of BERT-base in bfloat16 would take more time than all else here;
@@ -337,7 +337,7 @@ def pairs(jobs: Sequence[Job]) -> list[tuple[Job, bool]]:
 
 def budget(jobs: Sequence[Job], protocol: Protocol, seconds: float) -> float:
     """Seconds for each pair of runs that these rows need. seconds: that the comparison is expected to take."""
-    least = SECONDS if protocol.name == "quick" else 0.0
+    least = SECONDS if protocol.name in ("quick", "fast") else 0.0
     return max(least, SHARE * seconds / max(1, len(pairs(jobs))))
 
 
