@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from dlperf import models
 from dlperf.errors import clean
 from dlperf.figures.published import Figure
 from dlperf.figures.rates import rate_unit as rate_unit
 from dlperf.precision import TABLE
-from dlperf.report.text import count, slug
+from dlperf.report.text import NONE, count, slug
 from dlperf.schema import Job, Skip, Trajectory
 
 #: Skip.status and Failure.kind in words
@@ -204,3 +204,21 @@ def titled(job: Job) -> str:
 
 def sizes_differ(jobs: Iterable[Job]) -> bool:
     return len({job.work for job in jobs}) > 1
+
+
+#: what rows may differ by besides devices and batch -> what a row says of it: columns of tables
+APART: Mapping[str, Callable[[Job], str]] = {
+    "servers": lambda job: f"{job.servers} {job.ps_mode}" if job.servers else "",
+    "link": lambda job: job.link,
+}
+
+
+def apart(jobs: Iterable[Job]) -> list[str]:
+    """Those of APART that any row has."""
+    some = list(jobs)
+    return [name for name, says in APART.items() if any(map(says, some))]
+
+
+def told(job: Job, apart: Sequence[str]) -> list[str]:
+    """Its cells in these columns."""
+    return [APART[name](job) or NONE for name in apart]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
@@ -118,7 +118,7 @@ def _throughput(
     family = names.rows((summary.job for group in groups for summary in group), skips)[0].family
     places = finding.decimals(standing for ranked in standings for standing in ranked)
     per_sample = _per_sample(standings)
-    apart = [name for name, told in APART.items() if any(told(summary.job) for group in groups for summary in group)]
+    apart = names.apart(summary.job for group in groups for summary in group)
     columns = tuple(_columns(family, apart, on_device, of_device[0]))
     rows: list[Row] = []
     for ranked, group in zip(standings, groups, strict=True):
@@ -134,13 +134,6 @@ def _throughput(
 def _proof(standing: Standing, phrase: str) -> str:
     """A cell: the proof; or of what stands in the way the first words, since the note has it all."""
     return f"not comparable: {standing.obstacle.partition(':')[0]}" if standing.obstacle else phrase
-
-
-#: columns of a table in which any row has something there
-APART: Mapping[str, Callable[[Job], str]] = {
-    "servers": lambda job: f"{job.servers} {job.ps_mode}" if job.servers else "",
-    "link": lambda job: job.link,
-}
 
 
 def _columns(family: str, apart: Sequence[str], on_device: bool, of_device: tuple[str, ...]) -> list[Column]:
@@ -163,8 +156,13 @@ def _per_sample(standings: list[list[Standing]]) -> dict[str, str]:
 
 
 def _sizes(job: Job, apart: Sequence[str]) -> list[str]:
-    told = [APART[name](job) or text.NONE for name in apart]
-    return [f"{job.nnodes:,}", f"{job.world_size:,}", *told, f"{job.batch_size:,}", f"{job.global_batch_size:,}"]
+    return [
+        f"{job.nnodes:,}",
+        f"{job.world_size:,}",
+        *names.told(job, apart),
+        f"{job.batch_size:,}",
+        f"{job.global_batch_size:,}",
+    ]
 
 
 def _figures(

@@ -36,16 +36,17 @@ def table(summaries: Sequence[Summary]) -> Table | None:
         return None
     parts = [goodput.rounded(found, 1000) for _, found in told]
     stages = [name for name in TITLES if any(found[name] for found in parts)]
-    columns = ("nodes", "devices", "run (s)", "goodput", *(TITLES[name] for name in stages))
+    apart = names.apart(one.job for one, _ in told)
+    columns = ("nodes", "devices", *apart, "run (s)", "goodput", *(TITLES[name] for name in stages))
     return Table(
         (Column("system"), *(Column(title, numeric=True) for title in columns)),
-        tuple(_row(one, found, stages) for (one, _), found in zip(told, parts, strict=True)),
+        tuple(_row(one, found, stages, apart) for (one, _), found in zip(told, parts, strict=True)),
     )
 
 
-def _row(summary: Summary, parts: dict[str, int], stages: Sequence[str]) -> Row:
+def _row(summary: Summary, parts: dict[str, int], stages: Sequence[str], apart: Sequence[str]) -> Row:
     job, runs = summary.job, [*summary.done, *summary.failed]
     mean = math.fsum(record.seconds for record in runs) / len(runs)
     shown = [sum(parts[name] for name in goodput.TRAINED), *(parts[name] for name in stages)]
-    sizes = (f"{job.nnodes:,}", f"{job.world_size:,}", text.number(mean, 1))
+    sizes = (f"{job.nnodes:,}", f"{job.world_size:,}", *names.told(job, apart), text.number(mean, 1))
     return Row((names.system(job), *sizes, *(text.number(part / 10, 1) for part in shown)))
