@@ -98,6 +98,12 @@ def test_horovod_is_an_environment_of_its_own_on_the_cpu(name):
     assert "cuda-horovod" not in ADAPTERS[name].environments
 
 
+def test_rows_with_servers_have_an_environment_of_their_own_where_there_is_one():
+    assert ADAPTERS["paddle"].environment_key("cpu", {}, on_servers=True) == "cpu-servers"
+    assert ADAPTERS["paddle"].environment_key("cpu", {}) == "cpu"
+    assert ADAPTERS["mxnet"].environment_key("cpu", {}, on_servers=True) == "cpu"
+
+
 @pytest.mark.parametrize("name", NATIVE)
 def test_twins_have_the_same_names_in_the_same_order(name):
     """versions, build, loss and Network, so that any two scripts can be read side by side."""

@@ -244,6 +244,15 @@ def test_quick_is_the_default_on_cpu():
     assert (protocol.warmup_steps, protocol.windows, protocol.steps_per_window, protocol.repeats) == (2, 3, 2, 3)
 
 
+@pytest.mark.parametrize(
+    ("models", "name", "steps"),
+    [("word2vec,ctr_dnn", "fast", 100), ("word2vec,bert", "quick", 2), ("simnet_bow_tiny", "fast", 100)],
+)
+def test_where_all_steps_take_milliseconds_windows_have_many(models, name, steps):
+    protocol = parse("--model", models).protocol
+    assert (protocol.name, protocol.steps_per_window) == (name, steps)
+
+
 def test_dlperf_protocol_is_20_and_100_steps_7_times():
     protocol = parse("--protocol", "dlperf").protocol
     assert (protocol.warmup_steps, protocol.windows * protocol.steps_per_window, protocol.repeats) == (20, 100, 7)
