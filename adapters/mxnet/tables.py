@@ -296,6 +296,7 @@ class OnServers(communication.OneRank):
 
     def __init__(self, job, ranks, pairs, optimizer):
         self._store, self._workers = Store(job, ranks, (), optimizer), ranks.world_size
+        self._traced = job.trace_steps > 0
         self._trained = [(one.name, gluon.data(), gluon.grad()) for one, gluon in pairs if one.trained]
         self.kernel, self.description = self._store.kernel, self._store.description
         self._seen = self._store.seen()
@@ -306,7 +307,9 @@ class OnServers(communication.OneRank):
 
     def step(self, grad_scale):
         for name, _, gradient in self._trained:
-            self._store.push(name, gradient)
+            # a pull writes into the array that was pushed last, before it copies from there: that is not to be the
+            # gradient where somebody looks at it
+            self._store.push(name, gradient.copy() if self._traced else gradient)
         self._store.tell(self._seen)
         self._pull()
 

@@ -41,6 +41,17 @@ def test_a_worker_and_a_server_compute_what_one_process_does(framework, family, 
     assert apart.trajectory.effective["communication"].startswith(f"parameter servers ({mode})")
 
 
+@pytest.mark.parametrize("framework", sorted({name for name, family, _ in SYSTEMS if family == "vgg_cifar"}))
+def test_tensors_that_are_pushed_whole_are_right_in_float32_too(framework, evidence):
+    """MXNet's are pushed as they are then, not as copies of another type."""
+    apart, alone = (
+        evidence(framework, "vgg_cifar_tiny", 1, precision="fp32", **where)
+        for where in ({"servers": 1, "mode": "async"}, {})
+    )
+    (certificate,) = judge.judge([apart], as_reference(alone))
+    assert certificate.verdict == "same", certificate.why
+
+
 @pytest.mark.parametrize(("framework", "family"), marked(case[:2] for case in SYSTEMS if case[2] == "sync"))
 def test_workers_in_step_do_the_work_of_one(framework, family, evidence):
     model = f"{family}_tiny"
