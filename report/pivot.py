@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dlperf.figures import speedup
@@ -16,6 +16,8 @@ ABOUT = "Medians in {unit}{ranked}. 2n16d: 2 nodes with 16 devices together{serv
 SERVED = "; +2s: with 2 parameter servers"
 BOLD, UNRANKED = "; bold: those that may be fastest", ", in no ranking"
 BRACKETS = " A rate in brackets is in no ranking."
+#: the column of what rows do with gradients before they send them; a system's name need not tell it there
+COMPRESSED = "gradients"
 
 
 def pivot(
@@ -31,14 +33,18 @@ def pivot(
     rows = [summary for group in groups for summary in group]
     places = text.decimals(row.throughput for row in rows if row.throughput)
     made = _Cells({one.summary.job.id: one for ranked in standings for one in ranked}, noted, places)
-    fastest = [names.system(one.summary.job) for ranked in reversed(standings) for one in ranked]
-    systems = tuple(dict.fromkeys([*fastest, *(names.system(row.job) for row in rows), *map(names.system, skips)]))
-    skipped = {names.system(skip): made.noted(text.NONE, names.system(skip)) for skip in skips}
-    gains = {one.summary.job.id: text.number(one.speedup.centre, 2) for one in speedup.speedups(rows) if one.speedup}
     heads = dict(_heads([group[0].job for group in groups]))
-    rates = [_row(heads, group, systems, {**skipped, **made.rates(group)}, made.best(group)) for group in groups]
+    column = _uncompressed if COMPRESSED in heads else names.system
+    fastest = [column(one.summary.job) for ranked in reversed(standings) for one in ranked]
+    systems = tuple(dict.fromkeys([*fastest, *(column(row.job) for row in rows), *map(column, skips)]))
+    skipped = {column(skip): made.noted(text.NONE, names.system(skip)) for skip in skips}
+    gains = {one.summary.job.id: text.number(one.speedup.centre, 2) for one in speedup.speedups(rows) if one.speedup}
+    rates = [
+        _row(heads, group, systems, {**skipped, **made.rates(group, column)}, made.best(group, column))
+        for group in groups
+    ]
     speedups = [
-        _row(heads, group, systems, {names.system(one.job): gains.get(one.job.id, text.NONE) for one in group})
+        _row(heads, group, systems, {column(one.job): gains.get(one.job.id, text.NONE) for one in group})
         for group in groups
         if any(one.job.id in gains for one in group)
     ]
@@ -63,16 +69,15 @@ class _Cells:
     places: int
     notes: dict[str, str] = field(default_factory=dict)
 
-    def rates(self, group: Sequence[Summary]) -> dict[str, str]:
-        """By system."""
-        return {names.system(one.job): self.noted(self._rate(one), names.row(one.job, True)) for one in group}
+    def rates(self, group: Sequence[Summary], column: Callable[[Job], str]) -> dict[str, str]:
+        return {column(one.job): self.noted(self._rate(one), names.row(one.job, True)) for one in group}
 
     def _rate(self, summary: Summary) -> str:
         return finding.rate(summary, self.of.get(summary.job.id), self.places)
 
-    def best(self, group: Sequence[Summary]) -> set[str]:
+    def best(self, group: Sequence[Summary], column: Callable[[Job], str]) -> set[str]:
         standings = [self.of[one.job.id] for one in group if one.job.id in self.of]
-        return {names.system(s.summary.job) for s in standings if finding.may_be_first(s)}
+        return {column(s.summary.job) for s in standings if finding.may_be_first(s)}
 
     def noted(self, cell: str, label: str) -> str:
         note = self.labels.get(label, "").removeprefix(finding.TIE).removeprefix("; ")
@@ -81,12 +86,17 @@ class _Cells:
         return f"{cell} {self.notes.setdefault(note, f'[{len(self.notes) + 1}]')}"
 
 
+def _uncompressed(row: Job | Skip) -> str:
+    name = names.system(row)
+    return next((name.replace(f"+{kind}", "") for kind in names.COMPRESSED if f"+{kind}" in name), name)
+
+
 def _heads(jobs: Sequence[Job]) -> Iterator[tuple[str, Mapping[str, str]]]:
     """What tells sizes apart: by title, of each job's id the cell. Devices always, the others where they differ."""
     found = {
         "devices": {job.id: job.size for job in jobs},
         "batch per device": {job.id: f"{job.batch_size:,}" for job in jobs},
-        "gradients": {job.id: job.compression for job in jobs},
+        COMPRESSED: {job.id: job.compression for job in jobs},
         "input": {job.id: job.work[-1] for job in jobs},
     }
     for title, cells in found.items():
