@@ -8,7 +8,7 @@ import os
 import re
 import textwrap
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dlperf.errors import clean
@@ -137,7 +137,7 @@ def _draw_bars(figure: Any, chart: Chart) -> None:
 
 def caption(chart: Chart) -> str:
     """What its bars are."""
-    beyond = any(cut(bar, reach(panel)) for panel in chart.panels for bar in panel.bars)
+    beyond = any(cut(bar, reach(panel.bars)) for panel in chart.panels for bar in panel.bars)
     axis = chart.axis or "median of n runs, its 95 % interval, and each run as a dot"
     return f"{chart.unit}: {axis}{BEYOND if beyond else ''}"
 
@@ -153,7 +153,7 @@ def _labels(chart: Chart) -> list[str]:
 
 
 def _draw_panel(axes: Any, panel: Panel) -> None:
-    bars, missing, right = panel.bars, panel.missing, reach(panel)
+    bars, missing, right = panel.bars, panel.missing, reach(panel.bars)
     places = _at(panel)
     for row, bar in zip(places, bars, strict=False):
         hue = colour(bar.system or bar.label)
@@ -201,10 +201,11 @@ def _draw_waterfall(axes: Any, chart: Waterfall) -> None:
     axes.spines[["top", "right", "left"]].set_visible(False)
 
 
-def reach(panel: Panel) -> float:
-    """Where bars and intervals end. Two runs may give an interval many times as long as the bars: it is then cut."""
-    most = 2 * max((bar.value for bar in panel.bars), default=0.5)
-    ends = [bar.high if bar.high is not None and bar.high <= most else bar.value for bar in panel.bars]
+def reach(marks: Sequence[Bar | Point]) -> float:
+    """Where bars, or points, and their intervals end. Two runs may give an interval many times as long as the bars: it
+    is then cut."""
+    most = 2 * max((mark.value for mark in marks), default=0.5)
+    ends = [mark.high if mark.high is not None and mark.high <= most else mark.value for mark in marks]
     return max(ends, default=1.0)
 
 
@@ -254,9 +255,7 @@ def _draw_links(axes: Any, chart: LineChart, links: list[float]) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
     points = [point for line in chart.lines for point in line.points]
-    values = [point.value for point in points]
-    ends = [point.high for point in points if point.high is not None and point.high <= 2 * max(values)]
-    low, high = 0.8 * min(values), 1.25 * max(*values, *ends)
+    low, high = 0.8 * min(point.value for point in points), 1.25 * reach(points)
     for number, line in enumerate(chart.lines):
         hue = colour(line.system)
         for point in line.points:

@@ -70,7 +70,7 @@ def narrow(chart: Chart) -> Narrow:
 
 
 def _box(bar: Bar, panel: Panel, y: int) -> Box:
-    right = charts.reach(panel)
+    right = charts.reach(panel.bars)
 
     def at(value: float) -> str:
         return f"{(WIDTH - ARROW) * min(value, right) / right:.1f}"
