@@ -37,8 +37,19 @@ def versions():
 
 def product(job, size):
     """A product of two matrices of size x size in the type of the network's large ones, as a call."""
+    if not paddle.in_dynamic_mode():  # with parameter servers
+        return static_product(size, DTYPES[job.precision])
     ones = paddle.ones([size, size], DTYPES[job.precision])
     return lambda: done(paddle.matmul(ones, ones))
+
+
+def static_product(size, dtype):
+    """The same on a CPU, of which one value comes back."""
+    program, executor = paddle.static.Program(), paddle.static.Executor(paddle.CPUPlace())
+    with paddle.static.program_guard(program, paddle.static.Program()):
+        ones = paddle.ones([size, size], dtype)
+        found = paddle.matmul(ones, ones)[0, 0]
+    return lambda: executor.run(program, fetch_list=[found])
 
 
 def copy(job, count):

@@ -8,7 +8,7 @@ from paddle import nn
 
 from dlperf import models
 from dlperf.adapters.paddle import optimizers, runtime, servers, tables
-from dlperf.adapters.paddle.runtime import copy, versions
+from dlperf.adapters.paddle.runtime import copy, product, versions
 from dlperf.models import simnet_bow
 
 __all__ = ["Network", "build", "copy", "loss", "product", "serve", "versions"]
@@ -24,10 +24,6 @@ def build(job, ranks):
     runtime.load(network, job)
     optimizer = optimizers.rows_sgd(network, simnet_bow.rates(config, simnet_bow.optimizer(job.batch_size)))
     return runtime.Trainer(job, ranks, network, loss, optimizer, runtime.Feed(job, ranks), effective)
-
-
-def product(job, size):
-    return (servers if job.servers else runtime).product(job, size)
 
 
 def serve(job, ranks):
