@@ -164,16 +164,16 @@ def ranks(numbers: Sequence[int], name: str = "rank") -> str:
     return (f"{several} " if len(numbers) == 1 else f"{several}s ") + ", ".join(map(str, numbers))
 
 
-def await_port(address: str, port: int, seconds: float) -> None:
+def await_port(address: str, port: int, seconds: float, who: str = "rank 0") -> None:
     """Return when something listens there: libraries ask a few times only, or look again after ten seconds. Lost if
-    nothing does within `seconds`."""
+    nothing does within `seconds`. who: it would be."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         try:
             return socket.create_connection((address, port), timeout=1).close()
         except OSError:
             time.sleep(0.05)
-    raise Lost(f"nothing listened at {address}:{port} within {seconds:g} s: rank 0 may have ended, or not started")
+    raise Lost(f"nothing listened at {address}:{port} within {seconds:g} s: {who} may have ended, or not started")
 
 
 def _own_address(hosts: Sequence[str]) -> str:

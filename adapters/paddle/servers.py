@@ -15,8 +15,6 @@ Servers keep float32. Of a worker they get up to 12 pushes of a tensor as one, w
 
 import json
 import os
-import socket
-import time
 from collections import Counter, deque
 
 import numpy
@@ -26,6 +24,7 @@ from paddle.distributed.ps.utils.public import get_the_one_recv_context
 
 from dlperf.adapters import base
 from dlperf.adapters.api import Sparse
+from dlperf.adapters.ranks import await_port
 from dlperf.models.parameters import count, initial
 
 core, static = paddle.base.core, paddle.static
@@ -41,9 +40,9 @@ PUSH = {"is_distributed": True, "padding_idx": -1, "use_cvm_op": False, "slots":
 
 
 def serve(job, ranks, *network):
-    """See dlperf.adapters.api.ModelModule. network: what Program has after ranks. Until worker 0 stops the servers."""
+    """See dlperf.adapters.api.ModelModule. network: what Program has after batch. Until worker 0 stops the servers."""
     store = _join(job, ranks)
-    Program(job, ranks, *network)
+    Program(job, ranks, Feed(job, ranks)[0], *network)
     fleet.init_server()
     fleet.run_server()
     told = json.loads(store.get(f"applied{ranks.rank}"))
@@ -73,15 +72,6 @@ def _join(job, ranks):
     return core.TCPStore(host, int(port), first, len(ranks.workers) + len(ranks.servers), int(job.meeting_seconds))
 
 
-def product(job, size):
-    """As dlperf.adapters.paddle.runtime.product, in a static graph."""
-    program, executor = static.Program(), static.Executor(paddle.CPUPlace())
-    with static.program_guard(program, static.Program()):
-        ones = paddle.ones([size, size], job.weights_dtype)
-        found = paddle.matmul(ones, ones)[0, 0]
-    return lambda: executor.run(program, fetch_list=[found])
-
-
 class Feed(base.Feed):
     """Batches as NumPy has them."""
 
@@ -92,20 +82,23 @@ class Feed(base.Feed):
 class Program:
     """The graph of a step, the same on all workers and servers.
 
-    loss: network, what a step is fed, tensors by name -> scalar, logits. looked_up: a batch as NumPy has it -> rows by
-    table, in any order, and arrays, by name, that the network is fed. rates: the learning rate of each tensor.
+    batch: one of those to come. loss: network, what a step is fed, tensors by name -> scalar, logits. looked_up: a
+    batch as NumPy has it -> rows by table, in any order, and arrays, by name, that the network is fed. rates: the
+    learning rate of each tensor.
 
-    used: by tensor, what the network has of it: of a table the rows of a batch, each once. counts: see COUNTER.
+    tables: names of those of which a batch looks rows up. used: by tensor, what the network has of it: of a table the
+    rows of a batch, each once. counts: see COUNTER.
     """
 
-    def __init__(self, job, ranks, network, loss, looked_up, rates):
+    def __init__(self, job, ranks, batch, network, loss, looked_up, rates):
         self.tensors = {one.name: one for one in base.parameters(job)}
         self._dtype, self._rates, self._servers, self._settings = job.weights_dtype, rates, len(ranks.servers), {}
-        rows, arrays = looked_up(Feed(job, ranks)[0])
+        rows, arrays = looked_up(batch)
+        self.tables = list(rows)
         fed = {name: static.data(name, [-1, *array.shape[1:]], array.dtype) for name, array in arrays.items()}
         self.used, values = {}, {}
         for name in self.tensors:
-            if name in rows:
+            if name in self.tables:
                 self.used[name] = self._rows(name)
                 values[name] = paddle.gather(self.used[name], static.data(f"{name}.places", [-1], "int64"))
             else:
@@ -182,9 +175,12 @@ class Trainer(base.Trainer):
         super().__init__(job, Feed(job, ranks), effective)
         self._ranks, self._network, self._looked_up = ranks, network, looked_up
         self._store, self._meetings, self._flushed = _join(job, ranks), 0, True
-        self._program = Program(job, ranks, network, loss, looked_up, rates)
+        self._program = Program(job, ranks, self._feed[0], network, loss, looked_up, rates)
         self.parameter_count, self.gradient_bytes = count(base.parameters(job)), 0
-        self._stale = Stale(ranks)
+        self._counters, self._stale = counters(ranks), Stale(ranks)
+        own = (numpy.arange(len(ranks.workers)) == ranks.rank).repeat(len(ranks.servers))
+        #: what all steps are fed
+        self._fed = {f"{COUNTER}.ids": self._counters.reshape(-1, 1), "own": own.astype("float32")[:, None]}
         self._executor, self._scope = static.Executor(paddle.CPUPlace()), static.global_scope()
         self._executor.run(static.default_startup_program())
         self._start(job, rates)
@@ -199,21 +195,22 @@ class Trainer(base.Trainer):
 
     def _start(self, job, rates):
         """Reach the servers and have the initial values on them, worker 0's."""
-        rows, _ = self._looked_up(self._feed[0])
-        self._whole = [name for name in self._program.tensors if name not in rows]
+        self._whole = [name for name in self._program.tensors if name not in self._program.tables]
         for name in self._whole:
-            self._set(name, initial(self._program.tensors[name], job.seed, "float32"))
-        for server in self._ranks.servers:
-            reach(server, job.meeting_seconds)
+            first = initial(self._program.tensors[name], job.seed, "float32")
+            self._scope.find_var(name).get_tensor().set(first, paddle.CPUPlace())
+        for server, endpoint in enumerate(self._ranks.servers):  # fleet asks once
+            address, port = endpoint.rsplit(":", 1)
+            await_port(address, int(port), job.meeting_seconds, f"server {server}")
         fleet.init_worker()
         self._runtime = fleet.fleet._runtime_handle
         sent = self._runtime._send_ctx.values()
         self._ids = {one.origin_varnames()[0][: -len("@GRAD")]: one.table_id() for one in sent if one.is_sparse()}
         self._received = get_the_one_recv_context(self._runtime.context)
         if self._ranks.rank == 0:
-            for name in rows:
+            for name in self._program.tables:
                 self._fill(name, rates[name])
-            self._push(COUNTER, counters(self._ranks).reshape(-1), 1)
+            self._push(COUNTER, self._counters.reshape(-1), 1)
         self._meet()
 
     def _fill(self, name, rate):
@@ -259,9 +256,6 @@ class Trainer(base.Trainer):
         parts = [ids[start : start + some] for start in range(0, len(ids), some)]
         return numpy.concatenate([self._executor.run(program, {"ids": part}, ["found"])[0] for part in parts])
 
-    def _set(self, name, value):
-        self._scope.find_var(name).get_tensor().set(value, paddle.CPUPlace())
-
     def _pull_whole(self):
         if self._whole:
             self._runtime._pull_all_dense([self._scope], self._runtime._send_ctx, self._received)
@@ -273,16 +267,13 @@ class Trainer(base.Trainer):
             chosen[name], places = numpy.unique(ids, return_inverse=True)
             fed[f"{name}.ids"], fed[f"{name}.places"] = chosen[name][:, None], places.reshape(-1)
             fed[f"{name}.share"] = numpy.array([1 / len(chosen[name])], "float32")
-        ids = counters(self._ranks)
-        own = numpy.zeros(ids.shape, "float32")
-        own[self._ranks.rank] = 1
-        fed[f"{COUNTER}.ids"], fed["own"] = ids.reshape(-1, 1), own.reshape(-1, 1)
+        fed.update(self._fed)
         self._pull_whole()
         fetched = [self._program.loss, self._program.counts]
         if self._job.trace_steps:
             fetched += [self._program.logits[0], *(f"{one.name}@GRAD" for one in self._program.used.values())]
         loss, counts, *traced = self._executor.run(static.default_main_program(), fed, fetched)
-        self._stale.pulled(counts.reshape(ids.shape).astype(int), self._steps)
+        self._stale.pulled(counts.reshape(self._counters.shape).astype(int), self._steps)
         self._flushed = False
         if traced:
             self._logits, gradients = traced[:1], dict(zip(self._program.used, traced[1:]))
@@ -353,7 +344,7 @@ class Trainer(base.Trainer):
         """Tell the servers what each has applied, and stop them when all workers are done."""
         self.wait()
         self._meet()
-        counts = self._pulled(COUNTER, counters(self._ranks), 1).reshape(-1, len(self._ranks.servers)).astype(int)
+        counts = self._pulled(COUNTER, self._counters, 1).reshape(self._counters.shape).astype(int)
         self._stale.pulled(counts)
         self._store.set(f"stale{self._ranks.rank}", json.dumps(self._stale.counted))
         self._meet()
@@ -377,19 +368,6 @@ def _held(program, name):
 
 def power_of_two(most):
     return 1 << most.bit_length() - 1
-
-
-def reach(server, seconds):
-    """Return once something listens there: fleet gives up after the first try."""
-    host, port = server.rsplit(":", 1)
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            return socket.create_connection((host, int(port)), 1).close()
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
 
 
 class Stale:
