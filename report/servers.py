@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
+from dlperf.figures import disturbances
 from dlperf.figures.summaries import Summary
 from dlperf.report import names, text
 from dlperf.report.shape import Column, Row, Table
@@ -14,6 +15,7 @@ from dlperf.schema import Record
 COLUMNS = (
     "servers",
     "workers",
+    "CPUs busy, all processes",
     "CPU of a server (s)",
     "CPU cores busy, a server",
     "peak memory of a server (GiB)",
@@ -21,9 +23,10 @@ COLUMNS = (
     "staleness, 95 %",
 )
 ABOUT = (
-    "Medians of runs, in each of the server that used most, over its whole life: it also starts, and waits for "
-    "workers. CPU time and memory of other tables are of workers alone. Staleness: updates that a server applied "
-    "between a worker's pull and its push, where the system counts them."
+    "Medians of runs. CPUs busy: of the time of a host's CPUs in windows, what workers, servers and all else took. Of "
+    "a server: in each run of the one that used most, over its whole life: it also starts, and waits for workers. CPU "
+    "time and memory of other tables are of workers alone. Staleness: updates that a server applied between a "
+    "worker's pull and its push, where the system counts them."
 )
 
 
@@ -42,9 +45,14 @@ def _row(summary: Summary) -> Row:
     busy = median(_most(record, "cpu_seconds", "seconds") for record in runs)
     used, memory = (median(_most(record, name) for record in runs) for name in ("cpu_seconds", "peak_memory_bytes"))
     sizes = (f"{job.servers:,}", f"{job.world_size:,}")
-    shown = (text.number(used, 2), text.number(busy, 2), text.gibibytes(math.floor(memory)))
+    shown = (_busy(runs), text.number(used, 2), text.number(busy, 2), text.gibibytes(math.floor(memory)))
     stale = (_stale(runs, name) for name in ("stale_median", "stale_95"))
     return Row((names.system(job), job.ps_mode, *sizes, *shown, *stale))
+
+
+def _busy(runs: Sequence[Record]) -> str:
+    known = [share for record in runs if (share := disturbances.share([record], "cpu_busy_share"))]
+    return f"{100 * median(known):.0f} %" if known else text.NONE
 
 
 def _stale(runs: Sequence[Record], name: str) -> str:

@@ -1,8 +1,9 @@
 """What the hardware did while a window ran, from what dlperf.adapters.nvml wrote beside the events, and from what the
 workers read of their hosts (dlperf.adapters.host). Pure, but for `read`.
 
-cpu_others_share         of the time of a host's CPUs, what processes took that are not the run's; a host counts in
-                         hundredths of a second, so it may be a little off, and below 0
+cpu_busy_share           of the time of a host's CPUs, what all processes took, the run's and others'
+cpu_others_share         likewise, what processes took that are not the run's; a host counts in hundredths of a second,
+                         so it may be a little off, and below 0
 cpu_steal_share          likewise, what other guests of a virtual machine's host took
 cpu_mhz                  clock of a CPU after the window, the highest
 cpu_throttles            times that a CPU was slowed for its temperature
@@ -185,6 +186,7 @@ def _of_host(ranks: Sequence[Window]) -> dict[str, float]:
     counted = {"busy_seconds", "steal_seconds"} <= most.keys()
     if whole and counted and all(window.cpu_seconds is not None for window in ranks):
         others = most["busy_seconds"] - math.fsum(window.cpu_seconds or 0.0 for window in ranks)
+        found["cpu_busy_share"] = most["busy_seconds"] / whole
         found["cpu_others_share"] = others / whole
         found["cpu_steal_share"] = most["steal_seconds"] / whole
     return found

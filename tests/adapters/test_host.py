@@ -105,6 +105,7 @@ def test_what_is_left_of_a_host_without_the_ranks_that_it_has_is_of_others():
     loud = {"cpus": 2, "busy_seconds": 3.0, "steal_seconds": 0.4, "mhz": 2000.0, "throttles": 1}
     ranks = [window(2.5, **quiet), window(3.5, **{**quiet, "busy_seconds": 5.9}), window(1.0, **loud)]
     assert conditions.of_window(["a", "a", "b"], ranks) == {
+        "cpu_busy_share": pytest.approx(0.75),
         "cpu_others_share": pytest.approx(0.5),
         "cpu_steal_share": pytest.approx(0.1),
         "cpu_mhz": 2000,
@@ -121,4 +122,4 @@ def test_the_windows_of_one_rank_have_it(tmp_path):
         '"loss": 1.0, "host": {"cpus": 2, "busy_seconds": 3.0, "steal_seconds": 0.0}}\n'
     )
     (found,) = events.read_job(tmp_path, 1).windows
-    assert found.conditions == {"cpu_others_share": 0.5, "cpu_steal_share": 0.0}
+    assert found.conditions == {"cpu_busy_share": 0.75, "cpu_others_share": 0.5, "cpu_steal_share": 0.0}

@@ -989,6 +989,25 @@ def test_rows_of_other_servers_or_links_are_told_apart_and_scale_to_nothing() ->
     assert [row.cells[3] for row in section.throughput.rows] == ["0.1 Gb/s"]
 
 
+def test_servers_are_told_with_what_all_processes_took_of_the_cpus() -> None:
+    used = {"host": "a", "seconds": 10.0, "cpu_seconds": 2.0, "peak_memory_bytes": 2**30, "pushes": 9}
+    stale = {"stale_median": 1, "stale_95": 3}
+    servers = ({**used, **stale}, {**used, **stale, "cpu_seconds": 4.0})
+    runs_ = placed("pytorch", 1, 2, (10.0, 10.1, 10.2), servers=2, ps_mode="async")
+    made = [
+        dataclasses.replace(
+            record,
+            servers=servers,
+            windows=tuple(dataclasses.replace(w, conditions={"cpu_busy_share": busy}) for w in record.windows),
+        )
+        for record, busy in zip(runs_, (0.8, 0.9, 0.7), strict=True)
+    ]
+    (section,) = view(with_rows(made)).sections
+    assert section.servers is not None
+    (row,) = section.servers.rows
+    assert row.cells == ("PyTorch", "async", "2", "2", "80 %", "4.00", "0.40", "1.00", "1", "3")
+
+
 def test_rows_over_links_of_a_latency_are_fitted_apart() -> None:
     steps = [(0.1, 10.0, "none", 0.0), (1.0, 2.8, "none", 0.0), (0.1, 11.0, "none", 5.0), (1.0, 3.8, "none", 5.0)]
     made = with_rows([record for step in [*steps, (0.0, 3.0, "none", 5.0)] for record in linked(*step)])
