@@ -14,6 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from dlperf import __version__, machine, models, report
 from dlperf.catalog import reader
@@ -40,6 +41,9 @@ PLAIN = "_plain"
 #: model -> batch, and windows instead of the protocol's: so that all pairs take a quarter of an hour on two cores
 BATCH = {"resnet50": 8, "bert_base": 4, "vgg16": 4, "gpt2_256": 1, "transformer": 8, "bert_large": 1}
 WINDOWS = 2
+#: two workers and two parameter servers, and the models that have them
+ON_SERVERS: dict[str, Any] = {"nproc_per_node": (2,), "servers": (2,), "ps_modes": ("async",)}
+PLACES = dict.fromkeys(("word2vec", "word2vec_per_example", "word2vec_tiny"), ON_SERVERS)
 #: runs of each side of a pair, of each machine that was met, as `bench` writes them; and the page that is made of them
 RESULTS, PAGE = HERE / "results", HERE / "README.md"
 HEADER = ("framework", "model", "precision", "unit", "ours (n)", "plain (n)", "ours / plain", "of the peak", "note")
@@ -98,7 +102,9 @@ def pairs(spec: Spec, adapters: Mapping[str, Adapter]) -> Plan:
     jobs, skips = [], []
     for model in spec.models:
         both = tuple(name for one in spec.frameworks for name in (one, one + PLAIN) if name in adapters)
-        of_model = dataclasses.replace(spec, models=(model,), batch_size=BATCH.get(model), frameworks=both)
+        of_model = dataclasses.replace(
+            spec, models=(model,), batch_size=BATCH.get(model), frameworks=both, **PLACES.get(model, {})
+        )
         planned = plan.from_spec(of_model, adapters)
         jobs += planned.jobs
         skips += planned.skips
