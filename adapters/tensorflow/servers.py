@@ -6,6 +6,7 @@ It is what TensorFlow's scripts of 2019 did, on tf.compat.v1. tf.distribute.Para
 the same servers and no worker of its own: one coordinator hands out the steps of all.
 """
 
+import math
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -23,8 +24,8 @@ v1 = tf.compat.v1
 AHEAD = 2
 #: how stale pushes are counted to be, one by one; the last one stands for more
 MOST_STALE = 1000
-#: rows that are handed to a server at a time
-ROWS = 16384
+#: values that are handed to a server, or by it, at a time: each of its threads keeps what it once took for them
+VALUES = 2**19
 
 
 def serve(job, ranks):
@@ -59,7 +60,17 @@ def _done(server, ranks):
 
 
 def _variable(name, shape, dtype):
-    return v1.get_variable(name, shape, dtype, v1.zeros_initializer(), use_resource=True, trainable=False)
+    """Zeros. Not of v1.zeros_initializer: grappler makes a constant of these, which stays beside the variable."""
+
+    def zeros(shape, dtype, **_):
+        return tf.raw_ops.Empty(shape=shape, dtype=dtype, init=True)
+
+    return v1.get_variable(name, shape, dtype, zeros, use_resource=True, trainable=False)
+
+
+def _rows(shape):
+    """How many of a tensor are handed over at a time."""
+    return max(1, VALUES // math.prod(shape[1:]))
 
 
 def _axes(parameter):
@@ -139,6 +150,7 @@ class Trainer(base.Trainer):
         self.parameter_count = count(base.parameters(job))
         self.gradient_bytes, self.pushes, self._meetings = 0, 0, 0
         self._logits, self._gradients, self._under_way = None, {}, []
+        self._read = {}  # by a server's tensor: where to begin, and rows from there on
         self._trained = [one for one in base.parameters(job) if one.trained]
         alone = job.trace_steps > 0 or len(self._trained) < len(base.parameters(job))
         ahead = 1 if alone else AHEAD
@@ -323,8 +335,9 @@ class Trainer(base.Trainer):
         """A server's tensor with these, some rows at a time: a message has a limit."""
         at, part = v1.placeholder(tf.int32, [None]), v1.placeholder(values.dtype, [None, *values.shape[1:]])
         put = tf.raw_ops.ResourceScatterUpdate(resource=tensor.handle, indices=at, updates=part)
-        for start in range(0, len(values), ROWS):
-            some = values[start : start + ROWS]
+        rows = _rows(values.shape)
+        for start in range(0, len(values), rows):
+            some = values[start : start + rows]
             self._session.run(put, {at: numpy.arange(start, start + len(some)), part: some})
 
     def _step(self, batch):
@@ -387,8 +400,21 @@ class Trainer(base.Trainer):
             return _canonical(one, self._session.run(of(shards[0])))
         whole = numpy.empty(one.shape, self._job.weights_dtype)
         for shard in shards:
-            whole[shard.server :: len(shards)] = self._session.run(of(shard))
+            own = whole[shard.server :: len(shards)]
+            rows = _rows(own.shape)
+            for start in range(0, len(own), rows):
+                own[start : start + rows] = self._some(of(shard), start, rows)
         return whole
+
+    def _some(self, tensor, start, count):
+        """Rows of a server's tensor from one on: what is read whole is there twice, and more often on its way."""
+        if tensor.name not in self._read:
+            with self._session.graph.as_default(), tf.device(tensor.device):
+                at = v1.placeholder(tf.int32, ())
+                rows = tf.range(at, tf.minimum(at + count, tensor.shape[0]))
+                self._read[tensor.name] = at, tf.gather(tensor, rows)
+        at, rows = self._read[tensor.name]
+        return self._session.run(rows, {at: start})
 
     def logits(self):
         return zip(base.logits(self._job), self._logits)
