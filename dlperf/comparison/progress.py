@@ -217,9 +217,10 @@ class Progress:
         protocol = self._spec.protocol
         steps = max(protocol.warmup_steps, 1) + protocol.windows * protocol.steps_per_window
         about = "about" if self._position.pace else "at least"
-        steps_told = f"the first step took {duration(stream.first_step or 0.0)}"
-        line = f"{job.model} {job.precision_asked} {job.system}: {steps_told}; a run of {count(steps, 'step')} will "
-        line += f"take {about} {duration(most)}, {most / share:.0f} times its share."
+        first = stream.first_step or 0.0
+        took = duration(first) if first >= 1 else f"{first:.1g} s"
+        line = f"{job.model} {job.precision_asked} {job.system}: the first step took {took}; a run of "
+        line += f"{count(steps, 'step')} will take {about} {duration(most)}, {most / share:.0f} times its share."
         if most > self._spec.timeout:
             line += f" It will not end within --timeout {self._spec.timeout:g}."
         return " ".join([line, *self._ways_out(job, protocol)])

@@ -264,6 +264,12 @@ def test_a_step_of_110_s_is_told_before_the_second_has_ended(run, capsys):
     assert not told(capsys), "once"
 
 
+def test_a_short_step_is_told_in_parts_of_a_second(run, capsys):
+    run.after(600, "start").after(0, "built").after(0, "first_step", seconds=0.2)
+    run.after(0, "second_step", seconds=0.2).after(0, "warm").after(60)
+    assert "the first step took 0.2 s; a run of 8 steps" in told(capsys)[0]
+
+
 def test_the_time_limit_is_named_where_it_will_be_reached(run, capsys):
     run.shown._spec = dataclasses.replace(SPEC, timeout=600.0)
     run.after(8, "start").after(0, "built").after(110, "first_step", seconds=110.0)
