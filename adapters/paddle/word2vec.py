@@ -19,10 +19,9 @@ def build(job, ranks):
     if job.servers:
         return servers.Trainer(job, ranks, *on_servers(job), effective)
     tables.configure(job, ranks)
-    config = models.config(job.model)
-    network = Network(config)
+    network = Network(models.config(job.model))
     runtime.load(network, job)
-    optimizer = optimizers.rows_sgd(network, word2vec.rates(config, word2vec.optimizer(job.batch_size)))
+    optimizer = optimizers.rows_sgd(network, rates(job))
     return runtime.Trainer(job, ranks, network, loss, optimizer, runtime.Feed(job, ranks), effective)
 
 
@@ -32,9 +31,12 @@ def serve(job, ranks):
 
 def on_servers(job):
     """What servers.Program takes of this model."""
-    config = models.config(job.model)
-    network = Looked(config)
-    return network, loss, network.looked_up, word2vec.rates(config, word2vec.optimizer(job.batch_size))
+    network = Looked(models.config(job.model))
+    return network, loss, network.looked_up, rates(job)
+
+
+def rates(job):
+    return word2vec.rates(models.config(job.model), word2vec.optimizer(job.batch_size))
 
 
 def loss(network, *batch):
