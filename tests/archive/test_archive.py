@@ -10,11 +10,12 @@ import pytest
 from commands import FAKE, call
 
 from dlperf import archive, report
-from dlperf.archive import content, pack, signature, tar
+from dlperf.archive import content, derived, pack, signature, tar
 from dlperf.archive.check import check
 from dlperf.comparison import store
 from dlperf.errors import RunError, UsageError
 from dlperf.report import gate, public
+from dlperf.schema import Window
 
 RUN = "runs/bert_tiny-fp32-fake-b4/0"
 LOOKED = "proofs/bert_tiny-fp32-fake-b4-from-revealing-weights/run"
@@ -373,6 +374,17 @@ def test_an_archive_is_no_other_file(tmp_path):
     assert said.stdout.startswith("it is no archive of dlperf's, or is damaged (")
     said = call("archive", "verify", tmp_path / "nowhere")
     assert (said.returncode, said.stderr) == (2, f"FILE {tmp_path}/nowhere: there is no such file.\n")
+
+
+def test_a_condition_that_came_later_may_be_missing_and_may_not_be_another():
+    of_both = {"cpu_others_share": 0.1, "cpu_busy_share": 0.5}
+    made, older, other, less = (
+        Window(0, 1, 8, 2.0, 1.0, 1.0, conditions=one)
+        for one in (of_both, {"cpu_others_share": 0.1}, {**of_both, "cpu_busy_share": 0.4}, {"cpu_busy_share": 0.5})
+    )
+    assert not list(derived._windows((older,), (made,)))
+    assert "cpu_busy_share" in next(derived._windows((other,), (made,)))
+    assert "cpu_others_share" in next(derived._windows((less,), (made,)))
 
 
 # What goes into one
