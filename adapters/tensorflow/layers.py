@@ -24,11 +24,12 @@ def biased(x, bias):
 
 def drop(x, rate):
     """tf.nn.dropout, but for what it does in 16 bits: it draws numbers in them, of which bfloat16's are multiples of
-    1/128, so that a rate of 0.1 is one of 0.102."""
+    1/128, so that a rate of 0.1 is one of 0.102. Those of float32 are multiples of 2^-23, and stand for what is half as
+    far around them: zeros are not below each rate, or a rate of 10^-10 would drop some values of a large network."""
     if not rate:
         return x
     with tf.name_scope("dropout"):
-        kept = tf.random.uniform(x.shape, dtype=tf.float32 if x.dtype.size == 2 else x.dtype) >= rate
+        kept = tf.random.uniform(x.shape, dtype=tf.float32 if x.dtype.size == 2 else x.dtype) >= rate - 2**-24
         return tf.where(kept, x * (1 / (1 - rate)), tf.zeros((), x.dtype))
 
 
