@@ -16,6 +16,7 @@ from dlperf.adapters.mxnet_plain.resnet import versions
 from dlperf.adapters.ranks import await_port
 from dlperf.models import word2vec
 from dlperf.models.batches import Batches
+from dlperf.models.parameters import count
 
 __all__ = ["build", "serve", "versions"]
 
@@ -67,14 +68,14 @@ class Network(gluon.Block):
     def forward(self, words, contexts):
         """The logits of the true contexts, then of the negatives."""
         h, w, b = self.emb(words), self.emb_w(contexts), self.emb_b(contexts)
-        count = len(words)
-        own = (h * w[:count]).sum(axis=1, keepdims=True) + b[:count]
-        others, biases = w[count:], b[count:]
+        size = len(words)
+        own = (h * w[:size]).sum(axis=1, keepdims=True) + b[:size]
+        others, biases = w[size:], b[size:]
         if self._shared:
             return nd.concat(own, nd.dot(h, others, transpose_b=True) + biases.T, dim=1)
-        others = others.reshape((count, -1, h.shape[1]))
+        others = others.reshape((size, -1, h.shape[1]))
         found = nd.batch_dot(others, h.expand_dims(2)).squeeze(axis=2)
-        return nd.concat(own, found + biases.reshape((count, -1)), dim=1)
+        return nd.concat(own, found + biases.reshape((size, -1)), dim=1)
 
 
 class Trainer:
@@ -94,7 +95,7 @@ class Trainer:
         self._trainer = gluon.Trainer(self._network.collect_params(), "sgd", settings, kvstore=self._store)
         self._signs = nd.array([[-1.0] + [1.0] * config.negatives])
         self._steps, self.shapes, self.gradient_bytes = 0, {}, 0
-        self.parameter_count = config.vocabulary * (2 * config.width + 1)
+        self.parameter_count = count(word2vec.parameters(config))
         self.effective = {
             "precision": job.precision,
             "compute_dtype": "float32",

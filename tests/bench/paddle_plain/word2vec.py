@@ -13,6 +13,7 @@ from dlperf import models
 from dlperf.adapters.ranks import await_port
 from dlperf.models import word2vec
 from dlperf.models.batches import Batches
+from dlperf.models.parameters import count
 
 __all__ = ["build", "serve", "versions"]
 
@@ -99,7 +100,7 @@ class Trainer:
         fleet.init_worker()
         config = models.config(job.model)
         self.shapes, self.gradient_bytes = {}, 0
-        self.parameter_count = config.vocabulary * (2 * config.width + 1)
+        self.parameter_count = count(word2vec.parameters(config))
         self.effective = {
             "precision": job.precision,
             "compute_dtype": "float32",

@@ -13,8 +13,10 @@ from torch.distributed.optim import DistributedOptimizer
 
 from dlperf import models
 from dlperf.adapters.pytorch_plain.runtime import configure, versions
+from dlperf.adapters.ranks import interface
 from dlperf.models import word2vec
 from dlperf.models.batches import Batches
+from dlperf.models.parameters import count
 
 __all__ = ["build", "serve", "versions"]
 
@@ -41,15 +43,15 @@ def rows(config, batch):
     return {"emb": torch.tensor(batch["words"]).long(), "emb_w": contexts, "emb_b": contexts}
 
 
-def logits(h, w, b):
-    """Of the true context, then of the negatives."""
-    count = len(h)
-    own = (h * w[:count]).sum(1, keepdim=True) + b[:count]
-    others, biases = w[count:], b[count:]
-    if len(others) % count:
+def logits(shared, h, w, b):
+    """Of the true context, then of the negatives, which all examples share or each has of its own."""
+    size = len(h)
+    own = (h * w[:size]).sum(1, keepdim=True) + b[:size]
+    others, biases = w[size:], b[size:]
+    if shared:
         return torch.cat([own, h @ others.t() + biases.t()], 1)
-    others = others.unflatten(0, (count, -1))
-    return torch.cat([own, torch.bmm(others, h[:, :, None]).squeeze(2) + biases.view(count, -1)], 1)
+    others = others.unflatten(0, (size, -1))
+    return torch.cat([own, torch.bmm(others, h[:, :, None]).squeeze(2) + biases.view(size, -1)], 1)
 
 
 def loss(found):
@@ -74,8 +76,10 @@ def weight(name):
 
 
 def join(job, ranks):
+    network = interface(ranks.endpoints[ranks.rank].rpartition(":")[0])
     for name in ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME"):
-        os.environ.setdefault(name, "lo")
+        if network:
+            os.environ.setdefault(name, network)
     number = ranks.rank + (len(ranks.workers) if ranks.role == "server" else 0)
     options = rpc.TensorPipeRpcBackendOptions(
         init_method=f"tcp://{ranks.workers[0]}", rpc_timeout=job.meeting_seconds, num_worker_threads=16
@@ -93,6 +97,7 @@ class Trainer:
         join(job, ranks)
         self._meet(job, ranks)
         config = models.config(job.model)
+        self._shared = config.shared
         names = [name for name, _ in tables(config)]
         self._at = {name: f"server{number % len(ranks.servers)}" for number, name in enumerate(names)}
         weights = [rpc.rpc_sync(to, weight, (name,)) for name, to in self._at.items()]
@@ -100,7 +105,7 @@ class Trainer:
         self._optimizer = DistributedOptimizer(torch.optim.SGD, weights, lr=rate)
         self._batches = [rows(config, batch) for batch in Batches(job, ranks).pool()]
         self._steps, self.shapes, self.gradient_bytes = 0, {}, 0
-        self.parameter_count = config.vocabulary * (2 * config.width + 1)
+        self.parameter_count = count(word2vec.parameters(config))
         self.effective = {
             "precision": job.precision,
             "compute_dtype": "float32",
@@ -122,7 +127,7 @@ class Trainer:
         self._steps += 1
         with autograd.context() as context:
             asked = [rpc.rpc_async(to, look_up, (name, batch[name])) for name, to in self._at.items()]
-            found = loss(logits(*(one.wait() for one in asked)))
+            found = loss(logits(self._shared, *(one.wait() for one in asked)))
             autograd.backward(context, [found])
             self._optimizer.step(context)
         return found.detach()

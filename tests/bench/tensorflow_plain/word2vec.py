@@ -10,6 +10,7 @@ from dlperf import models
 from dlperf.adapters.tensorflow_plain.resnet import versions
 from dlperf.models import word2vec
 from dlperf.models.batches import Batches
+from dlperf.models.parameters import count
 
 __all__ = ["build", "serve", "versions"]
 
@@ -70,7 +71,7 @@ class Trainer:
             self._leave = [done(number, ranks).enqueue(1) for number in range(servers)]
             self._session = v1.train.MonitoredTrainingSession(self._server.target, is_chief=ranks.rank == 0)
         self.shapes, self.gradient_bytes = {}, 0
-        self.parameter_count = config.vocabulary * (2 * config.width + 1)
+        self.parameter_count = count(word2vec.parameters(config))
         self.effective = {
             "precision": job.precision,
             "compute_dtype": "float32",
@@ -122,14 +123,14 @@ def _loss(config, words, contexts, servers):
             ("emb_b", 1, v1.zeros_initializer(), contexts),
         )
     )
-    count = tf.shape(words)[0]
-    own = tf.reduce_sum(h * w[:count], 1, keepdims=True) + b[:count]
-    others, biases = w[count:], b[count:]
+    size = tf.shape(words)[0]
+    own = tf.reduce_sum(h * w[:size], 1, keepdims=True) + b[:size]
+    others, biases = w[size:], b[size:]
     if config.shared:
         negatives = tf.matmul(h, others, transpose_b=True) + tf.transpose(biases)
     else:
-        others = tf.reshape(others, [count, config.negatives, config.width])
-        negatives = tf.squeeze(tf.matmul(others, h[:, :, None]), 2) + tf.reshape(biases, [count, config.negatives])
+        others = tf.reshape(others, [size, config.negatives, config.width])
+        negatives = tf.squeeze(tf.matmul(others, h[:, :, None]), 2) + tf.reshape(biases, [size, config.negatives])
     losses = (
         tf.nn.sigmoid_cross_entropy_with_logits(labels=tf.fill(tf.shape(found), label), logits=found)
         for found, label in ((own, 1.0), (negatives, 0.0))
