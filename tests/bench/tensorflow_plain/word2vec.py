@@ -1,8 +1,6 @@
 """Word2Vec on TensorFlow's parameter servers as scripts have it that place variables by replica_device_setter: tables
 in parts, one on each server, tf.nn.embedding_lookup, GradientDescentOptimizer and a MonitoredTrainingSession."""
 
-import time
-
 import numpy
 import tensorflow as tf
 
@@ -27,10 +25,15 @@ def server(job, ranks):
     return tf.distribute.Server(cluster(ranks), job_name=name, task_index=ranks.rank, config=threads)
 
 
+def queue(number, ranks, name):
+    """On a server. What is said there stays when a worker's session recovers, which begins with all variables again."""
+    with v1.device(f"/job:ps/task:{number}"):
+        return v1.FIFOQueue(len(ranks.workers), [tf.int32], [()], shared_name=name)
+
+
 def done(number, ranks):
     """What a worker says to a server, which would stay else."""
-    with v1.device(f"/job:ps/task:{number}"):
-        return v1.FIFOQueue(len(ranks.workers), [tf.int32], [()], shared_name=f"done{number}")
+    return queue(number, ranks, f"done{number}")
 
 
 def serve(job, ranks):
@@ -54,7 +57,7 @@ class Trainer:
 
     def __init__(self, job, ranks):
         config, recipe = models.config(job.model), word2vec.optimizer(job.batch_size * ranks.world_size)
-        self._workers, self._steps, self._meetings = ranks.world_size, 0, 0
+        self._workers, self._steps = ranks.world_size, 0
         self._batches = [rows(config, batch) for batch in Batches(job, ranks).pool()]
         self._server = server(job, ranks)  # kept, or it stops
         own, servers = f"/job:worker/task:{ranks.rank}", len(ranks.servers)
@@ -66,8 +69,9 @@ class Trainer:
                 self._loss = _loss(config, self._words, self._contexts, servers)
                 descent = v1.train.GradientDescentOptimizer(recipe.learning_rate)
                 self._train = descent.minimize(self._loss, v1.train.get_or_create_global_step())
-                come = v1.get_variable("come", (), tf.int64, v1.zeros_initializer(), trainable=False)
-                self._come, self._there = come.assign_add(1, use_locking=True), come.read_value()
+            meets = [queue(0, ranks, f"meet{number}") for number in range(ranks.world_size)]
+            self._there = [one.enqueue(1) for one in meets]
+            self._come = meets[ranks.rank].dequeue_many(ranks.world_size)
             self._leave = [done(number, ranks).enqueue(1) for number in range(servers)]
             self._session = v1.train.MonitoredTrainingSession(self._server.target, is_chief=ranks.rank == 0)
         self.shapes, self.gradient_bytes = {}, 0
@@ -93,10 +97,8 @@ class Trainer:
 
     def all_reduce(self, count):
         def meet():
-            self._meetings += 1
+            self._session.run(self._there)
             self._session.run(self._come)
-            while self._session.run(self._there) < self._meetings * self._workers:
-                time.sleep(0.001)
             return float(self._workers)
 
         return meet
