@@ -499,12 +499,15 @@ def _profile(adapter: str, trainer: Trainer, steps: int, events: Events) -> None
     until these have settled pages are new, for which a step of PyTorch's ResNet-50 takes up to a third longer."""
     seconds: List[float] = []
 
-    def run(count: int) -> None:
+    def run(count: int) -> "Tuple[float, float]":
+        """-> when it began and ended, for a profiler on this clock."""
         began = time.perf_counter()
         for _ in range(count):
             trainer.step()
         trainer.wait()
-        seconds.append(time.perf_counter() - began)
+        ended = time.perf_counter()
+        seconds.append(ended - began)
+        return began, ended
 
     try:
         module: Any = importlib.import_module(f"dlperf.adapters.{adapter}.profiling")

@@ -67,17 +67,16 @@ def spans(trainer, run):
         methods[which] = ctypes.cast(note, ctypes.c_void_p).value
     ours = (ctypes.c_void_p * 4)(ctypes.addressof(methods))  # and an empty vector: theirs passes calls on to others
     _observers.append((notes, methods, ours))
-    began = time.perf_counter()
     pointer.value = ctypes.addressof(ours)
     try:
-        run()
+        began, ended = run()
     finally:
         pointer.value = theirs
-    ended = time.perf_counter()
-    return [*_kernels(list(calls)), Span("Python", began, ended, "Python and OneFlow's schedulers", "host")]
+    return [*_kernels(list(calls), ended), Span("Python", began, ended, "Python and OneFlow's schedulers", "host")]
 
 
-def _kernels(calls):
+def _kernels(calls, ended):
+    """Until steps ended: a kernel's thread may get Python's lock only then, and would be seen as running meanwhile."""
     operations = {kernel: _operation(kernel) for kernel in {call[-1] for call in calls}}
     # operations are numbered as they are defined: the network, the loss, their gradients, and then clipping
     last = max((_number(one.name) for one in operations.values() if one.name.startswith("network")), default=0)
@@ -86,8 +85,8 @@ def _kernels(calls):
     for which, thread, now, kernel in calls:
         if which == WILL_FORWARD:
             begun[thread] = now
-        elif thread in begun:  # else it began before
-            yield Span(thread, begun.pop(thread), now, *told[kernel])
+        elif begun.get(thread, ended) < ended:  # else it began before, or has done its work
+            yield Span(thread, begun.pop(thread), min(now, ended), *told[kernel])
 
 
 def _operation(kernel):
