@@ -155,7 +155,7 @@ def ratios(comparison: Comparison) -> list[tuple[str, ...]]:
     sides: dict[tuple[str, str, str], dict[bool, Summary]] = {}
     found = peaks.ceilings(comparison)
     for job in comparison.jobs:
-        side = summaries.summarize(job, comparison.runs[job.id])
+        side = summaries.summarize(job, comparison.runs.get(job.id, ()))
         sides.setdefault(_row(job), {})[_is_plain(job)] = side
     return [(*row, *_cells(pair[False], pair[True], found)) for row, pair in sorted(sides.items())]
 

@@ -141,6 +141,12 @@ def test_the_table_of_made_up_runs():
     assert "- no ratio: paddle resnet50 amp: ours: no bf16 kernels" in page
 
 
+def test_a_pair_of_which_nothing_ran_is_in_the_table():
+    """Of a bench that was interrupted."""
+    jobs = tuple(_job(name, "resnet50", "fp32") for name in ("jax", "jax_plain"))
+    assert bench.table(Comparison({}, {}, "", "", 0, jobs, (), ())).split("\n")[-1].split()[-4:] == ["not", "run"] * 2
+
+
 def test_the_page_is_of_the_results():
     results = [store.open_results(path) for path in sorted(bench.RESULTS.glob("*.json"))]
     page = bench.PAGE.read_text() if bench.PAGE.exists() else ""
