@@ -87,8 +87,9 @@ class Foreign(Tables):
             line = re.compile("")
         groups = set(line.groupindex)
         timed = groups & {"timestamp", "seconds", "rate"}
-        if "step" not in groups or len(timed) != 1 or groups - timed - {"step", "loss"}:
-            needed = "step, and exactly one of timestamp, seconds and rate; it may have loss"
+        known = timed | {"step", "loss"} | ({"samples"} if "rate" not in timed else set())
+        if "step" not in groups or len(timed) != 1 or groups - known:
+            needed = "step, and exactly one of timestamp, seconds and rate; it may have loss, and samples but with rate"
             self.says(where + ".line", f"must have the named groups {needed}.")
         if ("timestamp" in groups) != bool(table.get("timestamp")):
             self.says(where + ".timestamp", "give the format of the group timestamp, if and only if the line has one.")

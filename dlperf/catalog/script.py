@@ -57,7 +57,9 @@ class Log:
     """How a script tells its progress.
 
     line: with the named groups `step`, and of `timestamp`, `seconds` and `rate` the one that times it: the moment that
-    the step ended, the seconds of the steps since the line before, their rate; `loss` where it is printed.
+    the step ended, the seconds of the steps since the line before, their rate; `loss` where it is printed; beside
+    timestamp or seconds, `samples` where steps differ: how many one had over all devices, of several since the line
+    before the mean.
     first: what the script calls its first step. every: steps from line to line. timestamp: its format, as
     strptime has it, "epoch", or "elapsed" of a clock from zero.
     rate_of: what a rate counts, one of RATES. milliseconds: whether `seconds` are those.
@@ -71,6 +73,10 @@ class Log:
     rate_of: str = "all"
     milliseconds: bool = False
     ranks: str = "one"
+
+    @property
+    def tells_samples(self) -> bool:
+        return "samples" in self.line.groupindex
 
     @property
     def estimator(self) -> str:

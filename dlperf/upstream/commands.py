@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from dlperf import models
 from dlperf.catalog.adapter import Adapter
 from dlperf.catalog.checkout import FOLDER
 from dlperf.catalog.script import Log, Script
@@ -89,7 +90,7 @@ def _values(adapter: Adapter, job: Job, spec: Spec, source: str, python: str, da
         "batch_size": job.batch_size,
         "node_batch_size": node_batch_size,
         "global_batch_size": job.global_batch_size,
-        "token_batch_size": job.batch_size * 128,
+        "token_batch_size": job.batch_size * getattr(models.config(job.model), "sequence", 1),  # with padding
         "node_batch_size_over_1000": f"{node_batch_size / 1000:g}",  # the learning rate of some
         "steps": count,
         "samples": job.global_batch_size * count,

@@ -38,23 +38,27 @@ OUT_OF_MEMORY = re.compile(r"out of memory|OutOfMemory|\bOOM\b|RESOURCE_EXHAUSTE
 
 
 class LogLine(NamedTuple):
-    """What one line of a log says. step: how many are complete. time: its timestamp, or seconds since the last one."""
+    """What one line of a log says. step: how many are complete. time: its timestamp, or seconds since the last one.
+    samples: that a step had, over all devices; None where the line tells none."""
 
     number: int
     rank: str
     step: int
     time: float
     loss: float | None
+    samples: float | None = None
 
 
 class Mark(NamedTuple):
-    """`steps` were complete at `clock`, says line `line`; what leads to it begins at line `since`."""
+    """`steps` were complete at `clock`, says line `line`; what leads to it begins at line `since`. samples: of all
+    steps that lines told until then."""
 
     steps: int
     clock: float
     line: int
     since: int
     loss: float | None
+    samples: float = 0.0
 
 
 #: bytes that are read at once, and of a line that has no carriage return; lines with figures of which more are read
@@ -109,16 +113,17 @@ def of_groups(number: int, rank: str, groups: Mapping[str, str], log: Log, job: 
     """What a line's groups tell. ValueError, OverflowError or ZeroDivisionError where its numbers are none."""
     loss = float(groups["loss"]) if groups.get("loss") else None
     step, time = int(groups["step"]) - log.first + 1, _time(groups, log, job)
-    if not (abs(step) < BEYOND and abs(time) < BEYOND):
-        raise ValueError(f"step {step} at {time}")
-    return LogLine(number, rank, step, time, loss)
+    samples = float(groups["samples"]) if "samples" in groups else None
+    if not (abs(step) < BEYOND and abs(time) < BEYOND and 0 <= (samples or 0) < BEYOND):
+        raise ValueError(f"step {step} of {samples} at {time}")
+    return LogLine(number, rank, step, time, loss, samples)
 
 
 def _time(groups: Mapping[str, str], log: Log, job: Job) -> float:
     if log.timestamp == "epoch":
         return float(groups["timestamp"])
     if log.timestamp == "elapsed":
-        return sum(int(part) * 60.0**place for place, part in enumerate(reversed(groups["timestamp"].split(":"))))
+        return sum(float(part) * 60.0**place for place, part in enumerate(reversed(groups["timestamp"].split(":"))))
     if log.timestamp.startswith("%Y-%m-%d %H:%M:%S"):  # many times as fast as strptime
         return (datetime.fromisoformat(groups["timestamp"]) - EPOCH) / SECOND
     if log.timestamp:
@@ -155,12 +160,14 @@ def marks(found: Sequence[LogLine], log: Log) -> list[Mark]:
         since = last.since if last and again else line.number
         if again:
             made.pop()
-        made.append(Mark(line.step, clock, line.number, since, line.loss))
+        samples = (made[-1].samples if made else 0.0) + log.every * (line.samples or 0.0)
+        made.append(Mark(line.step, clock, line.number, since, line.loss, samples))
     return made
 
 
 def windows(found: Sequence[Mark], wanted: Steps, log: Log, samples_per_step: int, name: str) -> list[Window]:
-    """As many as the marks have after the warm-up, each of at least as many steps as wanted. name: of the log."""
+    """As many as the marks have after the warm-up, each of at least as many steps as wanted. samples_per_step: where
+    lines do not tell. name: of the log."""
     rest = iter(found)
     made: list[Window] = []
     start = next((mark for mark in rest if mark.steps >= wanted.warmup), None)
@@ -172,7 +179,8 @@ def windows(found: Sequence[Mark], wanted: Steps, log: Log, samples_per_step: in
         if mark.steps >= start.steps + wanted.window:
             count = mark.steps - start.steps
             span, seconds = f"{name}:{since}-{mark.line}", mark.clock - start.clock
-            made.append(Window(len(made), count, count * samples_per_step, seconds, None, mark.loss, source=span))
+            samples = round(mark.samples - start.samples) if log.tells_samples else count * samples_per_step
+            made.append(Window(len(made), count, samples, seconds, None, mark.loss, source=span))
             start, since = mark, None
     return made
 

@@ -129,6 +129,7 @@ def test_an_upstream_system_is_data_alone_and_declares_what_matters(name):
         family = {"resnet": {"label_smoothing", "layout"}, "bert": {"clip_norm", "dropout", "masked_positions"}}
         family["vgg"] = {"dropout", "layout"}
         family["gpt"] = {"clip_norm", "vocabulary", "attention"}
+        family["transformer"] = {"label_smoothing", "dropout", "vocabulary", "attention"}
         needed = {"compute_dtype", "loss_scale", "optimizer", "compile", "data"} | family[FAMILY_OF[script.model]]
         assert needed <= declared
         assert script.differs
@@ -186,13 +187,15 @@ def test_every_wrong_value_of_a_script_is_named(tmp_path):
         "[script.resnet5.log]\nline = '(?P<step>[)'\nranks = \"some\"\n"
         '[script.bert_base]\nfolder = "f"\nbatch = "node"\n'
         "[script.bert_base.log]\nline = '(?P<step>.)(?P<timestamp>.)(?P<rate>.)'\n"
+        '[script.gpt2]\nfolder = "f"\nbatch = "node"\n'
+        "[script.gpt2.log]\nline = '(?P<step>.)(?P<samples>.)(?P<rate>.)'\n"
     )
     assert fields(tmp_path) == {
         *("source.commit", "image", "image.tpu.named", "script", "script.resnet5.batch", "script.resnet5.batch_size"),
         *("script.resnet5.start", "script.resnet5.command[0].words", "script.resnet5.effective[0].when"),
         *("script.resnet5.effective[0].optimizer", "script.resnet5.log.line", "script.resnet5.log.ranks"),
         *("script.resnet5.when", "script.resnet5.when.precision", "script.bert_base.log.line"),
-        "script.bert_base.log.timestamp",
+        *("script.bert_base.log.timestamp", "script.gpt2.log.line"),
     }  # fmt: skip
 
 
