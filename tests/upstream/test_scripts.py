@@ -367,13 +367,14 @@ BATCH_ARGUMENTS = {
     ("oneflow-benchmark", "bert_base"): ("--batch_size_per_device", "32"),
     ("paddle-models", "resnet50"): ("--batch_size", "256"),
     ("paddle-models", "se_resnext50"): ("--batch_size", "256"),
+    ("ngc-pytorch", "transformer_big"): ("--max-tokens", "2048"),
     ("paddle-models", "vgg16"): ("--batch_size", "256"),
     ("paddle-models", "bert_base"): ("--batch_size", "4096"),
     ("tensorflow-models", "bert_base"): ("--train_batch_size", "512"),
     ("nanogpt", "gpt2"): ("--batch_size", "32"),
     ("nanogpt", "gpt2_256"): ("--batch_size", "32"),
 }
-MEANS = {"device": 32, "node": 256, "global": 512, "tokens": 4096}
+MEANS = {"device": 32, "node": 256, "global": 512}
 EVERY = [(name, model) for name, adapter in UPSTREAM.items() for model in adapter.scripts]
 SIZE = {"batch_size": "32", "nnodes": "2", "nproc_per_node": "8", "hosts": "a,b"}
 
@@ -381,7 +382,8 @@ SIZE = {"batch_size": "32", "nnodes": "2", "nproc_per_node": "8", "hosts": "a,b"
 @pytest.mark.parametrize(("name", "model"), EVERY)
 def test_a_batch_argument_is_of_what_the_script_means(name, model):
     words = words_of(name, model, **SIZE)
-    meant = MEANS[ADAPTERS[name].scripts[model].batch]
+    batch = ADAPTERS[name].scripts[model].batch
+    meant = 32 * models.config(model).sequence if batch == "tokens" else MEANS[batch]
     if (name, model) == ("tensorflow-models", "resnet50"):
         assert any(f"train_dataset.batch_size={meant}," in word for word in words)
         return
@@ -484,7 +486,7 @@ def test_a_script_is_skipped_where_it_cannot_run():
     on_gpu = plan.from_spec(checks.from_arguments({**given, "device": "cuda"}, ADAPTERS), ADAPTERS)
     assert [job.adapter for job in on_gpu.jobs] == ["ngc-pytorch"]
     assert {skip.why for skip in on_gpu.skips if skip.model == "resnet_tiny"} == {
-        "its scripts train resnet50, bert_base and bert_large",
+        "its scripts train resnet50, bert_base, bert_large and transformer_big",
         "its scripts train resnet50",
     }
 
@@ -535,6 +537,15 @@ def ngc_tensorflow1_resnet(count, batch):
         if i >= 20:
             more = "cross_entropy : 6.9  l2_loss : 0.8  total_loss : 7.7  learning_rate : 0.001"
             yield f"{dll(at)} (0, {i}) imgs_per_sec : {batch / seconds!r}  {more}"
+
+
+def ngc_pytorch_transformer(count, batch):
+    """Every second batch has fewer tokens by half, and the others more."""
+    yield "Transformer | epoch 0 | step RUN |walltime 4.100 |"
+    for i, at, seconds in moments(count):
+        tokens = 56 * batch * (1.5 if i % 2 else 0.5)
+        speed = f"avg loss 13.912 |avg tokens {tokens:.3f} |tokens/s {tokens / seconds:.3f}"
+        yield f"Transformer | epoch 0 | step {i + 1} |{speed} |walltime {(at - BEGAN).total_seconds():.3f} |"
 
 
 def ngc_tensorflow1_bert(count, batch):
@@ -621,6 +632,7 @@ FORMATS = {
     ("ngc-pytorch", "resnet50"): [ngc_pytorch_resnet, ngc_pytorch_resnet_newer],
     ("ngc-pytorch", "bert_base"): [ngc_pytorch_bert],
     ("ngc-pytorch", "bert_large"): [ngc_pytorch_bert],
+    ("ngc-pytorch", "transformer_big"): [ngc_pytorch_transformer],
     ("ngc-tensorflow1", "resnet50"): [ngc_tensorflow1_resnet],
     ("ngc-tensorflow1", "bert_base"): [ngc_tensorflow1_bert],
     ("ngc-mxnet", "resnet50"): [ngc_mxnet],
@@ -683,6 +695,15 @@ def test_the_lines_that_a_window_names_are_those_that_it_is_of(tmp_path, name, m
         steps = [line.step for line in logs.lines(tmp_path / "part", script.log, job)]
         covered = steps[-1] - steps[0] + (0 if script.log.timestamp else script.log.every)
         assert covered == window.steps
+
+
+def test_the_tokens_that_a_log_tells_are_counted(tmp_path):
+    """Not those of a mean batch: here the steps that took 0.5 s had a third of the tokens of the others."""
+    _, job = planned("ngc-pytorch", "transformer_big", batch_size="32")
+    text = [line.replace("avg tokens 2688", "avg tokens 8064") for line in ngc_pytorch_transformer(150, 32)]
+    found = stream(tmp_path, job, text)
+    assert found.failure is None
+    assert rate(found) == pytest.approx((8064 + 896) / 0.75, rel=1e-3)
 
 
 def test_the_first_step_is_in_no_window_and_told_apart(tmp_path):
