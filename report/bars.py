@@ -28,7 +28,10 @@ def chart(
         )
         for ranked, group in zip(standings or [[] for _ in groups], groups, strict=True)
     ]
-    skipped = tuple((names.system(skip), names.status(skip.status)) for skip in skips)
+    others = ["other rows: " if names.has_figures(skip, groups) else "" for skip in skips]
+    skipped = tuple(
+        (names.system(skip), other + names.status(skip.status)) for skip, other in zip(skips, others, strict=True)
+    )
     if several and skipped:
         panels.append(Panel("Not run", (), skipped))
     elif skipped:

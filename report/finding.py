@@ -25,7 +25,8 @@ def summary(
     parts += [f"On this machine {_winner(ranked, level)}" for ranked in standings if len(groups) == 1]
     if not groups and not skips:
         return f"{text.listing(one.title for one in apart)} only, in a table of their own and in no ranking."
-    missing = [names.system(s.job) for group in groups for s in group if not s.done] + [names.system(s) for s in skips]
+    missing = [names.system(s.job) for group in groups for s in group if not s.done]
+    missing += ["other rows of " * names.has_figures(skip, groups) + names.system(skip) for skip in skips]
     if missing and any(standings):
         parts.append(f"No figure for {text.listing(missing)}; the table says why.")
     return " ".join(parts) if any(standings) else "No system has a figure; the table says why."

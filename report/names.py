@@ -8,6 +8,7 @@ from dlperf import models
 from dlperf.errors import clean
 from dlperf.figures.published import Figure
 from dlperf.figures.rates import rate_unit as rate_unit
+from dlperf.figures.summaries import Summary
 from dlperf.precision import TABLE
 from dlperf.report.text import NONE, count, slug
 from dlperf.schema import Job, Skip, Trajectory
@@ -95,6 +96,11 @@ def model(name: str) -> str:
 def system(row: Job | Skip | Trajectory) -> str:
     """The framework's own name with what sets the system apart: `pytorch+compile` is shown as PyTorch+compile."""
     return row.title + row.system.removeprefix(row.adapter) if row.system.startswith(row.adapter) else row.system
+
+
+def has_figures(skip: Skip, groups: Iterable[Iterable[Summary]]) -> bool:
+    """Whether other rows of a system have figures, of another size or with other servers."""
+    return any(one.done and one.job.system == skip.system for group in groups for one in group)
 
 
 def status(word: str) -> str:
