@@ -117,7 +117,7 @@ class Excitation(HybridBlock):
         self.fc2 = nn.Dense(block.channels_out, in_units=block.squeezed)
 
     def hybrid_forward(self, F, x):
-        means = self.precision.up(F, F.Pooling(x, pool_type="avg", global_pool=True))
+        means = F.Pooling(self.precision.up(F, x), pool_type="avg", global_pool=True)  # which has no bfloat16
         inner = F.Activation(self.fc1(means), act_type="relu")
         share = F.Activation(self.fc2(inner), act_type="sigmoid")
         return F.broadcast_mul(x, self.precision.down(F, share.reshape((0, 0, 1, 1))))
