@@ -84,6 +84,10 @@ class Precision:
         cast = arrays if self.low is None else tuple(F.amp_cast(array, dtype="float32") for array in arrays)
         return cast if len(cast) > 1 else cast[0]
 
+    def dropped(self, F, dropout, x):
+        """Between activations of 16 bits: dropout has no bfloat16."""
+        return self.down(F, dropout(self.up(F, x))) if self.low == BFLOAT16 else dropout(x)
+
 
 def load(network, job, device):
     """Give a network, whose parameters have canonical layouts, the initial weights of dlperf.models."""

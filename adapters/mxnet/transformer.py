@@ -120,7 +120,8 @@ class Layer(HybridBlock):
             part, normalise = getattr(self, kind), getattr(self, f"norm{number}")
             inputs = self.precision.down(F, normalise(x) if self.pre_norm else x)
             if kind == "feed_forward":
-                y = part.outer(self.dropout(F.Activation(part.inner(inputs), act_type="relu")))
+                inner = F.Activation(part.inner(inputs), act_type="relu")
+                y = part.outer(self.precision.dropped(F, self.dropout, inner))
             elif kind == "cross_attention":
                 y = self._attend(F, part, inputs, *memory)
             else:
