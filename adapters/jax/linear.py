@@ -22,7 +22,7 @@ def linear(x, weight, device):
     `weight` may be float32 beside an x of half precision: it is cast here, and has its gradient in float32.
     Written with its derivative, since JAX's own would multiply float32 by bfloat16 where the sums are float32.
     """
-    return _product(x, weight.astype(x.dtype), -1, -1, _written(x.dtype, device)).astype(x.dtype)
+    return summed(x, weight.astype(x.dtype), -1, -1, _written(x.dtype, device)).astype(x.dtype)
 
 
 def _forward(x, weight, device):
@@ -32,7 +32,7 @@ def _forward(x, weight, device):
 
 def _backward(device, saved, gradient):
     x, cast, weight = saved
-    of_x = _product(gradient, cast, -1, -2, _written(x.dtype, device)).astype(x.dtype)
+    of_x = summed(gradient, cast, -1, -2, _written(x.dtype, device)).astype(x.dtype)
     return of_x, _weight_gradient(gradient, x, _written(weight.dtype, device), device).astype(weight.dtype)
 
 
@@ -45,15 +45,15 @@ def _written(dtype, device):
 def _weight_gradient(gradient, x, dtype, device):
     rows = x.shape[-2]
     if device == "cuda" or x.dtype.itemsize > 2 or rows > MOST_ROWS_TRANSPOSED:
-        return _product(gradient, x, -2, -2, dtype)
+        return summed(gradient, x, -2, -2, dtype)
     # XLA's CPU compiler multiplies bfloat16 as such (AMX) only where the left side is row-major and summed over its
     # last axis; else as float32, five times slower. The reshape makes the transposed gradient row-major.
     shape = (*x.shape[:-2], gradient.shape[-1], rows)
-    return _product(jnp.swapaxes(gradient[None], -1, -2).reshape(shape), x, -1, -2, dtype)
+    return summed(jnp.swapaxes(gradient[None], -1, -2).reshape(shape), x, -1, -2, dtype)
 
 
-def _product(a, b, axis_of_a, axis_of_b, dtype):
-    """Of stacks of matrices, summed over these axes."""
+def summed(a, b, axis_of_a, axis_of_b, dtype):
+    """Products of stacks of matrices, summed over these axes."""
     stack = tuple(range(a.ndim - 2))
     dimensions = (((a.ndim + axis_of_a,), (b.ndim + axis_of_b,)), (stack, stack))
     return lax.dot_general(a, b, dimensions, preferred_element_type=dtype)

@@ -9,7 +9,7 @@ from jax import lax
 from dlperf import models
 from dlperf.adapters.jax import derivatives, optimizers, runtime
 from dlperf.adapters.jax.dropout import Dropout
-from dlperf.adapters.jax.linear import dense, linear, wide
+from dlperf.adapters.jax.linear import dense, linear, summed, wide
 from dlperf.adapters.jax.photos import Loader, pixels
 from dlperf.adapters.jax.runtime import copy, product, versions
 from dlperf.models import resnet
@@ -134,8 +134,6 @@ def convolved(x, weight, stride, groups=1):
 #: convolution for it took 2.9 times as long at 56 x 56 with 256 channels, 1.6 times at 28 x 28 with 128, and as long
 #: with 64 channels or at 14 x 14 (Intel, AMX, 2 threads)
 MANY, LARGE = 128, 16
-#: of a product: rows are summed over
-OVER_ROWS = (((0,), (0,)), ((), ()))
 
 
 @jax.custom_vjp
@@ -148,10 +146,7 @@ def _backward_by_taps(kept, gradient):
     with jax.named_scope("convolution"):
         (of_x,) = jax.vjp(lambda x: convolved(x, weight, 1), x)[1](gradient)
         rows = gradient.reshape(-1, gradient.shape[-1])
-        products = [
-            lax.dot_general(one.reshape(-1, one.shape[-1]), rows, OVER_ROWS, preferred_element_type=wide(rows).dtype)
-            for one in taps(x, weight)
-        ]
+        products = [summed(one.reshape(-1, one.shape[-1]), rows, -2, -2, wide(rows).dtype) for one in taps(x, weight)]
         return of_x, jnp.stack(products).reshape(weight.shape).astype(weight.dtype)
 
 
