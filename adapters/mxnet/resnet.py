@@ -113,11 +113,12 @@ class Excitation(HybridBlock):
     def __init__(self, block, precision):
         super().__init__()
         self.precision = precision
+        self.squeeze = nn.GlobalAvgPool2D()
         self.fc1 = nn.Dense(block.squeezed, in_units=block.channels_out)
         self.fc2 = nn.Dense(block.channels_out, in_units=block.squeezed)
 
     def hybrid_forward(self, F, x):
-        means = F.Pooling(self.precision.up(F, x), pool_type="avg", global_pool=True)  # which has no bfloat16
+        means = self.precision.up(F, self.precision.without_bfloat16(F, self.squeeze, x))
         inner = F.Activation(self.fc1(means), act_type="relu")
         share = F.Activation(self.fc2(inner), act_type="sigmoid")
         return F.broadcast_mul(x, self.precision.down(F, share.reshape((0, 0, 1, 1))))

@@ -84,9 +84,9 @@ class Precision:
         cast = arrays if self.low is None else tuple(F.amp_cast(array, dtype="float32") for array in arrays)
         return cast if len(cast) > 1 else cast[0]
 
-    def dropped(self, F, dropout, x):
-        """Between activations of 16 bits: dropout has no bfloat16."""
-        return self.down(F, dropout(self.up(F, x))) if self.low == BFLOAT16 else dropout(x)
+    def without_bfloat16(self, F, layer, x):
+        """Between activations of 16 bits, a layer whose kernels have no bfloat16: dropout, and global pooling."""
+        return self.down(F, layer(self.up(F, x))) if self.low == BFLOAT16 else layer(x)
 
 
 def load(network, job, device):

@@ -121,7 +121,7 @@ class Layer(HybridBlock):
             inputs = self.precision.down(F, normalise(x) if self.pre_norm else x)
             if kind == "feed_forward":
                 inner = F.Activation(part.inner(inputs), act_type="relu")
-                y = part.outer(self.precision.dropped(F, self.dropout, inner))
+                y = part.outer(self.precision.without_bfloat16(F, self.dropout, inner))
             elif kind == "cross_attention":
                 y = self._attend(F, part, inputs, *memory)
             else:

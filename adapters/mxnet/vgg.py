@@ -54,5 +54,5 @@ class Network(HybridBlock):
                 x = F.Pooling(x, kernel=(2, 2), stride=(2, 2), pool_type="max", pooling_convention="valid")
         x = F.flatten(x)
         for dense in (self.fc6, self.fc7):
-            x = self.precision.dropped(F, self.dropout, F.Activation(dense(x), act_type="relu"))
+            x = self.precision.without_bfloat16(F, self.dropout, F.Activation(dense(x), act_type="relu"))
         return self.precision.up(F, self.fc8(x))

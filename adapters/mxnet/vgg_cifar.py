@@ -65,9 +65,9 @@ class Network(HybridBlock):
         x = self.precision.down(F, images)
         for one in self._convolutions:
             x = getattr(self, vgg_cifar.norm_of(one))(getattr(self, one.name)(x))
-            x = self.precision.dropped(F, getattr(self, one.name + "_dropout"), x)
+            x = self.precision.without_bfloat16(F, getattr(self, one.name + "_dropout"), x)
             if one.last:
                 x = F.Pooling(x, kernel=(2, 2), stride=(2, 2), pool_type="max", pooling_convention="valid")
-        x = self.bn6(self.fc6(self.precision.dropped(F, self.dropout, F.flatten(x))))
-        x = self.precision.dropped(F, self.dropout, F.Activation(x, act_type="relu"))
+        x = self.bn6(self.fc6(self.precision.without_bfloat16(F, self.dropout, F.flatten(x))))
+        x = self.precision.without_bfloat16(F, self.dropout, F.Activation(x, act_type="relu"))
         return self.precision.up(F, self.fc8(self.fc7(x)))
