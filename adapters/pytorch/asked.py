@@ -24,6 +24,8 @@ class Asked(TorchFunctionMode):
             self._note("dropout", str(kwargs["p"] if kwargs["training"] else 0.0))
         elif function is nn.functional.scaled_dot_product_attention:
             self._note("dropout", str(kwargs.get("dropout_p", 0.0)))
+        elif function is torch.Tensor.bernoulli_:  # see masks.drawn
+            self._note("dropout", str(args[1]))
         elif function is torch.ge and args[0].dtype == torch.int16:  # see masks.dropped
             self._note("dropout", f"{(args[1] + 2**15) / 2**16:.3g}")
         elif function is nn.functional.gelu:

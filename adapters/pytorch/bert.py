@@ -126,7 +126,7 @@ class Layer(nn.Module):
         inputs = (one.transpose(1, 2) for one in projected(self.attention["self"].values(), x, self.heads))
         dropout = self.ways.dropout if self.training else 0.0
         if self.ways.drop:
-            context = masks.attention(*inputs, mask, dropout)
+            context = masks.attention(*inputs, mask, self.ways.drop, dropout)
         else:
             context = F.scaled_dot_product_attention(*inputs, attn_mask=mask, dropout_p=dropout)
         x = self._add_norm(self.attention["output"], context.transpose(1, 2).flatten(2), x)

@@ -123,7 +123,7 @@ class Attention(nn.Module):
         inputs = (layer(of).unflatten(2, (self.heads, -1)).transpose(1, 2) for layer, of in inputs)
         dropout = self.ways.dropout if self.training else 0.0
         if self.ways.drop:
-            context = masks.attention(*inputs, mask, dropout)
+            context = masks.attention(*inputs, mask, self.ways.drop, dropout)
         else:
             context = F.scaled_dot_product_attention(*inputs, attn_mask=mask, dropout_p=dropout)
         return self.output(context.transpose(1, 2).flatten(2))

@@ -18,9 +18,9 @@ VALUES = 2**25
 DROPPED = {
     "pytorch": """
 import torch
-from dlperf.adapters.pytorch.masks import dropped
+from dlperf.adapters.pytorch.masks import drawn, dropped
 ones = torch.ones(VALUES)
-print(*(int((drop(ones, RATE, True) == 0).sum()) for drop in (torch.nn.functional.dropout, dropped)))
+print(*(int((drop(ones, RATE, True) == 0).sum()) for drop in (drawn, dropped)))
 """,
     "tensorflow": """
 import tensorflow as tf
