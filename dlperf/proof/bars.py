@@ -43,6 +43,8 @@ BARS = {
 }
 #: of float32 where nothing jumps
 SMOOTH = {"logits": 1e-5, "gradient": 3e-5, "change": 3e-3}
+#: of changes where most of a network are tables, and few ReLUs or maxima decide: six frameworks were up to 1e-4 off
+TABLES = 1e-2
 #: of changes by one step of Adam, see above
 SIGNS = 2 * math.sqrt(0.02 / math.pi)
 
@@ -52,6 +54,9 @@ def bars_for(trajectory: Trajectory) -> Bars | None:
     bars = BARS.get(trajectory.precision)
     if not bars or trajectory.precision != "fp32":
         return bars
-    if models.family(trajectory.model).SMOOTH:
+    family = models.family(trajectory.model)
+    if family.SMOOTH:
         return replace(bars, **SMOOTH)
+    if "tables" in family.EFFECTIVE:
+        return replace(bars, changes=TABLES)
     return replace(bars, changes=SIGNS) if trajectory.steps == 1 else bars
