@@ -1,12 +1,14 @@
 """Adapters that do other work only where they are measured are found by what the measured run wrote down; those that
 do what they say are not. Real frameworks, tiny models."""
 
+import itertools
 import shutil
 import tomllib
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from deviations import DEVIATIONS, REVEALED, model_of
 from trajectories import ADAPTERS, SPEC, asked
 
 from dlperf import launchers
@@ -25,35 +27,19 @@ CHEATS = {
     for one in tomllib.loads(Path(__file__).with_name("cheats.toml").read_text())["cheat"]
     for framework in one["frameworks"]
 }
-#: what rounding hides in a certificate, and the precisions in which it does
-HIDDEN = [
-    (one, precision, framework)
-    for one in tomllib.loads(Path(__file__).with_name("deviations.toml").read_text())["deviation"]
-    for precision in one.get("hidden", ())
-    for framework in ("pytorch", "jax")
-]
 #: of a case's second framework: `make test-deviations` has it, too
 MORE = [pytest.mark.deviations]
 TOLD = [
     pytest.param(*key, id=", ".join(key), marks=[] if key[1] == CHEATS[key]["frameworks"][0] else MORE)
     for key in sorted(CHEATS)
 ]
+#: what rounding hides in a certificate, the precisions in which it does, and in which framework
 SEEN = [
-    pytest.param(*one, id=", ".join([case["name"], *rest]), marks=[] if rest[1] == "pytorch" else MORE)
-    for one in HIDDEN
-    for case, *rest in [one]
+    pytest.param(one, *rest, id=", ".join([one["name"], *rest]), marks=[] if rest[1] == "pytorch" else MORE)
+    for one in DEVIATIONS
+    for rest in itertools.product(one.get("hidden", ()), ("pytorch", "jax"))
+    if model_of(one) in REVEALED
 ]
-#: steps of the run from revealing weights
-REVEALED = {
-    "resnet_tiny": 2,
-    "se_resnext_tiny": 2,
-    "bert_tiny": 6,
-    "gpt_tiny": 6,
-    "transformer_tiny": 2,
-    "transformer_post_tiny": 2,
-    "vgg_tiny": 2,
-    "vgg_cifar_tiny": 2,
-}
 #: models that `make test` has in some frameworks alone, in float32 and bfloat16; `make test-deviations` has all
 SOME = {
     "gpt_tiny": {"fp32": ("pytorch", "jax"), "bf16": ("pytorch",)},
@@ -150,7 +136,7 @@ def test_what_rounding_hides_in_a_certificate_is_seen_in_a_row(case, precision, 
     """In the run from revealing weights, or by the optimizer's constants."""
     assert framework in case
     precision = {"fp32": "fp32", "amp_bf16": "bf16"}[precision]
-    found = verdict(f"{case['family']}_tiny", framework, precision, changes(case, framework))
+    found = verdict(model_of(case), framework, precision, changes(case, framework))
     assert found["verdict"] == "different", found
     assert case.get("says", "") in found["why"]
 
@@ -176,7 +162,7 @@ def test_a_run_that_did_what_it_says_is_right(model, framework, verdict):
     assert verdict(model, framework) == right(model)
 
 
-@pytest.mark.parametrize(("model", "framework"), list(honest("bf16", ["pytorch", "jax", "mxnet"])))
+@pytest.mark.parametrize(("model", "framework"), list(honest("bf16", ["pytorch", "jax", "mxnet", "tensorflow"])))
 def test_low_precision_is_right(model, framework, verdict):
     assert verdict(model, framework, "bf16") == right(model)
 
