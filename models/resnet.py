@@ -172,8 +172,7 @@ def parameters(config: Config) -> List[Parameter]:
 def revealing(config: Config) -> List[Parameter]:
     """In the last layer variances of about 3e-4, in whose normalisation an epsilon of 1e-3 counts: there rounding moves
     gradients least. Scales, shifts and biases that are not 0 and 1; small ones at the end of blocks, since with larger
-    ones rounding decides over more of the maxima and ReLUs behind them. Shares of squeeze-and-excitation for which a
-    hard sigmoid is another; with a deviation of 2 some are so near to 0 or 1 that bfloat16 lost their gradient."""
+    ones rounding decides over more of the maxima and ReLUs behind them."""
     last = f"layer{len(config.blocks)}."
     inits: Dict[str, Init] = {"scale": (1.0, 0.2), "shift": 0.3, "bias": 0.3}
     result = []
@@ -181,8 +180,6 @@ def revealing(config: Config) -> List[Parameter]:
         init = inits.get(one.kind, one.init)
         if one.name.startswith(last) and one.name.endswith(".conv3.weight"):
             init = 0.03 * (2.0 / one.shape[0]) ** 0.5
-        elif one.name.endswith(".se.fc2.bias"):
-            init = 1.0
         elif one.name.endswith(".bn3.weight"):
             init = (0.5, 0.1) if one.name.startswith(last) else (0.1, 0.02)
         result.append(one._replace(init=init))
