@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from dlperf import models
 from dlperf.adapters.tensorflow import optimizers, runtime
-from dlperf.adapters.tensorflow.layers import attend, biased, dense, drop
+from dlperf.adapters.tensorflow.layers import additive, attend, biased, dense, drop
 from dlperf.adapters.tensorflow.runtime import copy, product, versions
 from dlperf.models import bert
 
@@ -55,7 +55,7 @@ class Network:
         size, sequence = batch["input_ids"].shape
         x = self._embeddings(batch["input_ids"], batch["token_type_ids"])
         inside = tf.range(sequence) < batch["lengths"][:, None]
-        mask = tf.where(inside, tf.zeros((), x.dtype), tf.constant(-10000.0, x.dtype))[:, None, None, :]
+        mask = additive(inside, x.dtype)[:, None, None, :]
         for layer in self._layers:
             x = layer(x, mask)
         x = tf.reshape(x, [size, sequence, -1])

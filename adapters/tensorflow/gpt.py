@@ -7,7 +7,7 @@ import tensorflow as tf
 from dlperf import models
 from dlperf.adapters.tensorflow import optimizers, runtime
 from dlperf.adapters.tensorflow.bert import norm
-from dlperf.adapters.tensorflow.layers import attend, dense
+from dlperf.adapters.tensorflow.layers import additive, attend, dense
 from dlperf.adapters.tensorflow.runtime import copy, product, versions
 from dlperf.models import gpt
 
@@ -45,7 +45,7 @@ class Network:
         size, sequence = tokens.shape
         x = tf.reshape(tf.gather(self._table, tokens) + self._places[:sequence], [size * sequence, -1])
         before = tf.linalg.band_part(tf.ones((sequence, sequence), tf.bool), -1, 0)
-        mask = tf.where(before, tf.zeros((), self._dtype), tf.constant(-10000.0, self._dtype))
+        mask = additive(before, self._dtype)
         for layer in self._layers:
             x = layer(x, mask, size)
         x = tf.cast(self._norm(x), self._dtype)

@@ -29,19 +29,27 @@ def drop(x, rate):
     if not rate:
         return x
     with tf.name_scope("dropout"):
-        kept = tf.random.uniform(x.shape, dtype=tf.float32 if x.dtype.size == 2 else x.dtype) >= rate - 2**-24
+        kept = tf.random.uniform(x.shape, dtype=wide(x.dtype)) >= rate - 2**-24
         return tf.where(kept, x * (1 / (1 - rate)), tf.zeros((), x.dtype))
 
 
 def attend(query, key, value, mask, rate=0.0):
-    """softmax(query key' / sqrt(size) + mask), dropped at a rate, times value: (rows, heads, columns, size) each."""
+    """softmax(query key' / sqrt(size) + mask), dropped at a rate, times value: (rows, heads, columns, size) each. mask:
+    see `additive`.
+
+    The gradient of a softmax takes a sum of all from each. In bfloat16 what is left of nearly equal ones, as the last
+    queries of BERT-large have, was off by 0.76 of itself."""
     with tf.name_scope("attention"):
-        scores = widened(tf.matmul(query * query.shape[-1] ** -0.5, key, transpose_b=True))
-        shares = tf.cast(tf.nn.softmax(scores + tf.cast(mask, scores.dtype)), query.dtype)
-        return tf.matmul(drop(shares, rate), value)
+        scores = tf.matmul(query * query.shape[-1] ** -0.5, key, transpose_b=True)
+        shares = tf.nn.softmax(tf.cast(scores, mask.dtype) + mask)
+        return tf.matmul(drop(tf.cast(shares, query.dtype), rate), value)
 
 
-def widened(x):
-    """In float32 or better. The gradient of a softmax takes a sum of all from each: in bfloat16 what is left of nearly
-    equal ones, as BERT-large's last queries have, was off by 0.76 of itself."""
-    return tf.cast(x, tf.float32) if x.dtype.size == 2 else x
+def additive(kept, dtype):
+    """The mask that `attend` adds to scores of a type: 0 where `kept`, in the type that its softmax has."""
+    return tf.where(kept, tf.zeros((), wide(dtype)), tf.constant(-10000.0, wide(dtype)))
+
+
+def wide(dtype):
+    """float32 or better."""
+    return tf.float32 if dtype.size == 2 else dtype

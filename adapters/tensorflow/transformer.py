@@ -5,7 +5,7 @@ import tensorflow as tf
 from dlperf import models
 from dlperf.adapters.tensorflow import optimizers, runtime
 from dlperf.adapters.tensorflow.bert import norm
-from dlperf.adapters.tensorflow.layers import attend, dense, drop, project
+from dlperf.adapters.tensorflow.layers import additive, attend, dense, drop, project
 from dlperf.adapters.tensorflow.runtime import copy, product, versions
 from dlperf.models import transformer
 
@@ -52,8 +52,8 @@ class Network:
 
     def __call__(self, batch):
         size, sequence = batch["source"].shape
-        padding = self._mask(tf.range(sequence) < batch["source_lengths"][:, None])[:, None, None, :]
-        later = self._mask(tf.linalg.band_part(tf.ones((sequence, sequence), tf.bool), -1, 0))
+        padding = additive(tf.range(sequence) < batch["source_lengths"][:, None], self._dtype)[:, None, None, :]
+        later = additive(tf.linalg.band_part(tf.ones((sequence, sequence), tf.bool), -1, 0), self._dtype)
         memory = self._side("encoder", batch["source"], {"self_attention": padding})
         masks = {"self_attention": later, "cross_attention": padding}
         x = self._side("decoder", batch["target"], masks, memory)
@@ -62,9 +62,6 @@ class Network:
         logits = tf.reshape(logits, [size, sequence, -1])
         self.shapes.update(logits=tuple(logits.shape[1:]))
         return tf.cast(logits, self._table.dtype)
-
-    def _mask(self, kept):
-        return tf.where(kept, tf.zeros((), self._dtype), tf.constant(-10000.0, self._dtype))
 
     def _side(self, side, tokens, masks, memory=None):
         """The encoder, or the decoder, which takes the encoder's output."""
