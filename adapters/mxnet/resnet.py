@@ -118,10 +118,18 @@ class Excitation(HybridBlock):
         self.fc2 = nn.Dense(block.channels_out, in_units=block.squeezed)
 
     def hybrid_forward(self, F, x):
-        means = self.precision.up(F, self.precision.without_bfloat16(F, self.squeeze, x))
+        return self.precision.without_bfloat16(F, lambda x: self._excited(F, x), x)
+
+    def _excited(self, F, x):
+        means = self.precision.up(F, self.squeeze(x))
         inner = F.Activation(self.fc1(means), act_type="relu")
         share = F.Activation(self.fc2(inner), act_type="sigmoid")
-        return F.broadcast_mul(x, self.precision.down(F, share.reshape((0, 0, 1, 1))))
+        x, share = F.amp_multicast(x, share, num_outputs=2, cast_narrow=True)
+        if self.precision.device == "cuda":
+            return F.broadcast_mul(x, share.reshape((0, 0, 1, 1)))
+        # on the CPU broadcast_mul takes two to three times as long as a product for each image and channel
+        maps = F.batch_dot(share.reshape((-3, 1, 1)), x.reshape((-3, 1, -1)))
+        return F.reshape_like(maps, x)
 
 
 def norm(channels, config):

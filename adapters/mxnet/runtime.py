@@ -71,7 +71,7 @@ class Precision:
     """
 
     def __init__(self, job):
-        self.dtype = job.weights_dtype
+        self.dtype, self.device = job.weights_dtype, job.device
         self.low = DTYPES[job.precision] if job.mixed else None
 
     def down(self, F, *arrays):
@@ -84,9 +84,10 @@ class Precision:
         cast = arrays if self.low is None else tuple(F.amp_cast(array, dtype="float32") for array in arrays)
         return cast if len(cast) > 1 else cast[0]
 
-    def without_bfloat16(self, F, layer, x):
-        """Between activations of 16 bits, a layer whose kernels have no bfloat16: dropout, and global pooling."""
-        return self.down(F, layer(self.up(F, x))) if self.low == BFLOAT16 else layer(x)
+    def without_bfloat16(self, F, layer, *arrays):
+        """Between activations of 16 bits, a layer for which MXNet has no kernel in bfloat16, such as dropout, or a slow
+        one."""
+        return self.down(F, layer(*[self.up(F, one) for one in arrays])) if self.low == BFLOAT16 else layer(*arrays)
 
 
 def load(network, job, device):
