@@ -60,6 +60,7 @@ def _in_context(found):
     they are one more thread, each from the end of the one before."""
     found = sorted(found, key=lambda one: one.begin)
     before, until = "", 0.0
+    attends = any(one.name == "softmax" for one in found)  # else its products are the excitation's, of SE-ResNets
     for index, one in enumerate(found):
         if one.kind == "communication":
             one = one._replace(thread=one.kind, begin=min(max(one.begin, until), one.end))
@@ -69,6 +70,8 @@ def _in_context(found):
         elif one.name == "elemwise_add":
             after = next((other.name for other in found[index:] if other.name in AFTER_SUM), "")
             one = one._replace(kind="attention") if after == "softmax" else one
+        elif one.name == "batch_dot" and not attends:
+            one = one._replace(kind="elementwise")
         elif one.kind != "host" and not one.name.startswith("_backward_"):
             before = one.kind
         yield one
