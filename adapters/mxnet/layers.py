@@ -1,5 +1,7 @@
 """Layers that several networks have."""
 
+from functools import partial
+
 from mxnet.gluon import nn
 
 
@@ -12,14 +14,14 @@ class Conv(nn.Conv2D):
         self.precision = precision
 
     def hybrid_forward(self, F, x, weight, bias=None):
-        held = [self.precision.down(F, one) for one in ([weight] if bias is None else [weight, bias])]
+        held = [self.precision.down(F, one) for one in (weight, bias) if one is not None]
         if self._kwargs["num_group"] == 1 or self.precision.device == "cuda":
             return F.Convolution(x, *held, name="fwd", **self._kwargs)
-        return self.precision.without_bfloat16(F, lambda *arrays: self._grouped(F, *arrays), x, *held)
+        return self.precision.without_bfloat16(F, partial(self._grouped, F), x, *held)
 
     def _grouped(self, F, x, *held):
         """oneDNN has blocks of as many channels here as a group has. A BatchNorm beside it would find its input and
-        gradient in unlike blocks, and take oneDNN's reference, which is thirty times as slow. A slice is whole here,
+        gradient in unlike blocks, and take oneDNN's reference, which is a hundred times as slow. A slice is whole here,
         and in the plain layout."""
         y = F.Convolution(F.slice_axis(x, axis=0, begin=0, end=None), *held, name="fwd", **self._kwargs)
         return F.slice_axis(y, axis=0, begin=0, end=None)
