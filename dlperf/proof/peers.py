@@ -3,7 +3,9 @@
 Frameworks that train the same weights on the same batches see the same losses, but for rounding and dropout's masks: in
 ResNet-50 six of them agreed to 6e-6 after 8 steps in float32 and to 1e-4 in bfloat16, in a tiny one to 1e-3 after 120
 steps; with dropout to 1 % in BERT-base, to 0.1 % in a tiny one. A system that trains otherwise, even if only after some
-steps, parts from them for good.
+steps, parts from them for good. Where servers apply pushes as they come, their order is a matter of chance: losses of
+six runs of Word2Vec in one framework had a standard deviation of 2.6 % after 300 steps, of three in another 3.6 % after
+100.
 """
 
 from __future__ import annotations
@@ -22,8 +24,9 @@ from dlperf.words import count
 ENOUGH = 4
 #: of the two thirds that are nearest to the middle, how many times as far as the furthest of them another may be away
 SLACK = 10.0
-#: relatively, how far away it may be in any case: without dropout, and with it
-FLOOR, FLOOR_WITH_DROPOUT = 0.01, 0.05
+#: relatively, how far away it may be in any case: without dropout, with it, and on asynchronous parameter servers (four
+#: standard deviations)
+FLOOR, FLOOR_WITH_DROPOUT, FLOOR_ASYNCHRONOUS = 0.01, 0.05, 0.15
 
 #: losses of a row, by the steps that its windows had made until then
 _Losses = Mapping[int, float]
@@ -54,7 +57,7 @@ def _losses(runs: Iterable[Record]) -> _Losses:
 
 
 def _odd(jobs: list[Job], rows: Mapping[str, _Losses]) -> Iterator[tuple[str, str]]:
-    dropout = drops(jobs[0].model)
+    floor = _floor(jobs[0])
     told = set()
     for steps in sorted({steps for losses in rows.values() for steps in losses}):
         there = [(job, rows[job.id][steps]) for job in jobs if steps in rows[job.id]]
@@ -63,7 +66,7 @@ def _odd(jobs: list[Job], rows: Mapping[str, _Losses]) -> Iterator[tuple[str, st
             by_framework.setdefault(job.adapter, []).append(loss)
         if len(by_framework) < ENOUGH:
             continue
-        middle, bar = _expected([median(losses) for losses in by_framework.values()], dropout)
+        middle, bar = _expected([median(losses) for losses in by_framework.values()], floor)
         for job, loss in there:
             if abs(loss - middle) > bar and job.id not in told:
                 told.add(job.id)
@@ -77,9 +80,15 @@ def _odd(jobs: list[Job], rows: Mapping[str, _Losses]) -> Iterator[tuple[str, st
                 )
 
 
-def _expected(losses: list[float], dropout: bool) -> tuple[float, float]:
+def _floor(job: Job) -> float:
+    if job.ps_mode not in ("", "sync"):
+        return FLOOR_ASYNCHRONOUS
+    return FLOOR_WITH_DROPOUT if drops(job.model) else FLOOR
+
+
+def _expected(losses: list[float], floor: float) -> tuple[float, float]:
     """The middle of the frameworks' losses, and how far from it another may be."""
     middle = median(losses)
     away = sorted(abs(loss - middle) for loss in losses)
     nearest = away[math.ceil(2 * len(away) / 3) - 1]
-    return middle, max(SLACK * nearest, (FLOOR_WITH_DROPOUT if dropout else FLOOR) * abs(middle))
+    return middle, max(SLACK * nearest, floor * abs(middle))

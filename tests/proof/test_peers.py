@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy
 import pytest
@@ -17,7 +18,7 @@ LOSSES = (1.19, 0.95, 0.80, 0.69, 0.595)
 
 
 def comparison(
-    losses: Mapping[str, Sequence[float]], model: str = "resnet_tiny", data: str = "synthetic"
+    losses: Mapping[str, Sequence[float]], model: str = "resnet_tiny", data: str = "synthetic", ps_mode: str = ""
 ) -> Comparison:
     """losses: by system, a framework and what follows a #, after each window; two runs each."""
     family = "bert" if "bert" in model else "resnet"
@@ -25,6 +26,7 @@ def comparison(
         Job(one, one, one.partition("#")[0], one, model, family, "cpu", "fp32", "fp32", 16, data, None, {}, "cpu")
         for one in losses
     )
+    jobs = tuple(replace(job, servers=2, nproc_per_node=2, ps_mode=ps_mode) for job in jobs) if ps_mode else jobs
     records = tuple(
         Record(job, repeat, "", 1.0, "", "", {}, windows=tuple(_window(*one) for one in enumerate(losses[job.system])))
         for job in jobs
@@ -57,6 +59,16 @@ def test_one_that_skips_every_second_update_is() -> None:
     assert why.startswith("after 40 steps of its windows its loss is 1.07; the median of 6 frameworks is 0.95")
     found = standings.obstacles(comparison(losses))
     assert "no proof" in found["jax"], "the first obstacle is told"
+
+
+def test_asynchronous_servers_may_be_further_away_but_not_lose_every_second_update() -> None:
+    """Four frameworks that agree by chance, as Word2Vec's did on PaddlePaddle's servers and three others."""
+    as_seen = {"pytorch": [0.7201], "mxnet": [0.7132], "tensorflow": [0.7204], "paddle": [0.7352], "paddle#2": [0.7043]}
+    assert set(dict(peers.odd(comparison(as_seen, "word2vec")))) == {"paddle", "paddle#2"}
+    assert dict(peers.odd(comparison(as_seen, "word2vec", ps_mode="async"))) == {}
+    assert set(dict(peers.odd(comparison(as_seen, "word2vec", ps_mode="sync")))) == {"paddle", "paddle#2"}
+    halved = {**as_seen, "mxnet": [0.85]}
+    assert set(dict(peers.odd(comparison(halved, "word2vec", ps_mode="geo")))) == {"mxnet"}
 
 
 def test_rows_of_one_framework_are_one_voice() -> None:
