@@ -13,7 +13,9 @@ rank keeps u and v of every tensor that has several axes, zeros at first. In ste
 Tensors of one axis (biases, scales and shifts of normalisations) are averaged whole and have the usual momentum, as in
 the authors' code (synxlin/deep-gradient-compression). The threshold that the paper takes from a sample is how to find I
 fast, not what I is: I is exact here, so that ranks and frameworks agree. Its local clipping is for models that clip,
-and those that SGD trains here do not.
+and those that SGD trains here do not. In a proof v starts at `first`, not at zeros, so that no two values are
+equal: of a million float32 weights several are, and so are their v where the loss has no gradient. Which of them is
+sent would then depend on how a framework lays out its tensors.
 
 **powersgd**: PowerSGD (Vogels et al., arXiv:1905.13727) as PyTorch's hook has it, with error feedback and a warm start.
 A gradient with several axes is a matrix M of n rows, as many as its first axis has, and m columns. It is compressed if
@@ -35,7 +37,7 @@ t is MXNet's usual THRESHOLD for losses that are added up over a rank's rows, as
 means, so t = THRESHOLD / rows.
 """
 
-from typing import TYPE_CHECKING, Any, Dict, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Sequence, Tuple
 
 from dlperf.adapters.api import Job, Unsupported
 from dlperf.models.parameters import random_state
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
 DENSITY = 0.001
 #: steps of a trajectory until then: about 25, 6, 1.6, 0.4 and 0.1 %, as in the paper's epochs
 WARM_UP = 5
+#: what v starts at in a proof, at most: less than anything that a weight's decay adds
+FAINT = 1e-12
 #: of PowerSGD: as the paper has it for ResNet-18; and the steps before it begins, as few as PyTorch's hook takes
 RANK, WHOLE = 2, 2
 #: of 2bit
@@ -97,6 +101,14 @@ def kept(size: int, share: float) -> int:
 def deep(array: Any) -> bool:
     """Whether a tensor is compressed."""
     return len(array.shape) > 1
+
+
+def first(shape: Sequence[int], axes: Sequence[int] = ()) -> "ndarray[Any, Any]":
+    """v of a tensor before the first step of a proof. shape: as a framework has it. axes: which of the canonical ones
+    its axes are, where they are in another order."""
+    canonical = [side for _, side in sorted(zip(axes, shape))] if axes else list(shape)
+    values = random_state(0, "v of deep gradient compression").random_sample(canonical) * FAINT
+    return values.transpose(axes) if axes else values
 
 
 def basis(name: str, shape: Tuple[int, ...]) -> "ndarray[Any, Any]":

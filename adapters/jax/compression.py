@@ -8,7 +8,7 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 
 from dlperf.adapters import compression
-from dlperf.adapters.compression import deep, density, kept
+from dlperf.adapters.compression import deep, density, first, kept
 from dlperf.adapters.jax.communication import COMMON, OWN, RANKS
 
 
@@ -30,10 +30,11 @@ class Deep:
         self.description = "deep gradient compression: top_k, all_gather, scatter-add (gloo)"
 
     @staticmethod
-    def initial(weights):
+    def initial(job, weights):
         """What each rank keeps: state["kept"]."""
         zeros = {name: jnp.zeros_like(weight) for name, weight in weights.items() if deep(weight)}
-        return {"u": zeros, "v": jax.tree.map(jnp.zeros_like, zeros)}
+        v = jax.tree.map(partial(_first, job), zeros)
+        return {"u": zeros, "v": v}
 
     def __call__(self, state, batch):
         gradients, statistics, loss = self._backward(state, batch)
@@ -103,3 +104,10 @@ class Deep:
     def _count(self, share, array):
         """Bytes that a rank hands over, when the program is traced."""
         self._bytes[share] = self._bytes.get(share, 0) + array.size * array.dtype.itemsize
+
+
+def _first(job, zeros):
+    """Of v. zeros: one tensor; a convolution's has the axes that dlperf.adapters.jax.runtime.load gives it."""
+    if not job.trace_steps:
+        return jnp.zeros_like(zeros)
+    return jnp.asarray(first(zeros.shape, (2, 3, 1, 0) if zeros.ndim == 4 else ()), zeros.dtype)

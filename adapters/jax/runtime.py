@@ -139,7 +139,7 @@ class Trainer(base.Trainer):
         weights = state["weights"]
         compressed = ranks.world_size > 1 and compression.asked(job) == "dgc"
         if compressed:
-            state["kept"], specs["kept"] = Deep.initial(weights), OWN
+            state["kept"], specs["kept"] = Deep.initial(job, weights), OWN
             plain = {name: weight for name, weight in weights.items() if name not in state["kept"]["u"]}
             state["optimizer"] = optimizer.initial(plain)
         self._state = self._spread(specs, state)

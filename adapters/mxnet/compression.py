@@ -2,7 +2,7 @@
 
 from mxnet import nd
 
-from dlperf.adapters.compression import deep, density, kept
+from dlperf.adapters.compression import deep, density, first, kept
 from dlperf.adapters.mxnet.communication import Horovod
 
 
@@ -18,9 +18,12 @@ class Deep(Horovod):
         self._job, self._recipe, self._size, self._step, self._sent = job, recipe, ranks.world_size, 0, 0
         self._deep = [one for one in trained if deep(one[0])]
         self._lengths = [weight.size for weight, _, _ in self._deep]
-        first = self._deep[0][0]
-        self._u, self._v = (nd.zeros(sum(self._lengths), ctx=first.context, dtype=first.dtype) for _ in "uv")
+        like = self._deep[0][0]
+        self._u, self._v = (nd.zeros(sum(self._lengths), ctx=like.context, dtype=like.dtype) for _ in "uv")
         self._us, self._vs = (list(_split(held, self._lengths)) for held in (self._u, self._v))
+        if job.trace_steps:
+            for v, (weight, _, _) in zip(self._vs, self._deep):
+                v[:] = nd.array(first(weight.shape).ravel(), ctx=v.context, dtype=v.dtype)
         self.description = f"deep gradient compression: topk, allgather ({self.description})"
 
     def add_gradients(self):

@@ -9,7 +9,7 @@ import numpy
 import oneflow as flow
 
 from dlperf.adapters import compression
-from dlperf.adapters.compression import deep, density, kept
+from dlperf.adapters.compression import deep, density, first, kept
 from dlperf.adapters.oneflow import communication
 
 #: a tensor's largest values are in the blocks whose largest are largest, as many as are looked for: the lengths of such
@@ -44,6 +44,9 @@ class Deep:
         # to be added to gradients; it is changed as the weights are, since to put them together takes a pass over all
         self._decays = flow.cat([flat(weight) for weight in self._weights]) * self._decay
         self._u, self._v = (flow.zeros_like(self._decays) for _ in "uv")
+        if job.trace_steps:
+            values = numpy.concatenate([first(weight.shape).ravel() for weight in self._weights]) / self._ranks
+            self._v.copy_(flow.tensor(values, dtype=self._v.dtype, device=self._v.device))
         transport = communication.transport(self._decays.device)
         self.description = f"deep gradient compression: global tensors, split to broadcast, index_add_ ({transport})"
 

@@ -7,7 +7,7 @@ from paddle import distributed
 
 from dlperf import models
 from dlperf.adapters import base, compression
-from dlperf.adapters.compression import deep, density, kept
+from dlperf.adapters.compression import deep, density, first, kept
 
 
 class Deep:
@@ -20,7 +20,7 @@ class Deep:
         decays = [(weight, group["weight_decay"]) for group in groups for weight in group["params"]]
         self._job, self._ranks, self._rate, self._step = job, ranks.world_size, recipe.learning_rate, 0
         self._whole = [weight for weight, _ in decays if not deep(weight)]
-        self._held = [Held(weight, decay, recipe.momentum) for weight, decay in decays if deep(weight)]
+        self._held = [Held(job, weight, decay, recipe.momentum) for weight, decay in decays if deep(weight)]
         self._found = []
         #: that this rank handed over in the last step
         self.sent_bytes = 0
@@ -77,11 +77,14 @@ class Deep:
 class Held:
     """What one weight keeps from step to step: u and v, in the order of its memory."""
 
-    def __init__(self, weight, decay, momentum):
+    def __init__(self, job, weight, decay, momentum):
         self.weight, self.length = weight, int(weight.size)
         self._decay, self._momentum = decay, momentum
         self._u, self._v = (paddle.zeros([self.length], weight.dtype) for _ in "uv")
         self._zero = paddle.zeros([], weight.dtype)
+        if job.trace_steps:
+            values = first(weight.shape, (1, 0) if weight.ndim == 2 else ())
+            self._v.set_value(values.ravel().astype(job.weights_dtype))
 
     def taken(self, count):
         """Accumulate the gradient. Returns what is sent, and its places; u and v are zero there from now on."""

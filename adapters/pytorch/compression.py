@@ -6,7 +6,7 @@ import math
 import torch
 from torch import distributed
 
-from dlperf.adapters.compression import deep, density, kept
+from dlperf.adapters.compression import deep, density, first, kept
 
 #: of larger tensors a sample tells a threshold that a few more than those wanted exceed
 SAMPLED, STRIDE, MORE = 100_000, 100, 1.5
@@ -26,10 +26,13 @@ class Deep:
         self._weights = [weight for weight, _ in groups if deep(weight)]
         self._groups = [group for weight, group in groups if deep(weight)]
         self._lengths = [weight.numel() for weight in self._weights]
-        first = self._weights[0]
-        self._u, self._v = (first.new_zeros(sum(self._lengths), requires_grad=False) for _ in "uv")
+        like = self._weights[0].detach()
+        self._u, self._v = (like.new_zeros(sum(self._lengths)) for _ in "uv")
         self._us, self._vs = self._u.split(self._lengths), self._v.split(self._lengths)
         self._shaped = [u.as_strided(w.shape, w.stride()) for u, w in zip(self._us, self._weights)]
+        if self._job.trace_steps:
+            for v, w in zip(self._vs, self._weights):
+                v.as_strided(w.shape, w.stride()).copy_(torch.from_numpy(first(w.shape)))
         return replica, optimizer
 
     @torch.no_grad()

@@ -5,7 +5,7 @@ import math
 import tensorflow as tf
 
 from dlperf.adapters.api import Unsupported
-from dlperf.adapters.compression import deep, density, kept
+from dlperf.adapters.compression import deep, density, first, kept
 
 #: of larger tensors a sample tells which values may be the largest; its stride is prime, so that it has all channels.
 #: How many standard deviations more of it are taken than should do
@@ -28,6 +28,10 @@ class Deep:
         self._recipe, self._weights, self._decayed = optimizer.leave(deep)
         self._sizes = [weight.shape.num_elements() for weight in self._weights]
         self._u, self._v = ([zeros(weight) for weight in self._weights] for _ in "uv")
+        if job.trace_steps:
+            for v, weight in zip(self._v, self._weights):
+                values = first(weight.shape, (2, 3, 1, 0) if weight.shape.rank == 4 else (1, 0))
+                v.assign(values.ravel().astype(job.weights_dtype))
         self._step, self._made, self._last, self._sent = 0, {}, None, {}
 
     def compiled(self, differentiate, trace):

@@ -14,6 +14,7 @@ import numpy
 import torch
 
 from dlperf import models
+from dlperf.adapters.compression import first
 from dlperf.adapters.trace import sketch
 from dlperf.models.parameters import initial, random_state
 
@@ -31,8 +32,11 @@ with torch.no_grad():
 weights = dict(network.named_parameters())
 velocity = {name: torch.zeros_like(weight) for name, weight in weights.items()}
 
-#: of each rank, what deep gradient compression keeps
+#: of each rank, what deep gradient compression keeps; v starts as it does in a proof
 kept = [{name: numpy.zeros((2, *weight.shape)) for name, weight in weights.items()} for _ in range(ranks)]
+for name, weight in weights.items():
+    for one in kept:
+        one[name][1] = first(weight.shape)
 
 
 def deep(rank, name, gradient, step):

@@ -37,9 +37,10 @@ def test_the_adapter_does_the_same_work_there(built, tmp_path):
     assert all(one["effective"]["communication"].startswith("horovod.") for one in with_horovod)
 
 
-def test_deep_gradient_compression_in_mxnet_is_pytorchs(tmp_path):
+@pytest.mark.parametrize("model", ["resnet_tiny", pytest.param("resnet50", marks=pytest.mark.long)])
+def test_deep_gradient_compression_in_mxnet_is_pytorchs(model, tmp_path):
     kinds.ensure(reader.adapters()["mxnet"], "cpu-horovod", progress=print)
-    words = ["--frameworks", "pytorch,mxnet", "--model", "resnet_tiny", "--device", "cpu", "-p", "fp64"]
+    words = ["--frameworks", "pytorch,mxnet", "--model", model, "--device", "cpu", "-p", "fp64"]
     words += ["--gradient-compression", "dgc", "--nproc-per-node", "2"]
     ended = run("verify", *words, "-o", tmp_path / "out", timeout=900)
     assert ended.returncode == 0, ended.stdout + ended.stderr
