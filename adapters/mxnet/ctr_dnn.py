@@ -23,7 +23,9 @@ def serve(job, ranks):
 
 def loss(network, batch, rows, places):
     logits = network(batch, rows, places)
-    return -nd.pick(nd.log_softmax(logits), nd.array(batch["clicked"])).mean(), (logits,)
+    # By softrelu: oneDNN's log_softmax is 1e-6 off in float32, which is 2e-4 of a loss that has come down to 0.006
+    clicked = nd.array(batch["clicked"])
+    return nd.Activation(nd.pick(logits, 1 - clicked) - nd.pick(logits, clicked), act_type="softrelu").mean(), (logits,)
 
 
 class Network:
