@@ -47,11 +47,16 @@ def test_rows_that_are_tuned_for_a_cpu(vendor: str, sets: tuple[str, ...] | None
 
 
 @pytest.mark.parametrize(
-    ("framework", "system"), [("pytorch", "pytorch+onednn-linear"), ("oneflow", "oneflow+openblas-0.3.21")]
+    ("framework", "model", "system"),
+    [
+        ("pytorch", "bert_tiny", "pytorch+onednn-linear"),
+        ("pytorch", "ctr_dnn", "pytorch+onednn-linear"),
+        ("oneflow", "bert_tiny", "oneflow+openblas-0.3.21"),
+    ],
 )
-def test_what_gains_by_wide_avx512_alone_is_tuned_where_that_is(framework: str, system: str) -> None:
+def test_what_gains_by_wide_avx512_alone_is_tuned_where_that_is(framework: str, model: str, system: str) -> None:
     rows = {
-        (vendor, sets): list(systems(vendor, sets, frameworks=framework))
+        (vendor, sets): list(systems(vendor, sets, frameworks=framework, model=model))
         for vendor, sets in (("AuthenticAMD", ZEN_5), ("AuthenticAMD", AVX512), ("GenuineIntel", ZEN_5))
     }
     assert list(rows.values()) == [[framework, system], [framework], [framework]]
