@@ -21,7 +21,7 @@ from dlperf.catalog import reader
 from dlperf.catalog.adapter import Adapter
 from dlperf.comparison import progress, store
 from dlperf.comparison.runner import Runner
-from dlperf.errors import UsageError, handle_signals
+from dlperf.errors import Problem, UsageError, handle_signals
 from dlperf.figures import peaks, statistics, summaries
 from dlperf.figures.rates import units
 from dlperf.figures.statistics import Estimate
@@ -79,7 +79,7 @@ def _bench(arguments: argparse.Namespace) -> int:
     adapters = reader.adapters()
     asked = {**DEFAULTS, "device": "cpu", "windows": WINDOWS, "dry_run": False, "tuned": "off", **vars(arguments)}
     asked["no_verify"] = True  # the plain ways are not of our contract
-    spec = from_arguments(asked, adapters)
+    spec = shared(from_arguments(asked, adapters))
     folder = Path(arguments.output or f"runs/bench-{datetime.now():%Y%m%d-%H%M%S}")
     created = datetime.now(UTC).isoformat(timespec="seconds")
     opened = store.create(folder, spec, pairs(spec, adapters), {}, machine.describe(), created, __version__, revision())
@@ -95,6 +95,17 @@ def _bench(arguments: argparse.Namespace) -> int:
     results = report.results_json(public.unnamed(opened.comparison, folder))
     (folder / store.RESULTS).write_text(results, encoding="utf-8")
     return 0 if any(record.done for record in opened.records.values()) else 1
+
+
+def shared(spec: Spec) -> Spec:
+    """With the threads that each rank of its models has: ranks of one machine share them, as in a comparison. Raises
+    UsageError for models of different numbers of ranks, since all rows have as many threads."""
+    ranks = {PLACES.get(model, {}).get("nproc_per_node", (1,)) for model in spec.models}
+    if len(ranks) > 1:
+        says = "It has two workers, which share the threads; run it without models of one."
+        raise UsageError([Problem("--model", ",".join(one for one in spec.models if one in PLACES), says=says)])
+    ((each,),) = ranks
+    return dataclasses.replace(spec, threads=max(1, spec.threads // each))
 
 
 def pairs(spec: Spec, adapters: Mapping[str, Adapter]) -> Plan:
@@ -142,7 +153,7 @@ def page(comparisons: Sequence[Comparison]) -> str:
         "peak: the FLOP/s of ours, of those of the fastest matrix product that any run timed in that precision.",
     ]
     for one in sorted(comparisons, key=lambda one: one.created):
-        sets, threads = ", ".join(one.machine.get("instruction_sets", ())), one.spec["threads"]
+        sets, threads = ", ".join(one.machine.get("instruction_sets", ())), one.machine["usable_threads"]
         rule = tuple("---:" if cell.startswith(("ours", "plain", "of")) else "---" for cell in HEADER)
         lines += ["", f"## {one.machine.get('cpu', 'CPU')} ({sets}), {threads} threads, {one.created[:10]}", ""]
         lines += [f"| {' | '.join(row)} |" for row in (HEADER, rule, *ratios(one))]

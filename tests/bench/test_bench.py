@@ -24,6 +24,7 @@ from dlperf import compare, verify
 from dlperf.catalog import adapter, reader
 from dlperf.catalog.adapter import RUNNABLE, Adapter
 from dlperf.comparison import store
+from dlperf.errors import UsageError
 from dlperf.flags import DEFAULTS
 from dlperf.planning.checks import from_arguments
 from dlperf.planning.plan import from_spec
@@ -116,6 +117,14 @@ def test_only_rows_with_two_sides_are_run():
     ]
 
 
+def test_two_workers_share_the_threads():
+    spec = Spec(("word2vec",), ("fp32",), ("pytorch",), "cpu", "venv", PROTOCOLS["quick"], threads=4)
+    assert bench.shared(spec).threads == 2
+    assert bench.shared(replace(spec, models=("resnet50",))).threads == 4
+    with pytest.raises(UsageError, match="word2vec: It has two workers"):
+        bench.shared(replace(spec, models=("resnet50", "word2vec")))
+
+
 def test_the_table_of_made_up_runs():
     pairs = {
         ("pytorch", "resnet50", "fp32"): ([7.9, 8.0, 8.1], [9.8, 10.0, 10.2]),
@@ -134,8 +143,8 @@ def test_the_table_of_made_up_runs():
     by_id = {record.job.id: record.job for record in records}
     made = Comparison({}, {}, "", "", 0, tuple(by_id[one] for one in jobs), tuple(records), tuple(skips))
     assert bench.table(made) == TABLE
-    machine = {"cpu": "A CPU", "instruction_sets": ["avx2"]}
-    page = bench.page([replace(made, machine=machine, spec={"threads": 2}, created="2026-11-25T12:00:00+00:00")])
+    machine = {"cpu": "A CPU", "instruction_sets": ["avx2"], "usable_threads": 2}
+    page = bench.page([replace(made, machine=machine, spec={"threads": 1}, created="2026-11-25T12:00:00+00:00")])
     assert "## A CPU (avx2), 2 threads, 2026-11-25" in page
     assert "| pytorch | resnet50 | fp32 | img/s | 8 (3) | 10 (3) | 0.80 [0.79, 0.82] | 39 % | slower |" in page
     assert "- no ratio: paddle resnet50 amp: ours: no bf16 kernels" in page
