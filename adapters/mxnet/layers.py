@@ -61,3 +61,9 @@ def attend(F, precision, inputs, heads, scale, weigh):
 def _split(F, x, heads):
     """(batch, sequence, hidden) -> (batch * heads, sequence, head)"""
     return F.reshape(F.transpose(F.reshape(x, (0, 0, heads, -1)), (0, 2, 1, 3)), (-3, 0, 0))
+
+
+def of_two_classes(F, scores, right):
+    """Cross-entropy of each row, by softrelu: oneDNN's log_softmax is 1e-6 off in float32, all to one side. scores: (n,
+    2). right: the class of each row."""
+    return F.Activation(F.pick(scores, 1 - right) - F.pick(scores, right), act_type="softrelu")
