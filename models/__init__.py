@@ -115,6 +115,13 @@ def flops(model: str) -> int:
     return sum(family(model).flops(config(model)).values())
 
 
+def moments(model: str) -> int:
+    """How many values the optimizer keeps of each weight: two of Adam, one of momentum. KeyError for an unknown
+    model."""
+    recipe = family(model).optimizer(1)
+    return 2 if hasattr(recipe, "beta2") else int(recipe.momentum > 0)
+
+
 def input_of(model: str) -> Optional[Input]:
     """What reads a model's data folders; None if it has synthetic batches alone. KeyError for an unknown model."""
     return _input(family(model))

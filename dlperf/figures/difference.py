@@ -100,8 +100,6 @@ def share(side: Side, kind: str, ceiling: Ceiling | None) -> float | None:
 def moved(job: Job, parameters: int) -> int:
     """Bytes that an update reads and writes at the least: weights and what the optimizer keeps of each are read and
     written, gradients are read, and once more where their norm is clipped."""
-    adam = hasattr(models.family(job.model).optimizer(job.global_batch_size), "beta2")
-    kept = 2 if adam else 1
     clipped = job.options.get("clip_norm", "off") != "off"
     each = 8 if job.precision == "fp64" else 4
-    return parameters * each * (2 * (1 + kept) + 1 + clipped)
+    return parameters * each * (2 * (1 + models.moments(job.model)) + 1 + clipped)
