@@ -22,7 +22,8 @@ clock, so that the same lines time every framework, and writes one JSON object p
              why there is none
     input    with a loader: samples, seconds of this rank's loader alone
     traced, trajectory   in place of steps and windows, for checking: steps so far; see dlperf.adapters.trace
-    end      peak_memory_bytes, peak_device_memory_bytes, cpu_seconds, seconds; with servers also pushes
+    end      peak_memory_bytes, peak_device_memory_bytes, cpu_seconds, seconds; with servers also pushes; of a server
+             imported_memory_bytes, its peak before it had any tensor
     failed   kind (crash | out_of_memory | nan | unsupported | wrong_tensor | lost | port_taken), message, traceback
 
 Beside it, the first rank of each node has the GPUs sampled: gpu.rank<N>.jsonl, see dlperf.adapters.nvml.
@@ -136,9 +137,11 @@ def run(request: Dict[str, Any], job: Job, place: ranks.Ranks, events: Events, f
         _write_pixels(module, job, folder)
         return
     if place.role == "server":
+        imported_bytes = probe.peak_memory_bytes()
         told = module.serve(job, place) or {}
         events.write(
             "end",
+            imported_memory_bytes=imported_bytes,
             peak_memory_bytes=probe.peak_memory_bytes(),
             cpu_seconds=_cpu_seconds(),
             seconds=time.perf_counter() - began,

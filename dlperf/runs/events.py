@@ -110,7 +110,8 @@ class Stream:
     def used(self) -> dict[str, str | int | float]:
         """Of a parameter server, see Record.servers."""
         ended = self.end or {}
-        told = {key: ended[key] for key in ("seconds", "cpu_seconds", "peak_memory_bytes", "pushes") if key in ended}
+        kept = ("seconds", "cpu_seconds", "peak_memory_bytes", "imported_memory_bytes", "pushes")
+        told = {key: ended[key] for key in kept if key in ended}
         return {"host": self.host, **told, **_stale(ended.get("stale", {}))}
 
     @property

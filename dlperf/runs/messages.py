@@ -147,6 +147,7 @@ class Trajectory(Event, total=False):
 class End(Event, total=False):
     peak_memory_bytes: Count | None
     peak_device_memory_bytes: Count | None
+    imported_memory_bytes: Count
     cpu_seconds: Seconds
     seconds: Seconds
     pushes: Count

@@ -1005,7 +1005,17 @@ def test_servers_are_told_with_what_all_processes_took_of_the_cpus() -> None:
     (section,) = view(with_rows(made)).sections
     assert section.servers is not None
     (row,) = section.servers.rows
-    assert row.cells == ("PyTorch", "async", "2", "2", "80 %", "4.00", "0.40", "1.00", "1", "3")
+    assert row.cells == ("PyTorch", "async", "2", "2", "80 %", "4.00", "0.40", "1.00", "–", "–", "1", "3")
+
+
+def test_memory_of_a_server_is_held_against_its_share_of_the_tensors_and_of_what_the_optimizer_keeps() -> None:
+    kept = 4 * 10_431_212 * 3 / 2  # CTR-DNN: Adam's two moments of each weight, on two servers
+    before = {"seconds": 1.0, "cpu_seconds": 1.0, "imported_memory_bytes": 2**28}
+    servers = ({**before, "peak_memory_bytes": 2**28 + round(1.25 * kept)}, {**before, "peak_memory_bytes": 2**28})
+    runs_ = placed("pytorch", 1, 2, (10.0, 10.1), servers=2, ps_mode="async", model="ctr_dnn", family="ctr_dnn")
+    (section,) = view(with_rows([dataclasses.replace(record, servers=servers) for record in runs_])).sections
+    assert section.servers is not None
+    assert section.servers.rows[0].cells[7:10] == ("0.32", "0.07", "1.25")
 
 
 def test_rows_over_links_of_a_latency_are_fitted_apart() -> None:
