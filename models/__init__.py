@@ -119,7 +119,7 @@ def moments(model: str) -> int:
     """How many values the optimizer keeps of each weight: two of Adam, one of momentum. KeyError for an unknown
     model."""
     recipe = family(model).optimizer(1)
-    return 2 if hasattr(recipe, "beta2") else int(recipe.momentum > 0)
+    return 2 if hasattr(recipe, "beta2") else int(getattr(recipe, "momentum", 0.0) > 0)
 
 
 def input_of(model: str) -> Optional[Input]:

@@ -276,7 +276,7 @@ def recipe(job: Job) -> Any:
 
 
 def is_adam(job: Job) -> bool:
-    return hasattr(recipe(job), "beta1")
+    return models.moments(job.model) == 2
 
 
 def decayed(job: Job) -> dict[str, bool]:
