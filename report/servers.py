@@ -29,10 +29,10 @@ COLUMNS = (
 ABOUT = (
     "Medians of runs. CPUs busy: of the time of a host's CPUs in windows, what workers, servers and all else took. Of "
     "a server: in each run of the one that used most, over its whole life: it also starts, and waits for workers. "
-    "After its import: by how much its peak rose from when its framework was there; times: that over its share of the "
-    "float32 tensors and of what the model's optimizer keeps of each. CPU time and memory of other tables are of "
-    "workers alone. Staleness: updates that a server applied between a worker's pull and its push, where the system "
-    "counts them."
+    "After its import: by how much its peak rose from when its framework was there, which older runs do not tell; "
+    "times: that over its share of the float32 tensors and of what the model's optimizer keeps of each. CPU time and "
+    "memory of other tables are of workers alone. Staleness: updates that a server applied between a worker's pull and "
+    "its push, where the system counts them."
 )
 
 
