@@ -48,7 +48,7 @@ def test_rows_with_servers_tell_what_these_used(tmp_path):
     (record,) = records(tmp_path / "out")
     folder = tmp_path / "out" / record.folder
     assert record.windows[0].samples == 2 * record.job.batch_size * record.windows[0].steps
-    used = {"host", "seconds", "cpu_seconds", "peak_memory_bytes"}
+    used = {"host", "seconds", "cpu_seconds", "imported_memory_bytes", "peak_memory_bytes"}
     assert [set(one) for one in record.servers] == [used | {"pushes", "stale_median", "stale_95"}] * 2
     first, second = ((one["pushes"], one["stale_median"], one["stale_95"]) for one in record.servers)
     assert first == second
