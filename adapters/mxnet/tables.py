@@ -2,6 +2,7 @@
 rows that it looks up, row_sparse, and pushes their gradients; all other tensors it pulls and pushes whole."""
 
 import ctypes
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,24 +49,31 @@ def serve(job, ranks):
 
 class Store:
     """The trained tensors of a job in a KVStore, by name. tables: names of those of which rows are pulled and pushed.
+    joined: names of tables -> of others, whose rows these have to the right of their own: one message carries both.
     optimizer: the KVStore's, a RowsSGD or LazyAdam.
 
-    dtype: of what is pulled and pushed. kernel: what updates, in words. moments: names of those that the optimizer
-    keeps."""
+    shapes: of what the KVStore has, by name. dtype: of what is pulled and pushed. kernel: what updates, in words.
+    moments: names of those that the optimizer keeps."""
 
-    def __init__(self, job, ranks, tables, optimizer):
+    def __init__(self, job, ranks, tables, optimizer, joined=MappingProxyType({})):
         self._job, self._tables = job, tables
         # servers may keep float64 or not, as communication.KVStore._add_exactly says: so they are given float32
         self.dtype = "float32" if job.servers else job.weights_dtype
         self.kernel = f"{optimizer.kernels[self.dtype]} of the KVStore"
-        self.tensors = {one.name: one for one in base.parameters(job) if one.trained}
-        self._keys = {name: key for key, name in enumerate(self.tensors)}
+        self._parts = {one.name: [one] for one in base.parameters(job) if one.trained}
+        for name, others in joined.items():
+            self._parts[name] += [part for other in others for part in self._parts.pop(other)]
+        self.shapes = {
+            name: first.shape if not more else (first.shape[0], sum(one.shape[1] for one in (first, *more)))
+            for name, (first, *more) in self._parts.items()
+        }
+        self._keys = {name: key for key, name in enumerate(self.shapes)}
         self._store = communication.store(job, ranks)
         workers = ranks.world_size if job.ps_mode == "sync" else 1  # a server adds up what they push
         optimizer.rescale_grad = 1 / workers
         self._store.set_optimizer(optimizer)
-        for name, parameter in self.tensors.items():
-            self._store.init(self._keys[name], self._first(parameter))
+        for name in self.shapes:
+            self._store.init(self._keys[name], self._first(name))
         self.moments, self._counts = optimizer.moments, optimizer.counts
         for moment in self.moments:
             self._keep(moment)
@@ -80,24 +88,26 @@ class Store:
     def description(self):
         return f"parameter servers ({self._job.ps_mode}): KVStore {self._store.type}"
 
-    def _first(self, parameter):
-        """The initial values. Servers take those of the worker that the KVStore counts as its first. All rows of a
-        table are there, zeros too: a server of MXNet 1.9.1 dies of an array that has none."""
+    def _first(self, name, **instead):
+        """The initial values. instead: of what models.parameters has of them. Servers take those of the worker that the
+        KVStore counts as its first. All rows of a table are there, zeros too: a server of MXNet 1.9.1 dies of an array
+        that has none."""
+        shape = self.shapes[name]
         if self._store.rank:
-            stype = "row_sparse" if parameter.name in self._tables else "default"
-            return nd.zeros(parameter.shape, dtype=self.dtype, stype=stype)
-        values = nd.array(initial(parameter, self._job.seed, self.dtype), dtype=self.dtype)
-        if parameter.name not in self._tables:
+            return nd.zeros(shape, dtype=self.dtype, stype="row_sparse" if name in self._tables else "default")
+        parts = [initial(one._replace(**instead), self._job.seed, self.dtype) for one in self._parts[name]]
+        values = nd.array(np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0], dtype=self.dtype)
+        if name not in self._tables:
             return values
-        return sparse.row_sparse_array((values, nd.arange(parameter.shape[0], dtype="int64")), shape=parameter.shape)
+        return sparse.row_sparse_array((values, nd.arange(shape[0], dtype="int64")), shape=shape)
 
     def _keep(self, moment):
         """Have the optimizer keep a moment as tensors of the KVStore, which workers can pull. It is shown each by a
         push of zeros: of a table, in a row of each server."""
         servers = max(1, self._job.servers)
-        for name, parameter in self.tensors.items():
-            key, shape = self.moments[moment] + self._keys[name], parameter.shape
-            self._store.init(key, self._first(parameter._replace(init="zeros")))
+        for name in self.shapes:
+            key, shape = self.moments[moment] + self._keys[name], self.shapes[name]
+            self._store.init(key, self._first(name, init="zeros"))
             if name in self._tables:
                 rows = nd.array([shape[0] * (2 * one + 1) // (2 * servers) for one in range(servers)], dtype="int64")
                 values = nd.zeros((servers, *shape[1:]), dtype=self.dtype)
@@ -114,14 +124,14 @@ class Store:
         if name in self._pushed:
             nd.waitall()
             self._pushed.clear()
-        pulled = sparse.zeros("row_sparse", self.tensors[name].shape, dtype=self.dtype)
+        pulled = sparse.zeros("row_sparse", self.shapes[name], dtype=self.dtype)
         self._store.row_sparse_pull(self._key(name, moment), out=pulled, row_ids=ids)
         self._pulled[name] = pulled
         return pulled
 
     def pull(self, name, moment=None, out=None):
         """All of a tensor, or of a moment of it."""
-        pulled = nd.empty(self.tensors[name].shape, dtype=self.dtype) if out is None else out
+        pulled = nd.empty(self.shapes[name], dtype=self.dtype) if out is None else out
         self._store.pull(self._key(name, moment), out=pulled)
         return pulled
 
@@ -129,7 +139,7 @@ class Store:
         """ids: of a table, the rows that the gradient has."""
         gradient = gradient.astype(self.dtype, copy=False)
         if ids is not None:
-            gradient = sparse.row_sparse_array((gradient, ids), shape=self.tensors[name].shape)
+            gradient = sparse.row_sparse_array((gradient, ids), shape=self.shapes[name])
             if name in self._pulled:
                 self._pulled.pop(name).data.wait_to_read()
             self._pushed.add(name)
@@ -152,12 +162,20 @@ class Store:
 
     def whole(self, moment=None):
         """All tensors, or a moment of each, as NumPy has them."""
-        for name, parameter in self.tensors.items():
+        for name in self.shapes:
             if name in self._tables:
-                pulled = self.pull_rows(name, nd.arange(parameter.shape[0], dtype="int64"), moment)
+                pulled = self.pull_rows(name, nd.arange(self.shapes[name][0], dtype="int64"), moment)
             else:
                 pulled = self.pull(name, moment)
-            yield name, self.values(pulled).asnumpy()
+            yield from self.parts(name, self.values(pulled).asnumpy())
+
+    def parts(self, name, values):
+        """The tensors that the KVStore has by one name: theirs, and their values. values: all of it, or some rows."""
+        parts = self._parts[name]
+        if len(parts) == 1:
+            return [(name, values)]
+        ends = np.cumsum([one.shape[1] for one in parts[:-1]])
+        return zip((one.name for one in parts), np.split(values, ends, axis=1))
 
     def values(self, pulled):
         """Those of its rows, or all, in the type of the job's weights."""
@@ -181,12 +199,12 @@ class Store:
 class Trainer(base.Trainer):
     """network: has `looked_up`: batch -> rows by table, in any order, some more than once; all other tensors come
     whole. loss: network, batch, tensors by name, places as Lookup has them -> scalar, logits. optimizer: as Store has
-    it.
+    it. joined: as Store has it.
 
     With async the tensors for the next batch are pulled while this one is trained on; where steps are checked, nothing
     overlaps."""
 
-    def __init__(self, job, ranks, network, loss, optimizer):
+    def __init__(self, job, ranks, network, loss, optimizer, joined=MappingProxyType({})):
         if ranks.world_size > 1 and not job.servers:
             raise Unsupported(
                 f"{job.model} in MXNet has its tables in one process or on parameter servers: add --servers"
@@ -194,8 +212,8 @@ class Trainer(base.Trainer):
         super().__init__(job, Feed(job, ranks), {"tables": "rows of a batch"})
         self._network, self._loss, self._ranks = network, loss, ranks
         self._tables = list(network.looked_up(self._feed[0]))
-        self._store = Store(job, ranks, self._tables, optimizer)
-        self._whole = [name for name in self._store.tensors if name not in self._tables]
+        self._store = Store(job, ranks, self._tables, optimizer, joined)
+        self._whole = [name for name in self._store.shapes if name not in self._tables]
         self._ahead = job.ps_mode == "async" and not job.trace_steps
         self._next, self._logits, self._gradients = None, (), {}
         self.parameter_count = count(base.parameters(job))
@@ -211,11 +229,14 @@ class Trainer(base.Trainer):
             self.effective["overlap"] = "rows of the next batch are pulled during a step" if self._ahead else "none"
 
     def _ask(self, batch):
-        ids, places, pulled, seen = {}, {}, {}, self._store.seen()
-        for name, rows in self._network.looked_up(batch).items():
-            found, where = np.unique(rows, return_inverse=True)
-            ids[name], places[name] = nd.array(found, dtype="int64"), nd.array(where, dtype="int32")
-            pulled[name] = self._store.pull_rows(name, ids[name])
+        looked_up = self._network.looked_up(batch)
+        found = {name: np.unique(rows, return_inverse=True) for name, rows in looked_up.items()}
+        # nd.array, which copies, takes six times as long
+        ids = {name: nd.from_numpy(unique.astype("int64")) for name, (unique, _) in found.items()}
+        places = {name: nd.from_numpy(where.astype("int32")) for name, (_, where) in found.items()}
+        seen = self._store.seen()
+        # after all that needs no answer: it may wait for what was pushed
+        pulled = {name: self._store.pull_rows(name, rows) for name, rows in ids.items()}
         for name in self._whole:
             pulled[name] = self._store.pull(name)
         return Lookup(ids, places, pulled, seen)
@@ -280,8 +301,9 @@ class Trainer(base.Trainer):
         if self._ranks.world_size > 1:
             return
         ids, gradients = self._gradients
-        for name, one in gradients.items():
-            yield name, Sparse(ids[name].asnumpy(), one.asnumpy()) if name in ids else one.asnumpy()
+        for name, whole in gradients.items():
+            for part, values in self._store.parts(name, whole.asnumpy()):
+                yield part, Sparse(ids[name].asnumpy(), values) if name in ids else values
 
     def peak_memory(self):
         return None

@@ -12,10 +12,15 @@ from dlperf.models import word2vec
 __all__ = ["Network", "build", "copy", "loss", "product", "serve", "versions"]
 
 
+#: what is looked up with a context, and learns at its rate: joined to its table, since one message is for one table
+BESIDE = ("emb_b.weight",)
+
+
 def build(job, ranks):
     runtime.configure(job, ranks)
     config, recipe = models.config(job.model), word2vec.optimizer(job.batch_size * ranks.world_size)
-    return tables.Trainer(job, ranks, Network(config), loss, optimizers.RowsSGD(word2vec.rates(config, recipe)))
+    rates = {name: rate for name, rate in word2vec.rates(config, recipe).items() if name not in BESIDE}
+    return tables.Trainer(job, ranks, Network(config), loss, optimizers.RowsSGD(rates), {"emb_w.weight": BESIDE})
 
 
 def serve(job, ranks):
@@ -44,18 +49,19 @@ class Network:
         """The rows that a batch needs, by table, in the order of its examples."""
         negatives = batch["negatives"][0] if self.config.shared else batch["negatives"].reshape(-1)
         contexts = np.concatenate([batch["contexts"], negatives])
-        return {"emb.weight": batch["words"], "emb_w.weight": contexts, "emb_b.weight": contexts}
+        return {"emb.weight": batch["words"], "emb_w.weight": contexts}
 
     def __call__(self, batch, rows, places):
-        h, w, b = (nd.take(rows[name], places[name]) for name in ("emb.weight", "emb_w.weight", "emb_b.weight"))
+        """A context's row ends with its bias, and a word's with 1: their product is the logit."""
+        h, contexts = (nd.take(rows[name], places[name]) for name in ("emb.weight", "emb_w.weight"))
         size = h.shape[0]
-        own = (h * w[:size]).sum(axis=1, keepdims=True) + b[:size]
-        others, biases = w[size:], b[size:]
+        h = nd.concat(h, nd.ones((size, 1), dtype=h.dtype), dim=1)
+        own = (h * contexts[:size]).sum(axis=1, keepdims=True)
+        others = contexts[size:]
         if self.config.shared:
-            others = nd.broadcast_add(nd.dot(h, others, transpose_b=True), biases.reshape((1, -1)))
+            others = nd.dot(h, others, transpose_b=True)
         else:
             others = nd.batch_dot(others.reshape((size, -1, h.shape[1])), h.expand_dims(2)).reshape((size, -1))
-            others = others + biases.reshape((size, -1))
         logits = nd.concat(own, others, dim=1)
         self.compute_dtype = logits.dtype
         self.shapes = {"logits": logits.shape[1:], "negatives": () if self.config.shared else (self.config.negatives,)}
