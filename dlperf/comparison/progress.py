@@ -236,8 +236,9 @@ class Progress:
 
     def left(self) -> str:
         """The time left. A job's runs take what its runs took so far, or what this one will; those of a job without a
-        run what the plan expects, times what others took over what it expected of them (the median), or where it
-        expects nothing, the median of the others. Empty where nothing is known."""
+        run what the plan expects, times what the others took together over what it expected of them, or where it
+        expects nothing, their mean: rows come in random order, and a median forgets the slow ones. Empty where nothing
+        is known."""
         known = {job: fmean(seconds) for job, seconds in self._seconds.items()}
         elapsed = self._clock() - self._began if self._job else 0.0
         whole = None
@@ -248,7 +249,7 @@ class Progress:
         if (not known and not self._expected) or self._ended >= self._total:
             return ""
         plan = {job: self._expected.get(job, 1.0) for job in self._waiting}
-        scale = median(seconds / plan[job] for job, seconds in known.items()) if known else 1.0
+        scale = sum(known.values()) / sum(plan[job] for job in known) if known else 1.0
         each = {job: scale * seconds for job, seconds in plan.items()} | known
         expected = sum(count * each[job] for job, count in self._waiting.items())
         longer = False  # than anyone thought, so nobody knows when this run will end
