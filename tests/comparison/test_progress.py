@@ -110,6 +110,14 @@ def test_rows_without_a_run_count_as_the_plan_expects_corrected_by_those_that_ra
     assert shown.left() == "about 40 s left", "this machine takes twice what was expected"
 
 
+def test_a_slow_row_counts_for_those_without_a_run():
+    shown, rows = Progress(), [BERT, *OTHERS]
+    shown.begin(rows, SPEC, {one.id: 40.0 for one in rows})
+    for one, seconds in zip(rows, (40.0, 40.0, 160.0), strict=False):
+        shown.finished(ended(one, seconds))
+    assert shown.left() == "about 1 min 20 s left", "all took twice what was expected of them together"
+
+
 def test_a_run_that_outlasts_what_was_expected_leaves_its_end_open(run):
     run.after(39, "start")
     assert run.shown.left() == "about 2 min 01 s left"
