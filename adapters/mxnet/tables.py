@@ -105,8 +105,8 @@ class Store:
         """Have the optimizer keep a moment as tensors of the KVStore, which workers can pull. It is shown each by a
         push of zeros: of a table, in a row of each server."""
         servers = max(1, self._job.servers)
-        for name in self.shapes:
-            key, shape = self.moments[moment] + self._keys[name], self.shapes[name]
+        for name, shape in self.shapes.items():
+            key = self.moments[moment] + self._keys[name]
             self._store.init(key, self._first(name, init="zeros"))
             if name in self._tables:
                 rows = nd.array([shape[0] * (2 * one + 1) // (2 * servers) for one in range(servers)], dtype="int64")
@@ -162,9 +162,9 @@ class Store:
 
     def whole(self, moment=None):
         """All tensors, or a moment of each, as NumPy has them."""
-        for name in self.shapes:
+        for name, shape in self.shapes.items():
             if name in self._tables:
-                pulled = self.pull_rows(name, nd.arange(self.shapes[name][0], dtype="int64"), moment)
+                pulled = self.pull_rows(name, nd.arange(shape[0], dtype="int64"), moment)
             else:
                 pulled = self.pull(name, moment)
             yield from self.parts(name, self.values(pulled).asnumpy())
