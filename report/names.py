@@ -193,10 +193,11 @@ def printed_batch(one: Figure) -> str:
 
 
 def short_sizes(jobs: Sequence[Job]) -> list[str]:
-    """See Job.size; with batch and input where these differ."""
+    """See Job.size; with how gradients are compressed, and with batch and input where these differ."""
     batches, inputs = {job.batch_size for job in jobs}, {job.work[-1] for job in jobs}
     return [
         job.size
+        + (f" with {job.compression}" if job.compression in COMPRESSED else "")
         + (f" at batch {job.batch_size}" if len(batches) > 1 else "")
         + (f" from {job.work[-1]}" if len(inputs) > 1 else "")
         for job in jobs

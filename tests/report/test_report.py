@@ -964,6 +964,8 @@ def test_rows_over_links_say_what_waits_for_them_and_below_which_compression_pay
     assert found.chart is not None
     assert section.scaling is None
     assert found.findings == ("PyTorch+dgc is faster than PyTorch below about 1.6 Gb/s",)
+    assert "PyTorch alone has a rate on 2n2d at 0.1 Gb/s, 2n2d at 1 Gb/s and 2n2d at 10 Gb/s" in section.summary
+    assert "PyTorch+dgc alone has a rate on 2n2d at 0.1 Gb/s with dgc and 2n2d at 10 Gb/s with dgc" in section.summary
     cells = [row.cells for row in found.table.rows]
     assert [row[:4] for row in cells][:2] == [("PyTorch", "0.1", "0.0960", "3"), ("PyTorch", "1", "0.960", "3")]
     assert [row[-2:] for row in cells][:3] == [("102", "80"), ("102", "29"), ("102", "4")]
