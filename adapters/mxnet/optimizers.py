@@ -31,8 +31,8 @@ class Stored(mx.optimizer.Optimizer):
             self.change(index, weight, grad)
             return
         workers = round(1 / self.rescale_grad)
+        self.stale[(self.pushes - int(grad.asscalar())) // workers] += workers
         self.pushes += workers
-        self.stale[int((weight - grad / workers).asscalar())] += workers
         weight += 1
         SERVING[:] = [self]
 
