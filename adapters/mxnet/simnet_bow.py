@@ -31,6 +31,8 @@ class Network:
     """Over the rows of the table that were looked up, each once, and the dense layers' tensors. places: where among the
     rows those that `looked_up` names are."""
 
+    compiled = "none"
+
     def __init__(self, config):
         self.config = config
         self.shapes, self.compute_dtype = {}, None

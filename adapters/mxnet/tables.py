@@ -198,8 +198,8 @@ class Store:
 
 class Trainer(base.Trainer):
     """network: has `looked_up`: batch -> rows by table, in any order, some more than once; all other tensors come
-    whole. loss: network, batch, tensors by name, places as Lookup has them -> scalar, logits. optimizer: as Store has
-    it. joined: as Store has it.
+    whole; and `compiled`, what makes one program of it. loss: network, batch, tensors by name, places as Lookup has
+    them -> scalar, logits. optimizer: as Store has it. joined: as Store has it.
 
     With async the tensors for the next batch are pulled while this one is trained on; where steps are checked, nothing
     overlaps."""
@@ -219,7 +219,7 @@ class Trainer(base.Trainer):
         self.parameter_count = count(base.parameters(job))
         self.gradient_bytes = 0
         self.effective.update(
-            compile="none",
+            compile=network.compiled,
             threads=str(ctypes.CDLL("libgomp.so.1").omp_get_max_threads()),
             optimizer=self._store.kernel,
         )
