@@ -190,7 +190,9 @@ def max_pool(x):
 
 @jax.custom_vjp
 def max_pool_by_shifts(x):
-    """The same. Of its gradient XLA makes one kernel; of JAX's own, on a GPU, a scatter with atomic additions."""
+    """The same. Of its gradient XLA makes one kernel; of JAX's own, on a GPU, a scatter with atomic additions. Not for
+    a CPU, where it made a step 1.08 times as fast: XLA computes x again, rounded otherwise, where it looks for the
+    greatest, and of windows that then have none the gradient was lost, behind a barrier too."""
     return max_pool(x)
 
 
