@@ -19,8 +19,6 @@ from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 GRACE = 3.0
 #: of Linux, see setns(2)
 CLONE_NEWNET = 0x40000000
-#: have glibc keep what a step gave back for the next one; a server has no steps, and gives back what set it up
-OF_STEPS = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
 
 
 class Process(NamedTuple):
@@ -56,10 +54,7 @@ def start(nodes: Sequence[Node], counts_of_each: str, command: List[str]) -> int
                     if len(counts) > 1:
                         of_all = {f"DLPERF_{one.upper()}_COUNT": str(node.nnodes * of) for one, of in counts.items()}
                         places.update(of_all, DLPERF_ROLE=role)
-                    environ = dict(os.environ, **places)
-                    if role == "server":
-                        environ = {name: value for name, value in environ.items() if name not in OF_STEPS}
-                    pids[_start(command, environ, node.network)] = Process(role, rank)
+                    pids[_start(command, dict(os.environ, **places), node.network)] = Process(role, rank)
         return _wait(pids)
     finally:
         for pid in pids:

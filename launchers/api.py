@@ -33,11 +33,8 @@ from dlperf.launchers.containers import Container
 from dlperf.shell import quote
 
 #: glibc gives large blocks back to the system at once and takes them again in the next step; keeping them made
-#: PyTorch's ResNet-50 step 17 % faster on two cores. Threads but the first have arenas that hold 64 MB and no more:
-#: with one for all, JAX's ResNet-50 took 0.08 million pages anew in a step, not 0.62, and 0.8 times as long (Zen 5).
-#: Every CPU worker gets the same settings.
+#: PyTorch's ResNet-50 step 17 % faster on two cores. Every CPU worker gets the same settings.
 KEEP_MEMORY = {
-    "MALLOC_ARENA_MAX": "1",
     "MALLOC_MMAP_THRESHOLD_": "4294967296",
     "MALLOC_TRIM_THRESHOLD_": "8589934592",
     "MALLOC_TOP_PAD_": "67108864",

@@ -16,7 +16,6 @@ from processes import left_behind, time_is_up_when, wait_for, working_in
 from dlperf.adapters import ranks
 from dlperf.adapters.ranks import Lost, Ranks
 from dlperf.catalog import reader
-from dlperf.launchers.api import KEEP_MEMORY
 from dlperf.runs import bundle, events
 from dlperf.runs.events import Stream
 from dlperf.schema import Window
@@ -272,10 +271,3 @@ def test_ranks_end_with_what_started_them_before_python_runs_in_them(tmp_path):
     process.kill()
     process.wait()
     wait_for(lambda: working_in(tmp_path) == [])
-
-
-def test_a_server_gives_memory_back_that_a_worker_keeps_for_its_next_step(tmp_path):
-    told = 'echo "$DLPERF_ROLE ${MALLOC_ARENA_MAX-gone} ${MALLOC_MMAP_THRESHOLD_-gone} ${MALLOC_TRIM_THRESHOLD_-gone}"'
-    words = [sys.executable, "-m", "dlperf.adapters.spawn", "1+1", "sh", "-c", told]
-    ran = subprocess.run(words, env={**os.environ, **KEEP_MEMORY}, capture_output=True, text=True, check=True)
-    assert sorted(ran.stdout.splitlines()) == ["server 1 gone gone", "worker 1 4294967296 8589934592"]
