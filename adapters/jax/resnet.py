@@ -191,8 +191,8 @@ def max_pool(x):
 @jax.custom_vjp
 def max_pool_by_shifts(x):
     """The same. Of its gradient XLA makes one kernel; of JAX's own, on a GPU, a scatter with atomic additions. Not for
-    a CPU, where it made a step 1.08 times as fast: XLA computes x again, rounded otherwise, where it looks for the
-    greatest, and of windows that then have none the gradient was lost, behind a barrier too."""
+    a CPU, where it made a step 1.08 times as fast, and the gradient of bn1.bias 80 % off, behind a barrier too: most
+    likely x is computed again, rounded otherwise, to look for the greatest, and some windows then have none."""
     return max_pool(x)
 
 
