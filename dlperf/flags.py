@@ -91,7 +91,7 @@ SWEEP = (
 )
 PARALLELISM = "data (default): each rank has all parameters; parameter-server: servers have them, and workers train"
 SERVERS = "parameter servers, on all nodes together; several with commas, each a row; default with them: 1"
-MODE = f"how servers take what workers push: {', '.join(PS_MODES)}; several, each a row; default: sync"
+MODE = f"how servers take what workers push: {', '.join(PS_MODES)}; several, each a row; default: sync,async"
 COMPRESSION = f"of gradients between ranks: {', '.join(KINDS)}; several, each a row; default: none"
 BANDWIDTH = (
     "of the links between nodes that are emulated on this machine, in Gb/s: 0.1,1; each a row; default: as fast as "

@@ -96,7 +96,7 @@ class Places(Arguments):
             if any(count % nodes for nodes in nnodes):
                 nodes = either([str(one) for one in nnodes])
                 self.problem("servers", count, f"they are not as many on each of {nodes} nodes. Choose a multiple.")
-        modes = self.listed("ps_mode", tuple(PS_MODES)) if self.arguments.get("ps_mode") else ("sync",)
+        modes = self.listed("ps_mode", tuple(PS_MODES)) if self.arguments.get("ps_mode") else ("sync", "async")
         return servers, modes
 
     def links(self, name: str, launcher: Launcher, nnodes: int) -> tuple[float, ...]:

@@ -130,6 +130,13 @@ def test_each_number_of_servers_and_mode_is_a_row_proven_with_one_server():
     assert [(one.ranks, one.run.servers) for one in proofs["async"]] == [(1, 1), (1, 1)]
 
 
+def test_servers_take_pushes_in_step_and_as_they_come_unless_asked():
+    """Of the frameworks with servers some have one of both alone: by either some have no row."""
+    words = "-f fake -m bert_tiny --parallelism parameter-server --servers 2 --workers 2"
+    made = planned(*words.split())
+    assert [job.ps_mode for job in made.jobs] == ["sync", "async"]
+
+
 @pytest.mark.usefixtures("slurm")
 def test_nodes_that_are_machines_of_their_own_share_no_threads(monkeypatch):
     """In a job of Slurm's this machine is one of its nodes."""
