@@ -12,12 +12,12 @@ from dlperf.adapters import ranks
 from dlperf.adapters.ranks import Lost, Ranks
 from dlperf.runs import events
 
-PS = ("--parallelism", "parameter-server")
+PS = ("--parallelism", "parameter-server", "--ps-mode")
 COUNTS = {"DLPERF_WORKER_COUNT": "2", "DLPERF_SERVER_COUNT": "1"}
 
 
-def compare(folder, *words):
-    return call("compare", *FAKE, *PS, "-r", 1, "-o", folder / "out", *words)
+def compare(folder, *words, mode="sync"):
+    return call("compare", *FAKE, *PS, mode, "-r", 1, "-o", folder / "out", *words)
 
 
 def meet(folder, role, number, count, environ=COUNTS):
@@ -43,7 +43,7 @@ def test_a_server_that_does_not_come_is_named(tmp_path):
 
 @pytest.mark.slow
 def test_rows_with_servers_tell_what_these_used(tmp_path):
-    ended = compare(tmp_path, "--servers", 2, "--workers", 2, "--ps-mode", "async", "--set", "step_seconds=0.05")
+    ended = compare(tmp_path, "--servers", 2, "--workers", 2, "--set", "step_seconds=0.05", mode="async")
     assert ended.returncode == 0, ended.stderr
     (record,) = records(tmp_path / "out")
     folder = tmp_path / "out" / record.folder
