@@ -150,7 +150,8 @@ def page(comparisons: Sequence[Comparison]) -> str:
         "",
         "`make bench`: the network of the framework's own zoo or layers, trained as its documentation shows, with the",
         "same batch, threads and switches, several runs of each side in random blocks. Above 1 ours is faster. Of the",
-        "peak: the FLOP/s of ours, of those of the fastest matrix product that any run timed in that precision.",
+        "peak: the FLOP/s of ours, of those of the fastest matrix product that any run below the same heading timed in",
+        "that precision; where one framework ran alone, that is its own product, which another's may exceed.",
     ]
     for one in sorted(comparisons, key=lambda one: one.created):
         sets, threads = ", ".join(one.machine.get("instruction_sets", ())), one.machine["usable_threads"]
