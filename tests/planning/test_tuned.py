@@ -15,7 +15,8 @@ from dlperf.planning.plan import from_spec
 ADAPTERS = reader.adapters()
 AVX2 = ("avx", "avx2", "fma")
 AVX512 = (*AVX2, "avx512f", "avx512dq", "avx512cd", "avx512bw", "avx512vl")
-ZEN_5 = (*AVX512, "avx_vnni")
+#: of Zen 5, and of Intel since Sapphire Rapids
+WIDE = (*AVX512, "avx_vnni")
 
 
 def systems(vendor: str, sets: tuple[str, ...] | None, tuned: str = "both", **more: object) -> dict[str, str]:
@@ -47,20 +48,27 @@ def test_rows_that_are_tuned_for_a_cpu(vendor: str, sets: tuple[str, ...] | None
 
 
 @pytest.mark.parametrize(
-    ("framework", "model", "system"),
+    ("framework", "model", "system", "on_intel"),
     [
-        ("pytorch", "bert_tiny", "pytorch+onednn-linear"),
-        ("pytorch", "ctr_dnn", "pytorch+onednn-linear"),
-        ("oneflow", "bert_tiny", "oneflow+openblas-0.3.21"),
+        ("pytorch", "bert_tiny", "pytorch+onednn-linear", False),
+        ("pytorch", "ctr_dnn", "pytorch+onednn-linear", False),
+        ("oneflow", "bert_tiny", "oneflow+openblas-0.3.21", True),
     ],
 )
-def test_what_gains_by_wide_avx512_alone_is_tuned_where_that_is(framework: str, model: str, system: str) -> None:
+def test_what_gains_by_wide_avx512_alone_is_tuned_where_that_is(
+    framework: str, model: str, system: str, on_intel: bool
+) -> None:
     rows = {
         (vendor, sets): list(systems(vendor, sets, frameworks=framework, model=model))
-        for vendor, sets in (("AuthenticAMD", ZEN_5), ("AuthenticAMD", AVX512), ("GenuineIntel", ZEN_5))
+        for vendor in ("AuthenticAMD", "GenuineIntel", "NobodyKnows")
+        for sets in (WIDE, AVX512)
     }
-    assert list(rows.values()) == [[framework, system], [framework], [framework]]
-    assert list(systems("AuthenticAMD", ZEN_5, frameworks=framework, precision="amp")) == (
+    assert [key for key, found in rows.items() if found == [framework, system]] == [
+        ("AuthenticAMD", WIDE),
+        *([("GenuineIntel", WIDE)] if on_intel else []),
+    ]
+    assert all(found[0] == framework for found in rows.values())
+    assert list(systems("AuthenticAMD", WIDE, frameworks=framework, precision="amp")) == (
         [framework] if framework == "pytorch" else []
     )
 
